@@ -171,12 +171,17 @@ class StorageSuite:
         assert found is not None
         data, tag = found
         assert data == b"one"
-        assert storage.put_if_matches("f", b"two", tag) is True
-        assert storage.put_if_matches("f", b"three", tag) is False
+        written = storage.put_if_matches("f", b"two", tag)
+        assert written
+        assert storage.put_if_matches("f", b"three", tag) is None
+        found = storage.read_versioned("f")
+        assert found == (b"two", written)
+        # What it wrote it may replace without reading it.
+        assert storage.put_if_matches("f", b"two", written)
         assert storage.read("f") == b"two"
         storage.delete(["f"])
-        assert storage.put_if_matches("f", b"four", tag) is False
-        assert storage.put_if_matches("no/such/f", b"five", tag) is False
+        assert storage.put_if_matches("f", b"four", tag) is None
+        assert storage.put_if_matches("no/such/f", b"five", tag) is None
         assert storage.read("f") is None
 
     def test_counting_with_put_if_matches_loses_nothing(self, storage: Storage) -> None:

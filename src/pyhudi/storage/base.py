@@ -134,8 +134,11 @@ class Storage(Protocol):
         """The whole file and a tag for `put_if_matches`; None when there is none.  A tag names content, not a moment."""
         ...
 
-    def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
-        """Replace a file if it still has the content that `tag` was given for; False, and no change, when not."""
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
+        """Replace a file if it still has the content that `tag` was given for; None, and no change, when not.
+
+        Returns the tag of what was written, for the next replacement; it is never empty.
+        """
         ...
 
     def delete(self, paths: Iterable[str]) -> None:

@@ -174,7 +174,7 @@ class FaultyStorage:
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         return self._read("read_versioned", path, lambda: self._inner.read_versioned(path))
 
-    def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
         return self._write("put_if_matches", path, lambda: self._inner.put_if_matches(path, data, tag))
 
     def delete(self, paths: Iterable[str]) -> None:

@@ -140,14 +140,18 @@ class HdfsStorage(Located):
             tag = later
         return None
 
-    def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
         if self._tag(check_file_path(path)) != tag:
-            return False
+            return None
+        written: str | None = None
 
         def claim(temporary: str) -> bool:
+            nonlocal written
+            # A rename changes nothing of it; once the name is given, what stands there may be another's.
+            written = self._tag(temporary)
             return self._claim(path, temporary, tag) and self._rename(temporary, path, data, replace=True)
 
-        return self._write(path, data, claim)
+        return written if self._write(path, data, claim) else None
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:

@@ -94,7 +94,7 @@ class LeasedStorage:
                 raise
         return landed
 
-    def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
         self._lock.check()
         return self._inner.put_if_matches(path, data, tag)
 

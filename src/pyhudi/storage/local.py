@@ -196,14 +196,14 @@ class LocalStorage(Located):
         data = self.read(path)
         return None if data is None else (data, _tag(data))
 
-    def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
         full = self._full(check_file_path(path))
         with _translated("write", full), _locked_folder(os.path.dirname(full)) as is_there:
             current = self.read(path) if is_there else None
             if current is None or _tag(current) != tag:
-                return False
+                return None
             self._put(full, data)
-            return True
+            return _tag(data)
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:

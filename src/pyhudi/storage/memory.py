@@ -125,14 +125,14 @@ class MemoryStorage(Located):
         found = self._find(path)
         return None if found is None else (found.data, str(found.version))
 
-    def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
         key = self._key(path)
         with self._contents.mutex:
             current = self._contents.objects.get(key)
             if current is None or str(current.version) != tag:
-                return False
+                return None
             self._store(key, data)
-            return True
+            return str(self._contents.version)
 
     def delete(self, paths: Iterable[str]) -> None:
         keys = [self._key(path) for path in paths]

@@ -146,20 +146,16 @@ class ObjectStorage(Located):
             raise store_error(error, "write", self.absolute(path)) from error
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        return self._put_on_condition(path, data, "create")
+        return self._put_on_condition(path, data, "create") is not None
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         found = self._get(path)
         if found is None:
             return None
-        # Azure and S3 compare the etag, GCS the generation, which stands where S3 has its version.
         data, meta = found
-        tag = f"{meta['version'] or ''}\n{meta['e_tag'] or ''}"
-        if tag == "\n":
-            raise Unsupported(f"{self.absolute(path)}: the store gives its objects no etag, so none can be replaced safely")
-        return data, tag
+        return data, _tag(meta, self.absolute(path))
 
-    def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
         version, _, e_tag = tag.partition("\n")
         expected = {name: value for name, value in (("version", version), ("e_tag", e_tag)) if value}
         return self._put_on_condition(path, data, expected)
@@ -224,46 +220,50 @@ class ObjectStorage(Located):
     def _ends_before(self, path: str, offset: int) -> bool:
         return self._require(path).size_bytes <= offset
 
-    def _put_on_condition(self, path: str, data: bytes, mode: Any) -> bool:
+    def _put_on_condition(self, path: str, data: bytes, mode: Any) -> str | None:
         key = self._key(path)
         self._probe()
         return self._send(key, self.absolute(path), data, mode)
 
-    def _send(self, key: str, where: str, data: bytes, mode: Any) -> bool:
-        """A conditional PUT with its repeats; False when its condition does not hold, for another writer's sake."""
+    def _send(self, key: str, where: str, data: bytes, mode: Any) -> str | None:
+        """A conditional PUT with its repeats: the tag of what it wrote; None when its condition does not hold, for another
+        writer's sake.
+        """
         attributes = {_MARK: uuid.uuid4().hex}
         deadline = time.monotonic() + RETRY_TIMEOUT.total_seconds()
         # Whether a request may have landed without our hearing of it.
         unsure = False
         for attempt in range(self._stores.attempts):
             try:
-                obstore.put(self._stores.once, key, data, mode=mode, use_multipart=False, attributes=attributes)
-                return True
+                put = obstore.put(self._stores.once, key, data, mode=mode, use_multipart=False, attributes=attributes)
+                return _tag(put, where)
             except (BaseError, OSError, ValueError) as error:
                 refused = _refuses(error, mode)
                 if refused:
-                    return unsure and self._bears(key, where, attributes)
+                    return self._tag_of_ours(key, where, attributes) if unsure else None
                 failure = store_error(error, "write", where)
                 if refused is False or not isinstance(failure, StorageUnavailable):
                     raise failure from error
                 # S3 answers 409 while another conditional write of the name is under way: nobody has won yet.
                 unsure = unsure or status_of(error) != 409
                 if attempt + 1 == self._stores.attempts or time.monotonic() > deadline:
-                    if unsure and self._bears(key, where, attributes):
-                        return True
+                    landed = self._tag_of_ours(key, where, attributes) if unsure else None
+                    if landed is not None:
+                        return landed
                     raise failure from error
                 time.sleep(_FIRST_PAUSE_S * 2**attempt)
         raise InvalidRequest("a conditional write is attempted once at the least")
 
-    def _bears(self, key: str, where: str, attributes: Mapping[str, str]) -> bool:
-        """Whether the object is the one that we wrote with these attributes."""
+    def _tag_of_ours(self, key: str, where: str, attributes: Mapping[str, str]) -> str | None:
+        """The tag of the object, where it is the one that we wrote with these attributes."""
         try:
-            found = obstore.get(self._stores.patient, key, options={"head": True}).attributes
+            found = obstore.get(self._stores.patient, key, options={"head": True})
+            is_ours = found.attributes.get(_MARK) == attributes[_MARK]
+            return _tag(found.meta, where) if is_ours else None
         except (FileNotFoundError, NotFoundError):
-            return False
+            return None
         except (BaseError, OSError, ValueError) as error:
             raise store_error(error, "look at", where) from error
-        return found.get(_MARK) == attributes[_MARK]
 
     def _probe(self) -> None:
         """Find out, once in a process, whether the endpoint honours conditions.  Raises Unsupported when it does not."""
@@ -273,10 +273,10 @@ class ObjectStorage(Located):
             name = f"{_PROBE_NAME}{uuid.uuid4().hex}"
             key, where = self._key(name), self.absolute(name)
             try:
-                if not self._send(key, where, b"", "create"):
+                if self._send(key, where, b"", "create") is None:
                     return
                 try:
-                    honoured = not self._send(key, where, b"", "create")
+                    honoured = self._send(key, where, b"", "create") is None
                 finally:
                     # An empty object that stays is in nobody's way.
                     with contextlib.suppress(StorageUnavailable):
@@ -304,6 +304,15 @@ class ObjectStorage(Located):
                     raise store_error(error, "delete", key) from error
         except (BaseError, OSError, ValueError) as error:
             raise store_error(error, "delete", f"{len(keys)} objects of {self.uri}") from error
+
+
+def _tag(meta: Mapping[str, Any], where: str) -> str:
+    """What a store says of an object as a tag.  Raises Unsupported where that does not tell it from others."""
+    # Azure and S3 compare the etag, GCS the generation, which stands where S3 has its version.
+    tag = f"{meta['version'] or ''}\n{meta['e_tag'] or ''}"
+    if tag == "\n":
+        raise Unsupported(f"{where}: the store gives its objects no etag, so none can be replaced safely")
+    return tag
 
 
 @dataclass(frozen=True, slots=True)

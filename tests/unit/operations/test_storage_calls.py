@@ -44,9 +44,9 @@ COMMON = {
     "put_if_matches": 4,
     # One of them asks what the last commit said of the metadata table, before the lock.
     "read": 8,
-    "read_versioned": 4,
+    "read_versioned": 2,
     "walk": 1,
-    "under the lock": 25,
+    "under the lock": 23,
 }
 # A commit to one file of a table that was bulk inserted and upserted once.  Raise a number with a reason, or not at all.
 CALLS = {

@@ -327,11 +327,40 @@ class TestStorageLock:
             open_lock(LockSettings(), Full(f"memory://{uuid.uuid4().hex}", env), env).acquire()
         assert env.monotonic_ms() == begun_ms
 
+    def test_what_was_written_last_is_not_read_before_it_is_given_back(self, env: ReplayEnvironment) -> None:
+        storage = FaultyStorage(MemoryStorage(f"memory://{uuid.uuid4().hex}", env))
+        lock = StorageLock(storage, env)
+        for _ in range(2):
+            lock.acquire()
+            made = len(storage.calls)
+            lock.release()
+        assert [call.operation for call in storage.calls[made:]] == ["put_if_matches"]
+        # A renewal knows what it wrote, too.
+        lock.acquire()
+        lock.renew()
+        made = len(storage.calls)
+        lock.release()
+        assert [call.operation for call in storage.calls[made:]] == ["put_if_matches"]
+
+    def test_a_lock_that_another_took_over_stays_with_it(self, env: ReplayEnvironment) -> None:
+        storage = MemoryStorage(f"memory://{uuid.uuid4().hex}", env)
+        first, second = StorageLock(storage, env), StorageLock(storage, env)
+        first.acquire()
+        first.release()
+        first.acquire()
+        env.stall_ms(3_600_000)
+        second.acquire()
+        owner = second.owner
+        first.release()
+        second.check()
+        found = storage.read(LEASE_PATH)
+        assert found is not None and json.loads(found)["owner"] == owner and not json.loads(found)["expired"]
+
     def test_a_full_disk_has_room_for_a_lock_that_is_given_back(self, env: ReplayEnvironment) -> None:
         class Full(MemoryStorage):
             full = False
 
-            def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+            def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
                 if Full.full:
                     raise StorageFull(f"cannot write {path}: no space left")
                 return super().put_if_matches(path, data, tag)

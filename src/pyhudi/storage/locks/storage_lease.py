@@ -7,8 +7,8 @@ The object `.hoodie/.locks/table_lock.json` has real Hudi's layout, `{"expired":
    owner was a process of this machine that has ended; whose `validUntil` lies more than a margin in the past, unless that process
    lives; or that has not changed before the waiter's eyes for as long as its owner's leases last, whatever any clock says.
 2. A renewal moves `validUntil` ahead, again with `put_if_matches`, and only where the owner is still us.
-3. The release sets `expired`, if the lease is still ours.  On a full disk, where nothing can be written, it deletes the object
-   instead, while much of the lease is left.
+3. The release sets `expired`, if the lease is still ours: what was written last has a tag, so the object need not be read before.
+   On a full disk, where nothing can be written, it deletes the object instead, while much of the lease is left.
 
 `validUntil` is the wall clock's, as in real Hudi; it stays safe as long as the clocks of machines differ by less than the margin.
 A clock that is set while its process waits or holds is noticed by the steady one beside it: who waits counts on by the
@@ -21,7 +21,7 @@ landed.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pyhudi.errors import StorageFull, StorageUnavailable
@@ -104,6 +104,8 @@ class StorageLock(LeaseLock):
         # How many come before us, as of the last attempt.
         self._ahead = 0
         self._lease: _Lease | None = None
+        # Of the object as we wrote it last; None where that is not known.
+        self._tag: str | None = None
         # What stands in the lock object while we wait, and since when.
         self._watched: tuple[bytes, int] = (b"", 0)
         # The wall clock and the steady one when we began to wait.
@@ -123,6 +125,7 @@ class StorageLock(LeaseLock):
         self._owner = f"{name}{self._env.uuid4()}"
         self._queue = WaitingQueue(self._storage, self._env, QUEUE_FOLDER)
         self._watched = (b"", 0)
+        self._tag = None
         self._began_ms = (self._env.now_ms(), self._env.monotonic_ms())
 
     def _steady_wall_ms(self) -> int:
@@ -164,6 +167,7 @@ class StorageLock(LeaseLock):
         found = self._storage.read_versioned(self._path)
         if found is not None and found[0] != self._watched[0]:
             self._watched = (found[0], steady_ms)
+        tag: str | None = None
         if found is None:
             taken = self._storage.put_if_absent(self._path, wanted.encode())
         else:
@@ -173,10 +177,11 @@ class StorageLock(LeaseLock):
             unchanged_ms = steady_ms - self._watched[1]
             if current.owner != self._owner and not current.is_free(now_ms, unchanged_ms, self._margin_ms):
                 return f"{current.owner} holds it, until {current.valid_until} (epoch ms) if it is not renewed"
-            taken = self._storage.put_if_matches(self._path, wanted.encode(), found[1])
+            tag = self._storage.put_if_matches(self._path, wanted.encode(), found[1])
+            taken = tag is not None
         if not taken:
             return "another writer was faster"
-        self._lease = wanted
+        self._lease, self._tag = wanted, tag
         return None
 
     def _extend(self) -> str | None:
@@ -195,10 +200,16 @@ class StorageLock(LeaseLock):
             return None
 
     def _forget(self) -> None:
-        self._lease = None
+        self._lease, self._tag = None, None
 
     def _replace(self, lease: _Lease, *, expired: bool) -> str | None:
         """Write our lease anew, if it is still ours; None on success, otherwise why it is not."""
+        tag, self._tag = self._tag, None
+        if expired and tag is not None:
+            wanted = replace(lease, expired=True)
+            if self._storage.put_if_matches(self._path, wanted.encode(), tag) is not None:
+                self._lease = wanted
+                return None
         for _ in range(_WRITE_ATTEMPTS):
             now_ms = max(self._env.now_ms(), self._steady_wall_ms())
             found = self._storage.read_versioned(self._path)
@@ -210,8 +221,9 @@ class StorageLock(LeaseLock):
             if current.expired:
                 return "its object is marked as expired"
             wanted = _Lease(lease.owner, current.valid_until if expired else now_ms + self._validity_ms, expired)
-            if self._storage.put_if_matches(self._path, wanted.encode(), found[1]):
-                self._lease = wanted
+            tag = self._storage.put_if_matches(self._path, wanted.encode(), found[1])
+            if tag is not None:
+                self._lease, self._tag = wanted, tag
                 return None
         raise StorageUnavailable(f"{self._where}: the lock object changes faster than it can be replaced")
 

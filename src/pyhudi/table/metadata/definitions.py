@@ -80,7 +80,7 @@ def _put_outside(context: TableContext, storage: Storage, path: str, named: str,
     # Another table that names the same file has a lock of its own.
     unchanged = (parse_index_definitions(found[0]) if found is not None else {}) == read
     landed = unchanged and (
-        storage.put_if_absent(path, content) if found is None else storage.put_if_matches(path, content, found[1])
+        storage.put_if_absent(path, content) if found is None else storage.put_if_matches(path, content, found[1]) is not None
     )
     if not landed:
         raise WriteConflict(
