@@ -14,6 +14,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import WriteConflict
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.action.attempt import abandon
 from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback_instant
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction
@@ -82,6 +83,69 @@ def test_a_write_that_has_lost_takes_one_to_begin_and_one_to_be_taken_back(kind:
     assert len(timeline.completed(Action.ROLLBACK)) == 1
     assert world.scanned() == world.rows
     assert world.table.validate().ok
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_on_a_state_that_had_lost_when_it_began_writes_no_file_and_leaves_nothing(kind: str) -> None:
+    world = grown(kind)
+    calls: list[Call] = []
+    table, lock = counted(world, lambda _, call: calls.append(call))
+    scan = table.scan()
+    rows = scan.to_arrow()
+    world.upsert({"k0": 100})
+    calls.clear()
+    before = world.table.timeline()
+    with pytest.raises(WriteConflict, match="changed meanwhile"):
+        table.upsert(rows, based_on=scan)
+    assert lock.turns == 2
+    assert not [call for call in calls if call.path.endswith(".inflight") or call.operation == "open_output"]
+    assert world.table.timeline().instants == before.instants
+    assert not [call for call in calls if call.path.endswith((".rollback.requested", ".rollback"))]
+    folders = (".hoodie/.heartbeat", ".hoodie/.temp")
+    assert not [info for folder in folders for info in world.table.context.storage.walk(folder)]
+    assert world.scanned() == world.rows
+    assert world.table.validate().ok
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_that_only_began_and_dies_while_it_goes_is_rolled_back_by_the_next(kind: str) -> None:
+    number = 1
+    while True:
+        world = grown(kind)
+        context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
+        write = Transaction.begin(context, Action.COMMIT if kind == "cow" else Action.DELTACOMMIT, settings)
+        write.let_go()
+        faulty = FaultyStorage(context.storage, Fault(number, Moment.AFTER, Outcome.CRASH))
+        write.context = replace(context, storage=faulty)
+        try:
+            abandon(write)
+        except SimulatedCrash:
+            number += 1
+        else:
+            assert world.table.timeline().pending() == ()
+            assert number > 3
+            return
+        world.environment.advance_ms(settings.heartbeats.patience_ms + 60_000)
+        world.upsert({"k0": number})
+        timeline = world.table.timeline()
+        assert timeline.pending() == ()
+        assert world.scanned() == world.rows
+        assert world.table.validate().ok
+
+
+def test_a_write_that_only_began_and_that_others_roll_back_is_left_to_them() -> None:
+    world = grown("cow")
+    context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
+    write = Transaction.begin(context, Action.COMMIT, settings)
+    write.let_go()
+    faulty = replace(context, storage=FaultyStorage(context.storage, Fault(3, Moment.AFTER, Outcome.CRASH)))
+    with pytest.raises(SimulatedCrash):
+        rollback_instant(faulty, Instant(write.instant_time, Action.COMMIT, State.REQUESTED), settings)
+    assert len(world.table.timeline().pending(Action.ROLLBACK)) == 1
+    abandon(write)
+    timeline = world.table.timeline()
+    assert timeline.pending() == ()
+    assert len(timeline.completed(Action.ROLLBACK)) == 1
 
 
 def test_what_is_known_before_the_lock_is_not_read_again_under_it() -> None:

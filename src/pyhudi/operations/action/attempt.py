@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
-from pyhudi.format.instants import Instant, State, completed_action
+from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.format.names import parse_data_file_instant, parse_log_file
-from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_instant, take_back_write
+from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_instant, take_back_write, withdraw_write
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.storage import liveness
@@ -122,6 +122,10 @@ def abandon(transaction: Transaction) -> None:
         if is_gone and context.timeline.history.find(time) is None:
             # A restore took the plan away, and looked for files before the last ones were written.
             _remove_written(context, time)
+        return
+    requested = Instant(transaction.instant_time, transaction.action, State.REQUESTED)
+    has_only_begun = not transaction.started and transaction.action is not Action.REPLACECOMMIT
+    if has_only_begun and withdraw_write(context, requested, transaction.settings):
         return
     pending = Instant(transaction.instant_time, transaction.action, State.INFLIGHT)
     # What may stand there as completed loses no file before the lock tells that it may go.

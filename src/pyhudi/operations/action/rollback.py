@@ -7,6 +7,7 @@
     4. lock: remove the instant's pending files, publish `<R>_<C>.rollback`; then remove its markers
 
 A writer that takes its own write back deletes the files first, and does the rest in one turn at the lock (`take_back_write`).
+One that has no inflight file yet has written nothing that anybody counts or has to be told of: its requested file goes.
 
 A rollback that died is found by its pending instant and finished from its plan, by several processes at once if need be: each
 step may be repeated.  A write cannot complete while a rollback of it is pending (see `transaction`).  Log files are deleted
@@ -150,6 +151,25 @@ def take_back_write(context: TableContext, instant: Instant, settings: CommitSet
         if named <= set(marked) and instant.action is not Action.REPLACECOMMIT:
             return _publish(held, settings, requested, plan, files, begun_ms)
     return _execute(context, settings, requested, plan)
+
+
+def withdraw_write(context: TableContext, requested: Instant, settings: CommitSettings) -> bool:
+    """Take a write of this process off the timeline of which nothing but the requested file stands there, as if it had never begun.
+
+    False, with nothing done, where others have begun to roll it back.  Not for replacecommits, which store rings and counts of
+    buckets before they have an inflight file.
+    """
+    # As of `take_back_write`.
+    _refuse_alive(context, settings, requested)
+    with context.locked(settings.lock_wait_ms) as held:
+        check_same_version(held)
+        if requested.request_time in load_rollback_targets(held.timeline, held.timeline.load()):
+            return False
+        Markers(held.storage, requested.request_time).delete()
+        # In this order, since a request without a heartbeat is rolled back by the next writer.
+        liveness.forget(held.storage, requested.request_time)
+        held.timeline.remove_pending(requested.request_time, requested.action, State.REQUESTED)
+    return True
 
 
 def rollback_failed_attempt(

@@ -139,6 +139,7 @@ class Transaction:
 
     instant_time: its request time.  action: as requested.  begun_on: the timeline before `begin` requested it.
     inflight_ms: when the inflight file was stored by which this process claimed a plan, by the store's clock; None for a write.
+    started: whether its inflight file may stand there.
     columns: what a write says of its columns when it has been planned, where these have ids.  without_ids: a timeline that was
     loaded before the table was found to have no history of columns; None where nobody has looked.
     metadata_timeline: that of the metadata table right after the commit, as of `MetadataHook`.
@@ -153,6 +154,7 @@ class Transaction:
     begun_on: Timeline | None = field(default=None)
     completed: Instant | None = field(default=None)
     publishing: bool = field(default=False)
+    started: bool = field(default=False)
     inflight_ms: int | None = field(default=None)
     columns: WrittenColumns | None = field(default=None)
     without_ids: Timeline | None = field(default=None)
@@ -199,6 +201,7 @@ class Transaction:
 
     def start(self, content: bytes = b"") -> None:
         """Write the inflight file; data files may follow."""
+        self.started = True
         self.context.timeline.start(Instant(self.instant_time, self.action, State.REQUESTED), content)
 
     def commit(
@@ -268,6 +271,21 @@ class Transaction:
     def check_conflicts(self, start: WriteStart, touched: Iterable[FileGroupId], followed: frozenset[str] = frozenset()) -> None:
         """Raises WriteConflict where `commit` would, as far as the timeline tells by now.  Needs no lock, and proves nothing."""
         self._check_conflicts(self.context.timeline.load(), start, set(touched), shares_groups=False, followed=followed)
+
+    def check_begun(self, start: WriteStart, touched: Iterable[FileGroupId]) -> None:
+        """Raises WriteConflict where `commit` would, by what stood on the timeline when the instant was requested, which is read
+        already.  For a write that is planned on an earlier state: it has lost before it has written a file.
+        """
+        found, planned_on = self.begun_on, self._planned_on
+        if found is None or (planned_on is not None and found.instants == planned_on.instants):
+            return
+        try:
+            self._check_conflicts(found, start, set(touched), shares_groups=False)
+        except WriteConflict:
+            raise
+        except HudiError:
+            # As of `_give_up_early`.
+            return
 
     def _give_up_early(self, start: WriteStart, groups: Collection[FileGroupId], followed: frozenset[str]) -> None:
         """Whoever has lost by now need not stand in the queue for the lock to hear it, and take the turn of one who may win.

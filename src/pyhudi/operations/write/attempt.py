@@ -45,7 +45,12 @@ class Attempt:
     looked: Mapping[str, tuple[FileSlice, ...]] | None = None
 
     def check_early(self, groups: Collection[FileGroupId]) -> None:
-        """Raises WriteConflict where the settings ask for it and others change file groups that no file was written to yet."""
+        """Raises WriteConflict, while no file is written, where others have changed file groups between the state that this is
+        planned on and its instant; and where the settings ask for it and others change them now.
+        """
+        # What is appended beside others meets less, and a resize that the write follows is none of it.
+        if not (self.shape.shares_groups or self.shape.has_rings):
+            self.transaction.check_begun(self.start, groups)
         if self.spec.early is None:
             return
         self.spec.early.check(self.context.storage, groups)
