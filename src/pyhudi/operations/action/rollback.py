@@ -154,7 +154,7 @@ def take_back_write(context: TableContext, instant: Instant, settings: CommitSet
 
 
 def withdraw_write(context: TableContext, requested: Instant, settings: CommitSettings) -> bool:
-    """Take a write of this process off the timeline of which nothing but the requested file stands there, as if it had never begun.
+    """Take a write of this process off the timeline of which only the requested file stands there, as if it had never begun.
 
     False, with nothing done, where others have begun to roll it back.  Not for replacecommits, which store rings and counts of
     buckets before they have an inflight file.
