@@ -139,7 +139,7 @@ class Transaction:
 
     instant_time: its request time.  action: as requested.  begun_on: the timeline before `begin` requested it.
     inflight_ms: when the inflight file was stored by which this process claimed a plan, by the store's clock; None for a write.
-    started: whether its inflight file may stand there.
+    started: whether its inflight file may stand there, as for one that another process has begun.
     columns: what a write says of its columns when it has been planned, where these have ids.  without_ids: a timeline that was
     loaded before the table was found to have no history of columns; None where nobody has looked.
     metadata_timeline: that of the metadata table right after the commit, as of `MetadataHook`.
@@ -154,7 +154,7 @@ class Transaction:
     begun_on: Timeline | None = field(default=None)
     completed: Instant | None = field(default=None)
     publishing: bool = field(default=False)
-    started: bool = field(default=False)
+    started: bool = field(default=True)
     inflight_ms: int | None = field(default=None)
     columns: WrittenColumns | None = field(default=None)
     without_ids: Timeline | None = field(default=None)
@@ -191,7 +191,7 @@ class Transaction:
                 # Where the store did not answer, the requested file may stand there; its rollback removes the heartbeat too.
                 heartbeat.stop(delete=isinstance(error, TableState))
             raise
-        return cls(context, settings, time, action, heartbeat, timeline)
+        return cls(context, settings, time, action, heartbeat, timeline, started=False)
 
     def planned_on(self, snapshot: Snapshot) -> None:
         """Remember, of the state on which this was planned, whether columns had ids there, and what it has read of commits."""
