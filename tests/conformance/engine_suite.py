@@ -33,6 +33,7 @@ from pyhudi.plan.write import InsertTarget
 from pyhudi.records.keys.spec import KeyGenerator, KeySpec, PartitionField
 from pyhudi.records.merge import PickByEventTime
 from pyhudi.storage import Storage, open_storage
+from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 
 ToData = Callable[[pa.Table], Any]
@@ -80,6 +81,8 @@ class Folder:
     data: ToData
 
     def spec(self, instant: str = SECOND) -> WriterSpec:
+        # Tasks of a cluster remove what they have written for a write that does not live.
+        self.storage.put(heartbeat_path(instant), b"")
         return WriterSpec(
             storage=self.storage.spec(),
             instant_time=instant,

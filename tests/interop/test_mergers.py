@@ -18,6 +18,7 @@ import pytest
 import pyhudi as hp
 from pyhudi import Table, conformance, plugins
 from pyhudi.records import mergers
+from pyhudi.records.merge import choose_rows
 from tests.interop.alternation import OPERATION
 from tests.interop.oracle import RealHudi
 from tests.rows import assert_same_rows
@@ -163,6 +164,36 @@ def test_written_in_turn(with_classes: RealHudi, tmp_path: Path, rule: str, kind
         assert asked[0] > 0
         # The real one asks its merger about no delete in logs, and about each one that a base file meets as it is rewritten.
         assert (asked[1] > 0) is (kind == "COPY_ON_WRITE")
+
+
+class KeepHigher:
+    """The twin of tests/interop/java/KeepHigher.java."""
+
+    strategy_id = "3f0a1d52-7f6e-4a53-9a52-5d1b7c0e9a11"
+
+    def merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, None]:
+        return choose_rows(older, newer, pc.less_equal(older["score"], newer["score"]).to_numpy()), None
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_a_row_that_is_kept_keeps_its_commit_time(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    hudi.add_class(JAVA / "KeepHigher.java")
+    hp.register_merger(KeepHigher(), "interop.KeepHigher")
+    rule = {**RULES["merger"], "hoodie.write.record.merge.strategy.id": KeepHigher.strategy_id, CLASSES: "interop.KeepHigher"}
+    pair = Pair(hudi, tmp_path / f"kept_{kind.lower()}", kind, rule)
+    pair.theirs("insert", rows(1, "a", k1=5, k2=5, k3=5, k4=5))
+    pair.theirs("upsert", rows(2, "b", k1=3, k2=8))
+    pair.table.upsert(rows(3, "c", k3=3, k4=8))
+    found = pair.table.scan(["*"]).to_arrow()
+    assert_same_rows(hudi.read(pair.path, **(READ | {CLASSES: "interop.KeepHigher"})), found)
+    first, theirs, ours = (instant.request_time for instant in pair.table.timeline().completed_writes())
+    assert {row["id"]: row["_hoodie_commit_time"] for row in found.to_pylist()} == {
+        "k1": first,
+        "k2": theirs,
+        "k3": first,
+        "k4": ours,
+    }
 
 
 def test_the_twin_holds_to_what_mergers_have_to() -> None:

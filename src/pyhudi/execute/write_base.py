@@ -50,7 +50,7 @@ from pyhudi.format.names import (
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, join_path
 from pyhudi.records.column_ids import ColumnIds, Origin, by_ids, names_in_file
-from pyhudi.records.conform import conform_table
+from pyhudi.records.conform import conform_table, same_values
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge import Merged, MergeRule, row_codes, whole
@@ -416,7 +416,15 @@ class _RowMerger:
         if partial is not None and self._rule.filling is not None:
             newer, data = completed_rows(self._spec, newer, older), every
         merge = self._rule.merge if len(data) == len(every) else functools.partial(partial_merge, self._rule)
-        outcome: Merged = merge(older.select(every).filter(pa.array(live)), newer.select(data).filter(pa.array(live)))
+        # A rule that decides sees whose row is whose, as where it merges logs, and what it leaves as it was is no change.
+        times = [COMMIT_TIME] if self._rule.decides and self._spec.populate_meta_fields else []
+        held = older.select([*every, *times]).filter(pa.array(live))
+        come = newer.select(data).filter(pa.array(live))
+        if times:
+            come = come.append_column(held.schema.field(COMMIT_TIME), constant(self._spec.instant_time, come.num_rows))
+        outcome: Merged = merge(held, come)
+        if times:
+            outcome = _unchanged_where_kept(outcome, held, self._spec.instant_time)
         removed = np.ones(newer.num_rows, dtype=np.bool_)
         removed[live] = ~outcome.alive
         replaced = np.zeros(newer.num_rows, dtype=np.bool_)
@@ -426,6 +434,23 @@ class _RowMerger:
         for field in values.schema:
             keyed = keyed.append_column(field, values.column(field.name))
         return replaced, removed, keyed
+
+
+def _unchanged_where_kept(outcome: Merged, held: pa.Table, instant_time: str) -> Merged:
+    """The outcome without the commit times by which it shows which rows are the stored ones, as they were, whole.
+
+    Where a rule gave other values to a row that bears the stored one's commit time, all such rows of the batch count as changed.
+    """
+    times = outcome.rows.column(COMMIT_TIME)
+    rows = outcome.rows.drop_columns([COMMIT_TIME])
+    kept = pa.chunked_array(pc.fill_null(pc.not_equal(times, instant_time), False))
+    is_whole = all(
+        same_values(rows.column(name).filter(kept), held.column(name).filter(kept))
+        for name in rows.column_names
+        if name in held.column_names
+    )
+    changed = outcome.changed & ~np.asarray(kept, dtype=np.bool_) if is_whole else outcome.changed
+    return replace(outcome, rows=rows, changed=changed)
 
 
 def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:

@@ -130,6 +130,23 @@ def relabel_array(array: pa.Array, field: pa.Field) -> pa.Array:
     return _conform_array(array, field, field.name, None)
 
 
+def same_values(first: pa.ChunkedArray, second: pa.ChunkedArray) -> bool:
+    """Whether two columns hold the same values, each a NaN like any other.
+
+    False may be said of columns with a NaN whose bytes in memory differ where no value lies.
+    """
+    second = second.cast(first.type)
+    return bool(first.equals(second)) or _bytes(first) == _bytes(second)
+
+
+def _bytes(column: pa.ChunkedArray) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"column": column}).combine_chunks()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
 def same_type(left: pa.DataType, right: pa.DataType) -> bool:
     """Whether two types hold the same values in the same layout; nullability and the names of list and map entries may differ."""
     types = pa.types

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Unsupported
+from pyhudi.records.conform import same_values
 from pyhudi.records.log_merge import LogMerger, LogRecords
 from pyhudi.records.merge import IS_DELETED, whole
 from pyhudi.records.mergers import MergerRule
@@ -202,23 +203,9 @@ def _same(found: LogRecords, expected: LogRecords) -> bool:
             if not np.array_equal(found.present[name] & ~expected.deleted, has & ~expected.deleted):
                 return False
             live = pa.array(~expected.deleted & has)
-        if not _equal(found.rows.column(name).filter(live), expected.rows.column(name).filter(live)):
+        if not same_values(found.rows.column(name).filter(live), expected.rows.column(name).filter(live)):
             return False
     return True
-
-
-def _equal(first: pa.ChunkedArray, second: pa.ChunkedArray) -> bool:
-    """Value by value, a NaN like any other."""
-    second = second.cast(first.type)
-    return bool(first.equals(second)) or _bytes(first) == _bytes(second)
-
-
-def _bytes(column: pa.ChunkedArray) -> bytes:
-    sink = pa.BufferOutputStream()
-    table = pa.table({"column": column}).combine_chunks()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
 
 
 def _every(mask: BoolMask) -> BoolMask:

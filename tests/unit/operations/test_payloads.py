@@ -260,6 +260,39 @@ def test_registered_merger(table_type: str) -> None:
     assert {row["id"]: row["score"] for row in table.scan().to_arrow().to_pylist()} == {"a": 9, "b": 8, "c": 1}
 
 
+@pytest.mark.parametrize("one_by_one", [False, True])
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_a_row_that_a_merger_keeps_as_it_was_is_no_change(table_type: str, one_by_one: bool) -> None:
+    """As with the real Hudi (tests/interop/test_mergers.py): it keeps its commit time, and no range of base files tells it."""
+    merger = KeepHighest()
+    if one_by_one:
+        merger = hp.record_by_record(  # type: ignore[assignment]
+            "0b2fbb1c-6a8b-4b5b-9d3e-2f3a53d1f004", lambda old, new: new if new["score"] > old["score"] else old
+        )
+    hp.register_merger(merger)
+    table = hp.Table.create(
+        f"memory://kept-{uuid.uuid4()}",
+        record_key="id",
+        table_type=table_type,
+        options={"hoodie.write.record.merge.strategy.id": merger.strategy_id},
+    )
+
+    def rows(**values: int) -> pa.Table:
+        made = scores(**values)
+        deep = [None if number % 2 else {"x": None} for number in values.values()]
+        return made.append_column("deep", pa.array(deep, pa.struct([("x", pa.float64())]))).append_column(
+            "ratio", pa.array([float("nan")] * len(values))
+        )
+
+    first = table.insert(rows(a=5, b=5, c=4), options=OPTIONS).instant
+    second = table.upsert(rows(a=3, b=8, c=2), options=OPTIONS)
+    found = {row["id"]: row["_hoodie_commit_time"] for row in table.scan("*").to_arrow().to_pylist()}
+    assert found == {"a": first, "b": second.instant, "c": first}
+    # What a range of logs holds is told as it stands there.
+    told = ["b"] if table_type == "cow" else ["a", "b", "c"]
+    assert sorted(table.incremental(second.completion_time).to_arrow()["id"].to_pylist()) == told
+
+
 def test_record_by_record_merger_drops_records() -> None:
     merger = hp.record_by_record(
         "0b2fbb1c-6a8b-4b5b-9d3e-2f3a53d1f002",
