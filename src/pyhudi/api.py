@@ -99,6 +99,7 @@ from pyhudi.storage.locks import LockSettings
 from pyhudi.table.config import TableConfig, load_table_config, new_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot
+from pyhudi.table.tags import tags_of
 from pyhudi.timeline.timeline import Timeline
 from pyhudi.verbs import VERBS, verb_of
 
@@ -593,6 +594,7 @@ class Table:
         *,
         user: str = "",
         comments: str = "",
+        tag: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> SavepointResult:
         """Keep the files of a completed write from being cleaned, so that the table can be restored to it.
@@ -601,21 +603,32 @@ class Table:
             instant: The request time of the write; None for the newest.
             user: Who makes it, for the savepoint's file.
             comments: Anything, for the savepoint's file.
+            tag: A name for this state, which is then read by `scan(as_of="tag:NAME")`; the first line of its comments.
             options: `hoodie.*` options of this call.
 
         Raises:
             InstantNotFound: There is no such completed write.
-            TableState: It has a savepoint, or its files are gone or about to go.
+            TableState: It has a savepoint, its files are gone or about to go, or another savepoint has the tag.
+            InvalidRequest: The tag is empty, of several lines, longer than 200 characters, or ends in a space.
         """
         parsed = self._open.parse(VERBS["savepoint"], options)
         settings = CommitSettings.of(parsed)
-        return run_savepoint(self._open.now(parsed), settings, instant=instant, user=user, comments=comments)
+        return run_savepoint(self._open.now(parsed), settings, instant=instant, user=user, comments=comments, tag=tag)
+
+    def tags(self) -> dict[str, str]:
+        """The names that savepoints have, oldest first, and for each the request time of the write that it names.
+
+        `scan(as_of="tag:NAME")`, `restore("tag:NAME")` and `delete_savepoint("tag:NAME")` take them.  One file is read for each
+        savepoint.
+        """
+        context = self._open.context.reloaded()
+        return tags_of(context, context.timeline.load())
 
     def delete_savepoint(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Remove a savepoint; later cleans may delete what it kept.
 
         Args:
-            instant: The request time of the write that it keeps.
+            instant: The request time of the write that it keeps, or `tag:NAME`.
             options: `hoodie.*` options of this call.
 
         Raises:
@@ -667,11 +680,11 @@ class Table:
         A restore that died blocks writing until it is run again.
 
         Args:
-            instant: The request time of that write.
+            instant: The request time of that write, or `tag:NAME` of its savepoint.
             options: `hoodie.*` options of this call.
 
         Raises:
-            InstantNotFound: There is no such completed write.
+            InstantNotFound: There is no such completed write, or tag.
             TableState: Another restore did not finish, files that this one needs are gone, or later writes are kept or archived.
         """
         parsed = self._open.parse(VERBS["restore"], options)
@@ -810,8 +823,8 @@ class Table:
             columns: Data columns by default; meta columns (`_hoodie_...`) may be named too, and "*" is all of both.
             filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples such as `[("city", "=", "sf")]`, or an expression of
                 pyarrow (`pc.field("fare") > 10`) or Polars (`pl.col("fare") > 10`).
-            as_of: An instant, a datetime, a date, or ISO text.  Without a zone it is a time in the zone in which the table writes
-                its times.
+            as_of: An instant, a datetime, a date, ISO text, or `tag:NAME` of a savepoint.  Without a zone it is a time in the
+                zone in which the table writes its times.
             limit: Give at most so many rows, whichever are read first; None for all.
             keys: Rows with some of the table's columns: only rows are given that equal one of them in all of these, as a semi
                 join gives them, and the indexes are asked for its values before files are read.

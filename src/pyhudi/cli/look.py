@@ -13,7 +13,7 @@ from pyhudi.format.instants import Instant
 
 FilterOption = Annotated[str | None, typer.Option("--filter", "-f", help="Rows to read, such as \"fare > 10 and city = 'sf'\".")]
 ColumnsOption = Annotated[str | None, typer.Option("--columns", "-c", help="Columns to read, comma separated.")]
-AsOfOption = Annotated[str | None, typer.Option("--as-of", help="An instant or a time.")]
+AsOfOption = Annotated[str | None, typer.Option("--as-of", help="An instant, a time, or tag:NAME of a savepoint.")]
 OnStorageOption = Annotated[
     bool, typer.Option("--on-storage", help="List folders whatever the metadata table says: shows files of no commit too.")
 ]

@@ -24,6 +24,7 @@ from pyhudi.errors import InstantNotFound
 from pyhudi.format.versions import parse_table_version
 from pyhudi.operations.admin.upgrade import lower_version
 from pyhudi.operations.admin.validate import Severity
+from pyhudi.table.tags import instant_of
 
 InstantArgument = Annotated[str, typer.Argument(help="Request time of the instant.")]
 InstantOption = Annotated[str | None, typer.Option("--instant", help="Run the plan of this instant instead of making one.")]
@@ -159,6 +160,7 @@ def savepoint(
     instant: Annotated[str | None, typer.Argument(help="Request time of a completed write; the latest when left out.")] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the savepoint of this instant instead.")] = False,
     comments: Annotated[str, typer.Option("--comments", help="What to note with it.")] = "",
+    tag: Annotated[str | None, typer.Option("--tag", help="A name, by which the state is read: --as-of tag:NAME.")] = None,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
@@ -170,7 +172,7 @@ def savepoint(
         opened.delete_savepoint(instant)
         say(f"savepoint {instant} deleted")
         return
-    print_value(opened.savepoint(instant, comments=comments), output)
+    print_value(opened.savepoint(instant, comments=comments, tag=tag), output)
 
 
 def restore(
@@ -182,6 +184,7 @@ def restore(
 ) -> None:
     """Take the table back to a savepoint or a completed write; everything after it is undone."""
     opened = open_table(table, storage)
+    instant = instant_of(opened.context, instant)
     if dry_run:
         writes = opened.timeline().completed_writes()
         if all(write.request_time != instant for write in writes):

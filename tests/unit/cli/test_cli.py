@@ -95,7 +95,9 @@ def test_a_dry_run_knows_the_instants_too(table: hp.Table, command: str) -> None
 def test_services_run_and_print_their_results(table: hp.Table) -> None:
     assert "clustering" in call("cluster", table.uri, "--order-by", "id")
     assert call("clean", table.uri)
-    assert call("savepoint", table.uri)
+    assert "tag:today" in call("savepoint", table.uri, "--tag", "today")
+    assert call("count", table.uri, "--as-of", "tag:today") == call("count", table.uri)
+    assert "would undo 0 writes" in call("restore", table.uri, "tag:today")
     assert "nothing" in call("archive", table.uri) or call("archive", table.uri)
 
 

@@ -42,6 +42,7 @@ from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.rings import remove_rings
 from pyhudi.table.snapshot import copies_of, is_pending_clustering
+from pyhudi.table.tags import instant_of
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
 
@@ -52,11 +53,14 @@ _DELETING_THREADS = 16
 def run_restore(context: TableContext, settings: CommitSettings, instant: str) -> RestoreResult:
     """Take the table back to the state as of a completed write.
 
+    instant: its request time, or the tag of its savepoint.
+
     Raises InstantNotFound when the active timeline has no such write, TableState when files of that state may be gone, when a
     later write is savepointed or archived, when another restore, to another instant, is pending, and for a table that has another
     version by now.
     """
     check_writable(context)
+    instant = instant_of(context, instant)
     with context.locked(settings.lock_wait_ms) as held:
         store = held.timeline
         timeline = store.load()

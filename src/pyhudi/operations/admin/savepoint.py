@@ -26,18 +26,30 @@ from pyhudi.operations.services.cleans import load_clean, load_pending_plan
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.table.tags import instant_of, tags_of, with_tag
 from pyhudi.timeline.timeline import Timeline
 
 
 @observed("savepoint")
 def run_savepoint(
-    context: TableContext, settings: CommitSettings, *, instant: str | None = None, user: str = "", comments: str = ""
+    context: TableContext,
+    settings: CommitSettings,
+    *,
+    instant: str | None = None,
+    user: str = "",
+    comments: str = "",
+    tag: str | None = None,
 ) -> SavepointResult:
     """Save the table as of a completed write; None for the newest.
 
-    Raises InstantNotFound when the active timeline has no such completed write, TableState when it is saved already, when files
-    of that state may have been cleaned, while a restore is pending, and for a table that has another version by now.
+    tag: a name for it (`table.tags`).
+
+    Raises InstantNotFound when the active timeline has no such completed write, TableState when it is saved already, when another
+    savepoint has the tag, when files of that state may have been cleaned, while a restore is pending, and for a table that has
+    another version by now; InvalidRequest for what is no name.
     """
+    if tag is not None:
+        comments = with_tag(tag, comments)
     check_writable(context, keeps_indexes=False)
     with context.locked(settings.lock_wait_ms) as held:
         check_same_version(held)
@@ -49,6 +61,10 @@ def run_savepoint(
         time = write.request_time
         if any(i.request_time == time for i in timeline.completed(Action.SAVEPOINT)):
             raise TableState(f"instant {time} of {context.storage.uri} has a savepoint already")
+        if tag is not None and (tagged := tags_of(context, timeline).get(tag)) is not None:
+            raise TableState(
+                f"the savepoint of instant {tagged} of {context.storage.uri} has the tag {tag!r}: take another name, or delete it"
+            )
         check_retained(context, timeline, time)
         slices = snapshot.slices(as_of=time)
         names = {partition: tuple(sorted(_names(found))) for partition, found in slices.items()}
@@ -78,8 +94,11 @@ def run_savepoint(
 def run_delete_savepoint(context: TableContext, settings: CommitSettings, instant: str) -> None:
     """Remove a savepoint, also one whose creation died.  Its files stay until a clean finds that nobody needs them.
 
+    instant: of the write that it keeps, or its tag.
+
     Raises InstantNotFound when there is none, TableState for a table that has another version by now.
     """
+    instant = instant_of(context, instant)
     check_writable(context, keeps_indexes=False)
     with context.locked(settings.lock_wait_ms) as held:
         check_same_version(held)

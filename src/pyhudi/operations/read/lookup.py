@@ -30,6 +30,7 @@ from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.stats import stored_value
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.table.tags import instant_of
 
 MAX_COMBINATIONS = 1000
 """Composite keys that may be looked up at once in a table without meta columns, which has to compare field by field."""
@@ -49,6 +50,7 @@ def plan_lookup(
     keys: record keys as string array, or rows with at least the record key fields.  Raises InvalidRequest for nulls, for rows
     that lack a key field and for keys that the table cannot have, TableState for a table without a schema.
     """
+    as_of = None if as_of is None else instant_of(context, as_of)
     if isinstance(keys, pa.Table):
         snapshot = load_snapshot(context, settings.listing, as_of=None if as_of is None else parse_as_of(as_of))
         if snapshot.schema is None:

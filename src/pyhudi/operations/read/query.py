@@ -55,6 +55,7 @@ from pyhudi.table.snapshot import (
     planned_anew,
     read_commit,
 )
+from pyhudi.table.tags import instant_of
 from pyhudi.table.written import check_size, sizes_in
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
@@ -198,12 +199,13 @@ def plan_snapshot_query(
     values_from_path: bool = False,
     settings: ReadSettings = _DEFAULT_SETTINGS,
 ) -> Query:
-    """A snapshot, time travel or read-optimized query.  as_of: an instant, or a time in a form of `plan.time_travel`.
+    """A snapshot, time travel or read-optimized query.  as_of: an instant, a time in a form of `plan.time_travel`, or a
+    tag (`table.tags`).
 
     Raises InvalidRequest for columns or filters that do not fit the table and for an `as_of` of another form, TableState for a
     table without a schema and for a time whose state may be gone or can still change.
     """
-    as_of = None if as_of is None else parse_as_of(as_of)
+    as_of = None if as_of is None else parse_as_of(instant_of(context, as_of))
     snapshot = load_snapshot(context, settings.listing, as_of=as_of)
     if as_of is not None:
         check_as_of(snapshot, as_of)

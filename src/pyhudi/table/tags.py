@@ -1,0 +1,63 @@
+"""Tags: names for the states that savepoints keep.
+
+A savepoint of Hudi has a user and comments, and no name.  So a tag is the first line of the comments, `tag:NAME`, which the real
+Hudi shows, keeps and carries along as it does all comments; a savepoint that it made with such a comment has a tag, too.
+
+    tag:2026-Q3              the whole comment, or its first line
+
+Where a caller names a moment, or the savepoint to restore or to delete, `tag:2026-Q3` stands for the instant that it keeps.
+
+What this does not do: a tag is not moved to another instant.  Delete its savepoint, and make one there.
+
+Source: docs/formats/writing.md, "Savepoint and restore".
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyhudi.errors import InstantNotFound, InvalidRequest
+from pyhudi.format.actions.savepoint import SavepointMetadata
+from pyhudi.format.instants import Action
+from pyhudi.table.context import TableContext
+from pyhudi.timeline.timeline import Timeline
+
+PREFIX = "tag:"
+
+_NAME = re.compile(r"[^\s\x00-\x1f](?:[^\x00-\x1f]{0,198}[^\s\x00-\x1f])?")
+
+
+def tags_of(context: TableContext, timeline: Timeline) -> dict[str, str]:
+    """The request time of the write that each tag names, by name, oldest first; the newest where several savepoints have one.
+
+    One small file is read for each savepoint.
+    """
+    found: dict[str, str] = {}
+    for instant in timeline.completed(Action.SAVEPOINT):
+        data = context.timeline.read(instant)
+        # One that was deleted meanwhile has no tag any more.
+        first = SavepointMetadata.decode(data).comments.partition("\n")[0] if data else ""
+        if first.startswith(PREFIX):
+            found[first.removeprefix(PREFIX)] = instant.request_time
+    return found
+
+
+def with_tag(tag: str, comments: str) -> str:
+    """The comments of a savepoint with a tag.  Raises InvalidRequest for what is no name: empty, longer than 200 characters, of
+    several lines, or with a space at an end.
+    """
+    if not _NAME.fullmatch(tag):
+        raise InvalidRequest(f"{tag!r:.220} is no tag: a name has 1 to 200 characters in one line, and no space at its ends")
+    return PREFIX + tag + ("\n" + comments if comments else "")
+
+
+def instant_of(context: TableContext, text: str) -> str:
+    """The instant that `tag:NAME` stands for; other text as it is.  Raises InstantNotFound for a tag that no savepoint has."""
+    if not text.startswith(PREFIX):
+        return text
+    tags = tags_of(context, context.timeline.load())
+    name = text.removeprefix(PREFIX)
+    if name not in tags:
+        known = ", ".join(list(tags)[-10:]) or "none"
+        raise InstantNotFound(f"no savepoint of {context.storage.uri} has the tag {name!r}; there are: {known}")
+    return tags[name]
