@@ -186,6 +186,21 @@ def test_a_name_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.wide
+def test_a_stream_to_a_name(spark: SparkSession, tmp_path: Path) -> None:
+    path, source = tmp_path / "t", tmp_path / "source"
+    Table.create(source, record_key="id", ordering="ts").upsert({"id": ["a", "b"], "ts": [1, 2]})
+    Table.create(path, record_key="id", ordering="ts").upsert({"id": ["a", "c"], "ts": [0, 0]})
+    try:
+        spark.sql(f"CREATE TABLE streamed USING pyhudi LOCATION '{path}'")
+        rows = spark.readStream.format("pyhudi").load(str(source)).select("id", "ts")
+        writer = rows.writeStream.format("pyhudi").option("path", str(path)).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).toTable("streamed").awaitTermination()
+        assert {row["id"]: row["ts"] for row in spark.table("streamed").collect()} == {"a": 1, "b": 2, "c": 0}
+    finally:
+        spark.sql("DROP TABLE IF EXISTS streamed")
+
+
+@pytest.mark.wide
 def test_names_that_are_no_tables_of_ours(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     Table.create(path, record_key="id").upsert({"id": ["a"]})
