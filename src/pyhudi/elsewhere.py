@@ -21,7 +21,6 @@ _THERE = {
     "to_pyarrow_dataset": "scan().to_dataset()",
     "filter": "scan(filter=...)",
     "select": "scan(columns=...)",
-    "tags": "savepoint(comments=...)",
     "snapshots": "inspect.commits()",
     "expire_snapshots": "clean(dry_run=False)",
     "metadata": "inspect",
