@@ -22,8 +22,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
+from benchmarks.asked import Asked
 from benchmarks.check_steps import STEPS
 from benchmarks.environments import ROOT
 
@@ -97,29 +97,14 @@ class Side:
     def __init__(self, source: Path, folder: Path, rows: int) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(source), str(ROOT))), "PYTHONHASHSEED": "0"}
         command = [sys.executable, "-m", "benchmarks.check_steps", str(source), str(folder), str(rows)]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = Asked(command, environment)
 
     def take(self, step: str) -> float:
         """Processor seconds of a step.  Raises RuntimeError where the process ended."""
-        stdin, stdout = self._pipes()
-        stdin.write(f"{step}\n")
-        stdin.flush()
-        answer = stdout.readline()
-        if not answer:
-            raise RuntimeError(f"{step}: the process ended with {self._process.wait()}")
-        return float(answer)
+        return float(self._process.ask(step))
 
     def close(self) -> None:
-        stdin, stdout = self._pipes()
-        stdin.close()
-        stdout.close()
-        self._process.wait()
-
-    def _pipes(self) -> tuple[IO[str], IO[str]]:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        return self._process.stdin, self._process.stdout
+        self._process.close()
 
 
 def measured(before: Side, now: Side, rounds: int) -> Mapping[str, list[Pair]]:

@@ -12,15 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
-from benchmarks.environments import ROOT
+from benchmarks.asked import Asked
 from benchmarks.memory import Watch
 from benchmarks.readers.kinds import COLUMNS, installed
 
@@ -51,32 +50,19 @@ class Reader:
 
     def __init__(self, name: str, table: str) -> None:
         self.name = name
-        command = [sys.executable, "-m", "benchmarks.readers.process", name, table]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = Asked([sys.executable, "-m", "benchmarks.readers.process", name, table])
 
     def take(self, case: str) -> Reading:
         """Read a case.  Raises RuntimeError where the process ended."""
-        stdin, stdout = self._pipes()
         watch = Watch(self._process.pid)
         with watch:
-            stdin.write(f"{case}\n")
-            stdin.flush()
-            line = stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.name} ended with {self._process.wait()} while it read {case}")
+            line = self._process.ask(case)
         said = json.loads(line)
         grew = watch.usage.peak_rss_bytes - watch.usage.start_rss_bytes
         return Reading(said["cpu_s"], said["wall_s"], grew, tuple(said["answer"]))
 
     def close(self) -> None:
-        stdin, stdout = self._pipes()
-        stdin.close()
-        stdout.close()
-        self._process.wait()
-
-    def _pipes(self) -> tuple[IO[str], IO[str]]:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        return self._process.stdin, self._process.stdout
+        self._process.close()
 
 
 def measured(readers: Sequence[Taking], cases: Sequence[str], rounds: int) -> dict[tuple[str, str], list[Reading]]:
