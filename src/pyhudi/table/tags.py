@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import re
 
-from pyhudi.errors import InstantNotFound, InvalidRequest
+from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest
 from pyhudi.format.actions.savepoint import SavepointMetadata
-from pyhudi.format.instants import Action
+from pyhudi.format.instants import Action, Instant
 from pyhudi.table.context import TableContext
+from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
 
 PREFIX = "tag:"
@@ -34,12 +35,22 @@ def tags_of(context: TableContext, timeline: Timeline) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for instant in timeline.completed(Action.SAVEPOINT):
-        data = context.timeline.read(instant)
-        # One that was deleted meanwhile has no tag any more.
-        first = SavepointMetadata.decode(data).comments.partition("\n")[0] if data else ""
+        try:
+            first = read_savepoint(context.timeline, instant).comments.partition("\n")[0]
+        except InstantNotFound:
+            # It was deleted meanwhile.
+            continue
         if first.startswith(PREFIX):
             found[first.removeprefix(PREFIX)] = instant.request_time
     return found
+
+
+def read_savepoint(store: TimelineStore, instant: Instant) -> SavepointMetadata:
+    """What a completed savepoint holds.  Raises InstantNotFound where it is gone, CorruptData for a damaged file."""
+    try:
+        return SavepointMetadata.decode(store.read(instant))
+    except CorruptData as error:
+        raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
 def with_tag(tag: str, comments: str) -> str:

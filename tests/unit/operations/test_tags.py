@@ -9,7 +9,10 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.errors import InstantNotFound, InvalidRequest, TableState
+from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState
+from pyhudi.format.instants import Action
+from pyhudi.timeline.store import TimelineStore
+from pyhudi.timeline.timeline import Timeline
 
 OPTIONS = {
     "hoodie.clean.commits.retained": 1,
@@ -100,6 +103,31 @@ def test_a_savepoint_that_another_writer_commented_has_a_tag(table: hp.Table) ->
     table.delete_savepoint(instant)
     table.savepoint(comments="no tag:at all")
     assert table.tags() == {}
+
+
+def test_a_savepoint_that_is_deleted_while_tags_are_read(table: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = table.savepoint(tag="one").instant
+    table.upsert(rows(2))
+    second = table.savepoint(tag="two").instant
+    load = TimelineStore.load
+
+    def loaded(store: TimelineStore) -> Timeline:
+        found = load(store)
+        monkeypatch.undo()
+        table.delete_savepoint(first)
+        return found
+
+    monkeypatch.setattr(TimelineStore, "load", loaded)
+    assert table.tags() == {"two": second}
+
+
+def test_a_damaged_savepoint_is_named(table: hp.Table) -> None:
+    table.savepoint(tag="one")
+    (instant,) = table.timeline().completed(Action.SAVEPOINT)
+    path = table.context.timeline.path(instant)
+    table.context.storage.put(path, b"damage")
+    with pytest.raises(CorruptData, match=path.rsplit("/", 1)[-1]):
+        table.tags()
 
 
 def test_sql_reads_by_a_name(table: hp.Table) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.actions.clean import CleanerPlan, CleanMetadata
-from pyhudi.format.actions.savepoint import SavepointMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import file_name_of
 from pyhudi.plan.cleaning import LastClean
 from pyhudi.table.context import TableContext
+from pyhudi.table.tags import read_savepoint
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
 
@@ -52,11 +52,7 @@ def load_savepointed_files(store: TimelineStore, timeline: Timeline) -> frozense
     """The names of all files that completed savepoints keep."""
     names: set[str] = set()
     for instant in timeline.completed(Action.SAVEPOINT):
-        try:
-            metadata = SavepointMetadata.decode(store.read(instant))
-        except CorruptData as error:
-            raise error.with_path(store.storage.absolute(store.path(instant))) from error
-        for partition in metadata.partition_metadata.values():
+        for partition in read_savepoint(store, instant).partition_metadata.values():
             names.update(partition.savepoint_data_file)
     return frozenset(names)
 
