@@ -151,6 +151,7 @@ LOOKS: dict[str, Verb] = {
     "expired_partitions": lambda table, at: table.expired_partitions(),
     "index": lambda table, at: table.index.list(),
     "alter": lambda table, at: table.alter,
+    "tags": lambda table, at: table.tags(),
     "services": lambda table, at: table.services.expired_partitions(),
     "inspect": lambda table, at: table.inspect.timeline(),
     "plot": lambda table, at: table.plot,
