@@ -36,24 +36,22 @@ from pyhudi.operations.action.results import (
 )
 from pyhudi.operations.action.rollback import RollbackResult, rollback_instant
 from pyhudi.operations.action.settings import THREADS, CommitSettings
-from pyhudi.operations.admin.create import (
-    NAME,
-    ORDERING,
-    PARTITION_FIELDS,
-    RECORD_KEY_FIELDS,
-    TABLE_TYPE,
-    check_same_columns,
-    check_same_table,
-    new_table_properties,
-    parse_table_type,
-    stored_columns,
-    with_table_settings,
-)
+from pyhudi.operations.admin.agreement import check_same_columns, check_same_table
+from pyhudi.operations.admin.create import new_table_properties, stored_columns
 from pyhudi.operations.admin.opening import make_table, named_settings
 from pyhudi.operations.admin.properties import run_set_properties
 from pyhudi.operations.admin.repair import RepairKind, RepairResult, RepairSettings, run_repair
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoint
+from pyhudi.operations.admin.table_settings import (
+    NAME,
+    ORDERING,
+    PARTITION_FIELDS,
+    RECORD_KEY_FIELDS,
+    TABLE_TYPE,
+    parse_table_type,
+    with_table_settings,
+)
 from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.admin.validate import ValidationResult, run_validate
 from pyhudi.operations.admin.versions.base import VersionChange

@@ -11,14 +11,14 @@ from pyhudi.execute.engine import Engine
 from pyhudi.operations.action.results import BootstrapResult
 from pyhudi.operations.action.settings import THREADS
 from pyhudi.operations.admin.bootstrap import BootstrapSettings, BootstrapTarget, run_bootstrap
-from pyhudi.operations.admin.create import (
+from pyhudi.operations.admin.create import name_from_uri
+from pyhudi.operations.admin.table_settings import (
     BOOTSTRAP_BASE_PATH,
     NAME,
     ORDERING,
     PARTITION_FIELDS,
     RECORD_KEY_FIELDS,
     TABLE_TYPE,
-    name_from_uri,
     parse_table_type,
     with_table_settings,
 )

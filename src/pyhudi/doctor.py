@@ -38,8 +38,8 @@ from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.gate import check_goes_by_names
 from pyhudi.operations.action.settings import CONCURRENCY, FAILED_WRITES, METADATA_PREFIX, CommitSettings
 from pyhudi.operations.admin.at_rest import look_at_rest
-from pyhudi.operations.admin.create import ORDERING
 from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
+from pyhudi.operations.admin.table_settings import ORDERING
 from pyhudi.operations.metadata.settings import METADATA_TABLE
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.clean import CleanSettings, preview_clean

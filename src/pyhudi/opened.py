@@ -14,9 +14,7 @@ from pyhudi.operations.action.results import (
     WriteResult,
 )
 from pyhudi.operations.action.settings import THREADS
-from pyhudi.operations.admin.create import (
-    check_against_table,
-)
+from pyhudi.operations.admin.agreement import check_against_table
 from pyhudi.operations.admin.opening import open_context
 from pyhudi.operations.services.background import BackgroundServices
 from pyhudi.operations.write.settings import WriteSettings

@@ -31,7 +31,7 @@ from pyhudi.execute.base_file import FileSettings
 from pyhudi.format.properties import shown
 from pyhudi.operations.action.settings import METADATA_PREFIX, THREADS
 from pyhudi.operations.admin.bootstrap import BootstrapSettings
-from pyhudi.operations.admin.create import TableSettings
+from pyhudi.operations.admin.table_settings import TableSettings
 from pyhudi.operations.read.query import QUERY_OPTIONS
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.operations.read.streams import START_OFFSET

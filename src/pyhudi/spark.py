@@ -36,7 +36,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.merge import Merge, update_on_spark
 from pyhudi.opened import OpenTable
 from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.admin.create import NAME
+from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.operations.read.query import COLUMNS, FILTER
 from pyhudi.operations.write.save import Save
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings, with_schema_mode

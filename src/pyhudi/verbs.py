@@ -25,8 +25,8 @@ from pyhudi.format.properties import shown
 from pyhudi.operations.action.settings import THREADS, CommitSettings
 from pyhudi.operations.admin.alter import AlterSettings
 from pyhudi.operations.admin.bootstrap import BootstrapSettings
-from pyhudi.operations.admin.create import TableSettings
 from pyhudi.operations.admin.repair import RepairSettings
+from pyhudi.operations.admin.table_settings import TableSettings
 from pyhudi.operations.read.query import (
     AS_OF,
     FALL_BACK,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyhudi.bootstrapping import bootstrap
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.bootstrap import IndexedGroup
-from pyhudi.operations.admin.create import BASE_FORMAT, TABLE_TYPE
+from pyhudi.operations.admin.table_settings import BASE_FORMAT, TABLE_TYPE
 from pyhudi.plan.bootstrap import SELECTOR
 from pyhudi.procedures.registry import Call, Parameter, Procedure, Rows, schema
 from pyhudi.table.bootstrap import load_index

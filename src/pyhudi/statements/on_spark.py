@@ -32,7 +32,7 @@ from pyhudi.engines.spark.convert import (
 )
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.admin.create import NAME
+from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.operations.write.settings import OPERATION
 from pyhudi.records.filters.certain import READ_OTHERWISE
 from pyhudi.records.filters.tree import Expr

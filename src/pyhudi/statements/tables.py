@@ -13,13 +13,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.paths import folder_of
 from pyhudi.format.properties import shown
 from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.admin.create import (
-    ORDERING,
-    PARTITION_FIELDS,
-    RECORD_KEY_FIELDS,
-    TABLE_TYPE,
-    parse_table_type,
-)
+from pyhudi.operations.admin.table_settings import ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE, parse_table_type
 from pyhudi.options import HONOURED, parse_options
 from pyhudi.procedures import PROCEDURES
 from pyhudi.records.filters.tree import Expr

@@ -40,7 +40,7 @@ from pyhudi.engines.spark.expressions import MatchedBy, copied_column, expressio
 from pyhudi.engines.spark.jobs import translated_errors
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.admin.create import zone_mode
+from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.read.query import Query, plan_snapshot_query
 from pyhudi.operations.write.change import Clause, Outcome, Rows, columns_to_read, evolved, run_changes
 from pyhudi.operations.write.settings import WriteSettings

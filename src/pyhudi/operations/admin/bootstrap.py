@@ -40,15 +40,13 @@ from pyhudi.operations.action.results import BootstrapResult
 from pyhudi.operations.action.rollback import rollback_failed_writes, rollback_instant
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction, commit_metadata
-from pyhudi.operations.admin.create import (
+from pyhudi.operations.admin.create import check_columns, discard_new_table, new_table_properties
+from pyhudi.operations.admin.table_settings import (
     BASE_FORMAT,
     BOOTSTRAP_BASE_PATH,
     BOOTSTRAP_INDEX_TYPE,
     TableSettings,
     check_base_format,
-    check_columns,
-    discard_new_table,
-    new_table_properties,
 )
 from pyhudi.operations.metadata.initialise import ensure_metadata_table
 from pyhudi.operations.metadata.settings import MetadataSettings

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from pyhudi.operations.admin.create import NAME, check_against_table, check_new_table, create_table, name_from_uri
+from pyhudi.operations.admin.agreement import check_against_table
+from pyhudi.operations.admin.create import check_new_table, create_table, name_from_uri
+from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.settings import Options
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage

@@ -30,7 +30,7 @@ from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.admin.create import zone_mode
+from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.read.lookup import plan_lookup
 from pyhudi.operations.read.query import Query, plan_snapshot_query
 from pyhudi.operations.read.skipping import ReadSettings

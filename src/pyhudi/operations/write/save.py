@@ -24,8 +24,10 @@ from pyhudi.errors import HudiError, InvalidRequest, TableExists, TableNotFound
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.admin.create import RECORD_KEY_FIELDS, check_against_table, discard_new_table
+from pyhudi.operations.admin.agreement import check_against_table
+from pyhudi.operations.admin.create import discard_new_table
 from pyhudi.operations.admin.opening import make_table, named_settings, open_context
+from pyhudi.operations.admin.table_settings import RECORD_KEY_FIELDS
 from pyhudi.operations.sync.run import check_sync
 from pyhudi.operations.write.batches import BatchLanded, StreamBatch, check_not_landed
 from pyhudi.operations.write.delete_partitions import run_delete_partitions

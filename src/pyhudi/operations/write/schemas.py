@@ -11,7 +11,8 @@ from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import without_meta_fields
 from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER
-from pyhudi.operations.admin.create import check_columns, zone_mode
+from pyhudi.operations.admin.create import check_columns
+from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.write.settings import SCHEMA_MODE, WriteOperation, WriteSettings
 from pyhudi.records.columns import field_at
 from pyhudi.records.keys.spec import KeySpec, partition_columns

@@ -21,7 +21,8 @@ from pyhudi.operations.action.settings import (
     CommitSettings,
     delete_marker,
 )
-from pyhudi.operations.admin.create import WITHOUT_ZONE, TableSettings, check_columns, zone_mode
+from pyhudi.operations.admin.create import check_columns
+from pyhudi.operations.admin.table_settings import WITHOUT_ZONE, TableSettings, zone_mode
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.settings import ServiceSettings
 from pyhudi.operations.sync.settings import HIVE_SYNC, META_SYNC, SyncSettings
