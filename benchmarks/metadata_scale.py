@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from pyhudi.api import Table
 from pyhudi.execute.indexing import FileIndexing, IndexedFile
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata, Operation, WriteStat
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.hfile import encode_hfile

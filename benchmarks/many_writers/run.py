@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.many_writers.world import LateStorage, Store, VirtualTime, WriterEnvironment
 from pyhudi import Table
 from pyhudi.errors import StorageUnavailable
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, Operation, WriteStat
 from pyhudi.format.instants import Action
 from pyhudi.operations.action.attempt import taken_back_on_error

@@ -22,8 +22,8 @@ from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import run_read
 from pyhudi.execute.tag import ByKeyColumns, Place
-from pyhudi.execute.write_base import CreateTask, WriterSpec, WriteStatus
 from pyhudi.execute.write_group import create_files
+from pyhudi.execute.write_tasks import CreateTask, WriterSpec, WriteStatus
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, format_file_id, parse_base_file, parse_log_file

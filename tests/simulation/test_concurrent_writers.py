@@ -20,7 +20,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, WriteConflict
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.format.names import MarkerType

@@ -32,8 +32,8 @@ from pyhudi.execute.tag import (
     find_in_record_index,
     run_tag,
 )
-from pyhudi.execute.write_base import CreateTask, WriteStatus
 from pyhudi.execute.write_group import PIECE_BYTES, create_files
+from pyhudi.execute.write_tasks import CreateTask, WriteStatus
 from pyhudi.format.names import WriteToken
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.merge import combine_duplicates, row_codes

@@ -20,8 +20,8 @@ from pyhudi.execute.spill import store_rows
 from pyhudi.execute.tag import (
     Place,
 )
-from pyhudi.execute.write_base import WriteStatus
 from pyhudi.execute.write_group import GroupTarget, GroupWriter
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.names import WriteToken
 from pyhudi.plan.write import WorkloadProfile, deal_inserts
 from pyhudi.records.meta_fields import PARTITION_PATH

@@ -35,16 +35,10 @@ from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_files import LogWriting, RowsOfBlock, write_log_files
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, merge_columns, merge_slice, read_live_keys, run_read, told_by_path, with_constants
+from pyhudi.execute.stored_rows import completed_rows, live_rows, plain_deletes, stored_rows
 from pyhudi.execute.tag import read_keys
-from pyhudi.execute.write_base import (
-    WriterSpec,
-    WriteStatus,
-    completed_rows,
-    ensure_partition,
-    live_rows,
-    plain_deletes,
-    stored_rows,
-)
+from pyhudi.execute.write_base import ensure_partition
+from pyhudi.execute.write_tasks import WriterSpec, WriteStatus
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.hfile.writer import encode_hfile

@@ -25,8 +25,10 @@ from pyhudi.execute.base_file import BaseFileWriter
 from pyhudi.execute.joined import JoinedColumns, check_same, source_rows
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.open_base import open_base_file
-from pyhudi.execute.write_base import CreateTask, WriterSpec, WriteStatus, create_stat, ensure_partition, stored_rows
+from pyhudi.execute.stored_rows import stored_rows
+from pyhudi.execute.write_base import create_stat, ensure_partition
 from pyhudi.execute.write_group import create_files
+from pyhudi.execute.write_tasks import CreateTask, WriterSpec, WriteStatus
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.bootstrap import SourceFile
 from pyhudi.format.meta_columns import with_meta_fields

@@ -23,7 +23,9 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.read_slice import merge_slice
 from pyhudi.execute.spill import store_rows
-from pyhudi.execute.write_base import NewFile, WriterSpec, WriteStatus, stored_keys
+from pyhudi.execute.stored_rows import stored_keys
+from pyhudi.execute.write_base import NewFile
+from pyhudi.execute.write_tasks import WriterSpec, WriteStatus
 from pyhudi.format.names import WriteToken, format_file_id
 from pyhudi.format.rings import Ring
 from pyhudi.plan.buckets import HASH_FIELDS

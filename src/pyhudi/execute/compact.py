@@ -22,7 +22,7 @@ from pyhudi.execute.key_filter import inherited_filter
 from pyhudi.execute.log_scan import LogScan
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, WriteStat
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.bootstrap import SourceFile

@@ -21,8 +21,8 @@ from pyhudi.execute.append_log import Copies, key_reader
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.tag import ByKeyColumns, ByKeyFilters, Lookup, Place, TagTask
-from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.execute.write_group import GroupTarget, GroupWriter
+from pyhudi.execute.write_tasks import WriterSpec, WriteStatus
 from pyhudi.plan.write import InsertTarget, WorkloadProfile
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge import MergeRule

@@ -33,7 +33,7 @@ from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_files import LogWriting, RowsOfBlock, write_log_files
 from pyhudi.execute.log_scan import InstantValidity, find_blocks, read_log, scan_logs
 from pyhudi.execute.read_slice import merge_columns
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pyhudi.execute.early_conflicts import EarlyConflicts
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, log_ranges
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.log.framing import Block, LogFraming
 from pyhudi.format.names import LogFileName, MarkerType

@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyhudi.errors import Internal
 from pyhudi.execute.append_log import AppendTask, Copies, run_append
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.write_base import CreateTask, MergeTask, WriterSpec, WriteStatus, run_create, run_merge
+from pyhudi.execute.write_base import run_create, run_merge
+from pyhudi.execute.write_tasks import CreateTask, MergeTask, WriterSpec, WriteStatus
 from pyhudi.format.names import WriteToken
 from pyhudi.records.merge import MergeRule
 from pyhudi.table.slices import FileSlice

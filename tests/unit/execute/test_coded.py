@@ -11,7 +11,8 @@ import pytest
 
 from pyhudi.execute.coded import CODED, coded_rows, coded_schema, plain_rows, repeated, replace_coded
 from pyhudi.execute.open_base import open_base_file
-from pyhudi.execute.write_base import MergeTask, WriteStatus, run_merge
+from pyhudi.execute.write_base import run_merge
+from pyhudi.execute.write_tasks import MergeTask, WriteStatus
 from pyhudi.format.names import WriteToken
 from pyhudi.records.merge import PickByEventTime
 from pyhudi.storage import Storage

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pyhudi.execute import tag
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.execute.tag import ByKeyColumns, ByKeyFilters, Place, TagHits, TagTask, run_tag
-from pyhudi.execute.write_base import CreateTask, MergeTask, run_create, run_merge
+from pyhudi.execute.write_base import run_create, run_merge
+from pyhudi.execute.write_tasks import CreateTask, MergeTask
 from pyhudi.format.names import WriteToken, parse_base_file
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.storage import Storage

@@ -12,7 +12,8 @@ from pyhudi.errors import CorruptData
 from pyhudi.execute.base_file import BaseFileWriter
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.execute.open_base import footer_filter, open_base_file
-from pyhudi.execute.write_base import CreateTask, MergeTask, WriteStatus, run_create, run_merge
+from pyhudi.execute.write_base import run_create, run_merge
+from pyhudi.execute.write_tasks import CreateTask, MergeTask, WriteStatus
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import MarkerType, WriteToken

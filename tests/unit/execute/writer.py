@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyhudi.execute.layout import DELETE_COLUMN
-from pyhudi.execute.write_base import CreateTask, WriterSpec, WriteStatus, run_create
+from pyhudi.execute.write_base import run_create
+from pyhudi.execute.write_tasks import CreateTask, WriterSpec, WriteStatus
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken

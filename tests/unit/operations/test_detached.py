@@ -14,8 +14,8 @@ from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import WriteConflict
 from pyhudi.execute.incoming import incoming_rows
 from pyhudi.execute.layout import as_batch
-from pyhudi.execute.write_base import CreateTask, WriteStatus
 from pyhudi.execute.write_group import create_files
+from pyhudi.execute.write_tasks import CreateTask, WriteStatus
 from pyhudi.format.names import WriteToken
 from pyhudi.operations.write import detached
 from pyhudi.operations.write.detached import DetachedWrite, goes_detached

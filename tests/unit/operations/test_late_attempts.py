@@ -18,7 +18,7 @@ from pyhudi.engines.local import LocalEngine
 from pyhudi.engines.spark import taken, tasks
 from pyhudi.errors import EngineFailed, WriteConflict
 from pyhudi.execute.attempts import removed_when_over
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.names import WriteToken, parse_data_file_instant
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.storage import liveness, open_storage

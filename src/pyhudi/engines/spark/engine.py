@@ -40,7 +40,7 @@ from pyhudi.engines.spark.taken import DriverWorkers
 from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, Tagged, TagRequest
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.meta_fields import PARTITION_PATH
 from pyhudi.records.normalise import normalise

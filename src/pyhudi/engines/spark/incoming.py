@@ -50,7 +50,7 @@ from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest
 from pyhudi.execute.hbase_index import ByHbase
 from pyhudi.execute.incoming import incoming_schema
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByRecordIndex
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.records.conform import conform_table
 from pyhudi.records.merge import MergeRule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY

@@ -35,8 +35,8 @@ from pyhudi.errors import Unsupported
 from pyhudi.execute.engine import WritePlan
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.execute.tag import Place
-from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.execute.write_group import GroupTarget
+from pyhudi.execute.write_tasks import WriterSpec, WriteStatus
 from pyhudi.records.merge import MergeRule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 

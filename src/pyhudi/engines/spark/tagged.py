@@ -39,7 +39,7 @@ from pyhudi.engines.spark.tasks import (
 from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import TagRequest, WritePlan
 from pyhudi.execute.tag import ByBuckets, Place
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.plan.write import WorkloadProfile, deal_inserts
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY

@@ -36,8 +36,8 @@ from pyhudi.execute.engine import PrepareRequest, TagRequest
 from pyhudi.execute.incoming import incoming_rows, resolve_moves
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.execute.spill import store_rows
-from pyhudi.execute.write_base import CreateTask, WriterSpec, WriteStatus
 from pyhudi.execute.write_group import GroupTarget, GroupWriter, create_files
+from pyhudi.execute.write_tasks import CreateTask, WriterSpec, WriteStatus
 from pyhudi.format.names import WriteToken
 from pyhudi.records.conform import conform_table
 from pyhudi.records.merge import MergeRule, combine_duplicates

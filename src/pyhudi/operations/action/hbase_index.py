@@ -16,7 +16,7 @@ from pyhudi.errors import HudiError, Unsupported
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.hbase_index import ByHbase, CommitsThatCount, HbaseChange, run_settle, run_tell, take_out
 from pyhudi.execute.indexing import FileIndexing
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.instants import stamp_of_instant
 from pyhudi.format.paths import SIDE_FOLDER, join_path
 from pyhudi.operations.action.settings import INDEX_TYPE, CommitSettings

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.indexing import FileIndexing
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.actions.commit import Operation
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.action.attempt import Phases, taken_back_on_error

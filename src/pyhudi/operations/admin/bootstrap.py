@@ -26,7 +26,7 @@ from pyhudi.errors import HudiError, InvalidRequest, TableExists, TableNotFound,
 from pyhudi.execute.base_file import FileSettings
 from pyhudi.execute.bootstrap import BootstrapTask, Looked, LookTask, run_full, run_look, run_same, run_skeleton
 from pyhudi.execute.engine import Engine
-from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.execute.write_tasks import WriterSpec, WriteStatus
 from pyhudi.format.actions.commit import BOOTSTRAP_PARTS_KEY, Operation
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.bootstrap import INDEX_FILE_NAME, IndexedGroup, SourceFile, encode_file_ids, encode_partitions

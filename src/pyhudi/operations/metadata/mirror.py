@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyhudi.errors import HudiError, IndexStarted
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.indexing import FileIndexing
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.actions.clean import CleanMetadata
 from pyhudi.format.actions.commit import CommitMetadata, Operation
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest

@@ -24,7 +24,7 @@ from pyhudi.execute.base_file import FileSettings
 from pyhudi.execute.cluster import ClusterTask, RangeTask, ResizeTask, run_cluster, run_range, run_resize
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.execute.write_tasks import WriterSpec, WriteStatus
 from pyhudi.format.actions.commit import Operation
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant

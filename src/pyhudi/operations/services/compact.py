@@ -28,7 +28,7 @@ from pyhudi.execute.engine import Engine
 from pyhudi.execute.log_compact import run_log_compact, run_log_headers
 from pyhudi.execute.log_scan import InstantValidity, choose_blocks
 from pyhudi.execute.read_slice import ReadSpec
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.actions.commit import Operation
 from pyhudi.format.actions.compaction import CompactionPlan
 from pyhudi.format.instants import Action, Instant, State

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyhudi.errors import TableState, WriteConflict
-from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.execute.write_tasks import WriterSpec, WriteStatus
 from pyhudi.operations.action.attempt import Phases, give_way
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.settings import CommitSettings

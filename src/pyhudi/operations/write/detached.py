@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from pyhudi.execute.attempts import removed_when_over
 from pyhudi.execute.engine import Engine, PrepareRequest
-from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.execute.write_tasks import WriterSpec, WriteStatus
 from pyhudi.format.instants import Action
 from pyhudi.format.names import WriteToken
 from pyhudi.format.paths import STAGED_FOLDER, join_path

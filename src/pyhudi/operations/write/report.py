@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, Operation, WriteStat
 from pyhudi.format.instants import Instant
 from pyhudi.format.rings import is_copy

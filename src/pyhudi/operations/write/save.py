@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, TableExists, TableNotFound
 from pyhudi.execute.engine import Engine
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.admin.agreement import check_against_table
 from pyhudi.operations.admin.create import discard_new_table

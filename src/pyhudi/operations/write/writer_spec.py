@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyhudi.execute.cdc import ChangeLogSpec
-from pyhudi.execute.write_base import PartialUpdate, WriterSpec
+from pyhudi.execute.write_tasks import PartialUpdate, WriterSpec
 from pyhudi.operations.action.hbase_index import with_keys
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.metadata.mirror import indexing_of

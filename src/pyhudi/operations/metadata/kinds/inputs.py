@@ -18,7 +18,7 @@ from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import FilesToIndex, FoundFile, run_index_files
 from pyhudi.execute.read_slice import ReadSpec
-from pyhudi.execute.write_base import WriteStatus
+from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, Operation
 from pyhudi.format.instants import Instant
 from pyhudi.format.meta_columns import with_meta_fields
