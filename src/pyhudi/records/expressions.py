@@ -27,16 +27,16 @@ Source: docs/formats/metadata-table.md, expression index.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.records.date_patterns import MICROS, cast_dates, format_times, micros_of, parse_times
 from pyhudi.records.java_patterns import matched, translated
 from pyhudi.records.text import value_text
 
@@ -81,23 +81,6 @@ _DEFAULTS = {
     "ltrim": {"trimString": " "},
     "rtrim": {"trimString": " "},
 }
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTHS = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
-_MICROS = 1_000_000
-_DAY_MICROS = 86_400 * _MICROS
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +179,7 @@ def _field_of(function: Callable[[pa.Array], pa.Array]) -> Callable[[IndexExpres
 
 
 def _date_format(expression: IndexExpression, values: pa.Array) -> pa.Array:
-    return _formatted(_local(expression, values), expression.option("format") or "")
+    return format_times(_local(expression, values), expression.option("format") or "")
 
 
 def _from_unixtime(expression: IndexExpression, values: pa.Array) -> pa.Array:
@@ -204,28 +187,28 @@ def _from_unixtime(expression: IndexExpression, values: pa.Array) -> pa.Array:
         raise _fails(expression, values, "whole numbers")
     seconds = values.cast(pa.int64())
     # Seconds that microseconds cannot hold are not a time that Spark could print either.
-    limit = np.iinfo(np.int64).max // _MICROS
+    limit = np.iinfo(np.int64).max // MICROS
     seconds = pc.if_else(pc.less_equal(pc.abs(seconds), limit), seconds, pa.scalar(None, pa.int64()))
-    moments = pc.multiply(seconds, _MICROS).cast(pa.timestamp("us", "UTC"))
-    return _formatted(_local(expression, moments), expression.option("format") or _SECONDS_FORMAT)
+    moments = pc.multiply(seconds, MICROS).cast(pa.timestamp("us", "UTC"))
+    return format_times(_local(expression, moments), expression.option("format") or _SECONDS_FORMAT)
 
 
 def _unix_timestamp(expression: IndexExpression, values: pa.Array) -> pa.Array:
     if pa.types.is_string(values.type):
-        moments = _instant(expression, _parsed(values, expression.option("format") or _SECONDS_FORMAT))
+        moments = _instant(expression, parse_times(values, expression.option("format") or _SECONDS_FORMAT))
     elif pa.types.is_timestamp(values.type) and values.type.tz is not None:
         moments = values
     else:
         moments = _instant(expression, _local(expression, values))
     # Towards zero, as Spark divides here; its cast of a timestamp to a number rounds down.
-    micros = _micros(moments)
-    return pc.divide(micros, pa.scalar(_MICROS, pa.int64()))
+    micros = micros_of(moments)
+    return pc.divide(micros, pa.scalar(MICROS, pa.int64()))
 
 
 def _to_date(expression: IndexExpression, values: pa.Array) -> pa.Array:
     if pa.types.is_string(values.type):
         pattern = expression.option("format")
-        local = _cast_dates(values) if pattern is None else _parsed(values, pattern)
+        local = cast_dates(values) if pattern is None else parse_times(values, pattern)
     else:
         local = _local(expression, values)
     return pc.floor_temporal(local, unit="day").cast(pa.date32())
@@ -238,7 +221,7 @@ def _to_timestamp(expression: IndexExpression, values: pa.Array) -> pa.Array:
         pattern = expression.option("format")
         if pattern is None:
             raise Unsupported("an expression index over to_timestamp of text without a format")
-        return _instant(expression, _parsed(values, pattern))
+        return _instant(expression, parse_times(values, pattern))
     return _instant(expression, _local(expression, values))
 
 
@@ -349,154 +332,6 @@ _FUNCTIONS: dict[str, Callable[[IndexExpression, pa.Array], pa.Array]] = {
     "regexp_replace": _regexp_replace,
     "regexp_extract": _regexp_extract,
 }
-
-
-# Dates as text
-
-
-@lru_cache(maxsize=64)
-def _tokens(pattern: str) -> tuple[tuple[str, str], ...]:
-    """The pieces of a date pattern: (letter, the run of it), or ('', literal text)."""
-    tokens: list[tuple[str, str]] = []
-    for match in re.finditer(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+|'", pattern):
-        piece = match.group(0)
-        if piece == "'" or piece[0] in "[]{}#":
-            raise Unsupported(f"the date pattern {pattern!r}")
-        if piece.startswith("'"):
-            tokens.append(("", (match.group(1) or "'").replace("''", "'")))
-        elif piece[0].isalpha():
-            tokens.append((piece[0], piece))
-        else:
-            tokens.append(("", piece))
-    return tuple(tokens)
-
-
-def _formatted(local: pa.Array, pattern: str) -> pa.StringArray:
-    """timestamp[us] without a zone as text."""
-    if not pattern:
-        raise InvalidRequest("a date pattern that is empty")
-    parts = [_piece(local, letter, run, pattern) for letter, run in _tokens(pattern)]
-    return pc.binary_join_element_wise(*parts, "") if parts else local.cast(pa.string())
-
-
-def _piece(local: pa.Array, letter: str, run: str, pattern: str) -> pa.Array | pa.Scalar:
-    width = len(run)
-    if not letter:
-        return pa.scalar(run, pa.string())
-    if letter == "y" and width == 2:
-        return _padded(_modulo(pc.year(local), 100), 2)
-    if letter in _NUMBERS and width <= _NUMBERS[letter][1]:
-        return _padded(_NUMBERS[letter][0](local), width)
-    if letter == "M" and width in (3, 4):
-        return _named(_MONTHS, width, pc.subtract(pc.month(local), 1))
-    if letter == "E" and width <= 4:
-        return _named(_WEEKDAYS, width, pc.day_of_week(local))
-    if letter == "a" and width == 1:
-        return pc.if_else(pc.less(pc.hour(local), 12), "AM", "PM")
-    if letter == "S" and width <= 9:
-        fraction = _padded(_modulo(_micros(local), _MICROS), 6)
-        return pc.utf8_slice_codeunits(pc.utf8_rpad(fraction, 9, "0"), 0, width)
-    raise Unsupported(f"{run!r} in the date pattern {pattern!r}")
-
-
-_NUMBERS: dict[str, tuple[Callable[[pa.Array], pa.Array], int]] = {
-    "y": (pc.year, 4),
-    "M": (pc.month, 2),
-    "d": (pc.day, 2),
-    "H": (pc.hour, 2),
-    "h": (lambda local: pc.add(_modulo(pc.add(pc.hour(local), 11), 12), 1), 2),
-    "m": (pc.minute, 2),
-    "s": (pc.second, 2),
-    "D": (pc.day_of_year, 3),
-}
-
-
-def _padded(numbers: pa.Array, width: int) -> pa.StringArray:
-    return pc.utf8_lpad(numbers.cast(pa.int64()).cast(pa.string()), width, "0")
-
-
-def _named(names: Sequence[str], width: int, places: pa.Array) -> pa.StringArray:
-    return pa.array([name if width == 4 else name[:3] for name in names]).take(places)
-
-
-_FIELDS = {"yyyy": r"[0-9]{4}", "MM": "[0-9]{2}", "dd": "[0-9]{2}", "HH": "[0-9]{2}", "mm": "[0-9]{2}", "ss": "[0-9]{2}"} | {
-    letter: "[0-9]{1,2}" for letter in "MdHms"
-}
-
-
-def _parsed(texts: pa.StringArray, pattern: str) -> pa.Array:
-    """Text as timestamp[us] without a zone; null where it does not follow the pattern or is not a time."""
-    expression, seen = "", []
-    for letter, run in _tokens(pattern):
-        if not letter:
-            expression += re.escape(run)
-        elif letter == "S" and len(run) <= 6 and "S" not in seen:
-            expression += f"(?P<S>[0-9]{{{len(run)}}})"
-            seen.append("S")
-        elif run in _FIELDS and letter not in seen:
-            expression += f"(?P<{letter}>{_FIELDS[run]})"
-            seen.append(letter)
-        else:
-            raise Unsupported(f"{run!r} in the date pattern {pattern!r}")
-    if "y" not in seen:
-        raise Unsupported(f"the date pattern {pattern!r} without yyyy")
-    found = pc.extract_regex(texts, f"^{expression}$")
-    numbers = {letter: pc.struct_field(found, letter) for letter in seen}
-    if "S" in numbers:
-        numbers["S"] = pc.utf8_rpad(numbers["S"], 6, "0")
-    return _assembled(numbers, len(texts))
-
-
-def _cast_dates(texts: pa.StringArray) -> pa.Array:
-    """Text as Spark casts it to dates, as timestamp[us] at midnight."""
-    form = r"^\s*(?P<y>[0-9]{4,7})(?:-(?P<M>[0-9]{1,2})(?:-(?P<d>[0-9]{1,2})(?:[ T].*)?)?)?\s*$"
-    found = pc.extract_regex(texts, form)
-    parts = {letter: pc.struct_field(found, letter) for letter in "yMd"}
-    for letter in "Md":
-        parts[letter] = pc.if_else(pc.equal(parts[letter], ""), "1", parts[letter])
-    return _assembled(parts, len(texts))
-
-
-def _assembled(parts: dict[str, pa.StringArray], count: int) -> pa.Array:
-    """Digits of each field, all null together, as timestamp[us]; null where they are not a time."""
-    is_there = np.asarray(parts["y"].is_valid(), dtype=np.bool_)
-
-    def of(letter: str, default: int) -> npt.NDArray[np.int64]:
-        digits = parts.get(letter)
-        if digits is None:
-            return np.full(count, default, dtype=np.int64)
-        return np.asarray(pc.fill_null(digits, str(default)).cast(pa.int64()), dtype=np.int64)
-
-    year, month, day = of("y", 1970), of("M", 1), of("d", 1)
-    hour, minute, second, micros = of("H", 0), of("m", 0), of("s", 0), of("S", 0)
-    valid = is_there & (month >= 1) & (month <= 12) & (day >= 1) & (hour < 24) & (minute < 60) & (second < 60)
-    # Years that microseconds can hold.
-    valid &= (year >= 1) & (year <= 200_000)
-    month, year = np.where(valid, month, 1), np.where(valid, year, 1970)
-    first = _days_before(year, month)
-    following = _days_before(np.where(month == 12, year + 1, year), np.where(month == 12, 1, month + 1))
-    valid &= first + day <= following
-    seconds = (first + day - 1) * 86_400 + hour * 3600 + minute * 60 + second
-    return pa.array(np.where(valid, seconds * _MICROS + micros, 0), mask=~valid).cast(pa.timestamp("us"))
-
-
-def _days_before(year: npt.NDArray[np.int64], month: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Days from 1970-01-01 to the first of a month of the Gregorian calendar."""
-    shifted = year - (month <= 2)
-    era, of_era = shifted // 400, shifted % 400
-    of_year = (153 * ((month + 9) % 12) + 2) // 5
-    days: npt.NDArray[np.int64] = era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
-    return days
-
-
-def _micros(moments: pa.Array) -> pa.Int64Array:
-    return moments.cast(pa.timestamp("us", moments.type.tz), safe=False).view(pa.int64())
-
-
-def _modulo(numbers: pa.Array, divisor: int) -> pa.Array:
-    """The remainder that is never negative."""
-    values = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
-    return pa.array(values % divisor, mask=np.asarray(numbers.is_null(), dtype=np.bool_))
 
 
 # Text
