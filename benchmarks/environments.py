@@ -20,7 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = Path(__file__).resolve().parent / "requirements"
 
-HUDI_JAR = ROOT / ".hudi-jars" / "hudi-spark3.5-bundle_2.12-1.0.2.jar"
+HUDI_RELEASES = {"hudi": "1.0.2", "hudi-1.1": "1.1.1"}
+"""Environment -> release of the real Hudi: one interpreter for all."""
 DELTA_ARTIFACTS = ("io.delta:delta-spark_2.13:4.0.1", "io.delta:delta-storage:4.0.1")
 MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
@@ -33,13 +34,13 @@ class EnvironmentMissing(Exception):
 
 
 def prepare_python(name: str) -> Path:
-    """The interpreter of the environment `name`: `pyhudi`, `hudi`, or one that `requirements/` has a file for. Raises
-    EnvironmentMissing.
+    """The interpreter of the environment `name`: `pyhudi`, one of HUDI_RELEASES, or one that `requirements/` has a file for.
+    Raises EnvironmentMissing.
     """
     if name == "pyhudi":
         return Path(sys.executable)
-    if name == "hudi":
-        return _hudi()
+    if name in HUDI_RELEASES:
+        return _hudi(HUDI_RELEASES[name])[0]
     return _pinned(name)
 
 
@@ -47,9 +48,8 @@ def prepare_jars(name: str) -> tuple[Path, ...]:
     """The jars for the class path of the environment `name`, fetched when missing; empty for one without Spark. Raises
     EnvironmentMissing.
     """
-    if name == "hudi":
-        _hudi()
-        return (HUDI_JAR,)
+    if name in HUDI_RELEASES:
+        return (_hudi(HUDI_RELEASES[name])[1],)
     if name == "delta-spark":
         return _delta_jars(_pinned(name))
     return ()
@@ -70,13 +70,13 @@ def java_home() -> Path:
     raise EnvironmentMissing(f"no Java >= {JAVA_VERSION} found: install one, or run `make setup`")
 
 
-def _hudi() -> Path:
-    python = ROOT / ".venv-hudi" / "bin" / "python"
-    if not (python.exists() and HUDI_JAR.exists()):
-        _run([str(ROOT / "scripts" / "setup.sh"), "hudi"], "make setup-hudi")
-    if not (python.exists() and HUDI_JAR.exists()):
-        raise EnvironmentMissing("no Apache Hudi: `make setup-hudi` could not make .venv-hudi or fetch its bundle")
-    return python
+def _hudi(release: str) -> tuple[Path, Path]:
+    python, jar = ROOT / ".venv-hudi" / "bin" / "python", ROOT / ".hudi-jars" / f"hudi-spark3.5-bundle_2.12-{release}.jar"
+    if not (python.exists() and jar.exists()):
+        _run([str(ROOT / "scripts" / "setup.sh"), "hudi", release], f"Apache Hudi {release}")
+    if not (python.exists() and jar.exists()):
+        raise EnvironmentMissing(f"no Apache Hudi {release}: `scripts/setup.sh hudi {release}` could not make it")
+    return python, jar
 
 
 def _pinned(name: str) -> Path:

@@ -30,6 +30,11 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "unit/operations/test_places_of_keys.py"
         "::test_an_upsert_of_a_key_that_came_back_by_an_insert_changes_its_living_row_alone",
     ),
+    "an UPDATE overwrites what was committed between its reading and its instant, and tells no conflict": (
+        "interop/test_statements_beside_commits.py::test_a_commit_that_an_update_of_the_real_one_has_not_read",
+        "simulation/test_concurrent_writers.py::test_an_update_reads_what_another_writer_wrote_meanwhile",
+        "unit/operations/test_based_on.py::test_no_increment_is_lost_between_reading_and_writing",
+    ),
     "partial updates after a late row: the columns that they lack come from the late row, for good": (
         "interop/test_partial_updates.py::test_a_partial_update_after_a_late_row",
         "unit/operations/test_partial_updates.py::test_a_late_row_in_the_logs_gives_a_partial_update_nothing",

@@ -16,11 +16,15 @@ class Lost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit.  keys: the counters, all in the partition `part`.  row: the key of the row that tells of it, new."""
+    """One commit.  keys: the counters, all in the partition `part`.  row: the key of the row that tells of it, new.
+
+    is_own: nobody else counts these, so that what the writer read before the commit is right in it.
+    """
 
     part: str
     keys: tuple[str, ...]
     row: str
+    is_own: bool = False
 
 
 class Counters(ABC):

@@ -26,6 +26,7 @@ COUNTERS = {
     "pyhudi": "benchmarks.writers.embedded:Embedded",
     "pyhudi-spark": "benchmarks.writers.spark:PyHudiOnSpark",
     "hudi": "benchmarks.writers.spark:RealHudi",
+    "hudi-1.1": "benchmarks.writers.spark:RealHudi",
     "delta-spark": "benchmarks.writers.spark:DeltaOnSpark",
     "delta-rs": "benchmarks.writers.delta_rs:DeltaRs",
 }
@@ -42,7 +43,8 @@ class Work:
     """What one process is to do.
 
     kind: of the table, `cow` or `mor`.  parts: the partitions in which it counts, or which it creates.  commits: how many it
-    makes, unless seconds are over first.  service: the one that it runs again and again, with a pause of pause_s.
+    makes, unless seconds are over first.  owners: the writers that have counters of their own, to create, or this one where it
+    has.  service: the one that it runs again and again, with a pause of pause_s.
     """
 
     role: str
@@ -55,6 +57,7 @@ class Work:
     commits: int = 0
     seconds: float = math.inf
     seed: int = 0
+    owners: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
     service: str = ""
     pause_s: float = 0.5
@@ -75,9 +78,9 @@ def parts_of(keys: str, name: str) -> tuple[str, ...]:
     return (name,) if keys == "disjoint" else tuple(f"p{number}" for number in range(SHARED_PARTS))
 
 
-def keys_of(part: str) -> tuple[str, ...]:
-    """The counters of a partition."""
-    return tuple(f"{part}-{number}" for number in range(KEYS_OF_A_PART))
+def keys_of(part: str, owner: str = "") -> tuple[str, ...]:
+    """The counters of a partition that all count, or those of an owner there."""
+    return tuple(f"{part}-{owner}{number}" for number in range(KEYS_OF_A_PART))
 
 
 def count(work: Work) -> None:
@@ -91,7 +94,8 @@ def count(work: Work) -> None:
         if time.monotonic() > end:
             break
         part = rng.choice(work.parts)
-        commit = Commit(part, tuple(sorted(rng.sample(keys_of(part), KEYS_OF_A_COMMIT))), f"{LEDGER}{work.name} {number}")
+        keys = tuple(sorted(rng.sample(keys_of(part, *work.owners), KEYS_OF_A_COMMIT)))
+        commit = Commit(part, keys, f"{LEDGER}{work.name} {number}", is_own=bool(work.owners))
         begun = time.monotonic()
         say(begun=commit.row, keys=commit.keys)
         lost = 0
@@ -127,7 +131,7 @@ def serve(work: Work) -> None:
 
 def create(work: Work) -> None:
     """Make the table, with all counters at 0."""
-    rows = [(part, key) for part in work.parts for key in keys_of(part)]
+    rows = [(part, key) for part in work.parts for owner in ("", *work.owners) for key in keys_of(part, owner)]
     counters_of(work).create(work.kind, rows)
 
 
@@ -149,7 +153,7 @@ def say(**words: Any) -> None:
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    work = Work(**{**given, "parts": tuple(given["parts"]), "jars": tuple(given["jars"])})
+    work = Work(**{**given, **{name: tuple(given[name]) for name in ("parts", "owners", "jars")}})
     try:
         ROLES[work.role](work)
     except Exception as error:

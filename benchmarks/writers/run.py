@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.environments import ROOT, java_home, prepare_jars, prepare_python
 from benchmarks.machine import load_average
-from benchmarks.systems import BY_NAME
+from benchmarks.systems import BY_NAME, System
 from benchmarks.writers.embedded import OPTIONS
 from benchmarks.writers.judge import Figures, Told, judge
 from benchmarks.writers.process import Work, parts_of
@@ -25,6 +25,11 @@ SERVING: Mapping[str, object] = {
     "hoodie.archive.automatic": True,
 }
 """Of the processes of services; writers have them switched off."""
+
+
+NEWER_HUDI = "hudi-1.1"
+SYSTEMS: Mapping[str, System] = {**BY_NAME, NEWER_HUDI: replace(BY_NAME["hudi"], name=NEWER_HUDI, environment=NEWER_HUDI)}
+"""Those of the other benchmarks, and a later release of the real Hudi to write beside ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,11 @@ class Plan:
             return {}
         return {**OPTIONS, **self.options}
 
+    @property
+    def real(self) -> tuple[str, ...]:
+        """The real Hudi among the writers."""
+        return tuple(name for name in self.writers if name in ("hudi", NEWER_HUDI))
+
     def __str__(self) -> str:
         names = " + ".join(f"{count} {name}" for name, count in self.writers.items())
         most = f"{self.commits} commits each" if math.isinf(self.seconds) else f"for {self.seconds:.0f} s"
@@ -80,8 +90,9 @@ def run(plan: Plan, folder: Path, timeout_s: float = 36_000) -> Outcome:
     base = replace(base, options=plan.all_options, seed=plan.seed)
     writers = [_writer(plan, base, system, number) for system, count in plan.writers.items() for number in range(count)]
     parts = tuple(sorted({part for writer in writers for part in writer.parts}))
+    owners = tuple(owner for writer in writers for owner in writer.owners)
     told = Told()
-    told.hear(_said(replace(base, parts=parts), timeout_s))
+    told.hear(_said(replace(base, parts=parts, owners=owners), timeout_s))
     on = {**plan.all_options, **SERVING}
     serving = [_start(replace(base, role="serve", name=name, service=name, options=on)) for name in _services(plan)]
     writing = [_start(writer) for writer in writers]
@@ -95,16 +106,29 @@ def run(plan: Plan, folder: Path, timeout_s: float = 36_000) -> Outcome:
         heard += list(threads.map(lambda process: _heard(process, timeout_s), serving))
     for lines in heard:
         told.hear(lines)
+    rows, wrong = _looked(base, timeout_s)
+    wrong = [*judge(told, rows), *wrong]
+    for system in plan.real:
+        theirs, more = _looked(replace(base, system=system), timeout_s)
+        wrong += more
+        if sorted(theirs) != sorted(rows):
+            wrong.append(f"{system} reads other rows: {sorted(set(theirs) ^ set(rows))[:4]}")
+    return Outcome(plan, Figures.of(told, seconds), told.passes, tuple(wrong), (before, load_average()))
+
+
+def _looked(base: Work, timeout_s: float) -> tuple[list[tuple[str, int]], list[str]]:
+    """The rows of the table as a system reads them, and what it finds wrong."""
     looked = [json.loads(line) for line in _said(replace(base, role="look"), timeout_s)]
     rows = [(key, value) for words in looked if "row" in words for key, value in [words["row"]]]
-    own = [words[kind] for words in looked for kind in ("wrong", "failed") if kind in words]
-    return Outcome(plan, Figures.of(told, seconds), told.passes, (*judge(told, rows), *own), (before, load_average()))
+    return rows, [words[kind] for words in looked for kind in ("wrong", "failed") if kind in words]
 
 
 def _writer(plan: Plan, base: Work, system: str, number: int) -> Work:
     name = f"{system}-{number}"
     work = replace(base, role="count", system=system, name=name, parts=parts_of(plan.keys, name))
-    return replace(work, commits=plan.commits, seconds=plan.seconds)
+    # Of merge on read, the real one has no statement in which reading and writing are one step.
+    owners = (name,) if plan.kind == "mor" and system in plan.real else ()
+    return replace(work, commits=plan.commits, seconds=plan.seconds, owners=owners)
 
 
 def _services(plan: Plan) -> tuple[str, ...]:
@@ -114,7 +138,7 @@ def _services(plan: Plan) -> tuple[str, ...]:
 
 
 def _start(work: Work) -> subprocess.Popen[str]:
-    system = BY_NAME[work.system]
+    system = SYSTEMS[work.system]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))), "PYTHONHASHSEED": "0"}
     if system.on_spark:
         environment["JAVA_HOME"] = str(java_home())

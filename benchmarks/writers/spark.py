@@ -44,11 +44,15 @@ class CountersOnSpark(Counters):
         """Carry a statement out."""
         self.peer.spark.sql(statement).collect()
 
-    def add(self, commit: Commit) -> None:
+    def add(self, commit: Commit) -> Mapping[str, int] | None:
         rows = [*((key, commit.part, 0) for key in commit.keys), (commit.row, commit.part, len(commit.keys))]
         self._show(rows)
+        self._write(_MERGE.format(table=self.table))
+        return None
+
+    def _write(self, statement: str) -> None:
         try:
-            self.run(_MERGE.format(table=self.table))
+            self.run(statement)
         except Exception as error:
             if any(word in str(error) for word in self.lost):
                 raise Lost(str(error)) from error
@@ -83,7 +87,11 @@ class PyHudiOnSpark(CountersOnSpark):
 
 
 class RealHudi(CountersOnSpark):
-    """Through its SQL.  It neither cleans nor archives, and takes the lock that the options name."""
+    """Through its SQL.  It neither cleans nor archives, and takes the lock that the options name.
+
+    Its MERGE INTO of merge on read refuses a value that names a column of the table, so there it has counters of its own, reads
+    them and writes whole rows.
+    """
 
     lost = ("HoodieWriteConflictException", "ConcurrentModificationException", "HoodieClusteringUpdateException")
 
@@ -93,6 +101,7 @@ class RealHudi(CountersOnSpark):
             "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
             "hoodie.clean.failed.writes.policy": "LAZY",
             "hoodie.clustering.updates.strategy": "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy",
+            "hoodie.spark.sql.insert.into.operation": "upsert",
         }
         for key, value in {**options, **beside}.items():
             if key.startswith("hoodie."):
@@ -107,6 +116,17 @@ class RealHudi(CountersOnSpark):
     @property
     def table(self) -> str:
         return "counters"
+
+    def add(self, commit: Commit) -> Mapping[str, int] | None:
+        if not commit.is_own:
+            return super().add(commit)
+        listed = ", ".join(f"'{key}'" for key in commit.keys)
+        self.run("REFRESH TABLE counters")
+        found = self.peer.spark.sql(f"SELECT id, v FROM counters WHERE part = '{commit.part}' AND id IN ({listed})").collect()
+        values = {row["id"]: row["v"] + 1 for row in found}
+        self._show([*((key, commit.part, value) for key, value in values.items()), (commit.row, commit.part, len(values))])
+        self._write("INSERT INTO counters (id, part, v) SELECT id, part, v FROM incoming")
+        return values
 
 
 class DeltaOnSpark(CountersOnSpark):

@@ -83,8 +83,7 @@ IN_LISTS: dict[str, Any] = {
         pytest.param("mor", DIRECT, marks=pytest.mark.wide),
         pytest.param("cow", TRANSACTION, marks=pytest.mark.wide),
         ("mor", TRANSACTION),
-        # Not IN_LISTS: its timeline server looks into the lists of others now and then, and a small write has made its markers
-        # before the first look; it was seen to stop, and to land.
+        # Not IN_LISTS, which looks later: see the next test.
     ],
 )
 def test_the_real_one_stops_at_markers_of_ours(
@@ -107,6 +106,45 @@ def test_the_real_one_stops_at_markers_of_ours(
     # What it left is dead when its heartbeat is gone, and in nobody's way.
     (left,) = pair.table.timeline().pending_writes()
     pair.table.context.storage.delete([heartbeat_path(left.request_time)])
+    pair.theirs("upsert", make(range(15), 4), check=False)
+    pair.ours("upsert", make(range(10), 5))
+    assert pair.table.validate().ok
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    """Its timeline server compares lists beside the write, from the first marker on, and a marker that comes after a conflict was
+    seen is refused.  So it stops a write of many files, of which it makes two at a time, and one of few lands.
+    """
+    options = {
+        **IN_LISTS,
+        "hoodie.write.concurrency.async.conflict.detector.period_ms": 50,
+        "hoodie.markers.timeline_server_based.batch.interval_ms": 300,
+    }
+    pair = grown(hudi, tmp_path / "t", kind, **options)
+    for begin in range(20, 80, 20):
+        pair.ours("upsert", make(range(begin, begin + 20), 1), check=False)
+    file_count = len(data_files(pair.path))
+    assert file_count == 12
+    opened = 0
+    failures: list[HudiFailure] = []
+
+    def watch(number: int, call: Call) -> None:
+        nonlocal opened
+        opened += call.operation == "open_output" and "/.hoodie/" not in call.path
+        if opened == file_count and not failures:
+            # All markers of ours are there, and the last file is not.
+            with pytest.raises(HudiFailure) as caught:
+                hudi.write(make(range(80), 3), pair.path, **pair.options)
+            failures.append(caught.value)
+
+    upsert(pair, FaultyStorage(pair.table.context.storage, watch=watch), make(range(80), 2))
+    assert failures[0].mentions("Early conflict detected")
+    pair.check(0)
+    (left,) = pair.table.timeline().pending_writes()
+    pair.table.context.storage.delete([heartbeat_path(left.request_time)])
+    pair.table.rollback(left.request_time)
     pair.theirs("upsert", make(range(15), 4), check=False)
     pair.ours("upsert", make(range(10), 5))
     assert pair.table.validate().ok
