@@ -15,7 +15,8 @@ A table names the strategy id; the code comes from the caller, who registers an 
 `merge` returns the merged rows in the newer's columns and which of them are left (a boolean array; None: all).  It must be
 associative, and it is never called with a deleted record: deletes are settled by ordering value.  Among the columns is
 `_hoodie_commit_time`, where the table has it: take it from the row that stays, as `choose_rows` does.  A row that bears the older
-one's and has its values is no change: it keeps its commit time, and no incremental query tells it.
+one's and has its values is no change: it keeps its commit time, and no incremental query tells it.  (Where a global index would
+have moved that record, the real Hudi gives the row, as it was, the commit time of the write.)
 
 A merger that has a say in deletes has another method:
 

@@ -20,7 +20,7 @@ from pyhudi.errors import HudiError
 from tests.attack.random_tables.drawn import Drawn, draw_table
 from tests.attack.random_tables.looks import Held, look
 from tests.attack.random_tables.run import Run, Step
-from tests.attack.random_tables.steps import WEIGHTS
+from tests.attack.random_tables.steps import STEPS, WEIGHTS
 from tests.checker.quick import quickly
 
 
@@ -42,8 +42,36 @@ class Failure:
     did: tuple[str, ...]
 
 
-def plan_of(seed: int, length: int = 25) -> Plan:
-    """The run of a seed."""
+# Who may be met in the midst of a step, and what may come then.  Inserts that look no keys up would bring one twice, and what
+# changes columns has other rows ready than those which it would send after another such change.
+_FIRST = (
+    *("upsert", "delete", "delete_where", "update", "merge", "partial", "overwrite", "delete_partitions", "missing"),
+    *("compact", "cluster", "carry_out", "log_compact"),
+)
+_BESIDE = (
+    *_FIRST,
+    *("plan_compaction", "clean", "archive", "services", "savepoint", "restore", "roll_back"),
+    *("index", "index_pending", "drop_index", "expire", "days"),
+)
+
+
+def with_meetings(drawn: Drawn, rng: random.Random, steps: tuple[Step, ...], share: float) -> tuple[Step, ...]:
+    """Some of the steps are met by others."""
+    found = []
+    for step in steps:
+        if step.name in _FIRST and not step.crash and rng.random() < share:
+            names = rng.choices(_BESIDE, [WEIGHTS[STEPS[name]] for name in _BESIDE], k=rng.choice((1, 1, 2)))
+            if drawn.moves:
+                names = [name for name in names if name != "overwrite"]
+            others = tuple(Step(name, rng.getrandbits(32)) for name in names)
+            if not (drawn.moves and step.name == "overwrite"):
+                step = replace(step, met=others, at=round(2 ** rng.uniform(0, 7.5)))
+        found.append(step)
+    return tuple(found)
+
+
+def plan_of(seed: int, length: int = 25, meetings: float = 0.0) -> Plan:
+    """The run of a seed.  meetings: the share of steps that others meet."""
     rng = random.Random(seed)
     drawn = draw_table(rng)
     names = [maker.__name__ for maker in WEIGHTS]
@@ -54,7 +82,7 @@ def plan_of(seed: int, length: int = 25) -> Plan:
         steps.append(
             Step(name, rng.getrandbits(32), rng.randint(1, 40) if dies else 0, rng.choice(("before", "during", "after")))
         )
-    return Plan(drawn, tuple(steps), seed)
+    return Plan(drawn, with_meetings(drawn, random.Random(seed), tuple(steps), meetings), seed)
 
 
 def carry_out(plan: Plan, refusals: Counter[str] | None = None) -> Failure | None:
@@ -108,6 +136,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
             yield replace(plan, steps=steps[:at] + steps[at + size :])
         size //= 2
     for at, step in enumerate(steps):
+        if step.met:
+            yield replace(plan, steps=(*steps[:at], replace(step, met=()), *steps[at + 1 :]))
         if step.crash:
             yield replace(plan, steps=(*steps[:at], replace(step, crash=0), *steps[at + 1 :]))
     for name in plan.drawn.options:
@@ -129,12 +159,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=10**9)
     parser.add_argument("--steps", type=int, default=25, help="of a run")
     parser.add_argument("--rule", help="only runs with this merge rule")
+    parser.add_argument("--meetings", type=float, default=0.0, help="the share of steps that are met by others")
     parser.add_argument("--no-shrink", action="store_true")
     given = parser.parse_args(arguments)
     end, seed, kinds, refusals = time.monotonic() + given.seconds, given.seed, Counter[str](), Counter[str]()
     runs = steps = 0
     while time.monotonic() < end and seed < given.seed + given.runs:
-        plan = plan_of(seed, given.steps)
+        plan = plan_of(seed, given.steps, given.meetings)
         if given.rule not in (None, plan.drawn.merges):
             seed += 1
             continue

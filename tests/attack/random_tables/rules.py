@@ -81,14 +81,15 @@ class Rule:
             return self.order(row) > self.order(held)
         return not self.ordered or self.order(row) >= self.order(held)
 
-    def meet(self, row: Values, held: Values, version: int) -> tuple[Values | None, bool]:
+    def meet(self, row: Values, held: Values, version: int, *, in_log: bool = False) -> tuple[Values | None, bool]:
         """What becomes of an incoming row and the one that is there, None for a delete, and whether that is of the new write."""
         if self.deletes(row):
             if self.name == "highest":
                 # The merger has no say in deletes: they go by the ordering value.
                 return (None, True) if self.order(row) >= self.order(held) else (held, False)
             always = (version == 8 and self.name in ("event", "non-defaults", "partial", "dms", "overwrite")) or not self.ordered
-            if always or self.newer(row, held):
+            # Logs settle deletes by ordering value, before a payload class is asked.
+            if always or self.newer(row, held) or (in_log and self.order(row) >= self.order(held)):
                 return None, True
             return held, False
         if self.newer(row, held):

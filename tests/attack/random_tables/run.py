@@ -23,6 +23,7 @@ from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from tests.attack.random_tables.drawn import KEYS, PARTITIONS, Drawn
 from tests.attack.random_tables.rules import DELETED, UNAVAILABLE
+from tests.simulation.pairs import Stop
 
 REFUSED = (TableState, InvalidRequest, Unsupported, WriteConflict)
 _names = itertools.count()
@@ -49,18 +50,22 @@ class State:
 
 @dataclass(frozen=True)
 class Step:
-    """What to do.  seed: all that the step draws; crash: at which writing call it dies, 0 for none."""
+    """What to do.  seed: all that the step draws; crash: at which writing call it dies, 0 for none.  met: what others do in the
+    midst of it, before its call `at` of those that it makes without the lock; where it makes fewer, they do nothing.
+    """
 
     name: str
     seed: int
     crash: int = 0
     moment: str = "before"
+    met: tuple[Step, ...] = ()
+    at: int = 0
 
 
 @dataclass
 class Deed:
     """A step that was drawn.  act: what is done to the table.  change: what the dictionary makes of it, given the instant.  dies:
-    whether it may die on the way.
+    whether it may die on the way.  restores: it takes the table back.
     """
 
     act: Callable[[Table], Any]
@@ -68,6 +73,7 @@ class Deed:
     again: bool = False
     text: str = ""
     dies: bool = True
+    restores: bool = False
 
 
 def _nothing(table: Table) -> None:
@@ -76,7 +82,9 @@ def _nothing(table: Table) -> None:
 
 @dataclass
 class Run:
-    """A table under way.  states: of every instant that is still there; did: what was done, for who reads a failure."""
+    """A table under way.  states: of every instant that is still there; did: what was done, for who reads a failure; gone: when
+    that completed which was taken back; newest: the largest event time that each key ever had, of rows that lost, too.
+    """
 
     drawn: Drawn
     seed: int
@@ -87,6 +95,8 @@ class Run:
     savepoints: set[str] = field(default_factory=set)
     ever: dict[str, list[Values]] = field(default_factory=dict)
     completions: dict[str, str] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    newest: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.place()
@@ -145,16 +155,17 @@ class Run:
 
     # Doing
 
-    def take(self, step: Step) -> None:
-        """Do one step; the dictionary follows."""
+    def take(self, step: Step) -> list[tuple[Deed, str]]:
+        """Do one step; the dictionary follows.  Returns what was done to the table and is there."""
         from tests.attack.random_tables.steps import STEPS
 
         rng = random.Random(step.seed)
         rows, columns, buried = dict(self.rows), dict(self.columns), dict(self.buried)
         deed = STEPS[step.name](self, rng)
         if deed is None:
-            return
+            return []
         known = self._writes()
+        others: list[tuple[Deed, str]] = []
         self.did.append(f"{step.name} {deed.text}")
         table = self.table
         if not step.crash and step.seed % 4 == 0:
@@ -165,6 +176,9 @@ class Run:
             plan = Fault(step.crash, Moment(step.moment))
             storage = FaultyStorage(table.context.storage, plan)
             table._open.context = replace(table.context, storage=storage)
+        context = table.context
+        if step.met:
+            table._open.context = Stop(step.at, lambda: others.extend(self._meet(step, deed, known))).context(context)
         instant = None
         try:
             result = deed.act(table)
@@ -184,14 +198,58 @@ class Run:
                 raise
             instant = self._new_write(known)
         except REFUSED as error:
-            self.rows, self.columns, self.buried = rows, columns, buried
+            if not others:
+                self.rows, self.columns, self.buried = rows, columns, buried
             self.did[-1] += f" REFUSED {type(error).__name__}: {str(error)[:150]}"
-            self.refusals.append(f"{step.name}: {type(error).__name__}: {str(error)[:110]}")
-            return
-        if deed.change is not None and instant is not None:
-            deed.change(instant)
+            self.refusals.append(f"{step.name}{' met' * bool(others)}: {type(error).__name__}: {str(error)[:110]}")
+            return others
+        finally:
+            if step.met:
+                table._open.context = context
+        met = dict(self.rows)
         self.did[-1] += f" -> {instant}"
-        self._note(rows, instant if deed.change is not None else None)
+        if deed.change is None or instant is None:
+            self._note(met if others else rows, None)
+            return others
+        deed.change(instant)
+        if others:
+            self._in_either_order(State("", "", rows, columns), buried, deed, instant, others)
+        self._note(met if others else rows, instant)
+        return [*others, (deed, instant)]
+
+    def _meet(self, step: Step, deed: Deed, known: dict[str, str]) -> list[tuple[Deed, str]]:
+        """What others do in the midst of a step."""
+        done = []
+        for each in step.met:
+            self.did[-1] += f" PAUSED at {step.at}"
+            done += self.take(each)
+            self.did[-1] = "    " + self.did[-1]
+        known.update(self._writes())
+        self.did.append(f"{step.name} goes on")
+        return done
+
+    def _in_either_order(
+        self, before: State, buried: dict[str, int], deed: Deed, instant: str, others: list[tuple[Deed, str]]
+    ) -> None:
+        """Of the two orders in which a step and what met it may have come, the one that the table shows.  What was planned again
+        comes last, and what was not may count as the first.
+        """
+        last = self.rows, self.columns, self.buried, self.states
+        if self._shows(self.rows) or any(each.restores for each, _ in others):
+            return
+        self.rows, self.columns, self.buried = dict(before.rows), dict(before.columns), dict(buried)
+        for each, at in ((deed, instant), *others):
+            if each.change is not None:
+                each.change(at)
+        if self._shows(self.rows):
+            self.did[-1] += " FIRST"
+            return
+        self.rows, self.columns, self.buried, self.states = last
+
+    def _shows(self, rows: dict[str, Row]) -> bool:
+        found = self.table.scan(["id", "v", "ts"]).to_arrow().to_pylist()
+        wanted = [(key, row.values["ts"], repr(row.values["v"])) for key, row in rows.items()]
+        return sorted((row["id"], row["ts"], repr(row["v"])) for row in found) == sorted(wanted)
 
     def _writes(self) -> dict[str, str]:
         timeline = self.table.timeline()
@@ -222,8 +280,9 @@ class Run:
         own = writes.get(instant) if instant else None
         for request_time, completed in sorted(writes.items(), key=lambda item: item[1]):
             if request_time not in held:
-                rows = before if own is not None and completed < own else self.rows
+                rows = self.rows if own is None or completed >= own else _latest(self.states, completed, before)
                 self.states.append(State(request_time, completed, dict(rows), dict(self.columns)))
+        self.states.sort(key=lambda state: state.completed)
         for key, row in self.rows.items():
             self.ever.setdefault(key, []).append(row.values)
 
@@ -240,6 +299,7 @@ class Run:
         least = max(
             self.buried.get(key, 0),
             held.values["ts"] if held and (newer or self.drawn.moves or self.partly or not self.drawn.late) else 0,
+            0 if self.drawn.late else self.newest.get(key, 0),
         )
         values: Values = {name: self.value(name, rng) for name in self.columns}
         values.update({"id": key, "part": self.part_of(key, rng), "ts": max(least, rng.randint(0, 9))})
@@ -278,14 +338,15 @@ class Run:
 
     def hold(self, values: Values, instant: str) -> None:
         """An upsert of one row."""
+        # Columns may have come since the row was drawn.
+        values = {**dict.fromkeys(self.columns), **values}
+        self.newest[values["id"]] = max(self.newest.get(values["id"], 0), values["ts"])
         held = self.rows.get(values["id"])
         if held is None:
             if not self.rule.deletes(values):
                 self.rows[values["id"]] = Row(dict(values), instant)
             return
-        outcome, is_new = self.rule.meet(values, held.values, self.version)
-        # Where records may move, what a global index makes of both rows is written as the new one, as by the real Hudi.
-        is_new = is_new or (self.drawn.moves and self.rule.name == "highest")
+        outcome, is_new = self.rule.meet(values, held.values, self.version, in_log=self.drawn.is_mor)
         if outcome is None:
             self.bury(values["id"], values["ts"])
         else:
@@ -302,9 +363,16 @@ class Run:
             raise AssertionError(f"no state of {instant}")
         completed = self.states[at].completed
         self.rows, self.columns = dict(self.states[at].rows), dict(self.states[at].columns)
+        self.gone += [state.completed for state in self.states if state.completed > completed]
         self.states = [state for state in self.states if state.completed <= completed]
         self.version = int(self.table.config.version)
         self.savepoints = {one for one in self.savepoints if one <= instant}
+
+
+def _latest(states: list[State], completed: str, before: dict[str, Row]) -> dict[str, Row]:
+    """What a service found that ran within a step: the rows of the step's own writes of before it, else those before the step."""
+    earlier = [state for state in states if state.completed < completed]
+    return max(earlier, key=lambda state: state.completed).rows if earlier else before
 
 
 def draw_value(rng: random.Random, kind: pa.DataType) -> Any:

@@ -512,7 +512,8 @@ def restore(run: Run, rng: random.Random) -> Deed | None:
         return None
     instant = rng.choice(known)
     # A restore has an instant of its own; the dictionary goes back to the one that was asked for.
-    return Deed(_with_instant(lambda table: table.restore(instant), instant), lambda _: run.back_to(instant), True, instant)
+    act = _with_instant(lambda table: table.restore(instant), instant)
+    return Deed(act, lambda _: run.back_to(instant), True, instant, restores=True)
 
 
 def roll_back(run: Run, rng: random.Random) -> Deed | None:
@@ -526,7 +527,7 @@ def roll_back(run: Run, rng: random.Random) -> Deed | None:
     def change(_: str) -> None:
         run.back_to(before)
 
-    return Deed(_with_instant(lambda table: table.rollback(instant), instant), change, True, instant)
+    return Deed(_with_instant(lambda table: table.rollback(instant), instant), change, True, instant, restores=True)
 
 
 def _with_instant(act: Callable[[Table], Any], instant: str) -> Callable[[Table], Any]:

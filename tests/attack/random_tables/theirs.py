@@ -104,16 +104,17 @@ class Judged(Run):
         chosen = {name: value for name, value in {**self.settings, **more}.items() if str(value) and "," not in str(value)}
         return ",".join(f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in chosen.items())
 
-    def take(self, step: Step) -> None:
+    def take(self, step: Step) -> list[tuple[Deed, str]]:
         rows, columns, buried = dict(self.rows), dict(self.columns), dict(self.buried)
         self.known = self._writes()
         try:
-            super().take(step)
+            return super().take(step)
         except HudiFailure as error:
             self.rows, self.columns, self.buried = rows, columns, buried
             name, message = error.root
             self.did[-1] += f" FAILED {name}: {message[:150]}"
             self.refusals.append(f"{step.name}: {name}: {message[:160]}")
+            return []
 
 
 # What the real Hudi does

@@ -24,6 +24,7 @@ from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Instant
 from pyhudi.operations.action.settings import DELETE_FIELD
 from pyhudi.operations.read.narrow import narrowed
+from pyhudi.operations.read.positions import check_not_taken_back
 from pyhudi.operations.read.query import archived_instants, check_one_set_of_columns, in_columns_of, read_spec
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.changes import ChangePlan, ChangeSource, changed_partitions, changes_records, plan_changes
@@ -85,8 +86,8 @@ def plan_change_query(
     """What the instants of a range changed, change by change.
 
     columns: of op, ts_ms, before, after; None or "*" for all.  condition: on these columns.  typed: images are structs.
-    Raises TableState for a table that records no change data, and when files that tell changes are gone; InvalidRequest for
-    columns or filters that do not fit.
+    Raises TableState for a table that records no change data, and when files that tell changes are gone, or the range goes on
+    from what was taken back since; InvalidRequest for columns or filters that do not fit.
     """
     if not context.config.cdc_enabled:
         raise TableState(
@@ -96,6 +97,7 @@ def plan_change_query(
     if settings.marker is not None:
         raise Unsupported(f"{DELETE_FIELD} in a query of change data: it tells changes as they were written")
     snapshot = load_snapshot(context, settings.listing)
+    check_not_taken_back(snapshot, range_)
     active = select_instants(snapshot.timeline, range_)
     archived = archived_instants(snapshot, range_)
     commits = {instant: read_commit(context.timeline, instant) for instant in active}

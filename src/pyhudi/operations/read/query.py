@@ -23,12 +23,13 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.archived import COMMIT_LIKE
 from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.instants import Instant, State, format_instant_time, parse_instant_time
+from pyhudi.format.instants import Instant, State
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.paths import file_name_of
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.read.narrow import narrowed
+from pyhudi.operations.read.positions import begun, check_not_taken_back
 from pyhudi.operations.read.skipping import ReadSettings, plan_filtered_read
 from pyhudi.operations.read.travel import check_as_of
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
@@ -58,7 +59,6 @@ from pyhudi.table.snapshot import (
 from pyhudi.table.tags import instant_of
 from pyhudi.table.written import check_size, sizes_in
 from pyhudi.timeline.history import Bounds
-from pyhudi.timeline.store import TimelineStore
 
 QUERY_TYPE = Option(
     "hoodie.datasource.query.type",
@@ -115,9 +115,6 @@ QUERY_OPTIONS = (
 """What describes a query to Spark's readers; how it finds its files is `ReadSettings`."""
 
 _DEFAULT_SETTINGS = ReadSettings()
-
-# How long a write may have run to be found in the history by when it completed; files of the history are ordered by request time.
-_LONGEST_WRITE_MS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +249,13 @@ def plan_incremental_query(
     in_past_columns: False raises TableState there, for those who have said already which columns they give.
     fall_back: when files of those instants were cleaned or the instants archived, read the latest state instead and keep the rows
     whose commit time lies in the range: versions that were overwritten in base files since are gone.  False: raises TableState.
-    Raises InvalidRequest for a table without meta columns, which has no commit times.
+    Raises InvalidRequest for a table without meta columns, which has no commit times; TableState where the range goes on from
+    what was taken back since.
     """
     if not context.config.populate_meta_fields:
         raise InvalidRequest(f"the table at {context.storage.uri} has no meta columns, so no incremental query can be made on it")
     snapshot = load_snapshot(context, settings.listing)
+    check_not_taken_back(snapshot, range_)
     active = select_instants(snapshot.timeline, range_)
     archived = archived_instants(snapshot, range_)
     instants = (*archived, *active)
@@ -401,21 +400,11 @@ def archived_instants(snapshot: Snapshot, range_: CompletionRange | RequestRange
     if isinstance(range_, RequestRange):
         requested, completed = Bounds(range_.start, range_.end), Bounds()
     else:
-        requested, completed = Bounds(_begun(range_.start, store), range_.end), Bounds(range_.start, range_.end)
+        requested, completed = Bounds(begun(range_.start, store), range_.end), Bounds(range_.start, range_.end)
     # A reader between the two steps of an archival finds an instant in both places.
     active = {instant.request_time for instant in snapshot.timeline.completed_writes()}
     found = store.history.instants(requested, completed)
     return tuple(i for i in found if i.action in COMMIT_LIKE and i.request_time not in active and range_.holds(i))
-
-
-def _begun(completed: str, store: TimelineStore) -> str | None:
-    """The earliest request time of what may have completed at a time; None when that cannot be told."""
-    if completed < "1971":
-        return None
-    try:
-        return format_instant_time(parse_instant_time(completed, store.zone) - _LONGEST_WRITE_MS, store.zone)
-    except InvalidRequest:
-        return None
 
 
 def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata]) -> dict[str, tuple[FileSlice, ...]] | None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.operations.read.changes import ChangeQuery, plan_change_query
+from pyhudi.operations.read.positions import check_not_taken_back
 from pyhudi.operations.read.query import (
     AS_OF,
     BEGIN,
@@ -78,10 +79,11 @@ def latest_position(context: TableContext) -> str:
 def next_position(context: TableContext, start: str, limits: BatchLimits, until: str | None = None) -> str:
     """Where the batch that begins at `start` ends; `start` itself when nothing completed.
 
-    until: what completes after it does not count.
+    until: what completes after it does not count.  Raises TableState where what the stream has read was taken back since.
     """
     range_ = CompletionRange(start, until, open_start=True)
     snapshot = load_snapshot(context)
+    check_not_taken_back(snapshot, range_)
     steps = []
     for instant in select_instants(snapshot.timeline, range_):
         metadata = read_commit(context.timeline, instant)

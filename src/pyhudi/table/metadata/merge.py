@@ -17,7 +17,7 @@ Base cells stream by: held are the newer layers, and those base cells whose key 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -245,6 +245,7 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
         if pa.types.is_floating(kind_type):
             usable &= ~np.asarray(pc.fill_null(pc.is_nan(values), False), dtype=np.bool_)
         bounds[name] = values
+    zeros = _zeros(bounds) if pa.types.is_floating(kind_type) else {}
     sums = ("value_count", "null_count", "total_size_bytes", "total_uncompressed_size_bytes")
     work = pa.table(
         {
@@ -255,12 +256,13 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
             "type_info": part.column("type_info"),
             "usable": pa.array(usable),
             **bounds,
+            **zeros,
             **{name: part.column(name) for name in sums},
         }
     )
     grouped = work.group_by("key", use_threads=False).aggregate(
         [(name, "last") for name in ("file_name", "column_name", "value_type", "type_info")]
-        + [("usable", "all"), ("min", "min"), ("max", "max")]
+        + [("usable", "all"), ("min", "min"), ("max", "max"), *((name, "any") for name in zeros)]
         + [(name, "sum") for name in sums]
     )
     grouped = grouped.filter(grouped.column("usable_all")).combine_chunks()
@@ -268,6 +270,8 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
         return
     count = grouped.num_rows
     no = pa.array(np.zeros(count, dtype=np.bool_))
+    if zeros:
+        grouped = _with_zeros(grouped)
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
         "key": grouped.column("key"),
         "file_name": grouped.column("file_name_last"),
@@ -281,6 +285,26 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
         "type_info": grouped.column("type_info_last"),
     }
     yield pa.RecordBatch.from_arrays([_one(columns[name]) for name in STATS_SCHEMA.names], schema=STATS_SCHEMA)
+
+
+def _zeros(bounds: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Which bounds are the zero beyond the other one, which Arrow's own smallest and largest values do not tell apart."""
+    is_negative = {name: np.signbit(values.fill_null(1.0).to_numpy()) for name, values in bounds.items()}
+    is_zero = {name: np.asarray(pc.fill_null(pc.equal(values, 0.0), False), dtype=np.bool_) for name, values in bounds.items()}
+    return {
+        "negative_zero": pa.array(is_zero["min"] & is_negative["min"]),
+        "positive_zero": pa.array(is_zero["max"] & ~is_negative["max"]),
+    }
+
+
+def _with_zeros(grouped: pa.Table) -> pa.Table:
+    """The groups with -0.0 below 0.0, as in Java."""
+    for name, flag, there, absent in (("min_min", "negative_zero", -0.0, 0.0), ("max_max", "positive_zero", 0.0, -0.0)):
+        values = _one(grouped.column(name))
+        zero = pc.if_else(grouped.column(f"{flag}_any"), pa.scalar(there, values.type), pa.scalar(absent, values.type))
+        place = grouped.schema.get_field_index(name)
+        grouped = grouped.set_column(place, name, pc.if_else(pc.equal(values, 0.0), zero, values))
+    return grouped
 
 
 def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ from pyhudi.format.metadata.wrapped import unwrap, wrap
 from pyhudi.table.metadata import merge
 from pyhudi.table.metadata.merge import STATS_SCHEMA, Cells, Deletes, GroupCells, merge_files, newest_cells
 
+_LONG = pa.int64()
 KEYS = ["a", "b", "c", "d"]
 
 
@@ -103,14 +106,14 @@ def test_lists_of_files(base: dict[str, dict[str, FileEntry]], layers: list[Any]
     assert [(r["partition"], r["name"], r["size_bytes"]) for r in found.to_pylist()] == expected
 
 
-def stats_cells(records: dict[str, ColumnStats]) -> Cells:
+def stats_cells(records: dict[str, ColumnStats], kind: pa.DataType = _LONG) -> Cells:
     ordered = sorted(records)
     rows = [records[key] for key in ordered]
     columns = {
         "file_name": [row.file_name for row in rows],
         "column_name": [row.column_name for row in rows],
-        "min": wrap(pa.array([row.min for row in rows], pa.int64())),
-        "max": wrap(pa.array([row.max for row in rows], pa.int64())),
+        "min": wrap(pa.array([row.min for row in rows], kind)),
+        "max": wrap(pa.array([row.max for row in rows], kind)),
         "value_count": [row.value_count for row in rows],
         "null_count": [row.null_count for row in rows],
         "total_size_bytes": [row.total_size_bytes for row in rows],
@@ -127,7 +130,7 @@ def stats_cells(records: dict[str, ColumnStats]) -> Cells:
     return Cells(pa.array([key.encode() for key in ordered], pa.binary()), values, RECORD_SCHEMA)
 
 
-def record(low: int | None, high: int | None, *, deleted: bool = False, tight: bool = False) -> ColumnStats:
+def record(low: float | None, high: float | None, *, deleted: bool = False, tight: bool = False) -> ColumnStats:
     return ColumnStats("f", "n", low, high, 3, 1, 10, 20, deleted, tight)
 
 
@@ -167,6 +170,19 @@ def test_what_cannot_be_compared_has_no_statistics() -> None:
     )
     newer = Cells(whole.keys, values, RECORD_SCHEMA)
     assert sum(batch.num_rows for batch in merge.merge_column_stats(GroupCells([whole], (newer,)))) == 0
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_zeros_have_the_order_of_java(kind: pa.DataType) -> None:
+    """-0.0 is below 0.0, in whatever order they come; ranges that begin with the wrong one are damage to `Table.validate`."""
+    said = [(0.0, 0.0), (-0.0, -0.0), (0.0, -0.0), (None, None), (-0.0, 0.0)]
+    for first, second in itertools.product(said, said):
+        layers = tuple(stats_cells({"a": record(*bounds)}, kind) for bounds in (first, second))
+        found = pa.Table.from_batches(merge.merge_column_stats(GroupCells([], layers)), STATS_SCHEMA)
+        low, high = (unwrap(found[name].combine_chunks(), kind)[0][0].as_py() for name in ("min", "max"))
+        lows, highs = ([bound for bound in bounds if bound is not None] for bounds in zip(first, second, strict=True))
+        assert str(low) == str(min(lows, key=lambda bound: math.copysign(1, bound), default=None))
+        assert str(high) == str(max(highs, key=lambda bound: math.copysign(1, bound), default=None))
 
 
 def test_two_columns_under_one_key() -> None:

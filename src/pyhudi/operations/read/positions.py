@@ -1,0 +1,69 @@
+"""Positions of readers on the timeline: completion times up to which all was read, from which they go on.
+
+A restore, or a rollback of a completed commit, is no change that a range of commits tells: a reader that had read what was taken
+back would keep rows which the table does not have, or lack those that came back.  It is told by its position, which no instant
+completes at any more.
+
+Source: docs/changes.md, "Ranges".
+"""
+
+from __future__ import annotations
+
+from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.format.actions.restore import RestoreMetadata
+from pyhudi.format.actions.rollback import RollbackMetadata
+from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
+from pyhudi.plan.incremental import CompletionRange, RequestRange
+from pyhudi.table.snapshot import Snapshot
+from pyhudi.timeline.history import Bounds
+from pyhudi.timeline.store import TimelineStore
+
+_TAKING_BACK = (Action.ROLLBACK, Action.RESTORE)
+
+# How long a write may have run to be found in the history by when it completed; files of the history are ordered by request time.
+_LONGEST_WRITE_MS = 7 * 24 * 3600 * 1000
+
+
+def begun(completed: str, store: TimelineStore) -> str | None:
+    """The earliest request time of what may have completed at a time; None when that cannot be told."""
+    if completed < "1971":
+        return None
+    try:
+        return format_instant_time(parse_instant_time(completed, store.zone) - _LONGEST_WRITE_MS, store.zone)
+    except InvalidRequest:
+        return None
+
+
+def check_not_taken_back(snapshot: Snapshot, range_: CompletionRange | RequestRange) -> None:
+    """Raises TableState for a range whose start was read before, where nothing completed then, and a restore or a rollback since
+    has taken back what was requested before it.
+
+    A rollback does not say whether what it took back had completed: a moment that is no instant's may be refused beside a failed
+    write that was under way then.
+    """
+    if not isinstance(range_, CompletionRange) or not range_.open_start or range_.start < "1971":
+        return
+    position, store, timeline = range_.start, snapshot.context.timeline, snapshot.timeline
+    taking = [instant for instant in timeline.completed(*_TAKING_BACK) if instant.request_time > position]
+    if any(instant.completion_time == position for instant in timeline.completed()):
+        return
+    if timeline.start is not None and position < timeline.start:
+        since = begun(position, store)
+        if store.history.instants(Bounds(since), Bounds(position, position)):
+            return
+        taking += [i for i in store.history.instants(Bounds(position)) if i.action in _TAKING_BACK and i.state is State.COMPLETED]
+    for instant in taking:
+        gone = min((time for time in _taken_back(store, instant) if time < position), default=None)
+        if gone is not None:
+            raise TableState(
+                f"nothing of the table at {snapshot.context.storage.uri} completed at {position}, and {instant.action.value} "
+                f"{instant.request_time} has since taken back instant {gone}: who had read up to {position} may hold rows that "
+                f"the table does not have. Begin anew from a snapshot, or go on after a commit that completed before {gone}"
+            )
+
+
+def _taken_back(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
+    data = store.read(instant)
+    if instant.action is Action.ROLLBACK:
+        return RollbackMetadata.decode(data).commits_rollback
+    return RestoreMetadata.decode(data).instants_to_rollback

@@ -1,0 +1,117 @@
+"""Readers that go on from where they were, over restores and rollbacks: that what they had read is gone is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import TableState
+from pyhudi.format.instants import Action
+from pyhudi.operations.read.streams import next_position
+from pyhudi.plan.streams import BatchLimits
+from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
+
+QUIET = {
+    "hoodie.metadata.enable": False,
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.table.cdc.enabled": True,
+    "hoodie.keep.min.commits": 4,
+    "hoodie.keep.max.commits": 5,
+    "hoodie.clean.commits.retained": 2,
+}
+
+
+def rows(**values: int) -> pa.Table:
+    return pa.table({"id": list(values), "ts": pa.array(values.values(), pa.int64())})
+
+
+def made(path: Path, version: int = 8, kind: str = "mor") -> Table:
+    options = {**QUIET, "hoodie.write.table.version": version}
+    return Table.create(str(path), record_key="id", ordering="ts", table_type=kind, options=options)
+
+
+def upserted(table: Table, **values: int) -> tuple[str, str]:
+    """Instant and completion time."""
+    done = table.upsert(rows(**values))
+    assert done.instant is not None and done.completion_time is not None
+    return done.instant, done.completion_time
+
+
+def refused(table: Table, position: str) -> bool:
+    """Whether nobody goes on from there."""
+    readers: list[Callable[[], Any]] = [
+        lambda: table.incremental(after=position).to_arrow(),
+        lambda: table.changes(after=position).to_arrow(),
+        lambda: next_position(table.context, position, BatchLimits()),
+    ]
+    answers = []
+    for read in readers:
+        try:
+            read()
+            answers.append(False)
+        except TableState as error:
+            assert "has since taken back" in str(error) and position in str(error)
+            answers.append(True)
+    assert len(set(answers)) == 1
+    return answers[0]
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_restore_takes_back_what_was_read(tmp_path: Path, version: int) -> None:
+    table = made(tmp_path / "t", version)
+    (_, zero), (first, one), (_, two) = upserted(table, a=1), upserted(table, b=2), upserted(table, a=3, c=3)
+    assert not refused(table, two)
+    table.restore(first)
+    assert refused(table, two)
+    assert [refused(table, position) for position in ("earliest", zero, one)] == [False, False, False]
+    _, after = upserted(table, d=4)
+    assert refused(table, two) and not refused(table, after)
+    assert table.incremental(after=one).to_arrow()["id"].to_pylist() == ["d"]
+    # A range that includes its start is one of times, whoever asks.
+    if version == 8:
+        assert table.incremental(two).to_arrow()["id"].to_pylist() == ["d"]
+
+
+def test_a_rollback_of_a_completed_commit_takes_back_what_was_read(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    (_, one), (second, two) = upserted(table, a=1), upserted(table, a=2)
+    table.rollback(second)
+    assert refused(table, two) and not refused(table, one)
+
+
+def test_a_failed_write_was_read_by_nobody(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    _, one = upserted(table, a=1)
+    dying = Table(table.uri, options=QUIET)
+    dying._open.context = replace(dying.context, storage=FaultyStorage(dying.context.storage, Fault(6, Moment.BEFORE)))
+    with pytest.raises(SimulatedCrash):
+        dying.upsert(rows(a=2))
+    table = Table(table.uri, options=QUIET)
+    assert table.timeline().pending()
+    # Its end takes back what was left.
+    _, two = upserted(table, b=3)
+    assert not table.timeline().pending() and table.timeline().completed(Action.ROLLBACK)
+    assert not refused(table, one) and not refused(table, two)
+
+
+def test_archived_restores_and_commits(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    positions = [upserted(table, a=number) for number in range(3)]
+    table.restore(positions[1][0])
+    for number in range(12):
+        upserted(table, b=number)
+    table.compact()
+    table.clean(dry_run=False)
+    assert table.archive().instants
+    assert positions[2][1] < str(table.timeline().start)
+    with pytest.raises(TableState, match="has since taken back"):
+        table.incremental(after=positions[2][1])
+    assert table.incremental(after=positions[1][1]).to_arrow()["id"].to_pylist() == ["b"]
