@@ -39,8 +39,8 @@ class Counters(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def add(self, commit: Commit) -> Mapping[str, int] | None:
-        """Add one to each counter and insert the row, in one commit.
+    def add(self, commit: Commit, lost: int = 0) -> Mapping[str, int] | None:
+        """Add one to each counter and insert the row, in one commit.  lost: how many attempts at it others came before.
 
         Returns the new values; None where the system does not tell which it wrote.  Raises Lost.
         """

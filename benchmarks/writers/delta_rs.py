@@ -18,7 +18,7 @@ class DeltaRs(Counters):
         data = _rows_of([(part, key, 0) for part, key in rows])
         write_deltalake(self.path, data, partition_by=["part"])
 
-    def add(self, commit: Commit) -> Mapping[str, int]:
+    def add(self, commit: Commit, lost: int = 0) -> Mapping[str, int]:
         table = DeltaTable(self.path)
         listed = ", ".join(f"'{key}'" for key in commit.keys)
         found = pa.table(table.scan(columns=["id", "v"], predicate=f"part = '{commit.part}' and id in ({listed})"))

@@ -1,4 +1,4 @@
-"""PyHudi in one process: `based_on` makes the reading and the writing one step."""
+"""PyHudi in one process: `based_on` makes the reading and the writing one step, and who has lost a few times takes its turn."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ OPTIONS: Mapping[str, object] = {
     "hoodie.keep.min.commits": 20,
     "hoodie.keep.max.commits": 30,
 }
+TURN_AFTER = "pyhudi.write.turn.after.conflicts"
+"""What the verbs that read and write by themselves go by; a caller that does so goes by it too."""
 
 
 class Embedded(Counters):
@@ -40,8 +42,14 @@ class Embedded(Counters):
         )
         table.upsert(rows_of([(part, key, 0) for part, key in rows]))
 
-    def add(self, commit: Commit) -> Mapping[str, int]:
+    def add(self, commit: Commit, lost: int = 0) -> Mapping[str, int]:
         table = Table(self.path, options=self.options)
+        if lost < int(str(self.options.get(TURN_AFTER, 3))):
+            return self._added(table, commit)
+        with table.turn() as mine:
+            return self._added(mine, commit)
+
+    def _added(self, table: Table, commit: Commit) -> Mapping[str, int]:
         listed = ", ".join(f"'{key}'" for key in commit.keys)
         scan = table.scan(["id", "v"], f"part = '{commit.part}' and id in ({listed})")
         try:

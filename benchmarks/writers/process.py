@@ -102,7 +102,7 @@ def count(work: Work) -> None:
         while True:
             attempted = time.monotonic()
             try:
-                values = counters.add(commit)
+                values = counters.add(commit, lost)
                 break
             except Lost:
                 # As long as the attempt took, and longer each time, so that who keeps losing meets fewer others.

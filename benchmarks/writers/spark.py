@@ -44,7 +44,7 @@ class CountersOnSpark(Counters):
         """Carry a statement out."""
         self.peer.spark.sql(statement).collect()
 
-    def add(self, commit: Commit) -> Mapping[str, int] | None:
+    def add(self, commit: Commit, lost: int = 0) -> Mapping[str, int] | None:
         rows = [*((key, commit.part, 0) for key in commit.keys), (commit.row, commit.part, len(commit.keys))]
         self._show(rows)
         self._write(_MERGE.format(table=self.table))

@@ -8,7 +8,9 @@ t.scan(columns=["id"], filter="city = 'sf'").to_arrow()
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
@@ -36,6 +38,7 @@ from pyhudi.operations.action.results import (
 )
 from pyhudi.operations.action.rollback import RollbackResult, rollback_instant
 from pyhudi.operations.action.settings import THREADS, CommitSettings
+from pyhudi.operations.action.turn import its_turn
 from pyhudi.operations.admin.agreement import check_same_columns, check_same_table
 from pyhudi.operations.admin.create import new_table_properties, stored_columns
 from pyhudi.operations.admin.opening import make_table, named_settings
@@ -93,7 +96,7 @@ from pyhudi.scan import Scan
 from pyhudi.services import Services
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
-from pyhudi.storage.locks import LockSettings
+from pyhudi.storage.locks import LONGEST_MS, LockSettings
 from pyhudi.table.config import TableConfig, load_table_config, new_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot
@@ -542,6 +545,34 @@ class Table:
             return self._open.write(lambda chosen: run_write(self._open.now(parsed), engine, data, chosen), settings)
         except BatchLanded:
             return WriteResult(str(operation), None, None)
+
+    @contextmanager
+    def turn(self, *, seconds: float = 60) -> Iterator[Table]:
+        """Hold the table's lock from a read to the commit of what was computed from it, so that no other writer comes first.
+
+        For callers that read, compute and write with `based_on`, and that have lost to others often enough.  Everybody else waits
+        meanwhile, so keep it short: read, compute, write.  The first write that lands ends the turn, before its services run;
+        from then on, and after the block, the table that it gives takes the lock like every other.
+
+        Args:
+            seconds: How long others should expect to wait.  Their limit, `hoodie.write.lock.wait_time_ms`, is longer by that much
+                then; nothing ends the turn when the time is over.
+
+        Yields:
+            This table, to read and write in the turn, by one thread.
+
+        Raises:
+            StorageUnavailable: The lock was not free in time.
+            InvalidRequest: The time is not between a thousandth of a second and a day.
+        """
+        longest_ms = int(seconds * 1000) if 0 <= seconds <= LONGEST_MS else 0
+        if not 1 <= longest_ms <= LONGEST_MS:
+            raise InvalidRequest(f"a turn of {seconds} seconds on {self.uri}: give between 0.001 and {LONGEST_MS // 1000}")
+        context = self._open.writable(self._open.options)
+        with its_turn(context, CommitSettings.of(self._open.options), longest_ms) as held:
+            mine = copy(self)
+            mine._open = self._open.at(held)
+            yield mine
 
     def rollback(self, instant: str, *, options: Mapping[str, object] | None = None) -> RollbackResult:
         """Undo the write requested at `instant`, completed or not.

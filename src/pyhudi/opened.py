@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import InvalidRequest
 from pyhudi.execute.engine import Engine
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.results import (
@@ -50,6 +52,12 @@ class OpenTable:
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "background": None}
 
+    def at(self, context: TableContext) -> OpenTable:
+        """The same table in another context of it."""
+        other = copy(self)
+        other.context = context
+        return other
+
     @property
     def uri(self) -> str:
         """Where the table lies."""
@@ -72,6 +80,11 @@ class OpenTable:
         wanted = LockSettings.of(parsed, name)
         if wanted == LockSettings.of(self.options, name):
             return context
+        if context.in_turn:
+            raise InvalidRequest(
+                f"options of this call name another lock than the one that the turn on {self.uri} holds; give options of the "
+                "lock to Table(...)"
+            )
         return replace(context, lock=open_lock(wanted, context.storage, context.env))
 
     def writable(self, parsed: Options, *, keeps_indexes: bool = True) -> TableContext:

@@ -29,6 +29,8 @@ from pyhudi.operations.services.cluster import ClusterSettings, schedule_cluster
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction, schedule_log_compaction
 from pyhudi.operations.services.index import drop_index, index_request, rebuild_index, schedule_index
 from pyhudi.operations.services.indexing import IndexSettings
+from pyhudi.operations.write.change import run_update
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import Options, parse_options
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Call, FaultyStorage
@@ -206,6 +208,12 @@ def metadata_table(context: TableContext, options: Options) -> object:
     return ensure_metadata_table(context, ENGINE, settings, 1000, schema.arrow, schema.arrow)
 
 
+def update_in_its_turn(context: TableContext, options: Options) -> object:
+    """Reads a row and writes it as it was, all under the lock."""
+    in_turn = options.merged({"pyhudi.write.turn.after.conflicts": "0"}, {})
+    return run_update(context, ENGINE, {"value": 306}, "value = 306", WriteSettings.of(in_turn, WriteOperation.UPSERT))
+
+
 SOME = 1 if WIDE else 3
 """Of the many steps of tables with indexes; those of tables without show each rule of the lease."""
 
@@ -222,6 +230,8 @@ SOME = 1 if WIDE else 3
         (restore, "cow", PLAIN, 1),
         (savepoint, "cow", PLAIN, 1),
         (metadata_table, "cow", PLAIN, 1),
+        (update_in_its_turn, "cow", PLAIN, SOME),
+        (update_in_its_turn, "mor", PLAIN, 3 * SOME),
         pytest.param(indexing, "cow", INDEXED, 3 * SOME),
         pytest.param(index_rebuilding, "cow", INDEXED, 7 * SOME),
         pytest.param(index_dropping, "cow", INDEXED, 3 * SOME),

@@ -101,6 +101,11 @@ def _beside(table: Table) -> None:
         pass
 
 
+def _turn(table: Table) -> None:
+    with table.turn():
+        pass
+
+
 Verb = Callable[[Table, str], object]
 """A verb on a table with a completed write."""
 
@@ -118,6 +123,7 @@ CHANGES: dict[str, Verb] = {
     "delete_partitions": lambda table, at: table.delete_partitions("*"),
     "write_batch": lambda table, at: table.write_batch(ROWS, WriteOperation.UPSERT, StreamBatch("stream", 1)),
     "rollback": lambda table, at: table.rollback(at),
+    "turn": lambda table, at: _turn(table),
     "clean": lambda table, at: table.clean(dry_run=False),
     "archive": lambda table, at: table.archive(),
     "cluster": lambda table, at: table.cluster(),

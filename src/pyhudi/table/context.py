@@ -13,7 +13,7 @@ from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.leased import LeasedStorage
-from pyhudi.storage.locks import LockProvider
+from pyhudi.storage.locks import LockProvider, TurnLock
 from pyhudi.table.config import TableConfig, load_table_config
 from pyhudi.timeline.history import HistoryStore
 from pyhudi.timeline.store import TimelineStore
@@ -50,6 +50,33 @@ class TableContext:
         """
         with self.lock.held(wait_ms):
             yield replace(self, storage=LeasedStorage(self.storage, self.lock))
+
+    @contextmanager
+    def turn(self, wait_ms: int | None, longest_ms: int) -> Iterator[TableContext]:
+        """Hold the table's lock during a `with` block, for a writer that is to be overtaken by nobody from what it reads on.
+
+        Gives the table with a lock that `locked` takes at once, as often as needed; in a turn that is on already, itself.
+        wait_ms: as in `LockProvider.acquire`; longest_ms: how long others should expect the turn to be.
+        """
+        if self.in_turn:
+            yield self
+            return
+        lock = TurnLock(self.lock, self.storage)
+        lock.take(wait_ms, self.env.uuid4(), longest_ms)
+        try:
+            yield replace(self, lock=lock)
+        finally:
+            lock.end()
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether nobody else can publish anything before this writer's turn is over."""
+        return isinstance(self.lock, TurnLock) and self.lock.is_kept
+
+    def end_turn(self) -> None:
+        """Let the others go on, where a turn is on; this table takes the lock like everybody from here on."""
+        if isinstance(self.lock, TurnLock):
+            self.lock.end()
 
     def reloaded(self) -> TableContext:
         """The same table with `hoodie.properties` read again."""

@@ -69,6 +69,7 @@ class CommitSettings:
     """failed_writes: EAGER (the next writer rolls a failed write back), LAZY (a clean does) or NEVER.
 
     is_non_blocking: several writers append to the same file groups at once, and none waits for another.
+    turn_after: a write that has lost so often holds the lock from its next look at the table to its commit.
     clock_skew_ms: waited out after reading the clock, under the lock.  Instant times are always made larger than every time on
     the timeline, so the wait is only for writers that do not look there; it is 0 unless the option asks for it.
     time_generator: the name of that which instant times come from.
@@ -86,6 +87,17 @@ class CommitSettings:
             int,
             "10",
             "times that a write is planned anew when another writer won",
+            at_least=0,
+        ),
+    ]
+    turn_after: Annotated[
+        int,
+        Option(
+            "pyhudi.write.turn.after.conflicts",
+            int,
+            "3",
+            "times that a write loses to other writers before it is planned, written and committed under the table's lock; above "
+            "the number of its retries: never",
             at_least=0,
         ),
     ]

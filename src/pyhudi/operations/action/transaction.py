@@ -232,7 +232,7 @@ class Transaction:
         met = None if shares_groups else self.begun_on
         # What another kind of writer writes meanwhile has the columns of before, whichever its file groups are.
         waited_for = None if self.columns is not None and self.columns.changes else groups
-        if start is not None and met is not None:
+        if start is not None and met is not None and not self.context.in_turn:
             wait_for_foreign_writers(self.context, self.settings, met, self.instant_time, waited_for)
         if start is not None and not shares_groups:
             self._give_up_early(start, groups, followed)

@@ -68,7 +68,7 @@ def run_alter(context: TableContext, change: ColumnChange, settings: AlterSettin
     Raises InvalidRequest for a change that the columns do not allow, Unsupported for a table whose columns cannot go by ids,
     TableState for a table without columns.
     """
-    return until_no_conflict(context, settings.commit, partial(_alter, context, change, settings))
+    return until_no_conflict(context, settings.commit, lambda now: _alter(now, change, settings))
 
 
 def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings) -> WriteResult:

@@ -12,6 +12,7 @@ from pyhudi.operations.action.attempt import Phases, give_way
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction
+from pyhudi.operations.action.turn import its_turn
 from pyhudi.operations.write.lookup import PlannedLookup
 from pyhudi.operations.write.report import encode_profile
 from pyhudi.operations.write.rings import RingsOfWrite
@@ -92,12 +93,32 @@ def start_of(snapshot: Snapshot) -> WriteStart:
     return WriteStart.of(snapshot.timeline, snapshot.schema.avro if snapshot.schema else "")
 
 
-def until_no_conflict(context: TableContext, settings: CommitSettings, attempt: Callable[[], WriteResult]) -> WriteResult:
-    """Attempt a write that plans itself anew each time, and as often again as the settings allow while other writers win."""
-    for number in range(settings.conflict_retries):
-        begun_ms = context.env.now_ms()
+_LEAST_TURN_MS = 60_000
+_ATTEMPTS_OF_A_TURN = 4
+"""What others are told that a turn may take: the longest attempt so far is no measure of the next one."""
+
+
+def until_no_conflict(
+    context: TableContext, settings: CommitSettings, attempt: Callable[[TableContext], WriteResult]
+) -> WriteResult:
+    """Attempt a write that plans itself anew each time, and as often again as the settings allow while other writers win.
+
+    attempt: is given the table to write to.  From `CommitSettings.turn_after` lost attempts on that is one in its turn: whatever
+    the attempt reads of it, nobody overtakes.
+    """
+    number = longest_ms = 0
+    while True:
+        begun_ms = context.env.monotonic_ms()
         try:
-            return replace(attempt(), conflict_retries=number)
+            if number < settings.turn_after:
+                return replace(attempt(context), conflict_retries=number)
+            with its_turn(context, settings, max(_LEAST_TURN_MS, _ATTEMPTS_OF_A_TURN * longest_ms)) as held:
+                begun_ms = context.env.monotonic_ms()
+                return replace(attempt(held), conflict_retries=number)
         except WriteConflict as conflict:
-            give_way(context, settings, conflict, context.env.now_ms() - begun_ms, number)
-    return replace(attempt(), conflict_retries=settings.conflict_retries)
+            if number >= settings.conflict_retries:
+                raise
+            took_ms = context.env.monotonic_ms() - begun_ms
+            if number + 1 < settings.turn_after:
+                give_way(context, settings, conflict, took_ms, number)
+        number, longest_ms = number + 1, max(longest_ms, took_ms)

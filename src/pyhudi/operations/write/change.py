@@ -102,7 +102,7 @@ def run_update(
     """
     _check_can_change(context, settings, "an update")
 
-    def attempt() -> WriteResult:
+    def attempt(context: TableContext) -> WriteResult:
         query = plan_snapshot_query(context.reloaded(), columns_to_read(context.config), where)
         table = data_columns(query.schema)
         assignments = parse_assignments(values, table, table)
@@ -137,7 +137,7 @@ def run_merge(
     _check_can_change(context, settings, "a merge")
     _check_on(context.config, on, source.schema, clauses, settings)
 
-    def attempt() -> WriteResult:
+    def attempt(context: TableContext) -> WriteResult:
         whole = any(clause.rows is Rows.OF_TARGET for clause in clauses)
         query = _query_for(context.reloaded(), source, on, whole=whole)
         table = data_columns(query.schema)
@@ -171,7 +171,7 @@ def run_changes(
     """
     _check_can_change(context, settings, what)
 
-    def attempt() -> WriteResult:
+    def attempt(context: TableContext) -> WriteResult:
         query = plan(context.reloaded())
         with outdated_where_files_are_gone(query.snapshot):
             return run_write(context, engine, change(query), settings, seen=query.snapshot, marks_deletes=True, repeated=repeated)

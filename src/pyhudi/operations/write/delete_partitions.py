@@ -39,8 +39,7 @@ def run_delete_partitions(
     engine: looks the keys up that leave the record index, where the table has one; threads do when it is None.
     """
     patterns = tuple(partitions)
-    attempt = partial(_delete_partitions, context, patterns, settings, engine)
-    return until_no_conflict(context, settings.commit, attempt)
+    return until_no_conflict(context, settings.commit, lambda now: _delete_partitions(now, patterns, settings, engine))
 
 
 def _delete_partitions(
@@ -86,6 +85,7 @@ def _delete_partitions(
         transaction.columns = None if history is None or schema is None else history.written(transaction.instant_time, schema)
         done = transaction.commit(metadata, start_of(snapshot), groups, mirror, verify)
     phases.end("commit")
+    context.end_turn()
     result = WriteResult(
         operation=str(settings.operation),
         instant=done.request_time,

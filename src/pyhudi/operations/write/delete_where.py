@@ -47,7 +47,7 @@ def run_delete_where(
         found = engine.map(partial(_read_all, query.spec), query.plan.slices)
         return pa.concat_tables([query.spec.output.empty_table(), *found])
 
-    def attempt() -> WriteResult:
+    def attempt(context: TableContext) -> WriteResult:
         query = plan_snapshot_query(context.reloaded(), names, where)
         with outdated_where_files_are_gone(query.snapshot):
             return run_write(context, engine, (read or into_memory)(query), settings, seen=query.snapshot)

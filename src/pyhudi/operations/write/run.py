@@ -14,17 +14,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import IndexStarted, InvalidRequest, SnapshotOutdated, TableState, WriteConflict
+from pyhudi.errors import IndexStarted, InvalidRequest, SnapshotOutdated, TableState
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.format.actions.commit import BOOTSTRAP_PARTS_KEY
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import BOOTSTRAP_INSTANT_TIMES, Instant
-from pyhudi.operations.action.attempt import Phases, give_way, taken_back_on_error
+from pyhudi.operations.action.attempt import Phases, taken_back_on_error
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.hbase_index import check_hbase, told_to_hbase
 from pyhudi.operations.action.observe import observed
@@ -35,7 +36,7 @@ from pyhudi.operations.metadata.kinds import check_computable, open_indexes
 from pyhudi.operations.metadata.mirror import mirror_of
 from pyhudi.operations.services.run import with_services
 from pyhudi.operations.sync.run import check_sync, with_sync
-from pyhudi.operations.write.attempt import Attempt, Written, outdated_where_files_are_gone, start_of
+from pyhudi.operations.write.attempt import Attempt, Written, outdated_where_files_are_gone, start_of, until_no_conflict
 from pyhudi.operations.write.batches import check_not_landed
 from pyhudi.operations.write.by_key import write_by_key
 from pyhudi.operations.write.delete_partitions import partition_deleter
@@ -86,7 +87,9 @@ def run_write(
     often than the settings allow retries, TableState when the table forbids the write.
     """
     write, snapshot = planned_write(context, engine, data, settings, seen=seen, marks_deletes=marks_deletes, repeated=repeated)
-    result = write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
+    result = write.run(data, snapshot)
+    # What follows the commit needs the lock no longer than it would without.
+    context.end_turn()
     return followed_up(write, result, snapshot.timeline)
 
 
@@ -230,7 +233,7 @@ class Write:
     rows_in: int = 0
     metadata_timeline: Timeline | None = None
 
-    def run(self, data: Any, snapshot: Snapshot, retries: int) -> WriteResult:
+    def run(self, data: Any, snapshot: Snapshot) -> WriteResult:
         """Take the rows in, and attempt the write until it lands or has lost too often."""
         incoming = self.engine.prepare(data, self.prepare_request())
         try:
@@ -241,14 +244,18 @@ class Write:
             if not counts and not self.settings.allow_empty and not self.shape.everything:
                 operation = str(self.shape.operation)
                 return WriteResult(operation, None, None, rolled_back=self.rolled_back, seconds=self.phases.seconds)
-            for number in range(retries):
-                begun_ms = self.context.env.now_ms()
-                try:
-                    return replace(self._attempt_beside_indexing(incoming, counts, snapshot, number), conflict_retries=number)
-                except WriteConflict as conflict:
-                    give_way(self.context, self.settings.commit, conflict, self.context.env.now_ms() - begun_ms, number)
-                    snapshot = self._look_again(incoming)
-            return replace(self._attempt_beside_indexing(incoming, counts, snapshot, retries), conflict_retries=retries)
+            if self.chosen:
+                return self._attempt_beside_indexing(incoming, counts, snapshot, 0)
+            attempts = count()
+
+            def attempt(context: TableContext) -> WriteResult:
+                number, present = next(attempts), snapshot
+                if number or context.in_turn:
+                    self.context = context
+                    present = self._look_again(incoming)
+                return self._attempt_beside_indexing(incoming, counts, present, number)
+
+            return until_no_conflict(self.context, self.settings.commit, attempt)
         finally:
             incoming.release()
 

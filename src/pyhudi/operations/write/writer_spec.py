@@ -58,7 +58,8 @@ def writer_spec(
         indexing=with_keys(indexing_of(context, settings.metadata, schemas.data_schema, stored), settings.commit.hbase),
         changes=changes if keeps_changes else None,
         partial=_partial_update(shape, schemas, config.name),
-        early=early_conflicts(transaction, settings.early, by_bucket=shape.routes),
+        # Whoever writes beside a turn commits after it, and is the one to be planned again.
+        early=None if context.in_turn else early_conflicts(transaction, settings.early, by_bucket=shape.routes),
         ids=ids,
         extension=config.base_extension(files.base_format),
         event_time=settings.event_time,

@@ -6,6 +6,7 @@ lease               what those share that run out
   storage_lease     all processes that reach the table's storage: PyHudi's default
 file_system         the file of real Hudi's FileSystemBasedLockProvider
 combined            several, taken in order and released in reverse
+turn                one that a writer keeps from its read to its commit
 registry            which one: options, and a row for each provider
 """
 
@@ -14,15 +15,19 @@ from __future__ import annotations
 from pyhudi.storage.locks.combined import CombinedLock
 from pyhudi.storage.locks.file_system import FILE_LOCK_NAME, FileSystemLock, FileSystemLockSettings
 from pyhudi.storage.locks.in_process import InProcessLock
+from pyhudi.storage.locks.notices import LONGEST_MS, TURN_PATH
 from pyhudi.storage.locks.provider import LockProvider
 from pyhudi.storage.locks.registry import LOCK_WAIT, LockFactory, LockSettings, open_lock, register_lock_provider
 from pyhudi.storage.locks.storage_lease import LEASE_PATH, QUEUE_FOLDER, StorageLock, StorageLockSettings
+from pyhudi.storage.locks.turn import TurnLock
 
 __all__ = [
     "FILE_LOCK_NAME",
     "LEASE_PATH",
     "LOCK_WAIT",
+    "LONGEST_MS",
     "QUEUE_FOLDER",
+    "TURN_PATH",
     "CombinedLock",
     "FileSystemLock",
     "FileSystemLockSettings",
@@ -32,6 +37,7 @@ __all__ = [
     "LockSettings",
     "StorageLock",
     "StorageLockSettings",
+    "TurnLock",
     "open_lock",
     "register_lock_provider",
 ]

@@ -71,7 +71,7 @@ class FileSystemLock(LockProvider):
     def acquire(self, timeout_ms: int | None = None) -> None:
         if self._created_ms is not None:
             raise Internal(f"{self._where}: this lock is held already")
-        wait = Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms)
+        wait = Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, table=self.table)
         while not self._storage.put_if_absent(self._name, b""):
             found = self._storage.stat(self._name)
             if found is not None and self._is_left_behind(found.modified_ms):

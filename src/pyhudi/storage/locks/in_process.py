@@ -26,7 +26,7 @@ class InProcessLock(LockProvider):
             self._shared = _shared_locks.setdefault(key, _SharedLock())
 
     def acquire(self, timeout_ms: int | None = None) -> None:
-        wait = Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, _LAST_THREAD_PAUSE_MS)
+        wait = Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, _LAST_THREAD_PAUSE_MS, self.table)
         # First come, first served: whoever has just given it back stands behind those who wait.
         place = object()
         self._shared.waiting.append(place)

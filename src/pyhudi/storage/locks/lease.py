@@ -99,7 +99,7 @@ class LeaseLock(LockProvider):
     def acquire(self, timeout_ms: int | None = None) -> None:
         if self._safe_until_ms is not None:
             raise Internal(f"{self._where}: this lock is held already")
-        wait = Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms)
+        wait = Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, table=self.table)
         taken = in_doubt = False
         self._begin_to_wait()
         try:

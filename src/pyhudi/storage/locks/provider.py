@@ -9,7 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
+from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
+from pyhudi.storage.locks.notices import longer_for
 
 _FIRST_PAUSE_MS = 20
 _LAST_PAUSE_MS = 1000
@@ -19,7 +21,11 @@ class LockProvider(ABC):
     """An exclusive lock.  Not reentrant: whoever holds it and asks again waits for itself until the time is out.
 
     Pickled, it is what it was made of: it arrives as a lock that nobody holds yet.
+    table: the storage of the table that it guards, where who waits too long asks whether a turn is on (see `turn`); None where
+    nobody is asked.
     """
+
+    table: Storage | None = None
 
     _made_of: tuple[tuple[object, ...], Mapping[str, object]]
 
@@ -30,7 +36,7 @@ class LockProvider(ABC):
         return lock
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remade, (type(self), *self._made_of)
+        return _remade, (type(self), *self._made_of, self.table)
 
     def forget_parent(self) -> None:
         """This process was forked off: what its parent holds is not held here.  Called for each lock in the child."""
@@ -71,16 +77,28 @@ class LockProvider(ABC):
 
 
 class Wait:
-    """Pauses that grow with the wait and end at a deadline.  longest_ms: of one pause."""
+    """Pauses that grow with the wait and end at a deadline.  longest_ms: of one pause.
 
-    def __init__(self, env: Environment, timeout_ms: int, longest_ms: int = _LAST_PAUSE_MS) -> None:
+    table: as of `LockProvider`.  A turn that is on at the deadline moves it, once, by as long as the turn may be on; not for one
+    who tries only once.
+    """
+
+    def __init__(self, env: Environment, timeout_ms: int, longest_ms: int = _LAST_PAUSE_MS, table: Storage | None = None) -> None:
         self._env = env
         self._timeout_ms = timeout_ms
         self._begun_ms = env.monotonic_ms()
         self._longest_ms = longest_ms
+        self._table = table
+        self._for_turns_ms = 0
+        self._turns: set[str] = set()
 
     def __str__(self) -> str:
-        return f"waited {self._timeout_ms} ms"
+        if not self._turns:
+            return f"waited {self._timeout_ms} ms"
+        return (
+            f"waited {self._timeout_ms} ms, and {self._for_turns_ms} ms more, as long as writers that had lost too often might "
+            "keep it; they or others hold it still"
+        )
 
     @property
     def is_over(self) -> bool:
@@ -101,14 +119,27 @@ class Wait:
         return True
 
     def _left_ms(self) -> int:
-        return self._begun_ms + self._timeout_ms - self._env.monotonic_ms()
+        waited_ms = self._env.monotonic_ms() - self._begun_ms
+        left_ms = self._timeout_ms + self._for_turns_ms - waited_ms
+        if left_ms > 0 or self._table is None or self._timeout_ms <= 0:
+            return left_ms
+        notice = longer_for(self._table)
+        if notice is None or notice.turn in self._turns:
+            return left_ms
+        self._turns.add(notice.turn)
+        self._for_turns_ms = waited_ms + notice.longest_ms - self._timeout_ms
+        return notice.longest_ms
 
 
 _providers: weakref.WeakSet[LockProvider] = weakref.WeakSet()
 
 
-def _remade(kind: type[LockProvider], args: tuple[object, ...], kwargs: Mapping[str, object]) -> LockProvider:
-    return kind(*args, **kwargs)
+def _remade(
+    kind: type[LockProvider], args: tuple[object, ...], kwargs: Mapping[str, object], table: Storage | None
+) -> LockProvider:
+    lock = kind(*args, **kwargs)
+    lock.table = table
+    return lock
 
 
 def _after_fork() -> None:

@@ -73,6 +73,7 @@ def open_lock(settings: LockSettings, storage: Storage, env: Environment) -> Loc
     Raises Unsupported for a provider that nobody registered, InvalidRequest when an option or package that it needs is missing.
     """
     threads = InProcessLock(parse_uri(storage.uri).key, env, wait_ms=settings.wait_ms)
+    threads.table = storage
     provider = _STORAGE_PROVIDER if settings.provider is None else settings.provider
     _check_servers(settings, provider)
     if provider == _IN_PROCESS_PROVIDER:
@@ -81,7 +82,9 @@ def open_lock(settings: LockSettings, storage: Storage, env: Environment) -> Loc
     if factory is None:
         available = ", ".join(sorted((_IN_PROCESS_PROVIDER, *_FACTORIES)))
         raise Unsupported(f"lock provider {provider} is not available; these are: {available}")
-    return CombinedLock(threads, factory(settings, storage, env), env=env, wait_ms=settings.wait_ms)
+    among_processes = factory(settings, storage, env)
+    among_processes.table = storage
+    return CombinedLock(threads, among_processes, env=env, wait_ms=settings.wait_ms)
 
 
 def register_lock_provider(class_name: str, factory: LockFactory) -> None:
