@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -51,8 +51,10 @@ def rows(world: World, **values: int) -> pa.Table:
     )
 
 
-def settings(world: World, operation: WriteOperation = WriteOperation.UPSERT, **options: object) -> WriteSettings:
-    return WriteSettings.of(parse_options({**world.options, **options}), operation)
+def settings(
+    world: World, operation: WriteOperation = WriteOperation.UPSERT, *, more: Mapping[str, object] | None = None
+) -> WriteSettings:
+    return WriteSettings.of(parse_options({**world.options, **(more or {})}), operation)
 
 
 SLOW: dict[str, Callable[[World, TableContext], WriteResult]] = {
@@ -150,7 +152,7 @@ def test_services_that_follow_a_write_run_after_its_turn() -> None:
             held.append(world.table.context.storage.stat(TURN_PATH) is not None)
 
     compacting = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
-    run_update(slow(world, watch), ENGINE, {"value": -1}, "id = 'k0'", settings(world, **compacting))
+    run_update(slow(world, watch), ENGINE, {"value": -1}, "id = 'k0'", settings(world, more=compacting))
     assert len(world.table.timeline().completed(Action.COMMIT)) == 1
     # The notice comes, the write completes, the notice goes, the compaction is planned.
     assert held == [False, True, True, False]
