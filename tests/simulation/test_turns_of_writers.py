@@ -77,23 +77,30 @@ def grown(kind: str, **options: object) -> World:
 
 
 class Quick:
-    """Writers that are always ready: whenever the slow one stores its inflight file they write to its file group, if they can."""
+    """Writers that are always ready: whenever the slow one stores its inflight file they write to its file group, if they can.
 
-    def __init__(self, world: World) -> None:
+    everywhere: at each of its calls that change the store.  They try for the lock once.
+    """
+
+    def __init__(self, world: World, *, everywhere: bool = False) -> None:
         self.world = world
+        self.everywhere = everywhere
         self.landed = 0
         self.kept_out = 0
 
     def __call__(self, number: int, call: Call) -> None:
         own = call.path.endswith(".inflight") and "rollback" not in call.path and "metadata" not in call.path
-        if not own or call.operation != "put_if_absent":
+        if not (call.writes if self.everywhere else own and call.operation == "put_if_absent"):
             return
+        options = self.world.options
+        self.world.options = {**options, "hoodie.write.lock.wait_time_ms": 0}
         try:
             self.world.upsert({"k0": 100 + self.landed})
+            self.landed += 1
         except StorageUnavailable:
             self.kept_out += 1
-            return
-        self.landed += 1
+        finally:
+            self.world.options = options
 
 
 def slow(world: World, watch: Callable[[int, Call], None] | None) -> TableContext:
@@ -124,6 +131,18 @@ def test_it_is_the_option_that_says_after_how_many(after: int) -> None:
     quick = Quick(world)
     assert SLOW["update"](world, slow(world, quick)).conflict_retries == after
     assert (quick.landed, quick.kept_out) == (after, 1)
+
+
+@pytest.mark.parametrize("verb", SLOW)
+@pytest.mark.parametrize("kind", KINDS)
+def test_whenever_the_others_come_it_lands_with_its_turn(kind: str, verb: str) -> None:
+    world = grown(kind, **{"pyhudi.write.turn.after.conflicts": 1})
+    quick = Quick(world, everywhere=True)
+    assert SLOW[verb](world, slow(world, quick)).conflict_retries == 1
+    assert quick.landed >= 3
+    assert quick.kept_out >= 3
+    assert world.table.timeline().pending() == ()
+    assert world.table.validate().ok
 
 
 def test_without_turns_it_loses_as_often_as_it_is_tried() -> None:

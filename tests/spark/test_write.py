@@ -19,7 +19,7 @@ from pyhudi.engines.spark import engine as spark_engine
 from pyhudi.engines.spark import incoming as spark_incoming
 from pyhudi.engines.spark import lookup
 from pyhudi.engines.spark.engine import SparkEngine
-from pyhudi.errors import InvalidRequest, TableExists, Unsupported, WriteConflict
+from pyhudi.errors import InvalidRequest, StorageUnavailable, TableExists, Unsupported, WriteConflict
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
@@ -697,6 +697,28 @@ def test_others_commit_clean_and_archive_while_rows_are_fetched(
     assert (left, result.conflict_retries) == ([0], 0)
     expected = [("new", "sf", 3, 9.0), ("old", "sf", 3, 9.0)] if operation == "upsert" else []
     assert rows_of(spark, tmp_path / "t") == expected
+
+
+def test_a_job_that_keeps_losing_takes_its_turn(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(tmp_path / "t", [("old", "sf", 1, 1.0)])
+    tag = spark_engine.SparkIncoming.tag
+    landed: list[bool] = []
+
+    def tagged(self: spark_engine.SparkIncoming, request: Any) -> Any:
+        found = tag(self, request)
+        try:
+            rows = {"id": ["old"], "city": ["sf"], "ts": [2], "fare": [float(len(landed))]}
+            hp.Table(str(tmp_path / "t"), options={"hoodie.write.lock.wait_time_ms": 0}).upsert(pa.table(rows))
+            landed.append(True)
+        except StorageUnavailable:
+            landed.append(False)
+        return found
+
+    monkeypatch.setattr(spark_engine.SparkIncoming, "tag", tagged)
+    options = {"pyhudi.write.turn.after.conflicts": "1"}
+    result = written(spark, tmp_path / "t", [("old", "sf", 3, 9.0)], "upsert", **options)
+    assert (landed, result.conflict_retries) == ([True, False], 1)
+    assert rows_of(spark, tmp_path / "t") == [("old", "sf", 3, 9.0)]
 
 
 def test_another_writer_changes_columns_of_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
