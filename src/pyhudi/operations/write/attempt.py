@@ -103,14 +103,14 @@ def until_no_conflict(
 ) -> WriteResult:
     """Attempt a write that plans itself anew each time, and as often again as the settings allow while other writers win.
 
-    attempt: is given the table to write to.  From `CommitSettings.turn_after` lost attempts on that is one in its turn: whatever
-    the attempt reads of it, nobody overtakes.
+    attempt: is given the table to write to.  When it has been overtaken `CommitSettings.turn_after` times that is one in its turn:
+    whatever the attempt reads of it, nobody overtakes.  One that early detection stopped beside an older write was not overtaken.
     """
-    number = longest_ms = 0
+    number = overtaken = longest_ms = 0
     while True:
         begun_ms = context.env.monotonic_ms()
         try:
-            if number < settings.turn_after:
+            if overtaken < settings.turn_after:
                 return replace(attempt(context), conflict_retries=number)
             with its_turn(context, settings, max(_LEAST_TURN_MS, _ATTEMPTS_OF_A_TURN * longest_ms)) as held:
                 begun_ms = context.env.monotonic_ms()
@@ -119,6 +119,7 @@ def until_no_conflict(
             if number >= settings.conflict_retries:
                 raise
             took_ms = context.env.monotonic_ms() - begun_ms
-            if number + 1 < settings.turn_after:
+            overtaken += not conflict.under_way
+            if overtaken < settings.turn_after:
                 give_way(context, settings, conflict, took_ms, number)
         number, longest_ms = number + 1, max(longest_ms, took_ms)
