@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from pyhudi.errors import TableState, WriteConflict
@@ -99,27 +99,33 @@ _ATTEMPTS_OF_A_TURN = 4
 
 
 def until_no_conflict(
-    context: TableContext, settings: CommitSettings, attempt: Callable[[TableContext], WriteResult]
+    context: TableContext,
+    settings: CommitSettings,
+    attempt: Callable[[TableContext], WriteResult],
+    look: Callable[[TableContext], None] | None = None,
 ) -> WriteResult:
     """Attempt a write that plans itself anew each time, and as often again as the settings allow while other writers win.
 
-    attempt: is given the table to write to.  When it has been overtaken `CommitSettings.turn_after` times that is one in its turn:
-    whatever the attempt reads of it, nobody overtakes.  One that early detection stopped beside an older write was not overtaken.
+    attempt: is given the table to write to.  When it has been overtaken `CommitSettings.turn_after` times, that is one in its
+    turn: whatever the attempt reads of it, nobody overtakes.  One that early detection stopped beside an older write was not
+    overtaken.
+    look: is called before each attempt but the first, and before that where it is in its turn; what it raises ends it all.
     """
     number = overtaken = longest_ms = 0
     while True:
-        begun_ms = context.env.monotonic_ms()
-        try:
-            if overtaken < settings.turn_after:
-                return replace(attempt(context), conflict_retries=number)
-            with its_turn(context, settings, max(_LEAST_TURN_MS, _ATTEMPTS_OF_A_TURN * longest_ms)) as held:
-                begun_ms = context.env.monotonic_ms()
-                return replace(attempt(held), conflict_retries=number)
-        except WriteConflict as conflict:
-            if number >= settings.conflict_retries:
-                raise
-            took_ms = context.env.monotonic_ms() - begun_ms
-            overtaken += not conflict.under_way
-            if overtaken < settings.turn_after:
-                give_way(context, settings, conflict, took_ms, number)
+        turn_ms = max(_LEAST_TURN_MS, _ATTEMPTS_OF_A_TURN * longest_ms)
+        with nullcontext(context) if overtaken < settings.turn_after else its_turn(context, settings, turn_ms) as now:
+            begun_ms = now.env.monotonic_ms()
+            if look is not None and (number or now.in_turn):
+                look(now)
+            try:
+                return replace(attempt(now), conflict_retries=number)
+            except WriteConflict as conflict:
+                if number >= settings.conflict_retries:
+                    raise
+                lost = conflict
+        took_ms = context.env.monotonic_ms() - begun_ms
+        overtaken += not lost.under_way
+        if overtaken < settings.turn_after:
+            give_way(context, settings, lost, took_ms, number)
         number, longest_ms = number + 1, max(longest_ms, took_ms)

@@ -246,16 +246,17 @@ class Write:
                 return WriteResult(operation, None, None, rolled_back=self.rolled_back, seconds=self.phases.seconds)
             if self.chosen:
                 return self._attempt_beside_indexing(incoming, counts, snapshot, 0)
-            attempts = count()
+            attempts, present = count(), snapshot
 
-            def attempt(context: TableContext) -> WriteResult:
-                number, present = next(attempts), snapshot
-                if number or context.in_turn:
-                    self.context = context
-                    present = self._look_again(incoming)
-                return self._attempt_beside_indexing(incoming, counts, present, number)
+            def look(context: TableContext) -> None:
+                nonlocal present
+                self.context = context
+                present = self._look_again(incoming)
 
-            return until_no_conflict(self.context, self.settings.commit, attempt)
+            def attempt(_: TableContext) -> WriteResult:
+                return self._attempt_beside_indexing(incoming, counts, present, next(attempts))
+
+            return until_no_conflict(self.context, self.settings.commit, attempt, look)
         finally:
             incoming.release()
 
@@ -283,7 +284,12 @@ class Write:
         snapshot = load_snapshot(self.context)
         fitted, self.schemas = self.schemas, WriteSchemas.of(self.context, snapshot, self.columns, self.settings)
         if not fitted.keys_only and self.schemas.data_schema != fitted.data_schema:
-            incoming.refit(self.prepare_request())
+            try:
+                incoming.refit(self.prepare_request())
+            except BaseException:
+                # The rows are as they were, and whoever looks again finds that anew.
+                self.schemas = fitted
+                raise
         return snapshot
 
     def prepare_request(self) -> PrepareRequest:
