@@ -117,9 +117,9 @@ class RealHudi(CountersOnSpark):
     def table(self) -> str:
         return "counters"
 
-    def add(self, commit: Commit) -> Mapping[str, int] | None:
+    def add(self, commit: Commit, lost: int = 0) -> Mapping[str, int] | None:
         if not commit.is_own:
-            return super().add(commit)
+            return super().add(commit, lost)
         listed = ", ".join(f"'{key}'" for key in commit.keys)
         self.run("REFRESH TABLE counters")
         found = self.peer.spark.sql(f"SELECT id, v FROM counters WHERE part = '{commit.part}' AND id IN ({listed})").collect()
