@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.attack.random_tables.rules import RULES, Rule, options_of
@@ -33,8 +33,8 @@ _PLAIN: dict[str, Any] = {
 class Drawn:
     """One kind of table.  options: of every writer and of the table.  keyed: key columns.  ordered: by event time, else by the
     order of commits.  moves: a record may come in another partition than it is in.  partitioned: by the column `part`.
-    soft: rows may say that they are deleted.  late: rows may come that are older by event time than what is there.  rule: of
-    merging.
+    soft: rows may say that they are deleted.  late: rows may come that are older by event time than what is there.  merges: by
+    which rule.  bootstrapped: it began as Parquet files of others, where its first rows still are.
     """
 
     kind: str
@@ -48,6 +48,7 @@ class Drawn:
     late: bool = True
     options: dict[str, Any] = field(default_factory=dict)
     merges: str = "by commit"
+    bootstrapped: bool = False
 
     @property
     def rule(self) -> Rule:
@@ -72,6 +73,18 @@ class Drawn:
     @property
     def has_metadata(self) -> bool:
         return bool(self.options["hoodie.metadata.enable"])
+
+
+def over_files(drawn: Drawn) -> Drawn:
+    """The same kind of table, bootstrapped over files."""
+    options = {**drawn.options, "hoodie.datasource.write.hive_style_partitioning": True}
+    for name in (
+        "hoodie.populate.meta.fields",
+        "hoodie.datasource.write.drop.partition.columns",
+        "hoodie.table.base.file.format",
+    ):
+        options.pop(name, None)
+    return replace(drawn, options=options, bootstrapped=True)
 
 
 def draw_table(rng: random.Random) -> Drawn:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyhudi.errors import HudiError
-from tests.attack.random_tables.drawn import Drawn, draw_table
+from tests.attack.random_tables.drawn import Drawn, draw_table, over_files
 from tests.attack.random_tables.looks import Held, look
 from tests.attack.random_tables.run import Run, Step
 from tests.attack.random_tables.steps import STEPS, WEIGHTS
@@ -70,14 +70,28 @@ def with_meetings(drawn: Drawn, rng: random.Random, steps: tuple[Step, ...], sha
     return tuple(found)
 
 
-def plan_of(seed: int, length: int = 25, meetings: float = 0.0) -> Plan:
-    """The run of a seed.  meetings: the share of steps that others meet."""
+# Parts that meet often in a run of this theme; all others come, too.
+THEMES = {
+    "versions": ("change_version", "compact", "cluster", "restore", "roll_back", "archive"),
+    "restores": ("savepoint", "restore", "roll_back", "clean", "archive"),
+    "columns": ("new_column", "wider", "evolve", "deeper", "missing", "alter", "compact", "cluster", "index"),
+    "partitions": ("delete_partitions", "overwrite", "expire", "plan_compaction", "cluster", "carry_out", "archive", "days"),
+    "bootstrap": ("update", "merge", "cluster", "compact", "restore"),
+}
+
+
+def plan_of(seed: int, length: int = 25, meetings: float = 0.0, theme: str | None = None) -> Plan:
+    """The run of a seed.  meetings: the share of steps that others meet; theme: of THEMES, `bootstrap` makes the table so."""
     rng = random.Random(seed)
     drawn = draw_table(rng)
-    names = [maker.__name__ for maker in WEIGHTS]
+    if theme == "bootstrap":
+        drawn = over_files(drawn)
+    often = THEMES.get(theme or "", ())
+    names = [maker.__name__ for maker in WEIGHTS for _ in range(4 if maker.__name__ in often else 1)]
+    weights = [WEIGHTS[STEPS[name]] for name in names]
     crashing = rng.random() < 0.5
     steps = [Step("upsert", rng.getrandbits(32))]
-    for name in rng.choices(names, list(WEIGHTS.values()), k=length):
+    for name in rng.choices(names, weights, k=length):
         dies = crashing and rng.random() < 0.2
         steps.append(
             Step(name, rng.getrandbits(32), rng.randint(1, 40) if dies else 0, rng.choice(("before", "during", "after")))
@@ -160,12 +174,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=25, help="of a run")
     parser.add_argument("--rule", help="only runs with this merge rule")
     parser.add_argument("--meetings", type=float, default=0.0, help="the share of steps that are met by others")
+    parser.add_argument("--theme", choices=sorted(THEMES), help="what comes often")
     parser.add_argument("--no-shrink", action="store_true")
     given = parser.parse_args(arguments)
     end, seed, kinds, refusals = time.monotonic() + given.seconds, given.seed, Counter[str](), Counter[str]()
     runs = steps = 0
     while time.monotonic() < end and seed < given.seed + given.runs:
-        plan = plan_of(seed, given.steps, given.meetings)
+        plan = plan_of(seed, given.steps, given.meetings, given.theme)
         if given.rule not in (None, plan.drawn.merges):
             seed += 1
             continue

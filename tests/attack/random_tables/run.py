@@ -7,6 +7,7 @@ says whether its commit is there, and so whether the dictionary changes.
 
 from __future__ import annotations
 
+import io
 import itertools
 import random
 from collections.abc import Callable
@@ -14,13 +15,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from pyhudi import Table
+from pyhudi import Table, bootstrap
 from pyhudi.errors import InstantNotFound, InvalidRequest, ServiceFailed, TableState, Unsupported, WriteConflict
 from pyhudi.format.instants import Action
+from pyhudi.options import parse_options
+from pyhudi.storage import open_storage
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.memory import MemoryStorage, forget_memory
+from pyhudi.verbs import VERBS, check_given
 from tests.attack.random_tables.drawn import KEYS, PARTITIONS, Drawn
 from tests.attack.random_tables.rules import DELETED, UNAVAILABLE
 from tests.simulation.pairs import Stop
@@ -122,7 +127,10 @@ class Run:
         self.partly = False
         self.version = self.drawn.version
         self.refusals: list[str] = []
-        self.make()
+        if self.drawn.bootstrapped:
+            self.make_over_files()
+        else:
+            self.make()
         # Who keeps one object for as long as the table lives, beside those who open it anew.
         self.kept = self.table
 
@@ -145,8 +153,37 @@ class Run:
             schema=pa.schema(list(self.columns.items())),
         )
 
+    def make_over_files(self) -> None:
+        """The table, over files that hold its first rows."""
+        rng = random.Random(self.seed)
+        source = open_storage(f"{self.uri}/files")
+        rows = [self.fresh(key, rng) for key in self.some(rng, most=6)]
+        columns = [name for name in self.columns if name != "part" or not self.drawn.partitioned]
+        for part in sorted({row["part"] for row in rows}):
+            among = [row for row in rows if row["part"] == part]
+            sink = io.BytesIO()
+            pq.write_table(self.data(among, columns), sink, row_group_size=2)
+            source.put(f"part={part}/rows.parquet" if self.drawn.partitioned else f"{part}.parquet", sink.getvalue())
+        target = f"{self.uri}/table"
+        bootstrap(
+            f"{self.uri}/files",
+            target,
+            record_key=list(self.drawn.keyed),
+            partition_by="part" if self.drawn.partitioned else None,
+            ordering=self.rule.ordering,
+            table_type=self.drawn.kind,
+            options={name: value for name, value in self.options.items() if _acts_on_bootstraps(name, value)},
+            environment=self.environment,
+        )
+        self.uri = target
+        instant = self.table.timeline().completed_writes()[-1].request_time
+        self.did.append(f"bootstrap {[row['id'] for row in rows]} -> {instant}")
+        for row in rows:
+            self.hold(row, instant)
+        self._note({}, instant)
+
     def close(self) -> None:
-        forget_memory(self.uri.removeprefix("memory://"))
+        forget_memory(self.uri.removeprefix("memory://").partition("/")[0])
 
     @property
     def table(self) -> Table:
@@ -220,6 +257,13 @@ class Run:
     def _meet(self, step: Step, deed: Deed, known: dict[str, str]) -> list[tuple[Deed, str]]:
         """What others do in the midst of a step."""
         done = []
+        early = self._new_write(known) if deed.change is not None else None
+        if early is not None and deed.change is not None:
+            # It has completed, and does what comes after that.
+            before = dict(self.rows)
+            deed.change(early)
+            deed.change = None
+            self._note(before, early)
         for each in step.met:
             self.did[-1] += f" PAUSED at {step.at}"
             done += self.take(each)
@@ -367,6 +411,14 @@ class Run:
         self.states = [state for state in self.states if state.completed <= completed]
         self.version = int(self.table.config.version)
         self.savepoints = {one for one in self.savepoints if one <= instant}
+
+
+def _acts_on_bootstraps(name: str, value: object) -> bool:
+    try:
+        check_given(VERBS["pyhudi.bootstrap"], parse_options({name: value}))
+    except InvalidRequest:
+        return False
+    return True
 
 
 def _latest(states: list[State], completed: str, before: dict[str, Row]) -> dict[str, Row]:

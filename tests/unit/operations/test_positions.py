@@ -87,6 +87,15 @@ def test_a_rollback_of_a_completed_commit_takes_back_what_was_read(tmp_path: Pat
     assert refused(table, two) and not refused(table, one)
 
 
+def test_a_restore_takes_the_rollback_away_that_tells(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    (first, one), (second, two) = upserted(table, a=1), upserted(table, a=2)
+    table.rollback(second)
+    upserted(table, b=3)
+    table.restore(first)
+    assert refused(table, two) and not refused(table, one)
+
+
 def test_a_failed_write_was_read_by_nobody(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     _, one = upserted(table, a=1)

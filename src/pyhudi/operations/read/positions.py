@@ -10,7 +10,7 @@ Source: docs/changes.md, "Ranges".
 from __future__ import annotations
 
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.format.actions.restore import RestoreMetadata
+from pyhudi.format.actions.restore import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback import RollbackMetadata
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
 from pyhudi.plan.incremental import CompletionRange, RequestRange
@@ -53,17 +53,21 @@ def check_not_taken_back(snapshot: Snapshot, range_: CompletionRange | RequestRa
             return
         taking += [i for i in store.history.instants(Bounds(position)) if i.action in _TAKING_BACK and i.state is State.COMPLETED]
     for instant in taking:
-        gone = min((time for time in _taken_back(store, instant) if time < position), default=None)
-        if gone is not None:
+        if any(time < position for time in _taken_back(store, instant)):
             raise TableState(
                 f"nothing of the table at {snapshot.context.storage.uri} completed at {position}, and {instant.action.value} "
-                f"{instant.request_time} has since taken back instant {gone}: who had read up to {position} may hold rows that "
-                f"the table does not have. Begin anew from a snapshot, or go on after a commit that completed before {gone}"
+                f"{instant.request_time} has since taken back what was requested before it: who had read up to {position} "
+                "may hold rows that the table lacks. Begin anew from a snapshot, or go on after an older commit that is there"
             )
 
 
 def _taken_back(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
+    """Request times of what it took back.  Of a restore also that to which it went back: with what was requested later go the
+    rollbacks that would tell of others.
+    """
     data = store.read(instant)
     if instant.action is Action.ROLLBACK:
         return RollbackMetadata.decode(data).commits_rollback
-    return RestoreMetadata.decode(data).instants_to_rollback
+    plan = store.read_state(instant.request_time, Action.RESTORE, State.REQUESTED)
+    kept = RestorePlan.decode(plan).savepoint_to_restore_timestamp if plan else None
+    return (*RestoreMetadata.decode(data).instants_to_rollback, *(() if kept is None else (kept,)))
