@@ -84,7 +84,12 @@ def over_files(drawn: Drawn) -> Drawn:
         "hoodie.table.base.file.format",
     ):
         options.pop(name, None)
-    return replace(drawn, options=options, bootstrapped=True)
+    index = drawn.index
+    if drawn.has_buckets:
+        # Files that a bootstrap makes have ids that name no bucket.
+        index = options["hoodie.index.type"] = "SIMPLE"
+        options = {name: value for name, value in options.items() if "bucket" not in name}
+    return replace(drawn, options=options, index=index, bootstrapped=True)
 
 
 def draw_table(rng: random.Random) -> Drawn:
