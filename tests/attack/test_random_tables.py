@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.attack.random_tables.drawn import draw_table
-from tests.attack.random_tables.explore import carry_out, plan_of, report, shrink
+from tests.attack.random_tables.explore import THEMES, carry_out, plan_of, report, shrink
 from tests.attack.random_tables.rules import RULES
 from tests.checker.quick import quickly
 from tests.needs import WIDE
@@ -17,6 +17,17 @@ from tests.needs import WIDE
 def test_tables_are_their_dictionaries(seed: int) -> None:
     with quickly():
         plan = plan_of(seed, 25 if WIDE else 8)
+        failure = carry_out(plan)
+        assert failure is None, report(*shrink(plan, failure))
+
+
+MET = [(theme, seed) for seed in range(2000, 2005) for theme in (None, *sorted(THEMES))]
+
+
+@pytest.mark.parametrize(("theme", "seed"), [MET[0], *(pytest.param(*each, marks=pytest.mark.wide) for each in MET[1:])])
+def test_tables_that_others_meet_in_the_midst_of_a_step(theme: str | None, seed: int) -> None:
+    with quickly():
+        plan = plan_of(seed, 20 if WIDE else 8, 0.5, theme)
         failure = carry_out(plan)
         assert failure is None, report(*shrink(plan, failure))
 
