@@ -128,8 +128,9 @@ def _service(
 class Table:
     """A Hudi table at a URI: a local path, `s3://`, `gs://`, `az://` or `memory://`.
 
-    Opening reads `hoodie.properties` only.  Every verb loads the table's present state, so an object may be kept as long as
-    wanted and used from several threads.
+    Opening reads `hoodie.properties` only.  Every verb gives the table's present state, so an object may be kept as long as
+    wanted and used from several threads.  What a read has loaded of that state is kept, up to some tens of MiB, and used again by
+    the next read of the same object where nobody has changed the table since.
     """
 
     def __init__(
@@ -870,6 +871,7 @@ class Table:
             as_of=_as_of(None if as_of is None else as_of_text(as_of, self._open.context.config.zone), parsed),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
+            kept=self._open.kept,
         )
         if keys is not None:
             query = narrowed_to(query, arrow_reader(keys).read_all(), exactly=True)
@@ -901,6 +903,7 @@ class Table:
             base_files_only=True,
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=settings,
+            kept=self._open.kept,
         )
         return Scan(query, parsed.integer(THREADS), limit)
 
@@ -924,6 +927,7 @@ class Table:
             ReadSettings.of(parsed),
             as_of=parsed.text(AS_OF),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
+            kept=self._open.kept,
         )
         return Scan(query, parsed.integer(THREADS))
 
@@ -951,7 +955,7 @@ class Table:
             return rows_without_known(context, parsed, data, key_columns(spec, data.columns))
         rows = arrow_reader(data).read_all()
         names = key_columns(spec, rows.column_names)
-        query = plan_snapshot_query(context, names, settings=ReadSettings.of(parsed))
+        query = plan_snapshot_query(context, names, settings=ReadSettings.of(parsed), kept=self._open.kept)
         found = Scan(narrowed_to(query, rows.select(names)), parsed.integer(THREADS)).to_arrow()
         return without_matches(rows, found)
 

@@ -24,7 +24,8 @@ from pyhudi.options import Options, parse_options
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import Snapshot, load_snapshot
+from pyhudi.table.kept import KeptState
+from pyhudi.table.snapshot import Snapshot
 from pyhudi.verbs import Verb, check_given, check_standing
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 class OpenTable:
     """A table at a URI, the options that hold for every verb, and the thread that runs services beside the writes, if any.
 
-    Pickled, it leaves that thread where it is.
+    kept: the state that was loaded last, for verbs that read.  Pickled, it leaves that and the thread where they are.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class OpenTable:
         self.options = parse_options(options)
         self.context = open_context(uri, storage_options, self.options, environment)
         self.background: BackgroundServices | None = None
+        self.kept = KeptState()
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "background": None}
@@ -95,7 +97,7 @@ class OpenTable:
 
     def snapshot(self) -> Snapshot:
         """The table's present state."""
-        return load_snapshot(self.context.reloaded())
+        return self.kept.snapshot(self.context.reloaded())
 
     def engine(self, spark: SparkSession | None, parsed: Options) -> Engine:
         """The engine of a verb that brings no rows: the cluster of a session, or threads of this process."""

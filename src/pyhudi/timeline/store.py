@@ -25,7 +25,7 @@ from pyhudi.format.instants import (
 )
 from pyhudi.format.paths import file_name_of, folder_of
 from pyhudi.format.versions import TimelineLayout
-from pyhudi.storage.base import Storage
+from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.storage.clock import Environment
 from pyhudi.timeline.history import ArchivedCompletions, HistoryStore
 from pyhudi.timeline.timeline import Timeline
@@ -61,14 +61,22 @@ class TimelineStore:
 
     def load_files(self) -> tuple[Instant, ...]:
         """Every instant file as it stands: an instant has one for each state it went through.  Raises as `load`."""
+        return self.instants_of(self.listed())
+
+    def listed(self) -> tuple[FileInfo, ...]:
+        """The files of the folder, with sizes and times: what a timeline is made of.  Raises as `load`."""
         listing = self.storage.list(self.folder)
         if not listing.files and self.layout.has_timeline_folder and self.storage.has_folders and not self._folder_exists():
             raise TableState(
                 f"the timeline folder {self.storage.absolute(self.folder)} is missing; the table cannot be read (an "
                 f"empty folder is a table without commits)"
             )
+        return listing.files
+
+    def instants_of(self, files: Iterable[FileInfo]) -> tuple[Instant, ...]:
+        """The instant files among those that were listed."""
         instants = []
-        for info in listing.files:
+        for info in files:
             instant = parse_instant_file(info.name, self.layout)
             if instant is None:
                 continue

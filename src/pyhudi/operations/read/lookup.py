@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.operations.read.query import Query, plan_snapshot_query, table_schema
+from pyhudi.operations.read.query import Query, plan_snapshot_query, present_state, table_schema
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.time_travel import parse_as_of
 from pyhudi.records.conform import conform
@@ -29,6 +29,7 @@ from pyhudi.records.keys.values import check_given_key
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.stats import stored_value
 from pyhudi.table.context import TableContext
+from pyhudi.table.kept import KeptState
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.tags import instant_of
 
@@ -44,6 +45,7 @@ def plan_lookup(
     *,
     as_of: str | None = None,
     values_from_path: bool = False,
+    kept: KeptState | None = None,
 ) -> Query:
     """The query that gives the rows of some keys, each row once, in no order; those of a time when `as_of` names one.
 
@@ -52,14 +54,19 @@ def plan_lookup(
     """
     as_of = None if as_of is None else instant_of(context, as_of)
     if isinstance(keys, pa.Table):
-        snapshot = load_snapshot(context, settings.listing, as_of=None if as_of is None else parse_as_of(as_of))
+        if as_of is None:
+            snapshot = present_state(context, settings, kept)
+        else:
+            snapshot = load_snapshot(context, settings.listing, as_of=parse_as_of(as_of))
         if snapshot.schema is None:
             raise TableState(f"the table at {context.storage.uri} has no commit yet, so it has no records to look up")
         config, schema = context.config, table_schema(snapshot, meta_columns=False)
         condition = _condition_of_rows(config.keys, keys, schema, has_meta_columns=config.populate_meta_fields)
     else:
         condition = _condition_of_texts(context, keys)
-    return plan_snapshot_query(context, columns, condition, as_of=as_of, values_from_path=values_from_path, settings=settings)
+    return plan_snapshot_query(
+        context, columns, condition, as_of=as_of, values_from_path=values_from_path, settings=settings, kept=kept
+    )
 
 
 def _condition_of_texts(context: TableContext, keys: pa.StringArray) -> Expr:

@@ -47,6 +47,7 @@ from pyhudi.settings import Option, Options
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.bootstrap import with_sources
 from pyhudi.table.context import TableContext
+from pyhudi.table.kept import KeptState
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.snapshot import (
     Snapshot,
@@ -195,16 +196,19 @@ def plan_snapshot_query(
     base_files_only: bool = False,
     values_from_path: bool = False,
     settings: ReadSettings = _DEFAULT_SETTINGS,
+    kept: KeptState | None = None,
 ) -> Query:
     """A snapshot, time travel or read-optimized query.  as_of: an instant, a time in a form of `plan.time_travel`, or a
-    tag (`table.tags`).
+    tag (`table.tags`).  kept: the present state as it was loaded before, if it still is.
 
     Raises InvalidRequest for columns or filters that do not fit the table and for an `as_of` of another form, TableState for a
     table without a schema and for a time whose state may be gone or can still change.
     """
     as_of = None if as_of is None else parse_as_of(instant_of(context, as_of))
-    snapshot = load_snapshot(context, settings.listing, as_of=as_of)
-    if as_of is not None:
+    if as_of is None:
+        snapshot = present_state(context, settings, kept)
+    else:
+        snapshot = load_snapshot(context, settings.listing, as_of=as_of)
         check_as_of(snapshot, as_of)
     spec = _read_spec(
         snapshot, columns, condition, _validity(snapshot, as_of), values_from_path=values_from_path, settings=settings
@@ -215,6 +219,13 @@ def plan_snapshot_query(
     search = Search(settings, as_of, base_files_only)
     plan = _with_sources(context, search.plan(snapshot, spec))
     return Query(snapshot, spec, plan, is_latest=as_of is None and not base_files_only, found_by=search)
+
+
+def present_state(context: TableContext, settings: ReadSettings, kept: KeptState | None) -> Snapshot:
+    """The state as of now.  kept: what was loaded before, where it still is; not for those who list directories."""
+    if kept is None or not settings.use_metadata_table:
+        return load_snapshot(context, settings.listing)
+    return kept.snapshot(context)
 
 
 def incremental_range(options: Options, version: TableVersion, start: str, end: str | None) -> CompletionRange | RequestRange:

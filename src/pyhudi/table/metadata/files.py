@@ -44,9 +44,9 @@ class MetadataFiles:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
-        self._contents: _Held[str, bytes] = _Held(_HELD_BYTES)
-        self._hfiles: _Held[tuple[str, int], HFile] = _Held(_HELD_HFILES)
-        self._headers: _Held[str, tuple[LogBlock | CorruptBlock, ...]] = _Held(_HELD_LOGS)
+        self._contents: Held[str, bytes] = Held(_HELD_BYTES)
+        self._hfiles: Held[tuple[str, int], HFile] = Held(_HELD_HFILES)
+        self._headers: Held[str, tuple[LogBlock | CorruptBlock, ...]] = Held(_HELD_LOGS)
         self._schemas: dict[str, str] = {}
 
     def of_instants(self, instants: Container[str | None]) -> MetadataFiles:
@@ -138,7 +138,7 @@ def _instant_of(path: str) -> str | None:
 K = TypeVar("K")
 
 
-class _Held(Generic[K, V]):
+class Held(Generic[K, V]):
     """What was used last, up to a total weight.  Pickled, it is empty."""
 
     def __init__(self, limit: int) -> None:
@@ -147,8 +147,8 @@ class _Held(Generic[K, V]):
         self._weight = 0
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[type[_Held[K, V]], tuple[int]]:
-        return _Held, (self._limit,)
+    def __reduce__(self) -> tuple[type[Held[K, V]], tuple[int]]:
+        return Held, (self._limit,)
 
     def get(self, key: K) -> V | None:
         with self._lock:
@@ -158,7 +158,7 @@ class _Held(Generic[K, V]):
             self._entries.move_to_end(key)
             return found[0]
 
-    def copy_to(self, other: _Held[K, V], wanted: Callable[[K], bool]) -> None:
+    def copy_to(self, other: Held[K, V], wanted: Callable[[K], bool]) -> None:
         with self._lock:
             entries = tuple(self._entries.items())
         for key, (value, weight) in entries:

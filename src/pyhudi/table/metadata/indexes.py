@@ -92,7 +92,7 @@ def find_column_stats(
         prefixes = [column_stats_prefix(column) for column in columns]
     else:
         prefixes = [partition_stats_key(column, partition) for column in columns for partition in partitions]
-    return _stats(metadata.lookup_prefixes(index, prefixes))
+    return metadata.remembered((index, *prefixes), lambda: _stats(metadata.lookup_prefixes(index, prefixes)))
 
 
 def find_stats(metadata: MetadataTable, index: str, keys: pa.StringArray) -> pa.Table:
@@ -115,7 +115,8 @@ def partition_hashes(stats: pa.Table) -> pa.ChunkedArray:
 
 def find_partition_stats(metadata: MetadataTable, columns: Sequence[str]) -> pa.Table:
     """STATS_SCHEMA: statistics of columns in partitions, whose path is `file_name` (the root's is ''  or `.`)."""
-    return _stats(metadata.lookup_prefixes(PARTITION_STATS, [column_stats_prefix(column) for column in columns]))
+    prefixes = [column_stats_prefix(column) for column in columns]
+    return metadata.remembered((PARTITION_STATS, *prefixes), lambda: _stats(metadata.lookup_prefixes(PARTITION_STATS, prefixes)))
 
 
 def find_partition_ranges(

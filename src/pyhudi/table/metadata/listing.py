@@ -50,6 +50,12 @@ class MetadataListing:
         """The metadata table that answers; None once it has failed."""
         return self._metadata
 
+    @property
+    def held_bytes(self) -> int:
+        """About what the answers so far take."""
+        together = self._together
+        return sum(part.nbytes for part in tuple(self._files.values())) + (0 if together is None else together[1].nbytes)
+
     def partitions(self) -> tuple[str, ...]:
         """All partition paths, sorted."""
         if self._partitions is None:
@@ -124,11 +130,12 @@ class MetadataListing:
         return self._metadata is not None
 
     def _asked(self, ask: Callable[[MetadataTable], T], otherwise: Callable[[], T]) -> T:
-        if self._metadata is not None:
+        metadata = self._metadata
+        if metadata is not None:
             try:
-                return ask(self._metadata)
+                return ask(metadata)
             except DAMAGE as error:
-                uri = self._metadata.storage.uri
+                uri = metadata.storage.uri
                 self._metadata = None
                 warn_of_damage(f"the metadata table at {uri} cannot be used, so directories are listed instead: {error}")
         return otherwise()

@@ -37,7 +37,7 @@ from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.definitions import load_index_definitions
-from pyhudi.table.metadata.files import MetadataFiles
+from pyhudi.table.metadata.files import Held, MetadataFiles
 from pyhudi.table.metadata.groups import GroupReader, MetadataPartition, Wanted, by_section, lookup_tasks
 from pyhudi.table.metadata.merge import GroupCells
 from pyhudi.table.metadata.validity import BlockValidity
@@ -46,12 +46,17 @@ from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visi
 from pyhudi.table.wholeness import find_loss
 from pyhudi.timeline.timeline import Timeline
 
+_REMEMBERED_BYTES = 16 << 20
+# What an answer takes beside its buffers, so that many small ones are bounded, too.
+_ANSWER_BYTES = 4 << 10
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedMetadata:
-    """What the holder of a table's lock knows of its metadata table, which nobody else writes meanwhile.
+    """What a caller knows of a metadata table: the holder of the table's lock, whom nobody else disturbs, or who keeps a state.
 
-    context: the metadata table as a table of its own; timeline: its active timeline; listed: the files of one of its partitions.
+    context: the metadata table as a table of its own; timeline: its active timeline; listed: the files of one of its partitions,
+    looked at after that timeline was loaded.
     earlier: the metadata table as it was opened before the lock was taken, whose files need not be fetched again.
     """
 
@@ -69,11 +74,12 @@ class MetadataTable:
     """
 
     def __init__(self, context: TableContext, data_timeline: Timeline, opened: OpenedMetadata | None = None) -> None:
-        """opened: for a caller that holds the table's lock and has the metadata table open."""
+        """opened: for a caller that has the metadata table open."""
         self._data = context
         self._data_timeline = data_timeline
         self._opened = opened
         self._slices: dict[str, tuple[tuple[FileSlice, ...], ...]] = {}
+        self._answers: Held[tuple[object, ...], pa.Table] = Held(_REMEMBERED_BYTES)
         self._files = MetadataFiles(self.storage)
         if opened is not None and opened.earlier is not None:
             self._files = opened.earlier.files_as_of(opened.timeline)
@@ -96,12 +102,7 @@ class MetadataTable:
     @lazy_property
     def context(self) -> TableContext:
         """The metadata table as a table of its own."""
-        if self._opened is not None:
-            return self._opened.context
-        config = load_table_config(self.storage)
-        if not config.version.has_one_log_file_per_commit:
-            raise Unsupported(f"the metadata table at {self.storage.uri} has table version {int(config.version)}")
-        return TableContext(self.storage, self._data.env, config, self._data.lock)
+        return metadata_context(self._data) if self._opened is None else self._opened.context
 
     @lazy_property
     def timeline(self) -> Timeline:
@@ -167,6 +168,16 @@ class MetadataTable:
     def is_sectioned(self, partition: str) -> bool:
         """Whether the same key may stand in several sections."""
         return any(parse_file_group(section[0].file_id)[0] is not None for section in self.sections(partition))
+
+    def remembered(self, question: tuple[object, ...], find: Callable[[], pa.Table]) -> pa.Table:
+        """The answer to a question, found once: while this object lives it stays the same.  Those asked last are held, up to some
+        MiB.
+        """
+        known = self._answers.get(question)
+        if known is None:
+            known = find()
+            self._answers.put(question, known, known.nbytes + _ANSWER_BYTES)
+        return known
 
     def lookup(self, partition: str, keys: pa.StringArray, routes: pa.StringArray | None = None) -> list[GroupCells]:
         """The cells of some keys.  keys: string, no nulls, in any order; a key is looked up once.  One result for each group
@@ -247,6 +258,15 @@ class MetadataTable:
         if not sections and not (partition in self.definitions and self.definitions[partition].by_partition):
             raise TableState(f"the metadata table has no file group at {self.storage.absolute(partition)}")
         return sections
+
+
+def metadata_context(data: TableContext) -> TableContext:
+    """The metadata table of a table as a table of its own.  Raises as the methods of `MetadataTable`."""
+    storage = data.storage.child(METADATA_FOLDER)
+    config = load_table_config(storage)
+    if not config.version.has_one_log_file_per_commit:
+        raise Unsupported(f"the metadata table at {storage.uri} has table version {int(config.version)}")
+    return TableContext(storage, data.env, config, data.lock)
 
 
 def load_rolled_back(context: TableContext, timeline: Timeline) -> frozenset[str]:
