@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks.asked import Asked
 from benchmarks.check import unpacked
@@ -57,7 +58,16 @@ class Side:
         self._process.close()
 
 
-def measured(sides: Sequence[Side], cases: Sequence[str], rounds: int) -> dict[str, list[dict[str, Reading]]]:
+class Taking(Protocol):
+    """Who reads."""
+
+    @property
+    def name(self) -> str: ...
+
+    def take(self, case: str) -> Reading: ...
+
+
+def measured(sides: Sequence[Taking], cases: Sequence[str], rounds: int) -> dict[str, list[dict[str, Reading]]]:
     """Of each case the readings of all sides, round by round; who goes first moves on, and one round more comes first.
 
     Raises ValueError where two sides give different rows.

@@ -226,7 +226,8 @@ def test_a_filtered_read_asks_it(tmp_path: Path) -> None:
     # What it says wrongly is believed: so it is asked, and no other index tells.
     (file,) = (path for path in base_files(tmp_path) if path.startswith("b/"))
     say(table, encode_counts([("b", file_name_of(file), 0)], "0"))
-    scan = table.scan(filter="ts = 1")
+    # No writer adds a file to an instant that has completed, so `table` may go by what it has read.
+    scan = Table(tmp_path).scan(filter="ts = 1")
     assert "row_counts: 1 of 2 file slices" in str(scan.explain()) and scan.count() == 4
     assert table.scan().count() == 8
     table.index.drop("row_counts")
