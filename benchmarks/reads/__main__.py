@@ -68,14 +68,16 @@ class Taking(Protocol):
 
 
 def measured(sides: Sequence[Taking], cases: Sequence[str], rounds: int) -> dict[str, list[dict[str, Reading]]]:
-    """Of each case the readings of all sides, round by round; who goes first moves on, and one round more comes first.
+    """Of each case the readings of all sides, round by round; the order changes, and one round more comes first.
 
     Raises ValueError where two sides give different rows.
     """
     found: dict[str, list[dict[str, Reading]]] = {case: [] for case in cases}
     for number in range(rounds + 1):
         for case in cases:
-            turn = [*sides[number % len(sides) :], *sides[: number % len(sides)]]
+            turn = [*sides[number // 2 % len(sides) :], *sides[: number // 2 % len(sides)]]
+            # Who comes after whom changes, too: the files are in the processor's caches for the second.
+            turn = turn[::-1] if number % 2 else turn
             taken = {side.name: side.take(case) for side in turn}
             if len({reading.answer for reading in taken.values()}) > 1:
                 raise ValueError(f"{case}: the sides give different rows: {taken}")
