@@ -12,9 +12,10 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import TableState
-from pyhudi.format.instants import Action
+from pyhudi.format.instants import Action, format_instant_time
 from pyhudi.operations.read.streams import next_position
 from pyhudi.plan.streams import BatchLimits
+from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
 
 QUIET = {
@@ -84,7 +85,27 @@ def test_a_rollback_of_a_completed_commit_takes_back_what_was_read(tmp_path: Pat
     table = made(tmp_path / "t")
     (_, one), (second, two) = upserted(table, a=1), upserted(table, a=2)
     table.rollback(second)
-    assert refused(table, two) and not refused(table, one)
+    with pytest.raises(TableState, match="has since taken back"):
+        next_position(table.context, two, BatchLimits())
+    assert not refused(table, one)
+    # The same to see is the rollback of a write that failed while somebody noted the time.
+    assert table.incremental(after=two).to_arrow().num_rows == 0
+
+
+def test_a_moment_while_a_write_ran_that_failed(tmp_path: Path) -> None:
+    env = ReplayEnvironment(1)
+    uri = made(tmp_path / "t").uri
+    dying = Table(uri, options=QUIET, environment=env)
+    dying._open.context = replace(dying.context, storage=FaultyStorage(dying.context.storage, Fault(6, Moment.BEFORE)))
+    with pytest.raises(SimulatedCrash):
+        dying.upsert(rows(a=2))
+    env.sleep_ms(1000)
+    noted = format_instant_time(env.now_ms(), dying.context.timeline.zone)
+    env.sleep_ms(1000)
+    table = Table(uri, options=QUIET, environment=env)
+    upserted(table, b=3)
+    assert table.timeline().completed(Action.ROLLBACK)
+    assert table.incremental(after=noted).to_arrow()["id"].to_pylist() == ["b"]
 
 
 def test_a_restore_takes_the_rollback_away_that_tells(tmp_path: Path) -> None:

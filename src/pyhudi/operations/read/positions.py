@@ -18,8 +18,6 @@ from pyhudi.table.snapshot import Snapshot
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
 
-_TAKING_BACK = (Action.ROLLBACK, Action.RESTORE)
-
 # How long a write may have run to be found in the history by when it completed; files of the history are ordered by request time.
 _LONGEST_WRITE_MS = 7 * 24 * 3600 * 1000
 
@@ -34,24 +32,25 @@ def begun(completed: str, store: TimelineStore) -> str | None:
         return None
 
 
-def check_not_taken_back(snapshot: Snapshot, range_: CompletionRange | RequestRange) -> None:
-    """Raises TableState for a range whose start was read before, where nothing completed then, and a restore or a rollback since
-    has taken back what was requested before it.
+def check_not_taken_back(snapshot: Snapshot, range_: CompletionRange | RequestRange, *, by_stream: bool = False) -> None:
+    """Raises TableState for a range whose start was read before, where nothing completed then, and a restore since has taken back
+    what was requested before it.
 
-    A rollback does not say whether what it took back had completed: a moment that is no instant's may be refused beside a failed
-    write that was under way then.
+    by_stream: the start is a stream's offset, at which something did complete, so that a rollback since tells as much.  Others
+    may name any moment, and a rollback does not say whether what it took back had completed: mostly it had failed.
     """
     if not isinstance(range_, CompletionRange) or not range_.open_start or range_.start < "1971":
         return
     position, store, timeline = range_.start, snapshot.context.timeline, snapshot.timeline
-    taking = [instant for instant in timeline.completed(*_TAKING_BACK) if instant.request_time > position]
+    actions = (Action.ROLLBACK, Action.RESTORE) if by_stream else (Action.RESTORE,)
+    taking = [instant for instant in timeline.completed(*actions) if instant.request_time > position]
     if any(instant.completion_time == position for instant in timeline.completed()):
         return
     if timeline.start is not None and position < timeline.start:
         since = begun(position, store)
         if store.history.instants(Bounds(since), Bounds(position, position)):
             return
-        taking += [i for i in store.history.instants(Bounds(position)) if i.action in _TAKING_BACK and i.state is State.COMPLETED]
+        taking += [i for i in store.history.instants(Bounds(position)) if i.action in actions and i.state is State.COMPLETED]
     for instant in taking:
         if any(time < position for time in _taken_back(store, instant)):
             raise TableState(

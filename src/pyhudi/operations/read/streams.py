@@ -83,7 +83,7 @@ def next_position(context: TableContext, start: str, limits: BatchLimits, until:
     """
     range_ = CompletionRange(start, until, open_start=True)
     snapshot = load_snapshot(context)
-    check_not_taken_back(snapshot, range_)
+    check_not_taken_back(snapshot, range_, by_stream=True)
     steps = []
     for instant in select_instants(snapshot.timeline, range_):
         metadata = read_commit(context.timeline, instant)
