@@ -41,7 +41,7 @@ from pyhudi.format.names import LogFileName
 from pyhudi.format.ordering_values import Wrapper, mixed_values, wrap_ordering
 from pyhudi.records.conform import relabel
 from pyhudi.records.log_entries import LogEntries
-from pyhudi.records.log_merge import LogRecords
+from pyhudi.records.log_records import LogRecords
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec

@@ -40,7 +40,8 @@ from pyhudi.records.columns import field_at
 from pyhudi.records.conform import conform_table
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec
-from pyhudi.records.log_merge import LogMerger, LogRecords
+from pyhudi.records.log_merge import LogMerger
+from pyhudi.records.log_records import LogRecords
 from pyhudi.records.merge import MergeRule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage.base import Storage

@@ -42,7 +42,7 @@ from pyhudi.records.filters.walk import columns
 from pyhudi.records.keys.partition_paths import values_of_path
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec, path_valued_columns
-from pyhudi.records.log_merge import LogRecords
+from pyhudi.records.log_records import LogRecords
 from pyhudi.records.merge import IS_DELETED, MergeRule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.mode_rule import OPERATION

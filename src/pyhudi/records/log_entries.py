@@ -29,7 +29,8 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import Unsupported
 from pyhudi.records.conform import same_values
-from pyhudi.records.log_merge import LogMerger, LogRecords
+from pyhudi.records.log_merge import LogMerger
+from pyhudi.records.log_records import LogRecords
 from pyhudi.records.merge import IS_DELETED, whole
 from pyhudi.records.mergers import MergerRule
 from pyhudi.records.meta_fields import RECORD_KEY

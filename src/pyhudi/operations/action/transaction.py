@@ -22,27 +22,23 @@ from dataclasses import dataclass, field, replace
 
 from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable, TableState, WriteConflict
 from pyhudi.execute.write_tasks import WriteStatus
-from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, Operation, WriteStat
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation, WriteStat
 from pyhudi.format.avro.container import seal_container
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action, Instant, State, completed_action, format_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.names import is_shared_file_id
 from pyhudi.format.schema_history import VersionedSchema, encode_schema
 from pyhudi.operations.action.ahead import reading_ahead
+from pyhudi.operations.action.file_groups import groups_of_commit, replaced_groups, touched_groups, written_groups
 from pyhudi.operations.action.foreign_writers import refuse_late_foreign_writers, wait_for_foreign_writers
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.plan.conflicts import (
-    NEW_KEYS_ANYWHERE,
     FileGroupId,
     WriteStart,
     describe_conflicts,
     find_conflicts,
     instants_to_check,
     looked_up_beside,
-    new_bucket,
-    new_keys,
     schema_to_commit,
     taken_groups,
 )
@@ -53,7 +49,6 @@ from pyhudi.storage.markers import Markers
 from pyhudi.storage.time_generators import find_time_generator
 from pyhudi.table.column_history import ColumnHistory, WrittenColumns, drop_older_histories, load_column_history, store_history
 from pyhudi.table.context import TableContext
-from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.snapshot import Snapshot, load_archived_commits, load_rollback_targets, load_schema, read_commit
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore, next_instant_time
@@ -532,55 +527,6 @@ def _has_columns(metadata: CommitMetadata, present: VersionedSchema) -> bool:
     return not text or same_columns(present, reconciled(present, with_meta_fields(avro_to_arrow(text)), 0))
 
 
-def written_groups(metadata: CommitMetadata) -> set[FileGroupId]:
-    """The file groups that a commit wrote to."""
-    return {(partition, stat.file_id or "") for partition, stats in metadata.partition_to_write_stats.items() for stat in stats}
-
-
-def touched_groups(context: TableContext, instant: Instant) -> set[FileGroupId]:
-    """The file groups that an instant writes, replaces or will rewrite."""
-    store = context.timeline
-    if instant.state is State.COMPLETED:
-        return groups_of_commit(read_commit(store, instant))
-    if instant.action is Action.COMPACTION:
-        plan = load_compaction_plan(store, instant)
-        return {(operation.partition_path or "", operation.file_id or "") for operation in plan.operations or ()}
-    return set(_clustered_groups(context, instant))
-
-
-def groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = False) -> set[FileGroupId]:
-    """The file groups that a commit wrote to or replaced, and `new_keys` of the partitions into which it inserted.
-
-    appends_insert: what it appended to logs counts as inserted.
-    """
-    groups = written_groups(metadata)
-    if not metadata.operation.is_service:
-        added = {
-            partition
-            for partition, stats in metadata.partition_to_write_stats.items()
-            if any(_adds_records(stat) or (appends_insert and stat.log_files) for stat in stats)
-        }
-        groups.update(map(new_keys, added), (NEW_KEYS_ANYWHERE,) if added else ())
-        for partition, stats in metadata.partition_to_write_stats.items():
-            made = (s.file_id or "" for s in stats if _is_new(s) or is_shared_file_id(s.file_id or ""))
-            groups.update(group for file_id in made for group in new_bucket(partition, file_id))
-    return groups | replaced_groups(metadata)
-
-
-def replaced_groups(metadata: CommitMetadata) -> set[FileGroupId]:
-    """The file groups that a commit replaced."""
-    replaced = metadata.partition_to_replace_file_ids or {}
-    return {(partition, file_id) for partition, file_ids in replaced.items() for file_id in file_ids}
-
-
-def _adds_records(stat: WriteStat) -> bool:
-    return stat.num_inserts > 0 or _is_new(stat)
-
-
-def _is_new(stat: WriteStat) -> bool:
-    return stat.prev_commit == NO_PREVIOUS_COMMIT and not stat.log_files
-
-
 def commit_metadata(
     operation: Operation,
     statuses: Iterable[WriteStatus],
@@ -600,19 +546,4 @@ def commit_metadata(
         extra_metadata={SCHEMA_KEY: schema_text, **extra},
         operation_type=operation.value,
         partition_to_replace_file_ids=None if replaced is None else {p: tuple(ids) for p, ids in sorted(replaced.items())},
-    )
-
-
-def _clustered_groups(context: TableContext, instant: Instant) -> Iterable[FileGroupId]:
-    from_plan = context.timeline.read_state(instant.request_time, instant.action, State.REQUESTED)
-    return clustering_groups(from_plan) if from_plan else ()
-
-
-def clustering_groups(requested: bytes) -> frozenset[FileGroupId]:
-    """The file groups that a clustering plan will replace."""
-    plan = RequestedReplaceMetadata.decode(requested).clustering_plan
-    if plan is None:
-        return frozenset()
-    return frozenset(
-        (piece.partition_path or "", piece.file_id or "") for group in plan.input_groups or () for piece in group.slices or ()
     )

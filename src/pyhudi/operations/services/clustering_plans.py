@@ -31,7 +31,7 @@ from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_
 from pyhudi.format.paths import file_name_of
 from pyhudi.format.rings import decode_nodes, encode_nodes, is_copy
 from pyhudi.operations.action.claim import PlanOvertaken
-from pyhudi.operations.action.transaction import groups_of_commit, replaced_groups
+from pyhudi.operations.action.file_groups import groups_of_commit, replaced_groups
 from pyhudi.plan.clustering import LAYOUT, ClusterGroup, ClusteringRules, group_metrics
 from pyhudi.plan.conflicts import FileGroupId, WriteStart, describe_conflicts, find_conflicts, instants_to_check
 from pyhudi.plan.resizing import NodeChange

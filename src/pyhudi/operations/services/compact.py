@@ -37,13 +37,13 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
 from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.operations.action.claim import drop_plan
+from pyhudi.operations.action.file_groups import touched_groups
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.outcome import NotDue, Planned, Runs
 from pyhudi.operations.action.planned import Rewrite, Rewriting, run_all, run_planned, schedule
 from pyhudi.operations.action.results import CompactionResult, CompactionRun
 from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, CommitSettings, delete_marker
-from pyhudi.operations.action.transaction import touched_groups
 from pyhudi.operations.metadata.mirror import indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.plan.compaction import (

@@ -17,8 +17,8 @@ from pyhudi.errors import TableState
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.rings import Ring
 from pyhudi.operations.action.claim import PlanOvertaken
+from pyhudi.operations.action.file_groups import touched_groups
 from pyhudi.operations.action.outcome import NotDue
-from pyhudi.operations.action.transaction import touched_groups
 from pyhudi.operations.services.clustering_plans import ClusteringWork, load_node_changes
 from pyhudi.plan.clustering import ClusterGroup
 from pyhudi.plan.resizing import ResizeRules, plan_resize

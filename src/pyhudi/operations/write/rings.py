@@ -15,7 +15,7 @@ from pyhudi.errors import WriteConflict
 from pyhudi.execute.append_log import Copies
 from pyhudi.format.instants import Action
 from pyhudi.format.rings import Ring
-from pyhudi.operations.action.transaction import touched_groups
+from pyhudi.operations.action.file_groups import touched_groups
 from pyhudi.operations.services.clustering_plans import load_node_changes
 from pyhudi.plan.conflicts import FileGroupId
 from pyhudi.plan.rings import RingLayout, RingSettings

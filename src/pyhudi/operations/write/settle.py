@@ -8,9 +8,9 @@ from contextlib import suppress
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.action.claim import PlanTaken, settle_plan
+from pyhudi.operations.action.file_groups import touched_groups
 from pyhudi.operations.action.rollback import rollback_failed_writes
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import touched_groups
 from pyhudi.operations.services.cluster import drop_clustering, settle_clustering
 from pyhudi.operations.services.clustering_plans import load_node_changes
 from pyhudi.operations.write.settings import UPDATE_STRATEGY, WriteSettings
