@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
 	@echo 'make setup-hudi    the real Apache Hudi, for the interop tests'
-	@echo 'make setup-servers HDFS, HBase, Azurite and more S3 servers, for the wide tests'
+	@echo 'make setup-servers HDFS, HBase, DynamoDB Local, Azurite and more S3 servers, for the wide tests'
 	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests: a minute or so, no JVM'
 	@echo 'make test          every test but the wide combinations, in one run'
 	@echo 'make test-wide     the same with every combination and more seeds: an hour or two'

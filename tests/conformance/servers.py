@@ -140,6 +140,42 @@ def running_metastore(folder: Path) -> Iterator[Server]:
         yield server
 
 
+# Amazon's own program listens on every address of the machine.
+_LOOPBACK = """import com.amazonaws.services.dynamodbv2.local.main.ServerRunner;
+import com.amazonaws.services.dynamodbv2.local.server.DynamoDBProxyServer;
+import org.eclipse.jetty.server.*;
+public class Loopback {
+    public static void main(String[] port) throws Exception {
+        String[] words = {"-inMemory", "-sharedDb", "-disableTelemetry", "-port", port[0]};
+        DynamoDBProxyServer local = ServerRunner.createServerFromCommandLineArgs(words);
+        java.lang.reflect.Field server = DynamoDBProxyServer.class.getDeclaredField("server");
+        server.setAccessible(true);
+        for (Connector one : ((Server) server.get(local)).getConnectors()) ((ServerConnector) one).setHost("127.0.0.1");
+        local.start();
+        local.join();
+    }
+}
+"""
+
+
+@contextmanager
+def running_dynamodb_local(folder: Path) -> Iterator[Server]:
+    """Amazon's DynamoDB Local, in memory.  Its jars are those that `make setup-servers` fetches."""
+    home, jars = java_home(*_JAVA), _ROOT / ".servers" / "dynamodb"
+    if home is None or not (home / "bin" / "javac").exists():
+        unavailable("servers", "no JDK 17 found; run `make setup` as root, or install one")
+    if not any(jars.glob("DynamoDBLocal-*.jar")):
+        unavailable("servers", "DynamoDB Local is not set up; run `make setup-servers`")
+    assert home is not None
+    source = folder / "Loopback.java"
+    source.write_text(_LOOPBACK)
+    subprocess.run([home / "bin" / "javac", "-cp", f"{jars}/*", "-d", folder, source], check=True, timeout=600)
+    port = free_port()
+    words = ["-XX:TieredStopAtLevel=1", "-Xmx200m", f"-Djava.library.path={jars}", "-cp", f"{folder}{os.pathsep}{jars}/*"]
+    with running([home / "bin" / "java", *words, "Loopback", port], port, folder) as server:
+        yield server
+
+
 # The name under which the real Hudi's client knows the codec of cells: its bundle has HBase's classes under other names.
 _CODEC = """package org.apache.hudi.org.apache.hadoop.hbase.codec;
 public class KeyValueCodec extends org.apache.hadoop.hbase.codec.KeyValueCodec { }

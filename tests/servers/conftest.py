@@ -12,7 +12,7 @@ import pytest
 
 from pyhudi.storage.locks.zookeeper import end_sessions
 from tests.conformance.moto_server import running_s3_server
-from tests.conformance.servers import Server, running_hbase, running_metastore, running_zookeeper
+from tests.conformance.servers import Server, running_dynamodb_local, running_hbase, running_metastore, running_zookeeper
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +29,14 @@ def aws_endpoint() -> Iterator[str]:
     pytest.importorskip("boto3")
     with running_s3_server() as endpoint:
         yield endpoint
+
+
+@pytest.fixture(scope="session")
+def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """DynamoDB as Amazon's own server for tests serves it."""
+    pytest.importorskip("boto3")
+    with running_dynamodb_local(tmp_path_factory.mktemp("dynamodb")) as server:
+        yield f"http://{server.address}"
 
 
 @pytest.fixture(scope="session")

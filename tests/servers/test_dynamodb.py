@@ -1,4 +1,4 @@
-"""The lock of DynamoDB against moto's server."""
+"""The lock of DynamoDB against moto's server, and against Amazon's DynamoDB Local."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ from tests.conformance.lock_suite import LockSuite, MakeLock
 Item = dict[str, dict[str, str]]
 
 
+@pytest.fixture(params=["aws_endpoint", pytest.param("dynamodb_local", marks=pytest.mark.wide)], ids=["moto", "local"])
+def endpoint(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
+
+
 @pytest.fixture
-def settings(aws_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> DynamoDbSettings:
+def settings(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> DynamoDbSettings:
     # The server answers late where the processor is withheld from it.
     monkeypatch.setattr(dynamodb, "_ANSWER_TIMEOUT_S", 1_200)
-    return DynamoDbSettings("locks", endpoint_url=aws_endpoint, access_key="test", secret_key="test")
+    return DynamoDbSettings("locks", endpoint_url=endpoint, access_key="test", secret_key="test")
 
 
 @pytest.fixture
