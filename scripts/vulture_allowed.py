@@ -3,44 +3,23 @@
 # The public API (tests/public_api.txt).
 _.__getattr__
 _.__dir__
-_.upsert
 _.filter_exists
-_.bulk_insert
 _.insert_overwrite
-_.insert_overwrite_table
-_.when_matched_update
-_.when_matched_update_all
-_.when_matched_delete
-_.when_not_matched_insert
-_.when_not_matched_insert_all
-_.when_not_matched_by_source_update
-_.when_not_matched_by_source_delete
-_.execute
 _.plot
-_.read_optimized
-_.abort
 _.record_index
 _.to_dict
 _.amplification
 _.to_polars
 _.to_dataset
-_.splits
-_.take
 _.replace_schema
 _.get_fragments
-_.count_rows
-_.physical_schema
 _.partition_expression
 _.dataset_schema
-_.to_spark
 _.forget_memory
 _.check_merger
 _.check_time_generator
 _.check_compaction_strategy
 _.check_clustering_strategy
-_.alter
-_.rename
-_.reorder
 
 # Called by Spark, by Arrow, by notebooks and by Python: their protocols.
 _.get_type_name
@@ -62,7 +41,6 @@ _.signum
 _.__annotations__
 _.inflight_tasks
 _.operation_id
-_.streamReader
 _.pushFilters
 _.initialOffset
 _.latestOffset
@@ -76,13 +54,6 @@ _.fromutc
 _._repr_html_
 
 # Fields of the timeline's documents, which their Avro schemas read and write by name.
-_.column_id
-_.element_id
-_.element_optional
-_.key_id
-_.value_id
-_.value_optional
-_.max_column_id
 _.total_log_files
 _.hoodie_write_stat
 _.partition_to_compaction_write_stats
@@ -121,7 +92,6 @@ _.savepointed_at
 _.INSERT_PREPPED
 _.UPSERT_PREPPED
 _.BULK_INSERT_PREPPED
-_.BOOTSTRAP
 _.LZO
 _.LZ4
 _.BZIP2
@@ -129,9 +99,7 @@ _.MIN_RECORD_KEY
 _.MAX_RECORD_KEY
 _.BLOOM_FILTER_TYPE
 _.LEGAL_TRANSITIONS
-_.BLOCK_IDENTIFIER
 _.APPEND
-_.STATISTICS_BRANCHES
 _.ONE
 _.TWO
 _.THREE
@@ -141,23 +109,17 @@ _.SEVEN
 _.is_base
 _.NUM_OR_TIME
 _.UNBOUNDED
-_.FILL_UNAVAILABLE
 
 # Single steps and plain forms with which tests compare the fast ones.
 _.murmur2
 _.merge_file_lists
+_.compact_metadata_table
+_.passes
 
 # What a version of the format has.
 _.has_avro_commit_metadata
 _.has_rollback_blocks
 _.has_avro_delete_blocks
-_.has_merge_mode
-_.has_ordering_fields
-_.parse_timeline_layout
-
-# The hash of consistent hashing, which no index uses yet.
-_.consistent_hashes
-_.xxh32
 
 # Doubles that tests of ours and of others use.
 _.ReplayEnvironment
@@ -165,12 +127,5 @@ _.step_ms
 _.stall_ms
 _.write_count
 
-# An argument of pyarrow's ParquetFile, which files in ORC are read like.
-_.use_threads
-
 # Still to be looked at: this part may only shrink.
-_.check_complete
 _.commit_metadata_prefix
-_.FIXED
-_.compact_metadata_table
-_.passes

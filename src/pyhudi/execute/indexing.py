@@ -214,11 +214,6 @@ def log_ranges(collector: RangeCollector | None, row_count: int) -> Ranges:
     return tuple(collector.ranges().items()) if collector is not None and row_count else ()
 
 
-def check_complete(ranges: Ranges, columns: Sequence[str]) -> bool:
-    """Whether ranges are of exactly these columns, each with its bounds."""
-    return [name for name, _ in ranges] == list(columns) and all(r.min is not None or r.is_all_null for _, r in ranges)
-
-
 def _read_ranges(
     storage: Storage, path: str, schema: pa.Schema, columns: Sequence[str], places: Mapping[str, Origin] | None
 ) -> Mapping[str, ColumnRange]:

@@ -83,11 +83,6 @@ def consistent_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_f
     return _by_length(pc.fill_null(joined, ""), _xxh32_matrix, np.int64) & 0x7FFFFFFF
 
 
-def xxh32(texts: pa.StringArray) -> np.ndarray:
-    """XXH32 with seed 0 of the UTF-8 bytes of each text, unsigned, as int64; null counts as empty."""
-    return _by_length(pc.fill_null(texts, ""), _xxh32_matrix, np.int64)
-
-
 def name_hash(text: str) -> str:
     """The 12 characters that stand for a column or partition name in keys of the metadata table; `""` counts as `.`.
 

@@ -39,7 +39,7 @@ from pyhudi.format.properties import (
     parse_properties,
     table_checksum,
 )
-from pyhudi.format.versions import TableVersion, parse_table_version
+from pyhudi.format.versions import TableVersion, parse_table_version, parse_timeline_layout
 from pyhudi.records.keys.spec import KeyGenerator, KeySpec, partition_columns
 from pyhudi.records.merge_mode import EVENT_TIME_PAYLOAD, MergeMode, MergeSettings, UpdateMode, infer_merge_settings
 from pyhudi.records.mode_rule import check_merge_properties
@@ -68,6 +68,8 @@ ORDERING_FIELDS = "hoodie.table.ordering.fields"
 UPDATE_MODE = "hoodie.table.partial.update.mode"
 MERGE_PROPERTY = "hoodie.record.merge.property."
 """What tables say that merge by modes: the update mode, and the prefix of the merge properties."""
+
+_LAYOUT = "hoodie.timeline.layout.version"
 
 CHECKSUM = "hoodie.table.checksum"
 """Every writer puts it in; ours puts it last.  What has none was changed by hand, or lost its end."""
@@ -287,7 +289,7 @@ def missing_property(values: Mapping[str, str]) -> str | None:
     Where the checksum is missing, what else every table says of itself has to be there: readers would take an absent version for
     the newest, and an absent type for copy on write.
     """
-    needed = ["hoodie.table.name", "hoodie.timeline.layout.version"]
+    needed = ["hoodie.table.name", _LAYOUT]
     if CHECKSUM not in values:
         needed += ["hoodie.table.version", "hoodie.table.type"]
     return next((key for key in needed if key not in values), None)
@@ -301,6 +303,13 @@ def _config_of(data: bytes) -> TableConfig:
     if missing is not None:
         raise CorruptData(f"hoodie.properties has no {missing}: this is not a usable Hudi table")
     config = TableConfig.from_properties(values)
+    layout = parse_timeline_layout(values[_LAYOUT])
+    if layout is not config.version.layout:
+        raise CorruptData(
+            f"hoodie.properties says {_LAYOUT}={int(layout)}, and a table of version {int(config.version)} has another",
+            expected=int(config.version.layout),
+            found=int(layout),
+        )
     check_seal(data)
     return config
 

@@ -137,6 +137,16 @@ def test_properties_without_a_checksum_count_where_nothing_better_is_there() -> 
             load_table_config(storage_with(main={name: value for name, value in bare.items() if name != key}))
 
 
+@pytest.mark.parametrize(("version", "layout"), [("8", "1"), ("9", "1"), ("6", "2"), ("8", "0")])
+def test_a_layout_that_is_not_the_versions(version: str, layout: str) -> None:
+    """Its instants would be looked for in another folder than they lie in."""
+    values = {**MINIMAL, "hoodie.table.version": version, "hoodie.timeline.layout.version": layout}
+    with pytest.raises(CorruptData, match=rf"layout\.version={layout}, and a table of version {version} has another"):
+        load_table_config(storage_with(main=values))
+    with pytest.raises(Unsupported, match="newer than the newest known"):
+        load_table_config(storage_with(main={**MINIMAL, "hoodie.timeline.layout.version": "3"}))
+
+
 def test_a_change_by_real_hudi_is_no_missing_table() -> None:
     """It removes the file, writes it, and removes the backup; a reader may look at each just when it is away."""
     storage = storage_with(backup=MINIMAL)
