@@ -46,6 +46,7 @@ from pyhudi.storage.locks import LockSettings, StorageLock
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
+from pyhudi.table.kept import KeptState
 from tests.checker.actors import END, LOCK, Actor, ActorEnvironment, Clock, Decide, Stage, Stuck
 from tests.checker.history import Effect, Event, find_order
 from tests.checker.schedules import Schedule, decisions
@@ -103,6 +104,7 @@ class _ActorOpen(OpenTable):
         lock = _Lock(actor, storage, environment, self.options)
         self.context = TableContext(storage, environment, load_table_config(storage), lock)
         self.background = None
+        self.kept = KeptState()
 
 
 class _Lock(StorageLock):
