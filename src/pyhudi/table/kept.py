@@ -16,7 +16,8 @@ never changed, and so are data files; so of one listing only one state can be lo
 asks for later (further columns' statistics) it reads of files that the same listing names.
 
 A state is kept by one object, and only while it is small: see `MAX_LISTING_BYTES`, beside the 64 MiB of files and the 16 MiB of
-answers that its metadata table holds at most.  A state whose metadata table has failed is not kept, so each verb warns.
+answers that its metadata table holds at most.  A state whose metadata table has failed is not kept, so each verb warns.  Nor is
+one of listed directories: what stands in them changes without an instant, as where a partition's metadata file is put back.
 
 What this does not do: serve writers, queries as of a time or of a range, which load their own.
 """
@@ -85,11 +86,11 @@ class KeptState:
             return MetadataListing(MetadataTable(context, timeline, opened))
 
         ordinary = choose_listing(context, timeline)
+        if not isinstance(ordinary, MetadataListing):
+            return load_snapshot(context, lambda *_: ordinary, timeline=timeline)
         try:
             definitions = load_index_definitions(context)
-            snapshot = load_snapshot(
-                context, listing if isinstance(ordinary, MetadataListing) else lambda *_: ordinary, timeline=timeline
-            )
+            snapshot = load_snapshot(context, listing, timeline=timeline)
         except DAMAGE:
             # Whoever asks the damaged part tells of it.
             return load_snapshot(context, timeline=timeline)
@@ -119,18 +120,14 @@ class _Kept:
         if self.snapshot.history is not None and _column_files(context) != self.column_files:
             return False
         listing = self.snapshot.listing
+        if not isinstance(listing, MetadataListing) or listing.metadata is None or listing.held_bytes > MAX_LISTING_BYTES:
+            return False
         try:
-            if isinstance(listing, MetadataListing) and not self._metadata_stands(listing):
+            if listing.metadata.context.timeline.listed() != self.metadata_files:
                 return False
             return load_index_definitions(context) == self.definitions
         except DAMAGE:
             return False
-
-    def _metadata_stands(self, listing: MetadataListing) -> bool:
-        metadata = listing.metadata
-        if metadata is None or listing.held_bytes > MAX_LISTING_BYTES:
-            return False
-        return metadata.context.timeline.listed() == self.metadata_files
 
 
 def _column_files(context: TableContext) -> tuple[FileInfo, ...]:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.format.paths import PARTITION_METADATA_FILE
 from pyhudi.operations.services.index import drop_metadata_table
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import FaultyStorage
@@ -166,6 +167,21 @@ def test_changes_are_missed_by_who_does_not_look(tmp_path: Path, monkeypatch: py
     now = seen(Table(table.uri))
     assert now != before
     assert seen(reader) != now
+
+
+def test_what_directories_hold_is_looked_at_by_each_read(tmp_path: Path) -> None:
+    """No instant tells that a partition's metadata file went or came back."""
+    table = made(tmp_path / "t")
+    table.drop_metadata_table()
+    reader = Table(table.uri)
+    before = seen(reader)
+    storage = table.context.storage
+    path = f"p1/{PARTITION_METADATA_FILE}"
+    document = storage.read(path) or b""
+    storage.delete([path])
+    assert seen(reader) == seen(Table(table.uri)) != before
+    storage.put(path, document)
+    assert seen(reader) == before
 
 
 def test_a_pending_write_and_its_rollback_are_seen(tmp_path: Path) -> None:
