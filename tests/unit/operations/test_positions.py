@@ -11,12 +11,15 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.errors import TableState
+from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.instants import Action, format_instant_time
+from pyhudi.operations.read import streams
 from pyhudi.operations.read.streams import next_position
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import Snapshot, load_snapshot
 
 QUIET = {
     "hoodie.metadata.enable": False,
@@ -145,3 +148,31 @@ def test_archived_restores_and_commits(tmp_path: Path) -> None:
     with pytest.raises(TableState, match="has since taken back"):
         table.incremental(after=positions[2][1])
     assert table.incremental(after=positions[1][1]).to_arrow()["id"].to_pylist() == ["b"]
+
+
+def test_a_stream_looks_again_where_a_restore_came_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(tmp_path / "t")
+    (_, zero), (first, one), _ = upserted(table, a=1), upserted(table, b=2), upserted(table, a=3, c=3)
+    looked: list[Snapshot] = []
+
+    def loaded(context: TableContext) -> Snapshot:
+        looked.append(load_snapshot(context))
+        if len(looked) == 1:
+            table.restore(first)
+        return looked[-1]
+
+    monkeypatch.setattr(streams, "load_snapshot", loaded)
+    assert next_position(table.context, zero, BatchLimits()) == one
+    assert len(looked) == 2
+
+
+def test_a_damaged_restore_is_named(tmp_path: Path) -> None:
+    table = made(tmp_path / "t")
+    (first, _), (_, two) = upserted(table, a=1), upserted(table, a=2)
+    table.restore(first)
+    store = table.context.timeline
+    path = store.path(store.load().completed(Action.RESTORE)[0])
+    table.context.storage.put(path, b"Obj")
+    with pytest.raises(CorruptData) as caught:
+        table.incremental(after=two)
+    assert str(caught.value.path).endswith(path)

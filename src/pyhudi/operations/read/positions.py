@@ -9,11 +9,11 @@ Source: docs/changes.md, "Ranges".
 
 from __future__ import annotations
 
-from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.format.actions.restore import RestoreMetadata, RestorePlan
-from pyhudi.format.actions.rollback import RollbackMetadata
+from pyhudi.errors import CorruptData, InvalidRequest, TableState
+from pyhudi.format.actions.restore import RestorePlan
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
 from pyhudi.plan.incremental import CompletionRange, RequestRange
+from pyhudi.table.metadata.records import taken_back
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
@@ -42,10 +42,10 @@ def check_not_taken_back(snapshot: Snapshot, range_: CompletionRange | RequestRa
     if not isinstance(range_, CompletionRange) or not range_.open_start or range_.start < "1971":
         return
     position, store, timeline = range_.start, snapshot.context.timeline, snapshot.timeline
-    actions = (Action.ROLLBACK, Action.RESTORE) if by_stream else (Action.RESTORE,)
-    taking = [instant for instant in timeline.completed(*actions) if instant.request_time > position]
     if any(instant.completion_time == position for instant in timeline.completed()):
         return
+    actions = (Action.ROLLBACK, Action.RESTORE) if by_stream else (Action.RESTORE,)
+    taking = [instant for instant in timeline.completed(*actions) if instant.request_time > position]
     if timeline.start is not None and position < timeline.start:
         since = begun(position, store)
         if store.history.instants(Bounds(since), Bounds(position, position)):
@@ -64,9 +64,13 @@ def _taken_back(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
     """Request times of what it took back.  Of a restore also that to which it went back: with what was requested later go the
     rollbacks that would tell of others.
     """
-    data = store.read(instant)
+    times = taken_back(store, instant)
     if instant.action is Action.ROLLBACK:
-        return RollbackMetadata.decode(data).commits_rollback
-    plan = store.read_state(instant.request_time, Action.RESTORE, State.REQUESTED)
-    kept = RestorePlan.decode(plan).savepoint_to_restore_timestamp if plan else None
-    return (*RestoreMetadata.decode(data).instants_to_rollback, *(() if kept is None else (kept,)))
+        return times
+    requested = Instant(instant.request_time, Action.RESTORE, State.REQUESTED)
+    try:
+        plan = store.read_state(instant.request_time, Action.RESTORE, State.REQUESTED)
+        kept = RestorePlan.decode(plan).savepoint_to_restore_timestamp if plan else None
+    except CorruptData as error:
+        raise error.with_path(store.storage.absolute(store.path(requested))) from error
+    return times if kept is None else (*times, kept)

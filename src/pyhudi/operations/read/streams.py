@@ -30,7 +30,7 @@ from pyhudi.plan.streams import BEGINNING, BatchLimits, StreamStep, batch_end, p
 from pyhudi.records.filters.parse import Filter
 from pyhudi.settings import Option, Options
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import load_snapshot, read_commit
+from pyhudi.table.snapshot import load_snapshot, planned_anew, read_commit
 
 START_OFFSET = Option(
     "hoodie.datasource.streaming.startOffset",
@@ -76,6 +76,7 @@ def latest_position(context: TableContext) -> str:
     return BEGINNING
 
 
+@planned_anew
 def next_position(context: TableContext, start: str, limits: BatchLimits, until: str | None = None) -> str:
     """Where the batch that begins at `start` ends; `start` itself when nothing completed.
 

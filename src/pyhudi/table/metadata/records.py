@@ -27,7 +27,7 @@ from pyhudi.errors import CorruptData, InvalidRequest, SnapshotOutdated, TableSt
 from pyhudi.format.actions.restore import RestoreMetadata
 from pyhudi.format.actions.rollback import RollbackMetadata
 from pyhudi.format.index_definitions import IndexDefinition
-from pyhudi.format.instants import Action
+from pyhudi.format.instants import Action, Instant
 from pyhudi.format.metadata.partitions import parse_file_group
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import METADATA_FOLDER
@@ -44,6 +44,7 @@ from pyhudi.table.metadata.validity import BlockValidity
 from pyhudi.table.plans import load_pending_compactions
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.wholeness import find_loss
+from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
 
 _REMEMBERED_BYTES = 16 << 20
@@ -272,14 +273,17 @@ def metadata_context(data: TableContext) -> TableContext:
 def load_rolled_back(context: TableContext, timeline: Timeline) -> frozenset[str]:
     """The instants that the completed rollbacks and restores of a timeline have taken back."""
     store = context.timeline
-    found: set[str] = set()
-    for instant in timeline.completed(Action.ROLLBACK, Action.RESTORE):
-        try:
-            data = store.read(instant)
-            if instant.action is Action.ROLLBACK:
-                found.update(RollbackMetadata.decode(data).commits_rollback)
-            else:
-                found.update(RestoreMetadata.decode(data).instants_to_rollback)
-        except CorruptData as error:
-            raise error.with_path(store.storage.absolute(store.path(instant))) from error
-    return frozenset(found)
+    return frozenset(
+        time for instant in timeline.completed(Action.ROLLBACK, Action.RESTORE) for time in taken_back(store, instant)
+    )
+
+
+def taken_back(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
+    """The instants that a completed rollback or restore has taken back.  Raises CorruptData that names the file."""
+    try:
+        data = store.read(instant)
+        if instant.action is Action.ROLLBACK:
+            return RollbackMetadata.decode(data).commits_rollback
+        return RestoreMetadata.decode(data).instants_to_rollback
+    except CorruptData as error:
+        raise error.with_path(store.storage.absolute(store.path(instant))) from error
