@@ -96,7 +96,7 @@ from pyhudi.scan import Scan
 from pyhudi.services import Services
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
-from pyhudi.storage.locks import LONGEST_MS, LockSettings
+from pyhudi.storage.locks import LONGEST_TURN_MS, LockSettings
 from pyhudi.table.config import TableConfig, load_table_config, new_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot
@@ -566,11 +566,10 @@ class Table:
             StorageUnavailable: The lock was not free in time.
             InvalidRequest: The time is not between a thousandth of a second and a day.
         """
-        longest_ms = int(seconds * 1000) if 0 <= seconds <= LONGEST_MS else 0
-        if not 1 <= longest_ms <= LONGEST_MS:
-            raise InvalidRequest(f"a turn of {seconds} seconds on {self.uri}: give between 0.001 and {LONGEST_MS // 1000}")
+        if not 0.001 <= seconds <= LONGEST_TURN_MS / 1000:
+            raise InvalidRequest(f"a turn of {seconds} seconds on {self.uri}: give between 0.001 and {LONGEST_TURN_MS // 1000}")
         context = self._open.writable(self._open.options)
-        with its_turn(context, CommitSettings.of(self._open.options), longest_ms) as held:
+        with its_turn(context, CommitSettings.of(self._open.options), int(seconds * 1000)) as held:
             mine = copy(self)
             mine._open = self._open.at(held)
             yield mine

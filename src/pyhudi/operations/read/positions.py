@@ -22,7 +22,7 @@ from pyhudi.timeline.store import TimelineStore
 _LONGEST_WRITE_MS = 7 * 24 * 3600 * 1000
 
 
-def begun(completed: str, store: TimelineStore) -> str | None:
+def earliest_request(completed: str, store: TimelineStore) -> str | None:
     """The earliest request time of what may have completed at a time; None when that cannot be told."""
     if completed < "1971":
         return None
@@ -47,7 +47,7 @@ def check_not_taken_back(snapshot: Snapshot, range_: CompletionRange | RequestRa
     actions = (Action.ROLLBACK, Action.RESTORE) if by_stream else (Action.RESTORE,)
     taking = [instant for instant in timeline.completed(*actions) if instant.request_time > position]
     if timeline.start is not None and position < timeline.start:
-        since = begun(position, store)
+        since = earliest_request(position, store)
         if store.history.instants(Bounds(since), Bounds(position, position)):
             return
         taking += [i for i in store.history.instants(Bounds(position)) if i.action in actions and i.state is State.COMPLETED]

@@ -29,7 +29,7 @@ from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.paths import file_name_of
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.read.narrow import narrowed
-from pyhudi.operations.read.positions import begun, check_not_taken_back
+from pyhudi.operations.read.positions import check_not_taken_back, earliest_request
 from pyhudi.operations.read.skipping import ReadSettings, plan_filtered_read
 from pyhudi.operations.read.travel import check_as_of
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
@@ -411,7 +411,7 @@ def archived_instants(snapshot: Snapshot, range_: CompletionRange | RequestRange
     if isinstance(range_, RequestRange):
         requested, completed = Bounds(range_.start, range_.end), Bounds()
     else:
-        requested, completed = Bounds(begun(range_.start, store), range_.end), Bounds(range_.start, range_.end)
+        requested, completed = Bounds(earliest_request(range_.start, store), range_.end), Bounds(range_.start, range_.end)
     # A reader between the two steps of an archival finds an instant in both places.
     active = {instant.request_time for instant in snapshot.timeline.completed_writes()}
     found = store.history.instants(requested, completed)

@@ -7,6 +7,8 @@ lease               what those share that run out
 file_system         the file of real Hudi's FileSystemBasedLockProvider
 combined            several, taken in order and released in reverse
 turn                one that a writer keeps from its read to its commit
+  notices           what that writer tells those who wait
+documents           the JSON objects in files of locks
 registry            which one: options, and a row for each provider
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 from pyhudi.storage.locks.combined import CombinedLock
 from pyhudi.storage.locks.file_system import FILE_LOCK_NAME, FileSystemLock, FileSystemLockSettings
 from pyhudi.storage.locks.in_process import InProcessLock
-from pyhudi.storage.locks.notices import LONGEST_MS, TURN_PATH
+from pyhudi.storage.locks.notices import LONGEST_TURN_MS, TURN_PATH
 from pyhudi.storage.locks.provider import LockProvider
 from pyhudi.storage.locks.registry import LOCK_WAIT, LockFactory, LockSettings, open_lock, register_lock_provider
 from pyhudi.storage.locks.storage_lease import LEASE_PATH, QUEUE_FOLDER, StorageLock, StorageLockSettings
@@ -25,7 +27,7 @@ __all__ = [
     "FILE_LOCK_NAME",
     "LEASE_PATH",
     "LOCK_WAIT",
-    "LONGEST_MS",
+    "LONGEST_TURN_MS",
     "QUEUE_FOLDER",
     "TURN_PATH",
     "CombinedLock",

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pyhudi.errors import HudiError
 from pyhudi.format.paths import LOCK_FOLDER
 from pyhudi.storage.base import Storage
+from pyhudi.storage.locks.documents import fields_of
 from pyhudi.storage.processes import Process
 
 TURN_PATH = f"{LOCK_FOLDER}/turn.json"
 
-LONGEST_MS = 24 * 3_600_000
+LONGEST_TURN_MS = 24 * 3_600_000
 """Of a turn; a notice that says more is none."""
 
 
@@ -36,16 +37,11 @@ class TurnNotice:
     @classmethod
     def decode(cls, data: bytes) -> TurnNotice | None:
         """The notice; None when the bytes are none."""
-        try:
-            document = json.loads(data)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(document, dict):
-            return None
+        document = fields_of(data)
         owner, turn, longest_ms = (document.get(name) for name in ("owner", "turn", "longest_ms"))
         if not isinstance(owner, str) or not isinstance(turn, str) or type(longest_ms) is not int:
             return None
-        return cls(owner, turn, longest_ms) if 0 < longest_ms <= LONGEST_MS else None
+        return cls(owner, turn, longest_ms) if 0 < longest_ms <= LONGEST_TURN_MS else None
 
 
 def longer_for(storage: Storage) -> TurnNotice | None:

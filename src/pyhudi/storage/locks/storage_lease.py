@@ -29,6 +29,7 @@ from pyhudi.format.paths import LOCK_FOLDER
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
+from pyhudi.storage.locks.documents import fields_of
 from pyhudi.storage.locks.lease import LeaseLock
 from pyhudi.storage.locks.provider import Wait
 from pyhudi.storage.processes import Process
@@ -259,12 +260,7 @@ class _Lease:
     @classmethod
     def decode(cls, data: bytes) -> _Lease | None:
         """The lease; None when the bytes are none."""
-        try:
-            document = json.loads(data)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(document, dict):
-            return None
+        document = fields_of(data)
         owner, valid_until, expired = (document.get(name) for name in ("owner", "validUntil", "expired"))
         if not isinstance(owner, str) or type(valid_until) is not int or not isinstance(expired, bool):
             return None
