@@ -402,7 +402,7 @@ def test_damaged_properties_and_their_backup(kept: Kept) -> None:
     for length in range(last + 1) if WIDE else (*range(0, last, 11), last):
         kept.storage.put(PROPERTIES_FILE, whole[:length])
         kept.before = kept.files()
-        kept.refuses(lambda: Table(kept.uri), CorruptData, PROPERTIES_FILE)
+        kept.refuses(lambda: Table(kept.uri, environment=kept.env), CorruptData, PROPERTIES_FILE)
     kept.refuses(lambda: kept.table.upsert(rows()), CorruptData, PROPERTIES_FILE)
     kept.storage.put(PROPERTIES_BACKUP, whole)
     assert Table(kept.uri, environment=kept.env).upsert(rows(id=["c", "d"])).rows_inserted == 2
