@@ -22,15 +22,20 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import glob
 import itertools
 import json
 import os
 import sys
 import traceback
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
+from xml.etree import ElementTree
 
+import pyspark
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -63,6 +68,11 @@ UNUSED_SETTINGS = (
     "mapreduce.map.",
     "mapreduce.reduce.",
 )
+
+# Hadoop's files of settings, which Hudi lets it read anew for most files that it opens.  The first ones come without what is
+# unused, the others are empty: they would be looked for in each of 250 jars.
+HADOOP_DEFAULTS = ("core-default.xml", "mapred-default.xml", "yarn-default.xml")
+HADOOP_SITE = ("core-site.xml", "mapred-site.xml", "yarn-site.xml", "hdfs-default.xml", "hdfs-site.xml")
 
 # Hudi sizes its records with JOL, which else starts two more JVMs to ask them how this one lays out objects.
 JOL = "-Djol.skipHotspotSAAttach=true"
@@ -121,6 +131,32 @@ public class LocalFiles extends RawLocalFileSystem {
 """
 
 
+# Spark reads the whole class of each function that it is given, for what only a shell puts there, and serializes the function to
+# see whether it can: a sixth of the processor time of a write.  Hudi's functions come from no shell, and one that cannot be sent
+# fails when it is sent.
+TRUSTED_FUNCTIONS = """
+package org.apache.spark.util;
+
+public final class ClosureCleaner$ {
+    public static final ClosureCleaner$ MODULE$ = new ClosureCleaner$();
+
+    public void clean(Object function, boolean checkSerializable, boolean cleanTransitively) {
+    }
+
+    public boolean clean$default$2() {
+        return true;
+    }
+
+    public boolean clean$default$3() {
+        return true;
+    }
+}
+"""
+
+# The heap has its last size from the start, and much of it is for what is young: else all of it is collected every few seconds.
+HEAP = "-Xms1g -Xmn448m -XX:MetaspaceSize=400m"
+
+
 def install_local_files(spark: SparkSession) -> None:
     """Every file system of this process for local paths is that of LOCAL_FILES."""
     jvm: Any = spark._jvm
@@ -138,32 +174,64 @@ def classes_of(scratch: str) -> str:
     return folder
 
 
+def shorten_settings(folder: str) -> None:
+    """Puts HADOOP_DEFAULTS and HADOOP_SITE into a folder."""
+    (jar,) = glob.glob(os.path.join(os.path.dirname(pyspark.__file__), "jars", "hadoop-client-api-*.jar"))
+    with zipfile.ZipFile(jar) as files:
+        for name in (*HADOOP_DEFAULTS, *HADOOP_SITE):
+            short = ElementTree.Element("configuration")
+            for entry in ElementTree.fromstring(files.read(name)) if name in HADOOP_DEFAULTS else ():
+                if not entry.findtext("name", "").startswith(UNUSED_SETTINGS):
+                    kept = [part for part in entry if part.tag != "description"]
+                    ElementTree.SubElement(short, "property").extend(kept)
+            ElementTree.ElementTree(short).write(os.path.join(folder, name))
+
+
 def start_spark(jar: str, scratch: str, settings: dict[str, Any]) -> SparkSession:
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("real-hudi")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.extraClassPath", f"{jar}:{classes_of(scratch)}")
-        .config("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Djava.io.tmpdir={scratch} {JOL}")
-        .config("spark.local.dir", scratch)
-        .config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.default.parallelism", "2")
-        .config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
-        .config("spark.kryo.registrator", "org.apache.spark.HoodieSparkKryoRegistrar")
-        .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.hudi.catalog.HoodieCatalog")
-        .config(map=settings)
-        .getOrCreate()
+    classes = classes_of(scratch)
+    shorten_settings(classes)
+    conf = (
+        SparkConf()
+        .setMaster("local[2]")
+        .setAppName("real-hudi")
+        .set("spark.driver.memory", "1g")
+        .set("spark.driver.bindAddress", "127.0.0.1")
+        .set("spark.driver.host", "127.0.0.1")
+        .set("spark.driver.extraClassPath", f"{jar}:{classes}")
+        .set("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Djava.io.tmpdir={scratch} {JOL} {HEAP}")
+        .set("spark.local.dir", scratch)
+        .set("spark.sql.warehouse.dir", f"{scratch}/warehouse")
+        .set("spark.ui.enabled", "false")
+        .set("spark.ui.showConsoleProgress", "false")
+        .set("spark.sql.session.timeZone", "UTC")
+        .set("spark.sql.shuffle.partitions", "2")
+        .set("spark.default.parallelism", "2")
+        .set("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
+        .set("spark.kryo.registrator", "org.apache.spark.HoodieSparkKryoRegistrar")
+        .set("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
+        .set("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.hudi.catalog.HoodieCatalog")
+        .setAll(list(settings.items()))
     )
+    # The JVM alone, which finds Spark's classes when it needs them.
+    SparkContext._ensure_initialized(conf=conf)
+    add_class(SparkContext._jvm, scratch, TRUSTED_FUNCTIONS)
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     install_local_files(spark)
     return spark
+
+
+def add_class(jvm: Any, scratch: str, source: str) -> None:
+    """Compiles Java source and puts its classes where the loader of Hudi's own finds them by name."""
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(source)
+    made = compiler.getBytecodes()
+    for name in made.keySet().toArray():
+        file = os.path.join(classes_of(scratch), *name.split(".")) + ".class"
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with open(file, "wb") as stream:
+            stream.write(made[name])
 
 
 class Server:
@@ -172,8 +240,6 @@ class Server:
         self.jvm: Any = spark._jvm
         self.scratch = scratch
         self.results = itertools.count()
-        self.hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
-        self.hadoop_size = 0
         self.verbs: dict[str, Callable[..., Any]] = {
             "read": self.read,
             "read_each": self.read_each,
@@ -228,16 +294,7 @@ class Server:
             stream.close()
 
     def add_class(self, source: str) -> None:
-        """Compiles Java source and puts its classes where the loader of Hudi's own finds them by name."""
-        compiler = self.jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(self.jvm.java.lang.Thread.currentThread().getContextClassLoader())
-        compiler.cook(source)
-        made = compiler.getBytecodes()
-        for name in made.keySet().toArray():
-            file = os.path.join(classes_of(self.scratch), *name.split(".")) + ".class"
-            os.makedirs(os.path.dirname(file), exist_ok=True)
-            with open(file, "wb") as stream:
-                stream.write(made[name])
+        add_class(self.jvm, self.scratch, source)
 
     def rows(self, path: str) -> DataFrame:
         return self.spark.read.option("datetimeRebaseMode", "CORRECTED").parquet(path)
@@ -262,17 +319,7 @@ class Server:
             for key in values:
                 self.spark.conf.unset(key)
 
-    def drop_unused_settings(self) -> None:
-        """Again after they came back: Hadoop reads its files anew when a class brings another one."""
-        if self.hadoop.size() == self.hadoop_size:
-            return
-        for prefix in UNUSED_SETTINGS:
-            for name in list(self.hadoop.getPropsWithPrefix(prefix).keySet().toArray()):
-                self.hadoop.unset(prefix + name)
-        self.hadoop_size = self.hadoop.size()
-
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.drop_unused_settings()
         verb = self.verbs[request.pop("verb")]
         try:
             return {"value": verb(**request)}
