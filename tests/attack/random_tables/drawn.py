@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.attack.random_tables.codes import KEYED, MORE, ORDERS, PARTS, Code
 from tests.attack.random_tables.rules import RULES, Rule, options_of
 
 PARTITIONS = ("a", "b", "c")
@@ -34,7 +35,8 @@ class Drawn:
     """One kind of table.  options: of every writer and of the table.  keyed: key columns.  ordered: by event time, else by the
     order of commits.  moves: a record may come in another partition than it is in.  partitioned: by the column `part`.
     soft: rows may say that they are deleted.  late: rows may come that are older by event time than what is there.  merges: by
-    which rule.  bootstrapped: it began as Parquet files of others, where its first rows still are.
+    which rule.  bootstrapped: it began as Parquet files of others, where its first rows still are.  codes: columns of other types
+    than those that a run counts with.  more: further columns, whose batches may have other types that mean the same.
     """
 
     kind: str
@@ -49,6 +51,8 @@ class Drawn:
     options: dict[str, Any] = field(default_factory=dict)
     merges: str = "by commit"
     bootstrapped: bool = False
+    codes: dict[str, Code] = field(default_factory=dict)
+    more: tuple[str, ...] = ()
 
     @property
     def rule(self) -> Rule:
@@ -90,6 +94,43 @@ def over_files(drawn: Drawn) -> Drawn:
         index = options["hoodie.index.type"] = "SIMPLE"
         options = {name: value for name, value in options.items() if "bucket" not in name}
     return replace(drawn, options=options, index=index, bootstrapped=True)
+
+
+def of_types(drawn: Drawn, rng: random.Random) -> Drawn:
+    """The same kind of table, with columns of many types."""
+    codes = {}
+    if rng.random() < 0.8:
+        codes["ts"] = rng.choice(list(ORDERS.values()))
+        if drawn.rule.ordering != "ts":
+            codes[drawn.rule.ordering] = ORDERS["int32"] if "debezium" in drawn.merges else codes["ts"]
+    if rng.random() < 0.4 and drawn.partitioned and not drawn.bootstrapped:
+        codes["part"] = rng.choice(list(PARTS.values()))
+    if rng.random() < 0.4:
+        codes["id"] = rng.choice(list(KEYED.values()))
+    options = {**drawn.options, "pyhudi.timestamps.without.zone": "local"}
+    return replace(drawn, options=options, codes=codes, more=tuple(rng.sample(list(MORE), 5)))
+
+
+def without_waiting(drawn: Drawn, rng: random.Random) -> Drawn:
+    """A table whose writers do not wait for each other: merge on read, by event time, index BUCKET."""
+    names = ("hoodie.metadata.record.index.enable", "hoodie.populate.meta.fields", "hoodie.clustering.inline")
+    options = {name: value for name, value in drawn.options.items() if name not in names}
+    for name in options_of(drawn.rule):
+        options.pop(name)
+    options.update(options_of(RULES["by event"]))
+    options.update(
+        {
+            "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+            "hoodie.clean.failed.writes.policy": "LAZY",
+            "hoodie.index.type": "BUCKET",
+            "hoodie.bucket.index.num.buckets": rng.choice((1, 2)),
+            "hoodie.logfile.data.block.format": "avro",
+        }
+    )
+    for name in ("engine", "max.num.buckets", "min.num.buckets"):
+        options.pop(f"hoodie.{'index.bucket' if name == 'engine' else 'bucket.index'}.{name}", None)
+    options.pop("hoodie.datasource.write.drop.partition.columns", None)
+    return replace(drawn, kind="mor", ordered=True, index="BUCKET", moves=False, late=True, options=options, merges="by event")
 
 
 def draw_table(rng: random.Random) -> Drawn:

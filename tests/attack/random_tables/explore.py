@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyhudi.errors import HudiError
-from tests.attack.random_tables.drawn import Drawn, draw_table, over_files
+from tests.attack.random_tables.drawn import Drawn, draw_table, of_types, over_files, without_waiting
 from tests.attack.random_tables.looks import Held, look
 from tests.attack.random_tables.run import Run, Step
 from tests.attack.random_tables.steps import STEPS, WEIGHTS
@@ -76,16 +76,22 @@ THEMES = {
     "restores": ("savepoint", "restore", "roll_back", "clean", "archive"),
     "columns": ("new_column", "wider", "evolve", "deeper", "missing", "alter", "compact", "cluster", "index"),
     "partitions": ("delete_partitions", "overwrite", "expire", "plan_compaction", "cluster", "carry_out", "archive", "days"),
+    "types": ("upsert", "merge", "update", "partial", "compact", "cluster", "index"),
+    "non-blocking": ("upsert", "delete", "compact", "plan_compaction", "carry_out", "clean", "archive"),
     "bootstrap": ("update", "merge", "cluster", "compact", "restore"),
 }
 
 
 def plan_of(seed: int, length: int = 25, meetings: float = 0.0, theme: str | None = None) -> Plan:
-    """The run of a seed.  meetings: the share of steps that others meet; theme: of THEMES, `bootstrap` makes the table so."""
+    """The run of a seed.  meetings: the share of steps that others meet; theme: of THEMES, three of which make the table so."""
     rng = random.Random(seed)
     drawn = draw_table(rng)
     if theme == "bootstrap":
         drawn = over_files(drawn)
+    if theme == "non-blocking":
+        drawn = without_waiting(drawn, rng)
+    if theme == "types":
+        drawn = of_types(drawn, rng)
     often = THEMES.get(theme or "", ())
     names = [maker.__name__ for maker in WEIGHTS for _ in range(4 if maker.__name__ in often else 1)]
     weights = [WEIGHTS[STEPS[name]] for name in names]

@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupport
 from pyhudi.operations.read.streams import next_position
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
+from tests.attack.random_tables.codes import Code, decoded
 from tests.attack.random_tables.drawn import KEYS
 from tests.attack.random_tables.run import Run, State, Values
 from tests.attack.random_tables.steps import condition
@@ -42,6 +44,7 @@ class Held:
     """
 
     def __init__(self, run: Run, rng: random.Random) -> None:
+        self.codes = run.drawn.codes
         self.readers: list[tuple[str, Any, list[Values], dict[str, pa.DataType]]] = []
         if not run.states or rng.random() < 0.6:
             return
@@ -63,13 +66,15 @@ class Held:
                 found = read()
             except _GONE:
                 continue
-            same(found, rows, columns, f"{name} of before the step")
+            same(found, rows, columns, f"{name} of before the step", self.codes)
 
 
 def plain(value: Any) -> Any:
     """A value that equals itself; -0.0 is another one than 0.0.  Fields of a struct that have no value may have come later."""
     if isinstance(value, float):
         return f"float {value}" if value != value or value == 0 else value
+    if isinstance(value, list | tuple):
+        return tuple(plain(each) for each in value)
     if isinstance(value, dict):
         return tuple((name, plain(each)) for name, each in sorted(value.items()) if each is not None)
     return value
@@ -79,8 +84,10 @@ def frozen(row: Values, columns: Any) -> tuple[Any, ...]:
     return tuple((name, plain(row[name])) for name in sorted(columns))
 
 
-def same(found: pa.Table | list[Values], wanted: list[Values], columns: Any, what: str) -> None:
-    rows = found if isinstance(found, list) else found.to_pylist()
+def same(
+    found: pa.Table | list[Values], wanted: list[Values], columns: Any, what: str, codes: Mapping[str, Code] | None = None
+) -> None:
+    rows = decoded(found if isinstance(found, list) else found.to_pylist(), codes or {})
     ours = Counter(frozen(row, columns) for row in rows)
     theirs = Counter(frozen(row, columns) for row in wanted)
     if ours != theirs:
@@ -95,9 +102,11 @@ def snapshot(run: Run, table: Table) -> None:
     found = table.scan("*" if _has_meta(run) else None).to_arrow()
     names = [name for name in found.column_names if name not in META_COLUMNS]
     assert set(names) == set(run.columns), (names, list(run.columns))
-    same(found, [row.values for row in run.rows.values()], run.columns, "snapshot")
+    for name, code in run.drawn.codes.items():
+        assert name not in names or found.schema.field(name).type == code.kind, f"{name} is {found.schema.field(name).type}"
+    same(found, [row.values for row in run.rows.values()], run.columns, "snapshot", run.drawn.codes)
     if _has_meta(run):
-        stamps = {row["id"]: row[COMMIT_TIME] for row in found.to_pylist()}
+        stamps = {row["id"]: row[COMMIT_TIME] for row in decoded(found.to_pylist(), run.drawn.codes)}
         wanted = {key: row.instant for key, row in run.rows.items()}
         assert stamps == wanted, f"commit times {sorted(stamps.items() ^ wanted.items())}"
 
@@ -119,7 +128,9 @@ def travel(run: Run, table: Table, rng: random.Random) -> None:
         except TableState:
             continue
         assert set(found.column_names) == set(state.columns), f"columns as of {moment}: {found.column_names} {state.columns}"
-        same(found, [row.values for row in state.rows.values()], state.columns, f"as of {moment}, {state.instant}")
+        same(
+            found, [row.values for row in state.rows.values()], state.columns, f"as of {moment}, {state.instant}", run.drawn.codes
+        )
 
 
 def _in_turn(run: Run) -> bool:
@@ -149,7 +160,7 @@ def incremental(run: Run, table: Table, rng: random.Random) -> None:
     gaps = run.drawn.is_mor and bool(run.rule.fills)
     asked = last.columns if not run.by_ids and not gaps else run.drawn.keyed
     columns = [name for name in asked if name in rows.column_names]
-    found = rows.to_pylist()
+    found = decoded(rows.to_pylist(), run.drawn.codes)
     if run.drawn.is_mor and (run.drawn.ordered or not run.rule.associative):
         # Rows of logs that lost to older commits are told too, as by the real Hudi.
         known = {frozen(row, columns) for row in wanted}
@@ -158,7 +169,7 @@ def incremental(run: Run, table: Table, rng: random.Random) -> None:
 
 
 def changes(run: Run, table: Table, rng: random.Random) -> None:
-    if not run.drawn.has_cdc or not run.states or run.by_ids or run.rule.name == "marker":
+    if run.drawn.codes or not run.drawn.has_cdc or not run.states or run.by_ids or run.rule.name == "marker":
         # A marker that the caller names is refused there.
         return
     begin = rng.choice(run.states)
@@ -212,7 +223,7 @@ def filters(run: Run, table: Table, rng: random.Random) -> None:
     for _ in range(2):
         text, test = condition(run, rng)
         wanted = [row.values for row in run.rows.values() if test(row.values)]
-        same(table.scan(filter=text).to_arrow(), wanted, run.columns, f"filter {text}")
+        same(table.scan(filter=text).to_arrow(), wanted, run.columns, f"filter {text}", run.drawn.codes)
         assert table.scan(filter=text).count() == len(wanted), f"count of {text}"
 
 
@@ -223,9 +234,10 @@ def lookup(run: Run, table: Table, rng: random.Random) -> None:
     rows = [{"id": key, "no": int(key[1:]), "part": run.rows[key].values["part"] if key in run.rows else "a"} for key in keys]
     names = [*run.drawn.keyed, *(["part"] if rng.random() < 0.4 and not run.drawn.is_global else [])]
     wanted = [run.rows[key].values for key in keys if key in run.rows]
-    same(table.lookup(run.data(rows, names)).to_arrow(), wanted, run.columns, f"lookup {keys} by {names}")
+    same(table.lookup(run.data(rows, names)).to_arrow(), wanted, run.columns, f"lookup {keys} by {names}", run.drawn.codes)
     absent = table.filter_exists(run.data(rows, names))
-    assert sorted(absent["id"].to_pylist()) == sorted(key for key in keys if key not in run.rows), f"filter_exists {keys}"
+    gone = [row["id"] for row in decoded(absent.to_pylist(), run.drawn.codes)]
+    assert sorted(gone) == sorted(key for key in keys if key not in run.rows), f"filter_exists {keys}"
 
 
 def matches(run: Run, table: Table, rng: random.Random) -> None:
@@ -238,7 +250,13 @@ def matches(run: Run, table: Table, rng: random.Random) -> None:
     held = [row.values for row in run.rows.values()]
     chosen = [row for row in held if row[names[0]] is not None and rng.random() < 0.4][:2]
     wanted = [row for row in held if any(row[names[0]] == one[names[0]] for one in chosen)]
-    same(table.scan(keys=run.data(chosen, names)).to_arrow(), wanted, run.columns, f"rows like {names} of {len(chosen)}")
+    same(
+        table.scan(keys=run.data(chosen, names)).to_arrow(),
+        wanted,
+        run.columns,
+        f"rows like {names} of {len(chosen)}",
+        run.drawn.codes,
+    )
 
 
 def counts(run: Run, table: Table, rng: random.Random) -> None:
@@ -247,7 +265,7 @@ def counts(run: Run, table: Table, rng: random.Random) -> None:
     assert table.scan().count() == len(run.rows), "count"
     name = rng.choice(sorted(run.columns))
     found = table.scan([name]).to_arrow()
-    same(found, [row.values for row in run.rows.values()], [name], f"column {name} alone")
+    same(found, [row.values for row in run.rows.values()], [name], f"column {name} alone", run.drawn.codes)
     splits = sum(split.to_arrow().num_rows for split in table.scan().splits())
     assert splits == len(run.rows), f"{splits} rows in splits"
     assert len(table.scan(limit=2).to_arrow()) == min(2, len(run.rows)), "limit"
@@ -258,11 +276,11 @@ def optimized(run: Run, table: Table, rng: random.Random) -> None:
         return
     found = table.read_optimized().to_arrow()
     if not run.drawn.is_mor:
-        same(found, [row.values for row in run.rows.values()], run.columns, "read optimized")
+        same(found, [row.values for row in run.rows.values()], run.columns, "read optimized", run.drawn.codes)
         return
     if run.by_ids:
         return
-    for row in found.to_pylist():
+    for row in decoded(found.to_pylist(), run.drawn.codes):
         known = run.ever.get(row["id"], [])
         assert any(_like(row, one) for one in known), f"read optimized: {row} never was"
 

@@ -7,11 +7,13 @@ says whether its commit is there, and so whether the dictionary changes.
 
 from __future__ import annotations
 
+import datetime
 import io
 import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +28,7 @@ from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.verbs import VERBS, check_given
+from tests.attack.random_tables.codes import MORE, decoded, restyled
 from tests.attack.random_tables.drawn import KEYS, PARTITIONS, Drawn
 from tests.attack.random_tables.rules import DELETED, UNAVAILABLE
 from tests.simulation.pairs import Stop
@@ -117,6 +120,7 @@ class Run:
             "n": pa.struct([("a", pa.int32()), ("b", pa.string())]),
         }
         self.rule = self.drawn.rule
+        self.columns.update({name: MORE[name] for name in self.drawn.more})
         self.columns.update({name: pa.string() for name, _ in self.rule.columns})
         if self.rule.ordering != "ts":
             self.columns[self.rule.ordering] = pa.int64()
@@ -150,7 +154,7 @@ class Run:
             table_type=self.drawn.kind,
             options=self.options,
             environment=self.environment,
-            schema=pa.schema(list(self.columns.items())),
+            schema=self.schema(self.columns),
         )
 
     def make_over_files(self) -> None:
@@ -291,7 +295,7 @@ class Run:
         self.rows, self.columns, self.buried, self.states = last
 
     def _shows(self, rows: dict[str, Row]) -> bool:
-        found = self.table.scan(["id", "v", "ts"]).to_arrow().to_pylist()
+        found = decoded(self.table.scan(["id", "v", "ts"]).to_arrow().to_pylist(), self.drawn.codes)
         wanted = [(key, row.values["ts"], repr(row.values["v"])) for key, row in rows.items()]
         return sorted((row["id"], row["ts"], repr(row["v"])) for row in found) == sorted(wanted)
 
@@ -374,7 +378,28 @@ class Run:
 
     def data(self, rows: list[Values], names: list[str] | None = None) -> pa.Table:
         chosen = list(self.columns) if names is None else names
-        return pa.table({name: pa.array([row[name] for row in rows], self.columns[name]) for name in chosen})
+        return self.table_of(rows, {name: self.columns[name] for name in chosen})
+
+    def table_of(self, rows: list[Values], columns: dict[str, pa.DataType]) -> pa.Table:
+        """Rows with these columns, as a batch has them."""
+        codes, rng = self.drawn.codes, random.Random(repr(rows))
+        found = {}
+        for name, kind in columns.items():
+            values = [row[name] for row in rows]
+            if name in codes:
+                kind, values = codes[name].kind, [None if v is None else codes[name].to(v) for v in values]
+            found[name] = pa.array(values, kind)
+            if self.drawn.more and self.columns.get(name) == columns[name] and rng.random() < 0.4:
+                found[name] = restyled(found[name], rng)
+        return pa.table(found)
+
+    def schema(self, columns: dict[str, pa.DataType]) -> pa.Schema:
+        codes = self.drawn.codes
+        return pa.schema([(name, codes[name].kind if name in codes else kind) for name, kind in columns.items()])
+
+    def literal(self, name: str, value: Any) -> str:
+        """A value of a column in a filter."""
+        return self.drawn.codes[name].literal(value) if name in self.drawn.codes else repr(value)
 
     def some(self, rng: random.Random, among: list[str] | None = None, most: int = 4) -> list[str]:
         found = list(KEYS) if among is None else among
@@ -389,6 +414,9 @@ class Run:
         if held is None:
             if not self.rule.deletes(values):
                 self.rows[values["id"]] = Row(dict(values), instant)
+            elif self.drawn.is_mor:
+                # The log tells of the delete, though there was no such record.
+                self.bury(values["id"], values["ts"])
             return
         outcome, is_new = self.rule.meet(values, held.values, self.version, in_log=self.drawn.is_mor)
         if outcome is None:
@@ -438,11 +466,22 @@ def draw_value(rng: random.Random, kind: pa.DataType) -> Any:
     if pa.types.is_string(kind):
         return rng.choice(("", "x", "y", "it's", "zebra"))
     if pa.types.is_date(kind):
-        import datetime
-
         return datetime.date(2024, 1, rng.randint(1, 5))
     if pa.types.is_struct(kind):
         return {each.name: draw_value(rng, each.type) for each in kind}
     if pa.types.is_boolean(kind):
         return rng.choice((True, False))
+    if pa.types.is_binary(kind):
+        return rng.choice((b"", b"\x00\xff", b"abc"))
+    if pa.types.is_decimal(kind):
+        return Decimal(rng.choice((0, -1, 1, 25, -1250, 10**kind.precision - 1, 99999))).scaleb(-kind.scale)
+    if pa.types.is_timestamp(kind):
+        zone = datetime.UTC if kind.tz else None
+        year = rng.choice((1583, 1899, 1969, 1970, 2024, 2262))
+        time = datetime.datetime(year, 1, rng.randint(1, 5), 3, 59, 58, rng.choice((0, 1000, 999000)), tzinfo=zone)
+        return time if kind.unit == "ms" else time.replace(microsecond=rng.choice((0, 1, 999_999)))
+    if pa.types.is_list(kind):
+        return [draw_value(rng, kind.value_type) for _ in range(rng.choice((0, 1, 3)))]
+    if pa.types.is_map(kind):
+        return [(name, draw_value(rng, kind.item_type)) for name in rng.sample(("", "x", "y"), rng.choice((0, 1, 2)))]
     raise AssertionError(kind)

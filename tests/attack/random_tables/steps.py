@@ -135,7 +135,7 @@ def delete_where(run: Run, rng: random.Random) -> Deed:
 def update(run: Run, rng: random.Random) -> Deed:
     text, test = condition(run, rng)
     name = rng.choice(_plain(run))
-    value = run.value(name, rng)
+    value = None if pa.types.is_nested(run.columns[name]) else run.value(name, rng)
 
     def change(instant: str) -> None:
         for row in list(run.rows.values()):
@@ -178,7 +178,7 @@ def merge(run: Run, rng: random.Random) -> Deed:
                     run.bury(key)
 
     def act(table: Table) -> Any:
-        made = table.merge(data, list(run.drawn.keyed)).when_matched_delete(where=f"source.id = '{gone}'")
+        made = table.merge(data, list(run.drawn.keyed)).when_matched_delete(where=f"source.id = {run.literal('id', gone)}")
         made = made.when_matched_update_all() if everything else made.when_matched_update({name: f"source.{name}"})
         made = made.when_not_matched_insert_all()
         if absent:
@@ -237,7 +237,8 @@ def delete_partitions(run: Run, rng: random.Random) -> Deed | None:
     if not run.drawn.partitioned:
         return None
     part = rng.choice(PARTITIONS)
-    path = f"part={part}" if "hoodie.datasource.write.hive_style_partitioning" in run.options else part
+    value = _value_of(run, part)
+    path = f"part={value}" if "hoodie.datasource.write.hive_style_partitioning" in run.options else value
 
     def change(instant: str) -> None:
         for key in [key for key, row in run.rows.items() if row.values["part"] == part]:
@@ -256,7 +257,7 @@ def new_column(run: Run, rng: random.Random) -> Deed | None:
     for row in rows:
         row[name] = draw_value(rng, kind)
     run_columns = {**run.columns, name: kind}
-    data = pa.table({n: pa.array([row[n] for row in rows], k) for n, k in run_columns.items()})
+    data = run.table_of(rows, run_columns)
 
     def change(instant: str) -> None:
         run.columns = run_columns
@@ -275,7 +276,7 @@ def evolve(run: Run, rng: random.Random) -> Deed | None:
     columns = {**run.columns, "v": kind}
     rows = [run.fresh(key, rng) for key in run.some(rng)]
     rows = [{**row, "v": None if row["v"] is None else float(row["v"])} for row in rows]
-    data = pa.table({n: pa.array([row[n] for row in rows], k) for n, k in columns.items()})
+    data = run.table_of(rows, columns)
 
     def change(instant: str) -> None:
         run.columns = columns
@@ -300,7 +301,7 @@ def deeper(run: Run, rng: random.Random) -> Deed | None:
         rows = [row for row in rows if row["id"] not in run.buried]
     if not rows:
         return None
-    data = pa.table({n: pa.array([row[n] for row in rows], k) for n, k in columns.items()})
+    data = run.table_of(rows, columns)
 
     def change(instant: str) -> None:
         run.columns = columns
@@ -358,7 +359,7 @@ def wider(run: Run, rng: random.Random) -> Deed | None:
     kind = pa.int64()
     rows = [run.fresh(key, rng) for key in run.some(rng)]
     columns = {**run.columns, "v": kind}
-    data = pa.table({n: pa.array([row[n] for row in rows], k) for n, k in columns.items()})
+    data = run.table_of(rows, columns)
 
     def change(instant: str) -> None:
         run.columns = columns
@@ -618,11 +619,16 @@ def expire(run: Run, rng: random.Random) -> Deed | None:
         return table.run_ttl(options=options)
 
     def change(instant: str) -> None:
-        parts = {path.removeprefix("part=") for path in gone}
+        parts = {part for part in PARTITIONS if _value_of(run, part) in {path.removeprefix("part=") for path in gone}}
         for key in [key for key, row in run.rows.items() if row.values["part"] in parts]:
             run.bury(key)
 
     return Deed(act, change)
+
+
+def _value_of(run: Run, part: str) -> str:
+    code = run.drawn.codes.get("part")
+    return str(code.to(part)) if code else part
 
 
 def days(run: Run, rng: random.Random) -> Deed:
@@ -639,10 +645,10 @@ def condition(run: Run, rng: random.Random) -> tuple[str, Callable[[Values], boo
         (f"v < {number}", lambda row: row["v"] is not None and row["v"] < number),
         ("v is null", lambda row: row["v"] is None),
         ("v is not null", lambda row: row["v"] is not None),
-        (f"ts > {number}", lambda row: row["ts"] > number),
-        (f"part = '{rng.choice('a')}' or v = {number}", lambda row: row["part"] == "a" or row["v"] == number),
-        ("part in ('b', 'c')", lambda row: row["part"] in ("b", "c")),
-        ("id in (" + ", ".join(f"'{key}'" for key in keys) + ")", lambda row: row["id"] in keys),
+        (f"ts > {run.literal('ts', number)}", lambda row: row["ts"] > number),
+        (f"part = {run.literal('part', rng.choice('a'))} or v = {number}", lambda row: row["part"] == "a" or row["v"] == number),
+        (f"part in ({run.literal('part', 'b')}, {run.literal('part', 'c')})", lambda row: row["part"] in ("b", "c")),
+        ("id in (" + ", ".join(run.literal("id", key) for key in keys) + ")", lambda row: row["id"] in keys),
         (f"n.a <= {number}", lambda row: row["n"] is not None and row["n"]["a"] is not None and row["n"]["a"] <= number),
     ]
     if "s" in run.columns and pa.types.is_string(run.columns["s"]):

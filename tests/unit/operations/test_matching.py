@@ -115,6 +115,14 @@ def test_only_rows_whose_keys_are_new_are_left(table: Table, opened: list[str]) 
         table.filter_exists(data.select(["id"]))
 
 
+def test_filter_exists_gives_views_of_text_back(tmp_path: Path) -> None:
+    table = Table.create(tmp_path, record_key="id", options=OPTIONS)
+    table.upsert(pa.table({"id": ["a", "b"], "raw": [b"1", b"2"]}))
+    rows = pa.table({"id": pa.array(["b", "c"], pa.string_view()), "raw": pa.array([b"2", None], pa.binary_view())})
+    assert table.filter_exists(rows).equals(rows.slice(1))
+    assert table.filter_exists(pl.DataFrame({"id": ["b", "c"]})).to_pylist() == [{"id": "c"}]
+
+
 def test_filter_exists_leaves_what_an_insert_would_add(tmp_path: Path) -> None:
     table = Table.create(tmp_path, record_key="id", ordering="ts", options=OPTIONS)
     table.upsert(pa.table({"id": [1, 2], "ts": [1, 1]}))

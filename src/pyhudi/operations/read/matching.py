@@ -31,6 +31,7 @@ MAX_MATCHED = 100_000
 """Rows whose values are listed; of more, the range of each column is asked for."""
 
 _NUMBER = "\x00row"
+_VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def narrowed_to(query: Query, rows: pa.Table, *, exactly: bool = False) -> Query:
@@ -86,7 +87,13 @@ def without_matches(rows: pa.Table, found: pa.Table) -> pa.Table:
     )
     numbered = fitted.append_column(_NUMBER, pa.array(np.arange(rows.num_rows)))
     left = numbered.join(found, names, join_type="left anti", use_threads=False)
-    return rows.take(pa.array(np.sort(left.column(_NUMBER).to_numpy())))
+    return _taken(rows, pa.array(np.sort(left.column(_NUMBER).to_numpy())))
+
+
+def _taken(rows: pa.Table, places: pa.Array) -> pa.Table:
+    """The rows at these places, in the caller's own types.  Arrow takes no rows of views of text (Polars hands those out)."""
+    plain = [field.with_type(_VIEWED.get(field.type, field.type)) for field in rows.schema]
+    return rows.cast(pa.schema(plain, rows.schema.metadata)).take(places).cast(rows.schema)
 
 
 def key_columns(spec: KeySpec, given: Sequence[str]) -> list[str]:
