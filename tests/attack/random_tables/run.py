@@ -349,6 +349,9 @@ class Run:
             held.values["ts"] if held and (newer or self.drawn.moves or self.partly or not self.drawn.late) else 0,
             0 if self.drawn.late else self.newest.get(key, 0),
         )
+        if self.rule.name == "first" and self.drawn.is_mor and key in self.buried:
+            # The log's newest row meets the base row that the log deleted, and is no newer where it ties.
+            least += 1
         values: Values = {name: self.value(name, rng) for name in self.columns}
         values.update({"id": key, "part": self.part_of(key, rng), "ts": max(least, rng.randint(0, 9))})
         if self.drawn.is_mor and key in self.buried:
@@ -435,7 +438,9 @@ class Run:
             raise AssertionError(f"no state of {instant}")
         completed = self.states[at].completed
         self.rows, self.columns = dict(self.states[at].rows), dict(self.states[at].columns)
-        self.gone += [state.completed for state in self.states if state.completed > completed]
+        # A clustering that was planned before stays, whenever it completed.
+        there = set(self._writes().values())
+        self.gone += [state.completed for state in self.states if state.completed > completed and state.completed not in there]
         self.states = [state for state in self.states if state.completed <= completed]
         self.version = int(self.table.config.version)
         self.savepoints = {one for one in self.savepoints if one <= instant}

@@ -12,7 +12,7 @@ from pyhudi import Table
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
 from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Fault, FaultyStorage, SimulatedCrash
+from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.memory import forget_memory
 
 OPTIONS: dict[str, Any] = {
@@ -154,3 +154,34 @@ def test_a_clean_that_was_archived(written: Written) -> None:
     assert written.table.timeline().completed(Action.CLEAN) == ()
     written.check(gone=set(early[:2]) if written.table.config.is_cow else set())
     assert written.read(late[-1]) == written.rows
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+@pytest.mark.parametrize("call", [3, 5, 7, 9])
+def test_a_clean_that_died_and_that_another_finished(written: Written, call: int, replaces: bool) -> None:
+    """Its metadata names as deleted what the second attempt deleted, and the rest as files that it did not find."""
+    written.write(k=1)
+    written.write(k=2)
+    if replaces:
+        written.env.advance_ms(1000)
+        replaced = written.table.insert_overwrite_table({"id": ["z"], "v": [9]}).instant
+        assert replaced is not None
+        written.rows = {"z": 9}
+        written.states[replaced] = {"z": 9}
+    elif not written.table.config.is_cow:
+        written.table.compact()
+    table = written.table
+    table._open.context = replace(table.context, storage=FaultyStorage(table.context.storage, Fault(call, Moment.AFTER)))
+    try:
+        table.clean(dry_run=False, options=ONE_VERSION)
+    except SimulatedCrash:
+        written.env.advance_ms(1_000_000)
+    last = written.write(x=3)
+    written.table.clean(dry_run=False, options=ONE_VERSION)
+    gone = set()
+    for instant, rows in written.states.items():
+        try:
+            assert written.read(instant) == rows
+        except TableState:
+            gone.add(instant)
+    assert last not in gone and gone

@@ -34,7 +34,10 @@ def load_clean(store: TimelineStore, instant: Instant) -> LastClean | None:
 
 
 def load_deleted_files(context: TableContext, clean: Instant) -> dict[str, tuple[str, ...]]:
-    """The names of the files that a clean deleted, or is about to delete, by partition."""
+    """The names of the files that a clean deleted, or is about to delete, by partition.
+
+    Those that were gone when it came to them are among them: an attempt before it had deleted them, and died.
+    """
     store = context.timeline
     if clean.is_completed:
         data = store.read(clean)
@@ -42,7 +45,10 @@ def load_deleted_files(context: TableContext, clean: Instant) -> dict[str, tuple
             parts = CleanMetadata.decode(data).partition_metadata if data else {}
         except CorruptData as error:
             raise error.with_path(store.storage.absolute(store.path(clean))) from error
-        return {path: tuple(map(file_name_of, part.success_delete_files)) for path, part in parts.items()}
+        return {
+            path: tuple(map(file_name_of, (*part.success_delete_files, *part.failed_delete_files)))
+            for path, part in parts.items()
+        }
     plan = load_pending_plan(context, clean)
     planned = {} if plan is None else plan.file_paths_to_be_deleted_per_partition or {}
     return {path: tuple(file_name_of(info.file_path) for info in infos if info.file_path) for path, infos in planned.items()}
