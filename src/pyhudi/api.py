@@ -325,6 +325,7 @@ class Table:
         Raises:
             WriteConflict: Other writers won more often than retries are allowed, or once since the scan of `based_on`.
             InvalidRequest: The data, an option or `based_on` does not fit the table.
+            Unsupported: `based_on` under non-blocking concurrency control, where nobody's write is a conflict.
         """
         if partial:
             options = {**(options or {}), PARTIAL_UPDATE.key: True}

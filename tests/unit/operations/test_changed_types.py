@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.errors import TableState
 
 INT, LONG, FLOAT, DOUBLE, TEXT = pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string()
 CHANGES = [
@@ -75,3 +76,25 @@ def _find_all(table: Table) -> None:
     for row in table.scan().to_arrow().to_pylist():
         found = table.scan(filter=[("n", "=", row["n"])]).to_arrow()
         assert row["id"] in found["id"].to_pylist(), row
+
+
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_a_write_that_is_refused_leaves_statistics_of_the_types_of_before(tmp_path: Path, partitioned: bool) -> None:
+    """Statistics that a widening has dropped are built before the next write, which would give the column another type."""
+    partition = "p" if partitioned else None
+    table = Table.create(tmp_path, name="t", record_key="id", partition_by=partition, ordering="ts", options=PLAIN)
+    table.bulk_insert(rows(INT, 0, 1, 2, 3, ts=1))
+    table.schedule_clustering()
+    table.upsert(rows(LONG, 4, ts=2), options={"hoodie.parquet.small.file.limit": 0})
+    with pytest.raises(TableState, match="pending clustering"):
+        table.upsert(rows(DOUBLE, 1, ts=3), schema_mode="evolve")
+    report = table.validate()
+    assert report.ok, report
+    assert "column_stats" in Table(tmp_path).config.metadata_partitions
+    assert table.scan(filter="n = 4").to_arrow()["n"].to_pylist() == [4]
+    table.unschedule_clustering(table.timeline().pending()[0].request_time)
+    table.upsert(rows(DOUBLE, 1, ts=3), schema_mode="evolve")
+    table.upsert(rows(DOUBLE, 7, ts=4))
+    report = table.validate()
+    assert report.ok, report
+    assert sorted(table.scan(filter="n >= 3").to_arrow()["n"].to_pylist()) == [3.0, 4.0, 7.0]

@@ -337,3 +337,14 @@ def test_why_partial_updates_wait_for_each_other(tmp_path: Path, compacts: bool)
         table.compact()
     table.upsert(pa.table({"id": ["a"], "ts": [6], "y": [3]}), partial=True)
     assert table.scan(["ts", "x", "y"]).to_arrow().to_pylist() == [{"ts": 7, "x": 2, "y": 1 if compacts else 3}]
+
+
+def test_rows_that_are_based_on_a_scan_are_refused(tmp_path: Path) -> None:
+    """Nobody's write is a conflict, so that nothing would tell of what changed since the scan."""
+    table = Table.create(tmp_path / "t", record_key="id", ordering="ts", table_type="mor", options=OPTIONS)
+    table.upsert({"id": ["a"], "ts": [1]})
+    with pytest.raises(Unsupported, match="based on a scan"):
+        table.upsert({"id": ["a"], "ts": [2]}, based_on=table.scan())
+    assert table.scan().to_arrow()["ts"].to_pylist() == [1]
+    table.delete(where="ts = 1")
+    assert table.scan().count() == 0

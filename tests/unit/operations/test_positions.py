@@ -95,6 +95,29 @@ def test_a_rollback_of_a_completed_commit_takes_back_what_was_read(tmp_path: Pat
     assert table.incremental(after=two).to_arrow().num_rows == 0
 
 
+@pytest.mark.parametrize("call", range(2, 9))
+def test_a_stream_beside_a_rollback_or_restore_that_died(tmp_path: Path, call: int) -> None:
+    """From the moment when the commit is not there any more its readers are told, not from the end of what takes it back."""
+    for name in ("rollback", "restore"):
+        env = ReplayEnvironment(call)
+        uri = made(tmp_path / name).uri
+        table = Table(uri, options=QUIET, environment=env)
+        (first, one), (second, two) = upserted(table, a=1), upserted(table, a=2)
+        dying = Table(uri, options=QUIET, environment=env)
+        dying._open.context = replace(dying.context, storage=FaultyStorage(dying.context.storage, Fault(call, Moment.AFTER)))
+        try:
+            dying.rollback(second) if name == "rollback" else dying.restore(first)
+        except SimulatedCrash:
+            pass
+        there = any(instant.completion_time == two for instant in table.timeline().completed_writes())
+        if there:
+            next_position(table.context, two, BatchLimits())
+        else:
+            with pytest.raises(TableState, match="has since taken back"):
+                next_position(table.context, two, BatchLimits())
+        next_position(table.context, one, BatchLimits())
+
+
 def test_a_moment_while_a_write_ran_that_failed(tmp_path: Path) -> None:
     env = ReplayEnvironment(1)
     uri = made(tmp_path / "t").uri

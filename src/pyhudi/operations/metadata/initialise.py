@@ -107,7 +107,11 @@ def build_partitions(
     data_schema: pa.Schema,
     before: pa.Schema | None,
 ) -> TableContext:
-    """Build partitions of the metadata table, all of it when `files` is among them.  The caller holds the lock."""
+    """Build partitions of the metadata table, all of it when `files` is among them.  The caller holds the lock.
+
+    The columns have the types that they have until now: a write that is about to change them may be refused yet, and drops the
+    statistics where it is not.
+    """
     if FILES in partitions:
         store = create_store(drop_store(context) if context.config.metadata_partitions else context)
     else:
@@ -115,7 +119,9 @@ def build_partitions(
         store.undo_pending()
     snapshot = load_snapshot(store.table, directory_listing)
     columns = columns_to_index(context, settings, data_schema, before)
-    state = BuiltFrom(store.table, engine, snapshot, columns, with_meta_fields(data_schema))
+    known = {field.name: field for field in before or ()}
+    present = pa.schema([known.get(field.name, field) for field in data_schema], data_schema.metadata)
+    state = BuiltFrom(store.table, engine, snapshot, columns, with_meta_fields(present))
     builder = PartitionBuilder(store, settings, state)
     for partition in in_build_order(partitions):
         builder.build(partition)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.format.actions.restore import RestorePlan
+from pyhudi.format.actions.rollback import RollbackPlan
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
 from pyhudi.plan.incremental import CompletionRange, RequestRange
 from pyhudi.table.metadata.records import taken_back
@@ -34,7 +35,7 @@ def earliest_request(completed: str, store: TimelineStore) -> str | None:
 
 def check_not_taken_back(snapshot: Snapshot, range_: CompletionRange | RequestRange, *, by_stream: bool = False) -> None:
     """Raises TableState for a range whose start was read before, where nothing completed then, and a restore since has taken back
-    what was requested before it.
+    what was requested before it, or is about to.
 
     by_stream: the start is a stream's offset, at which something did complete, so that a rollback since tells as much.  Others
     may name any moment, and a rollback does not say whether what it took back had completed: mostly it had failed.
@@ -45,7 +46,8 @@ def check_not_taken_back(snapshot: Snapshot, range_: CompletionRange | RequestRa
     if any(instant.completion_time == position for instant in timeline.completed()):
         return
     actions = (Action.ROLLBACK, Action.RESTORE) if by_stream else (Action.RESTORE,)
-    taking = [instant for instant in timeline.completed(*actions) if instant.request_time > position]
+    # One that is under way, or died half-way, may have removed the commit's completed file already.
+    taking = [i for i in (*timeline.completed(*actions), *timeline.pending(*actions)) if i.request_time > position]
     if timeline.start is not None and position < timeline.start:
         since = earliest_request(position, store)
         if store.history.instants(Bounds(since), Bounds(position, position)):
@@ -61,16 +63,23 @@ def check_not_taken_back(snapshot: Snapshot, range_: CompletionRange | RequestRa
 
 
 def _taken_back(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
-    """Request times of what it took back.  Of a restore also that to which it went back: with what was requested later go the
-    rollbacks that would tell of others.
+    """Request times of what it took back, or is about to.  Of a restore also that to which it went back: with what was requested
+    later go the rollbacks that would tell of others.
     """
-    times = taken_back(store, instant)
-    if instant.action is Action.ROLLBACK:
+    times = taken_back(store, instant) if instant.is_completed else ()
+    if instant.is_completed and instant.action is Action.ROLLBACK:
         return times
-    requested = Instant(instant.request_time, Action.RESTORE, State.REQUESTED)
+    requested = Instant(instant.request_time, instant.action, State.REQUESTED)
+    data = store.read_state(instant.request_time, instant.action, State.REQUESTED)
+    if not data:
+        # Its plan was never written, and without one nothing is done.
+        return times
     try:
-        plan = store.read_state(instant.request_time, Action.RESTORE, State.REQUESTED)
-        kept = RestorePlan.decode(plan).savepoint_to_restore_timestamp if plan else None
+        if instant.action is Action.ROLLBACK:
+            planned = RollbackPlan.decode(data).instant_to_rollback
+            return (*times, planned.commit_time) if planned is not None else times
+        plan = RestorePlan.decode(data)
     except CorruptData as error:
         raise error.with_path(store.storage.absolute(store.path(requested))) from error
-    return times if kept is None else (*times, kept)
+    kept = plan.savepoint_to_restore_timestamp
+    return (*times, *(info.commit_time for info in plan.instants_to_rollback), *(() if kept is None else (kept,)))

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import IndexStarted, InvalidRequest, SnapshotOutdated, TableState
+from pyhudi.errors import IndexStarted, InvalidRequest, SnapshotOutdated, TableState, Unsupported
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.format.actions.commit import BOOTSTRAP_PARTS_KEY
@@ -126,6 +126,11 @@ def planned_write(
         config, metadata = context.config, settings.metadata
         indexes = {*config.metadata_partitions, *config.metadata_partitions_inflight} - metadata.unwanted | metadata.wanted
         check_table(context.storage.uri, config.merge, indexes, is_cow=config.is_cow)
+        if seen is not None and not shape.deletes:
+            raise Unsupported(
+                f"rows that are based on a scan of {context.storage.uri} under non-blocking concurrency control: nobody's write "
+                "is a conflict there, so what changed since the scan would be overwritten; use OPTIMISTIC_CONCURRENCY_CONTROL"
+            )
     context, snapshot = _with_metadata_table(context, engine, snapshot, settings, schemas)
     names_records = shape.deletes and {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
     if schemas.keys.generates_keys and not shape.takes_generated_keys and not names_records:
