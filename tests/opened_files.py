@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from pyhudi.execute import read_slice
-from pyhudi.execute.open_base import open_base_file
+from pyhudi.execute.open_base import open_base_rows
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The base files that reads of this process open from now on, in order."""
     paths: list[str] = []
 
-    def recording(storage: Any, path: str, *columns_to_code: Any) -> Any:
+    def recording(storage: Any, path: str, *others: Any) -> Any:
         paths.append(path)
-        return open_base_file(storage, path, *columns_to_code)
+        return open_base_rows(storage, path, *others)
 
-    monkeypatch.setattr(read_slice, "open_base_file", recording)
+    monkeypatch.setattr(read_slice, "open_base_rows", recording)
     return paths

@@ -5,7 +5,7 @@ Source: docs/formats/base-file.md, "Footer".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -19,12 +19,14 @@ from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.bloom_text import text_might_contain
 from pyhudi.format.names import is_orc
 from pyhudi.format.orc.reading import OrcFile, OrcFooter
-from pyhudi.format.parquet import open_parquet
+from pyhudi.format.parquet import open_parquet, read_footer, read_parted_footer
 from pyhudi.storage.base import Storage
+from pyhudi.table.footers import KeptFooters
 
 BLOOM_KEY = "org.apache.hudi.bloomfilter"
 BLOOM_KEY_BEFORE_APACHE = "com.uber.hoodie.bloomfilter"
 BLOOM_TYPE_KEY = "hoodie_bloom_filter_type_code"
+_FILTER_KEYS = (BLOOM_KEY.encode(), BLOOM_KEY_BEFORE_APACHE.encode())
 MIN_KEY = "hoodie_min_record_key"
 MAX_KEY = "hoodie_max_record_key"
 
@@ -47,21 +49,69 @@ def open_base_file(
     Raises CorruptData that names the file when its bytes are not of the format that its name says, or of Parquet not those that
     were written, now or while it is read; TableState when it is gone, Unsupported for a file of another format.
     """
-    with open_base_input(storage, path) as source:
-        try:
-            if is_orc(path):
-                yield OrcFile(source, outside=outside)
-                return
-            with open_parquet(source) as file:
-                coded = coded_columns(file.metadata, file.schema_arrow, columns_to_code)
-                yield open_parquet(source, coded, file.metadata) if coded else file
-        except CorruptData as error:
-            raise error.with_path(storage.absolute(path)) from error
-        except (pa.ArrowInvalid, UnicodeDecodeError, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                # The machine said no, not the reader of the format.
-                raise
-            raise CorruptData(f"a base file cannot be read: {error}").with_path(storage.absolute(path)) from error
+    with _errors_named(storage, path), open_base_input(storage, path) as source:
+        if is_orc(path):
+            yield OrcFile(source, outside=outside)
+            return
+        with _opened(source, read_footer(source), columns_to_code) as file:
+            yield file
+
+
+@contextmanager
+def open_base_rows(
+    storage: Storage,
+    path: str,
+    columns_to_code: Collection[str] = (),
+    footers: KeptFooters | None = None,
+    keys: pa.StringArray | None = None,
+) -> Iterator[OpenFile | None]:
+    """As `open_base_file`, for a reader of rows: the metadata of a Parquet file of ours comes without its key filter.
+
+    footers: of files that were opened before; a file of another size or time is another one.  keys: the record keys wanted, None
+    for all.  Gives None where the file's key filter knows none of them.
+    """
+    with _errors_named(storage, path):
+        if is_orc(path):
+            with open_base_input(storage, path) as source:
+                orc = OrcFile(source)
+                yield None if keys is not None and footer_rules_out(orc.metadata, keys) else orc
+            return
+        stamp = None
+        if footers is not None and (stamp := storage.stat(path)) is None:
+            raise gone(storage, path)
+        footer = None if footers is None or stamp is None else footers.get(stamp)
+        if footer is not None and keys is not None and footer.texts is not None and _rule_out(footer.told, keys):
+            yield None
+            return
+        with open_base_input(storage, path) as source:
+            if footer is None or (keys is not None and footer.texts is None):
+                footer = read_parted_footer(source, _FILTER_KEYS)
+                if footers is not None and stamp is not None:
+                    footers.put(stamp, footer if keys is not None else footer.without_texts())
+                if keys is not None and _rule_out(footer.told, keys):
+                    yield None
+                    return
+            with _opened(source, footer.metadata, columns_to_code) as file:
+                yield file
+
+
+def _opened(source: pa.NativeFile, metadata: pq.FileMetaData, columns_to_code: Collection[str]) -> pq.ParquetFile:
+    coded = coded_columns(metadata, metadata.schema.to_arrow_schema(), columns_to_code) if columns_to_code else ()
+    return open_parquet(source, coded, metadata)
+
+
+@contextmanager
+def _errors_named(storage: Storage, path: str) -> Iterator[None]:
+    """What is wrong with a file is said in our errors, which name it."""
+    try:
+        yield
+    except CorruptData as error:
+        raise error.with_path(storage.absolute(path)) from error
+    except (pa.ArrowInvalid, UnicodeDecodeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            # The machine said no, not the reader of the format.
+            raise
+        raise CorruptData(f"a base file cannot be read: {error}").with_path(storage.absolute(path)) from error
 
 
 def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
@@ -93,8 +143,11 @@ def footer_rules_out(metadata: Footer, keys: pa.StringArray) -> bool:
     """Whether the key filter in a base file's footer says that no row has one of some record keys; False where it has none, or
     one of a kind that is not read.
     """
-    told = metadata.metadata or {}
-    text = told.get(BLOOM_KEY.encode()) or told.get(BLOOM_KEY_BEFORE_APACHE.encode())
+    return _rule_out(metadata.metadata or {}, keys)
+
+
+def _rule_out(told: Mapping[bytes, bytes], keys: pa.StringArray) -> bool:
+    text = told.get(_FILTER_KEYS[0]) or told.get(_FILTER_KEYS[1])
     if text is None or pc.any(pc.equal(keys, "")).as_py():
         # No filter knows the empty key.
         return False

@@ -14,7 +14,7 @@ Source: docs/formats/reading.md, "One slice" and "Schema".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -26,7 +26,7 @@ from pyhudi.execute.coded import CODED, plain_rows
 from pyhudi.execute.joined import JoinedColumns, joined_rows
 from pyhudi.execute.layout import as_batch, rows_without_columns
 from pyhudi.execute.log_scan import InstantValidity, LogScan, LogsWanted, scan_logs
-from pyhudi.execute.open_base import OpenFile, footer_rules_out, open_base_file
+from pyhudi.execute.open_base import OpenFile, open_base_rows
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.parquet import take_rows
@@ -49,6 +49,7 @@ from pyhudi.records.mode_rule import OPERATION
 from pyhudi.records.stats import footer_ranges, may_hide_nan
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.table.footers import KeptFooters
 from pyhudi.table.slices import FileSlice
 
 
@@ -78,6 +79,7 @@ class ReadSpec:
     past: which blocks count in the whole of a slice of which a part is read.
     path_columns: columns of table_schema that stand in no file, or with values that do not count: the path tells them.
     ids: of the columns, where files are read by these; None where they are read by names.
+    footers: of base files that were read before, None where nobody keeps them.
     """
 
     storage: StorageSpec
@@ -93,6 +95,8 @@ class ReadSpec:
     past: InstantValidity | None = None
     path_columns: tuple[str, ...] = ()
     ids: ColumnIds | None = None
+    footers: KeptFooters | None = field(default=None, repr=False, compare=False)
+    _told: list[pa.StringArray | None] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -132,6 +136,16 @@ class ReadSpec:
             ids=ids,
         )
 
+    def keys_that_match(self) -> pa.StringArray | None:
+        """The only record keys that rows for which the condition is true can have; None when it does not say."""
+        if self.condition is None or not self.populate_meta_fields:
+            return None
+        # Made once for all slices of a read.
+        if not self._told:
+            texts = record_key_texts(self.condition, self.keys, self.table_schema, has_meta_columns=True)
+            self._told.append(None if texts is None else with_other_spelling(texts, self.keys))
+        return self._told[0]
+
     def of_logs(self, schema: pa.Schema, only: pa.StringArray | None = None) -> LogsWanted:
         """What is wanted of log files.  schema: the columns, those that merging needs among them (see `merge_columns`).  only: as
         of `LogsWanted`.
@@ -166,7 +180,7 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
     constants = told_by_path(spec, slice_.partition, wanted)
     needed = pa.schema([field for field in wanted if field.name not in constants])
     condition = None if spec.condition is None else row_filter(spec.condition, wanted)
-    only = _keys_that_match(spec)
+    only = spec.keys_that_match()
     scan, parts = merge_slice(storage, spec, slice_, needed, only)
     if slice_.whole is not None and spec.past is not None and scan.records.lacks_columns:
         # Partial updates hold some columns; the others stand in the files before them.
@@ -207,14 +221,6 @@ def merge_slice(
     base_instant = slice_.base.name.instant_time if slice_.base is not None and by_position else None
     scan = scan_logs(storage, slice_.logs, spec.of_logs(needed, only), base_instant=base_instant)
     return scan, _merged_parts(storage, spec, slice_, needed, scan.records, only)
-
-
-def _keys_that_match(spec: ReadSpec) -> pa.StringArray | None:
-    """The only record keys that rows for which the condition is true can have; None when it does not say."""
-    if spec.condition is None or not spec.populate_meta_fields:
-        return None
-    texts = record_key_texts(spec.condition, spec.keys, spec.table_schema, has_meta_columns=True)
-    return None if texts is None else with_other_spelling(texts, spec.keys)
 
 
 def merge_columns(spec: ReadSpec) -> pa.Schema:
@@ -307,11 +313,10 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
     heads = {name.split(".")[0] for name in columns(spec.condition)}
     first = pa.schema([field for field in needed if field.name in heads])
     others = pa.schema([field for field in needed if field.name not in heads])
-    condition = row_filter(spec.condition, needed)
-    keys = _keys_that_match(spec)
-    with open_base_file(storage, path, needed.names) as opened:
-        if keys is not None and footer_rules_out(opened.metadata, keys):
+    with open_base_rows(storage, path, needed.names, spec.footers, spec.keys_that_match()) as opened:
+        if opened is None:
             return
+        condition = row_filter(spec.condition, needed)
         file = _BaseFile.of(opened, spec, partition, path, needed)
         for group in range(opened.metadata.num_row_groups):
             if not _group_may_match(file, group, spec.condition, needed):
@@ -336,7 +341,8 @@ def _base_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.S
         yield from _joined_rows(storage, spec, slice_, needed)
         return
     path = _base_path(slice_)
-    with open_base_file(storage, path, needed.names) as opened:
+    with open_base_rows(storage, path, needed.names, spec.footers) as opened:
+        assert opened is not None, "no key was asked for"
         file = _BaseFile.of(opened, spec, slice_.partition, path, needed)
         for group in range(opened.metadata.num_row_groups):
             yield _group_rows(file, group, needed)

@@ -11,6 +11,7 @@ import base64
 import binascii
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -49,9 +50,10 @@ def _rows(text: bytes, kind: str) -> tuple[range, int, int] | None:
     """Where the bits of each row begin in the bytes of a filter, how many bits a key sets, and how many a row has; None where the
     head is not that of a sound filter.
     """
-    size = len(text) // 4 * 3 - (len(text) - len(text.rstrip(b"=")))
+    padding = 4 - len(text[-4:].rstrip(b"="))
+    size = len(text) // 4 * 3 - padding
     head = _decoded(text, 0, _HEAD_CHARACTERS)
-    if len(text) % 4 or len(head) < _ROW.size + _DYNAMIC.size:
+    if len(text) % 4 or padding > 2 or len(head) < _ROW.size + _DYNAMIC.size:
         return None
     version, hash_count, hash_type, bits = _ROW.unpack_from(head)
     row_size = _ROW.size + (bits + 7) // 8
@@ -64,8 +66,14 @@ def _rows(text: bytes, kind: str) -> tuple[range, int, int] | None:
     return range(first + _ROW.size, size, row_size), hash_count, bits
 
 
-def _bits_of(key: bytes, hash_count: int, bits: int) -> Iterator[int]:
-    """The bits that a key sets: one key is hashed sooner number by number than as an array of one."""
+@lru_cache(maxsize=MAX_KEYS)
+def _bits_of(key: bytes, hash_count: int, bits: int) -> tuple[int, ...]:
+    """The bits that a key sets, which are asked of one file after the other."""
+    return tuple(_each_bit(key, hash_count, bits))
+
+
+def _each_bit(key: bytes, hash_count: int, bits: int) -> Iterator[int]:
+    """One key is hashed sooner number by number than as an array of one."""
     full = len(key) // 4 * 4
     words = [_mixed(int.from_bytes(key[at : at + 4], "little")) for at in range(0, full, 4)]
     tail = 0

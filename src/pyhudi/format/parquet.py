@@ -19,6 +19,7 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
@@ -30,6 +31,7 @@ import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.held import HeldSink, Sink
+from pyhudi.format.key_values import places_of_texts
 from pyhudi.format.parquet_decimals import decimal_chunks, read_decimals
 from pyhudi.format.parquet_footer import check_footer, closing_with_text
 from pyhudi.format.parquet_pages import PAGE_ROWS, ColumnPages, column_pages, read_pages
@@ -43,6 +45,8 @@ _END: Final = struct.Struct("<i4s")
 _MAGIC: Final = b"PAR1"
 _TAIL_BYTES: Final = 64 << 10
 _LEAST_BYTES: Final = 12
+# What Arrow makes of a footer's byte takes about so many.
+_PARSED: Final = 10
 
 
 class ParquetWriter:
@@ -204,8 +208,55 @@ def open_parquet(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PartedFooter:
+    """A footer of which some long texts stand apart, so that they are neither parsed nor copied with each look at the rest.
+
+    metadata: with these texts empty.  size_bytes: of the rest in the file.  texts: by their keys; None where they were let go.
+    """
+
+    metadata: pq.FileMetaData
+    size_bytes: int
+    texts: Mapping[bytes, bytes] | None = field(default_factory=dict, repr=False)
+
+    @property
+    def held_bytes(self) -> int:
+        """About what it takes in memory."""
+        return _PARSED * self.size_bytes + sum(map(len, (self.texts or {}).values()))
+
+    @property
+    def told(self) -> dict[bytes, bytes]:
+        """All key-values; without the texts where these were let go."""
+        return {**(self.metadata.metadata or {}), **(self.texts or {})}
+
+    def without_texts(self) -> PartedFooter:
+        """The same, its texts let go."""
+        return replace(self, texts=None) if self.texts else self
+
+
 def read_footer(source: pa.NativeFile) -> pq.FileMetaData:
     """The footer of a file, with one read where it has less than 64 KiB.  Raises as `open_parquet`."""
+    return _parsed(_checked_footer(source)[0])
+
+
+def read_parted_footer(source: pa.NativeFile, keys: Sequence[bytes]) -> PartedFooter:
+    """The footer of a file, compared as by `read_footer`, with the texts of some keys apart.
+
+    They stand apart in files of ours alone, whose footers have a checksum.
+    """
+    footer, is_ours = _checked_footer(source)
+    places = places_of_texts(footer, keys) if is_ours else {}
+    parts, texts, at = [], {}, 0
+    for key, place in places.items():
+        # An empty text in its place.
+        parts += [footer[at : place.head], b"\x00"]
+        texts[key], at = footer[place.start : place.end], place.end
+    rest = b"".join([*parts, footer[at : -_END.size]])
+    return PartedFooter(_parsed(rest + _END.pack(len(rest), _MAGIC)), len(rest), texts)
+
+
+def _checked_footer(source: pa.NativeFile) -> tuple[bytes, bool]:
+    """The footer of a file with what closes it, and whether it has our checksum, which was compared."""
     size = source.size()
     if size < _LEAST_BYTES:
         raise CorruptData("a Parquet file is cut short", offset=0, expected=_LEAST_BYTES, found=size)
@@ -222,7 +273,10 @@ def read_footer(source: pa.NativeFile) -> pq.FileMetaData:
         source.seek(start)
         tail = source.read(size - start)
     footer = tail[-length - _END.size :]
-    _check(footer, size - len(footer))
+    return footer, _check(footer, size - len(footer))
+
+
+def _parsed(footer: bytes) -> pq.FileMetaData:
     # What Arrow reads of a footer is the footer alone.
     metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer))
     if any(metadata.schema.column(index).converted_type == "ENUM" for index in range(metadata.num_columns)):
@@ -230,11 +284,12 @@ def read_footer(source: pa.NativeFile) -> pq.FileMetaData:
     return metadata
 
 
-def _check(footer: bytes, offset: int) -> None:
+def _check(footer: bytes, offset: int) -> bool:
+    """Compare a footer, which begins at `offset`, with its checksum; one of others with the format.  Whether it is ours."""
     at = _find_seal(footer)
     if at is None:
         check_footer(footer[: -_END.size], offset)
-        return
+        return False
     end = at + len(_NO_SUM)
     expected, place = int(footer[at:end], 16), int(footer[end : end + len(_NO_PLACE)], 16)
     # A footer may hold a Bloom filter of megabytes: no copies of it.
@@ -244,10 +299,11 @@ def _check(footer: bytes, offset: int) -> None:
         if place != offset:
             # Another writer copied the key-values of a file of ours.
             check_footer(footer[: -_END.size], offset)
-            return
+            return False
         raise CorruptData("checksum of a Parquet footer", offset=offset, expected=expected, found=actual)
     if place != offset:
         raise CorruptData("a Parquet file lost or gained bytes before its footer", offset=offset, expected=place, found=offset)
+    return True
 
 
 def _sealed(footer: bytes, offset: int) -> bytes:

@@ -15,6 +15,7 @@ from pyhudi.format.coding import Cursor, encode_varint, encode_zigzag
 
 STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(13)
 DEPTH_LIMIT = 32
+_FEW_BYTES = 5
 
 Edit = Callable[[bytes], bytes]
 
@@ -73,7 +74,15 @@ def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers,
         else:
             number, at = _zigzag(data, at, base)
         if I16 <= kind <= I64:
-            found[number], at = _zigzag(data, at, base)
+            # Headers of pages are numbers of a few bytes, and there are many.
+            value, start = data[at] & 127, at
+            while data[at] >= 128 and at - start < _FEW_BYTES:
+                at += 1
+                value |= (data[at] & 127) << 7 * (at - start)
+            if at - start < _FEW_BYTES:
+                found[number], at = value >> 1 ^ -(value & 1), at + 1
+            else:
+                found[number], at = _zigzag(data, start, base)
         elif kind in (TRUE, FALSE):
             found[number] = int(kind == TRUE)
         elif kind == STRUCT and depth < DEPTH_LIMIT:

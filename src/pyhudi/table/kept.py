@@ -19,6 +19,8 @@ A state is kept by one object, and only while it is small: see `MAX_LISTING_BYTE
 answers that its metadata table holds at most.  A state whose metadata table has failed is not kept, so each verb warns.  Nor is
 one of listed directories: what stands in them changes without an instant, as where a partition's metadata file is put back.
 
+Footers of base files are kept beside it, whatever the state: see `table.footers`.
+
 What this does not do: serve writers, queries as of a time or of a range, which load their own.
 """
 
@@ -33,6 +35,7 @@ from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.paths import SCHEMA_FOLDER
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.context import TableContext
+from pyhudi.table.footers import KeptFooters
 from pyhudi.table.metadata.definitions import load_index_definitions
 from pyhudi.table.metadata.listing import DAMAGE, MetadataListing, choose_listing
 from pyhudi.table.metadata.records import MetadataTable, OpenedMetadata, metadata_context
@@ -49,11 +52,12 @@ MAX_REPLACED = 50_000
 class KeptState:
     """Gives the present state of one table, loaded when it is not the one that was given last.
 
-    Several threads may ask at once.  Pickled, it is empty.
+    footers: of the table's base files.  Several threads may ask at once.  Pickled, it is empty.
     """
 
     def __init__(self) -> None:
         self._kept: _Kept | None = None
+        self.footers = KeptFooters()
 
     def __reduce__(self) -> tuple[type[KeptState], tuple[()]]:
         return KeptState, ()

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.parquet import ParquetWriter, open_parquet
+from pyhudi.format.parquet import ParquetWriter, PartedFooter, open_parquet, read_footer, read_parted_footer
 
 ROWS = pa.table({"key": [f"k{n}" for n in range(300)], "v": [n if n % 7 else None for n in range(300)], "t": ["x", "y"] * 150})
 
@@ -97,3 +97,51 @@ def test_nothing_is_written_after_an_error() -> None:
         size = len(sink.getvalue())
         raise KeyError
     assert len(sink.getvalue()) == size
+
+
+LONG = "base64=" * 5000
+KEYS = (b"other.filter", b"filter")
+
+
+def parted(data: bytes) -> PartedFooter:
+    return read_parted_footer(pa.BufferReader(data), KEYS)
+
+
+def test_long_texts_of_a_footer_stand_apart() -> None:
+    data = written(**{"filter": LONG, "bounds": "a-z"})
+    footer, whole = parted(data), read_footer(pa.BufferReader(data))
+    assert footer.texts == {b"filter": LONG.encode()}
+    assert footer.told == whole.metadata
+    assert footer.metadata.metadata == {**(whole.metadata or {}), b"filter": b""}
+    assert footer.metadata.schema.equals(whole.schema)
+    assert [footer.metadata.row_group(n).to_dict() for n in range(2)] == [whole.row_group(n).to_dict() for n in range(2)]
+    assert footer.size_bytes < 5000 < len(LONG) < footer.held_bytes
+    assert footer.without_texts().texts is None and footer.without_texts().held_bytes < len(LONG)
+    with open_parquet(pa.BufferReader(data), (), footer.metadata) as file:
+        assert file.read().equals(expected())
+
+
+def test_a_text_that_looks_like_a_key_with_its_text_stays_what_it_is() -> None:
+    """The bytes of a key-value within the text of another one."""
+    inside = "ab\x18\x06filter\x18\x05hello"
+    for more in ({}, {"filter": LONG}):
+        data = written(**{"said": inside, **more})
+        footer = parted(data)
+        assert footer.texts == {key.encode(): text.encode() for key, text in more.items()}
+        assert footer.told == read_footer(pa.BufferReader(data)).metadata
+
+
+def test_footers_of_others_are_not_parted() -> None:
+    sink = io.BytesIO()
+    pq.write_table(ROWS.replace_schema_metadata({"filter": LONG}), sink)
+    footer = parted(sink.getvalue())
+    assert footer.texts == {} and footer.told[b"filter"] == LONG.encode()
+
+
+def test_damage_to_a_text_that_stands_apart_is_seen() -> None:
+    data = written(filter=LONG)
+    for at in range(data.index(LONG.encode()) - 40, len(data), 997):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << at % 8
+        with pytest.raises(CorruptData):
+            parted(bytes(damaged))

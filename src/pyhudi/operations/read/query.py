@@ -216,6 +216,8 @@ def plan_snapshot_query(
     if context.config.bootstrap_base_path is not None:
         # Statistics know nothing of rows that lie outside of the table.
         settings = replace(settings, skip_data=False)
+    if kept is not None:
+        spec = replace(spec, footers=kept.footers)
     search = Search(settings, as_of, base_files_only)
     plan = _with_sources(context, search.plan(snapshot, spec))
     return Query(snapshot, spec, plan, is_latest=as_of is None and not base_files_only, found_by=search)
