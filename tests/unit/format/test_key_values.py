@@ -17,7 +17,7 @@ TEXTS = {"a": "x" * 200, "long": "y" * 70_000, "short": "z", "empty": ""}
 
 def footer_of(rows: pa.Table) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(rows, sink, row_group_size=3, sorting_columns=[pq.SortingColumn(0)])
+    pq.write_table(rows, sink, row_group_size=3, sorting_columns=[pq.SortingColumn(0)])  # type: ignore[attr-defined]
     data = sink.getvalue()
     return data[-8 - int.from_bytes(data[-8:-4], "little") :]
 
