@@ -18,7 +18,7 @@ Source: docs/formats/reading.md, "Data skipping".
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import product
 from typing import Any
@@ -85,57 +85,76 @@ def has_reliable_partition_bounds(kind: pa.DataType) -> bool:
     )
 
 
-def excluded_units(
-    condition: Expr,
+@dataclass(frozen=True, slots=True)
+class UnitRanges:
+    """What statistics say of units (files or partitions), in the types of their columns.
+
+    names: of the units, each once.  complete: whether a unit has statistics of all the columns.  ranges: of operands of a filter,
+    in the order of the units.
+    """
+
+    names: pa.StringArray
+    complete: npt.NDArray[np.bool_]
+    ranges: Mapping[Operand, RangeColumn]
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory."""
+        return int(self.names.nbytes + self.complete.nbytes + sum(column.nbytes for column in self.ranges.values()))
+
+    def excluded(self, condition: Expr) -> pa.StringArray:
+        """The units in which no row can match, of those that are complete."""
+        if not len(self.names) or not self.ranges:
+            return pa.array([], pa.string())
+        return self.names.filter(pa.array(self.complete & ~may_match(condition, self.ranges, len(self.names))))
+
+
+def unit_ranges(
     schema: pa.Schema,
     names: Sequence[str],
     stats: pa.Table,
     units: pa.Array | pa.ChunkedArray,
     *,
     of_partitions: bool = False,
-) -> pa.StringArray:
-    """The units (files or partitions) in which no row can match; each has statistics of all the columns.
+) -> UnitRanges:
+    """What statistics of some columns say, for any filter.
 
     names: from `columns_with_statistics`.  stats: COLUMN_STATS_SCHEMA's columns, any others beside them; units: string, the unit
     of each row.  of_partitions: counts of nulls are not believed.
     """
     types = {name: (name, field_at(schema, name).type) for name in names}
-    return _excluded(condition, types, stats, units, of_partitions=of_partitions)
+    return _unit_ranges(types, stats, units, of_partitions=of_partitions)
 
 
 def excluded_by_results(
     condition: Expr, call: Call, column: str, stats: pa.Table, units: pa.Array | pa.ChunkedArray, *, of_partitions: bool = False
 ) -> pa.StringArray:
-    """As `excluded_units`, from statistics of what a call, which is bound, makes of its column, by whose name they go."""
-    return _excluded(condition, {call: (column, call.result_type)}, stats, units, of_partitions=of_partitions)
+    """The units in which no row can match, from statistics of what a call, which is bound, makes of its column, by whose name
+    they go.
+    """
+    found = _unit_ranges({call: (column, call.result_type)}, stats, units, of_partitions=of_partitions)
+    return found.excluded(condition)
 
 
-def _excluded(
-    condition: Expr,
-    types: Mapping[Any, tuple[str, Any]],
-    stats: pa.Table,
-    units: pa.Array | pa.ChunkedArray,
-    *,
-    of_partitions: bool,
-) -> pa.StringArray:
+def _unit_ranges(
+    types: Mapping[Any, tuple[str, Any]], stats: pa.Table, units: pa.Array | pa.ChunkedArray, *, of_partitions: bool
+) -> UnitRanges:
     """types: operands of the filter, each with the column's name in the statistics and the type of what these are of."""
     units = units.combine_chunks() if isinstance(units, pa.ChunkedArray) else units
     encoded = units.dictionary_encode()
     distinct: pa.StringArray = encoded.dictionary
     count = len(distinct)
-    if not count or not types:
-        return pa.array([], pa.string())
     places = encoded.indices.to_numpy()
     complete = np.ones(count, dtype=np.bool_)
     ranges: dict[Operand, RangeColumn] = {}
     column_names = stats.column("column_name")
-    for operand, (name, kind) in types.items():
+    for operand, (name, kind) in types.items() if count else ():
         rows = np.flatnonzero(pc.equal(column_names, name).to_numpy())
         at = np.full(count, -1, dtype=np.int64)
         at[places[rows]] = rows
         complete &= at >= 0
         ranges[operand] = _range_column(stats, pa.array(at, mask=at < 0), kind, of_partitions=of_partitions)
-    return distinct.filter(pa.array(complete & ~may_match(condition, ranges, count)))
+    return UnitRanges(distinct, complete, ranges)
 
 
 def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_meta_columns: bool) -> pa.StringArray | None:

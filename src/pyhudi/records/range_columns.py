@@ -41,6 +41,11 @@ class RangeColumn:
     null_count: pa.Int64Array
     value_count: pa.Int64Array
 
+    @property
+    def nbytes(self) -> int:
+        """What the arrays take."""
+        return sum(array.nbytes for array in (self.low, self.high, self.null_count, self.value_count))
+
     def __post_init__(self) -> None:
         if len({len(self.low), len(self.high), len(self.null_count), len(self.value_count)}) != 1:
             raise Internal("the arrays of a range column differ in length")

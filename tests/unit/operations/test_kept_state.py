@@ -24,8 +24,10 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.paths import PARTITION_METADATA_FILE
 from pyhudi.operations.services.index import drop_metadata_table
+from pyhudi.plan import skipping
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import FaultyStorage
 from pyhudi.table import kept as kept_module
@@ -369,3 +371,25 @@ def test_readers_beside_a_writer_see_every_commit_that_was_acknowledged(tmp_path
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_bounds_are_unwrapped_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(tmp_path / "t")
+    reader = Table(table.uri)
+    asked: list[int] = []
+
+    def noting(bounds: pa.StructArray, column: pa.DataType) -> Any:
+        asked.append(len(bounds))
+        return unwrap(bounds, column)
+
+    monkeypatch.setattr(skipping, "unwrap", noting)
+    for stamp, limits in enumerate(((3, 5000, 12), (3, 1002))):
+        table.upsert(rows(range(5), stamp))
+        asked.clear()
+        for limit in limits:
+            condition = f"value >= {limit} and ts >= 0"
+            found = reader.scan(filter=condition).to_arrow()
+            # Two columns with two bounds each, of files and of partitions.
+            assert len(asked) == 8
+            everything = reader.scan(filter=condition, options={"hoodie.enable.data.skipping": "false"}).to_arrow()
+            assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, everything.to_pylist()))

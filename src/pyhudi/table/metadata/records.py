@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +53,18 @@ _REMEMBERED_BYTES = 16 << 20
 _ANSWER_BYTES = 4 << 10
 
 
+class Answer(Protocol):
+    """What can be remembered."""
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory."""
+        ...
+
+
+A = TypeVar("A", bound=Answer)
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedMetadata:
     """What a caller knows of a metadata table: the holder of the table's lock, whom nobody else disturbs, or who keeps a state.
@@ -80,7 +93,7 @@ class MetadataTable:
         self._data_timeline = data_timeline
         self._opened = opened
         self._slices: dict[str, tuple[tuple[FileSlice, ...], ...]] = {}
-        self._answers: Held[tuple[object, ...], pa.Table] = Held(_REMEMBERED_BYTES)
+        self._answers: Held[tuple[object, ...], Any] = Held(_REMEMBERED_BYTES)
         self._files = MetadataFiles(self.storage)
         if opened is not None and opened.earlier is not None:
             self._files = opened.earlier.files_as_of(opened.timeline)
@@ -170,11 +183,11 @@ class MetadataTable:
         """Whether the same key may stand in several sections."""
         return any(parse_file_group(section[0].file_id)[0] is not None for section in self.sections(partition))
 
-    def remembered(self, question: tuple[object, ...], find: Callable[[], pa.Table]) -> pa.Table:
+    def remembered(self, question: tuple[object, ...], find: Callable[[], A]) -> A:
         """The answer to a question, found once: while this object lives it stays the same.  Those asked last are held, up to some
         MiB.
         """
-        known = self._answers.get(question)
+        known: A | None = self._answers.get(question)
         if known is None:
             known = find()
             self._answers.put(question, known, known.nbytes + _ANSWER_BYTES)

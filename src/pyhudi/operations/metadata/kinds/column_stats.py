@@ -34,9 +34,10 @@ from pyhudi.operations.metadata.kinds.carried import carried_ranges
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, FooterTask, IndexFindings, run_footer
 from pyhudi.operations.metadata.kinds.filtering import FilesPassedOver, Filter
 from pyhudi.operations.metadata.kinds.inputs import Asking, BuiltFrom, Cleaned, Commit
-from pyhudi.operations.metadata.kinds.ranges import files_passed_over, have_all, stored_ranges
+from pyhudi.operations.metadata.kinds.ranges import have_all, stored_ranges, units_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.plan.metadata import FileRanges, MetadataRecords, column_stats_deletes, column_stats_records
+from pyhudi.plan.skipping import UnitRanges, unit_ranges
 from pyhudi.records.columns import field_at
 from pyhudi.records.indexed_columns import indexed_columns
 from pyhudi.records.meta_fields import META_COLUMNS, RECORD_KEY
@@ -102,8 +103,14 @@ class ColumnStats(OfColumns):
         names = asked.columns_in(metadata.definitions.get(partition))
         if not names:
             return None
-        stats = find_column_stats(metadata, names, partitions, index=partition)
-        return files_passed_over(asked, names, stats)
+
+        def ranges() -> UnitRanges:
+            stats = find_column_stats(metadata, names, partitions, index=partition)
+            return unit_ranges(asked.schema, names, stats, units_of(stats))
+
+        # Of a state that is kept, filters of the same columns ask for the same.
+        question = ("ranges", partition, asked.types_of(names), tuple(partitions))
+        return FilesPassedOver(tuple(names), metadata.remembered(question, ranges).excluded(asked.condition))
 
     @classmethod
     def key_ranges(

@@ -82,6 +82,10 @@ class Filter:
                 return call
         return None
 
+    def types_of(self, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Some columns with the types that the filter takes them for."""
+        return tuple((name, str(field_at(self.schema, name).type)) for name in columns)
+
     def columns_in(self, definition: IndexDefinition | None) -> list[str]:
         """The columns of the filter of which the statistics of an index say something."""
         if definition is None:

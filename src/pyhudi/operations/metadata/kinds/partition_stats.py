@@ -31,7 +31,7 @@ from pyhudi.operations.metadata.kinds.filtering import Filter
 from pyhudi.operations.metadata.kinds.inputs import BuiltFrom, Commit
 from pyhudi.operations.metadata.kinds.ranges import stored_ranges
 from pyhudi.plan.metadata import FileRanges, MetadataRecords, partition_stats_records
-from pyhudi.plan.skipping import excluded_units, has_reliable_partition_bounds
+from pyhudi.plan.skipping import UnitRanges, has_reliable_partition_bounds, unit_ranges
 from pyhudi.records.columns import field_at
 from pyhudi.records.stats import ColumnRange, merge_ranges
 from pyhudi.table.bootstrap import load_outside
@@ -90,9 +90,12 @@ class PartitionStats(OfColumns, HasPartitionRanges):
         names = [name for name in columns if has_reliable_partition_bounds(field_at(asked.schema, name).type)]
         if not names:
             return None
-        stats = find_partition_stats(metadata, names)
-        units = stats.column("file_name")
-        gone = excluded_units(asked.condition, asked.schema, names, stats, units, of_partitions=True)
+
+        def ranges() -> UnitRanges:
+            stats = find_partition_stats(metadata, names)
+            return unit_ranges(asked.schema, names, stats, stats.column("file_name"), of_partitions=True)
+
+        gone = metadata.remembered(("ranges", partition, asked.types_of(names)), ranges).excluded(asked.condition)
         return frozenset(gone.to_pylist())
 
     def partition_records(self, said: SaidOfPartitions, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyhudi.format.metadata.partitions import COLUMN_STATS
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.operations.metadata.kinds.filtering import FilesPassedOver, Filter
-from pyhudi.plan.skipping import excluded_units
+from pyhudi.plan.skipping import unit_ranges
 from pyhudi.records.hashing import name_hash
 from pyhudi.records.stats import ColumnRange, believed_upper
 from pyhudi.table.metadata.indexes import find_column_stats, partition_hashes
@@ -87,7 +87,8 @@ def files_passed_over(asked: Filter, columns: Sequence[str], stats: pa.Table) ->
     """The files whose stored ranges of some columns show that no row of them matches.  stats: STATS_SCHEMA, with nulls counted
     among the values.
     """
-    return FilesPassedOver(tuple(columns), excluded_units(asked.condition, asked.schema, columns, stats, units_of(stats)))
+    ranges = unit_ranges(asked.schema, columns, stats, units_of(stats))
+    return FilesPassedOver(tuple(columns), ranges.excluded(asked.condition))
 
 
 def units_of(stats: pa.Table) -> pa.ChunkedArray:
