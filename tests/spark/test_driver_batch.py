@@ -12,6 +12,8 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
+from pyhudi.engines.spark.convert import to_arrow_schema
+from pyhudi.engines.spark.engine import rows_for_driver
 from pyhudi.engines.spark.incoming import FrameIncoming
 from pyhudi.execute.engine import PrepareRequest
 from tests.conformance.engine_suite import REQUEST
@@ -113,7 +115,7 @@ def test_bytes_are_told_before_they_are_taken(spark: SparkSession) -> None:
     assert 0.7 < told / taken.nbytes < 1.5
 
 
-def test_a_small_upsert_is_two_queries(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_small_upsert_is_one_query(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     hp.Table.create(path, options=OPTIONS).insert(pa.table({"id": ["a", "b"], "part": ["p", "q"], "v": [1, 1]}))
     rows = spark.createDataFrame([("a", "p", 2), ("c", "q", 2)], "id string, part string, v long")
@@ -124,5 +126,83 @@ def test_a_small_upsert_is_two_queries(spark: SparkSession, tmp_path: Path) -> N
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None takes it back
     assert (result.rows_updated, result.rows_inserted) == (1, 1)
-    # Where Spark plans adaptively, measuring is three jobs: the rows that are kept, their counts by partition, and the sum.
-    assert len(context.statusTracker().getJobIdsForGroup("small")) <= 4
+    assert len(context.statusTracker().getJobIdsForGroup("small")) == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows", "width", "measures"),
+    [
+        (20_000, 60, 5, False),
+        (20_000, 60, 200, True),
+        (20_000, 190, 5, True),
+        (20_000_000, 4096, 5, False),
+        (20_000_000, 4200, 5, True),
+    ],
+)
+def test_rows_that_are_very_few_are_taken_without_being_measured(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: int, rows: int, width: int, *, measures: bool
+) -> None:
+    """Whatever brings them, they are the same, in their order: of several partitions, of which some are empty."""
+    measured: list[tuple[int, int]] = []
+    measure = FrameIncoming.measured
+
+    def noted(self: FrameIncoming) -> tuple[int, int]:
+        measured.append(measure(self))
+        return measured[-1]
+
+    monkeypatch.setattr(FrameIncoming, "measured", noted)
+    inner = f"named_struct('a', id, 'b', repeat('x', {width})) inner" if rows < 100 else "id inner"
+    frame = (
+        spark.range(0, rows, 1, 5).where("id % 5 < 3 OR id > 40").selectExpr("cast(id as string) id", "'p' part", "id n", inner)
+    )
+    request = PrepareRequest(
+        data_schema=to_arrow_schema(frame.schema),
+        keys=REQUEST.keys,
+        rule=REQUEST.rule,
+        combine=False,
+        global_keys=False,
+        keys_only=False,
+        instant_time="1",
+        memory_budget_bytes=1 << 20,
+        driver_batch_bytes=limit,
+    )
+    incoming = FrameIncoming(spark, frame, request)
+    try:
+        taken = rows_for_driver(incoming, request)
+    finally:
+        incoming.release()
+    assert taken is not None and bool(measured) == measures
+    assert taken.select(["id", "n", "inner"]).to_pylist() == [
+        {"id": row["id"], "n": row["n"], "inner": row["inner"].asDict() if rows < 100 else row["inner"]}
+        for row in frame.collect()
+    ]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "spark.sql.parser.quotedRegexColumnNames",
+        "spark.sql.parser.escapedStringLiterals",
+        "spark.sql.ansi.doubleQuotedIdentifiers",
+    ],
+)
+def test_settings_of_how_sql_is_read_do_not_matter(spark: SparkSession, tmp_path: Path, setting: str) -> None:
+    """Keys and paths are made by SQL text: names and values that need quotes are what they are in every session."""
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "true")
+    try:
+        rows = spark.createDataFrame([("a'b", "it's \\ 1", 1), ("", "p", 2)], "id string, part string, v long")
+        options = {
+            "hoodie.table.name": "t",
+            "hoodie.datasource.write.recordkey.field": "id,v",
+            "hoodie.datasource.write.partitionpath.field": "part",
+            "hoodie.datasource.write.partitionpath.urlencode": "true",
+        }
+        hs.write(rows, str(tmp_path / "t"), options=options)
+    finally:
+        spark.conf.set(setting, str(before))
+    found = hp.Table(str(tmp_path / "t")).scan(["_hoodie_record_key", "_hoodie_partition_path"]).to_arrow().to_pylist()
+    assert sorted((row["_hoodie_record_key"], row["_hoodie_partition_path"]) for row in found) == [
+        ("id:__empty__,v:2", "p"),
+        ("id:a'b,v:1", "it%27s %5C 1"),
+    ]

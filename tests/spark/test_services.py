@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
+from pyhudi import spark as hs
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.execute.cluster import run_cluster
 from tests.rows import assert_same_rows
@@ -95,3 +96,30 @@ def test_indexes_are_built_on_the_cluster(spark: SparkSession, tmp_path: Path) -
     assert table.index.rebuild("record_index", spark=spark) == ("record_index",)
     assert {info.state for info in table.index.list()} == {"ready"}
     assert table.validate().ok
+
+
+@pytest.mark.parametrize("as_jobs", [False, pytest.param(True, marks=pytest.mark.wide)])
+def test_what_is_less_work_than_a_job_runs_in_the_driver(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, as_jobs: bool
+) -> None:
+    """Files that a write cleans, and file groups of the metadata table that it merges."""
+    if as_jobs:
+        monkeypatch.setattr("pyhudi.engines.spark.engine._WORK_LESS_THAN_A_JOB", -1)
+    ran: list[str] = []
+    whole = SparkEngine.map
+
+    def noted(self, function, tasks):  # type: ignore[no-untyped-def]
+        ran.append(getattr(function, "func", function).__name__)
+        return whole(self, function, tasks)
+
+    monkeypatch.setattr(SparkEngine, "map", noted)
+    options = {"hoodie.cleaner.commits.retained": "1", "hoodie.metadata.compact.max.delta.commits": "2"}
+    table = grown(tmp_path / "t", "cow")
+    files = table.inspect.files(on_storage=True).num_rows
+    for batch in range(3, 6):
+        hs.write(spark.createDataFrame(rows(batch)), str(tmp_path / "t"), options=options)
+    table = hp.Table(tmp_path / "t")
+    assert set(ran) == ({"_delete_on_worker", "run_metadata_merge"} if as_jobs else set())
+    assert table.inspect.files(on_storage=True).num_rows < files
+    assert not table.validate(keys=True).found
+    assert_same_rows(table.scan(["id", "part", "ts", "x"]).to_arrow(), rows(5))

@@ -14,6 +14,6 @@ def go(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     if way == "tasks":
         monkeypatch.setattr(taken, "fits_here", lambda *_: False)
     elif way != "driver":
-        monkeypatch.setattr(engine, "fits_driver", lambda *_: False)
+        monkeypatch.setattr(engine, "rows_for_driver", lambda *_: None)
     if way == "many keys":
         monkeypatch.setattr(incoming, "FEW_KEYS", -1)

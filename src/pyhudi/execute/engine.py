@@ -238,3 +238,10 @@ class Engine(Protocol):
         raised.
         """
         ...
+
+    def spread(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
+        """As `map`; where the workers are elsewhere, and the tasks are little work together, in this process.
+
+        size_bytes: what each task reads and writes, about.
+        """
+        ...

@@ -14,6 +14,7 @@ Other Spark types (intervals, variant, user-defined types) have no place in a Hu
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -36,6 +37,7 @@ __all__ = [
     "catalogued_path",
     "column",
     "ddl",
+    "literal",
     "located",
     "options_kept",
     "quoted",
@@ -50,6 +52,9 @@ __all__ = [
 
 PAGES_COMPARED = "parquet.page.verify-checksum.enabled"
 """The option of Spark's Parquet scan that has pages compared with their checksums."""
+
+_PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _:.,;=/()<>-]*")
+"""Text that means the same between quotes of SQL in every session."""
 
 KEPT_OPTIONS = "pyhudi.options"
 """In the metadata of the first column of a table of the session's catalog: its path and its options, as JSON."""
@@ -94,6 +99,11 @@ def quoted(name: str) -> str:
     A list of many columns goes to the JVM several times faster as names than as Column objects.
     """
     return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+
+
+def literal(text: str) -> str:
+    """A text as SQL, whatever characters it has and however the session reads backslashes and doubled quotes."""
+    return f"'{text}'" if _PLAIN_TEXT.fullmatch(text) else f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def ddl(*columns: tuple[str, str]) -> str:

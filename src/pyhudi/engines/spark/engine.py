@@ -20,7 +20,7 @@ to keep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ from pyhudi.engines.spark.incoming import FrameIncoming
 from pyhudi.engines.spark.jobs import run_tasks, translated_errors
 from pyhudi.engines.spark.keys import path_column
 from pyhudi.engines.spark.routing import check_reachable
-from pyhudi.engines.spark.taken import DriverWorkers
+from pyhudi.engines.spark.taken import DriverWorkers, fits_here
 from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, Tagged, TagRequest
@@ -47,6 +47,9 @@ from pyhudi.records.normalise import normalise
 
 R = TypeVar("R")
 A = TypeVar("A")
+
+_WORK_LESS_THAN_A_JOB = 64 << 20
+"""Bytes that tasks of services read and write in the driver; beyond it they are a job, whose workers may have to start first."""
 
 
 class SparkEngine:
@@ -77,6 +80,12 @@ class SparkEngine:
     def map(self, function: Callable[[A], R], tasks: Iterable[A]) -> list[R]:
         """Run tasks on the cluster; results in order.  The first error fails the job and is raised."""
         return run_tasks(self.session, function, tasks)
+
+    def spread(self, function: Callable[[A], R], tasks: Iterable[A], size_bytes: Sequence[int]) -> list[R]:
+        """As `map`, in a few threads of the driver where the tasks are less work than a job is; results in order."""
+        if not fits_here(size_bytes, _WORK_LESS_THAN_A_JOB):
+            return self.map(function, tasks)
+        return DriverWorkers(self.session, _WORK_LESS_THAN_A_JOB).map(function, tasks)
 
 
 class SparkIncoming:
@@ -132,10 +141,10 @@ class SparkIncoming:
     def _rows(self) -> LocalIncoming | FrameIncoming:
         if self._chosen is None:
             request = self._request
-            if not fits_driver(self._frames, request):
+            taken = rows_for_driver(self._frames, request)
+            if taken is None:
                 self._chosen = self._frames
             else:
-                taken = self._frames.taken()
                 self._frames.release()
                 self._counts = {one["values"]: one["counts"] for one in pc.value_counts(taken.column(PARTITION_PATH)).to_pylist()}
                 workers = DriverWorkers(self._session, request.driver_work_bytes)
@@ -143,10 +152,18 @@ class SparkIncoming:
         return self._chosen
 
 
-def fits_driver(rows: FrameIncoming, request: PrepareRequest) -> bool:
-    """Whether rows are taken to the driver: they are measured where they are."""
+def rows_for_driver(rows: FrameIncoming, request: PrepareRequest) -> pa.Table | None:
+    """The rows, where few enough bytes to be taken to the driver; None where they stay on the cluster, kept there.
+
+    Very few come at once; of more, the bytes are counted where the rows are, before any is sent.
+    """
     limit = request.driver_batch_bytes
-    return limit > 0 and rows.measured()[1] <= limit
+    if limit <= 0:
+        return None
+    few = rows.few_taken()
+    if few is not None:
+        return few
+    return rows.taken() if rows.measured()[1] <= limit else None
 
 
 def _frame_of(data: Any) -> DataFrame:

@@ -15,6 +15,7 @@ from pyhudi.engines.spark.convert import (
     DataFrame,
     SparkSession,
     column,
+    quoted,
     to_arrow_schema,
     to_spark_schema,
 )
@@ -61,6 +62,13 @@ _LONGEST_FEW_KEY = 256
 _FEWEST_ROWS_A_TASK = 20_000
 _MOST_ROWS_A_TASK = 1_000_000
 
+_MOST_ROWS_TAKEN_AT_ONCE = 4096
+_USUAL_WIDTH = 64
+"""Bytes of a row in columns of no fixed width, half of what is allowed where few rows are taken before they are measured."""
+
+_FITS = "`#fits`"
+_AT = "`#at`"
+
 _TASKS_SHARING_A_BUDGET = 4
 """Tasks that one executor process is taken to run at once; each takes its share of the memory budget."""
 
@@ -82,6 +90,7 @@ class FrameIncoming:
         self._counts: dict[str, int] | None = None
         self._few: KeyTable | None = None
         self._measure: tuple[int, int] | None = None
+        self._kept = False
         self.rows = prepared_rows(self._frame, to_arrow_schema(self._frame.schema), request)
         self.schema = incoming_schema(request)
         self.combine = request.combine
@@ -104,13 +113,36 @@ class FrameIncoming:
     def measured(self) -> tuple[int, int]:
         """How many rows there are, and how many bytes as Arrow, about.  Computes the rows and keeps them until `release`."""
         if self._measure is None:
-            self.rows = self.keep(self.rows)
+            self._keep_rows()
             wide, per_row = _row_bytes(self.schema)
-            counted = self.rows.agg(F.count(F.lit(1)).alias("n"), F.sum(wide).alias("wide"))
+            counted = self.rows.agg(F.count(F.lit(1)).alias("n"), F.expr(f"sum({wide})").alias("wide"))
             with translated_errors(), spark_stage(self.session, "prepare rows"):
                 (found,) = counted.collect()
             self._measure = int(found["n"]), int(found["wide"] or 0) + per_row * int(found["n"])
         return self._measure
+
+    def few_taken(self) -> pa.Table | None:
+        """All rows, in their order, where one query that is bounded beforehand brings them; None where they are more, or wide.
+
+        Computes the rows, and keeps them until `release`: what is None here is measured and goes on from what was kept.
+        """
+        wide, per_row = _row_bytes(self.schema)
+        most, widest = _few_rows(self._request.driver_batch_bytes, per_row)
+        if not most:
+            return None
+        self._keep_rows()
+        numbered = self.rows.select(
+            "*", F.expr(f"{wide} <= {widest} AS {_FITS}"), F.expr(f"monotonically_increasing_id() AS {_AT}")
+        )
+        held = [_where_it_fits(field, part) for field, part in zip(self.schema, _optional_parts(self.schema), strict=True)]
+        with translated_errors(), spark_stage(self.session, "take rows"):
+            found = numbered.select(*held, _FITS, _AT).limit(most + 1).toArrow()
+        *values, fits, at = found.columns
+        if found.num_rows > most or not pc.all(fits, min_count=0).as_py():
+            return None
+        # A limit may bring partitions in any order.
+        rows = pa.table(values, names=self.schema.names).take(pc.sort_indices(at))
+        return conform_table(rows, wire_schema(self.schema))
 
     def taken(self) -> pa.Table:
         """All rows, in their order; `measured` says how many bytes come to the driver."""
@@ -226,6 +258,11 @@ class FrameIncoming:
             1, -(-rows // _MOST_ROWS_A_TASK), min(TASKS_A_CORE * parallelism(self.session), -(-rows // _FEWEST_ROWS_A_TASK))
         )
 
+    def _keep_rows(self) -> None:
+        if not self._kept:
+            self.rows = self.keep(self.rows)
+            self._kept = True
+
     def _combine_now(self) -> None:
         """One row for each key, whatever its partition."""
         if not self.combine:
@@ -273,12 +310,29 @@ def task_budget(request: PrepareRequest) -> int:
     return max(1 << 20, request.memory_budget_bytes // _TASKS_SHARING_A_BUDGET)
 
 
-def _optional_parts(schema: pa.Schema) -> list[Column]:
+def _few_rows(limit_bytes: int, per_row: int) -> tuple[int, int]:
+    """How many rows are taken before they are measured, and what each may have in columns of no fixed width: one more than
+    so many of such rows is at most `limit_bytes`.
+    """
+    most = min(_MOST_ROWS_TAKEN_AT_ONCE, limit_bytes // (2 * (per_row + _USUAL_WIDTH)))
+    return (most, limit_bytes // (most + 1) - per_row) if most > 0 else (0, 0)
+
+
+def _where_it_fits(field: pa.Field, part: Column | str) -> Column | str:
+    """A column of no fixed width, null where its row is too wide."""
+    if not _is_wide(field.type):
+        return part
+    if isinstance(part, Column):
+        return F.when(F.expr(_FITS), part).alias(field.name)
+    return F.expr(f"IF({_FITS}, {part}, NULL) AS {part}")
+
+
+def _optional_parts(schema: pa.Schema) -> list[Column | str]:
     """The columns, whose parts may all be null: Spark's own way to Arrow refuses null structs with fields that may not."""
-    columns = []
+    columns: list[Column | str] = []
     for name, field in zip(schema.names, to_spark_schema(schema).fields, strict=True):
         loose = _optional(field.dataType)
-        columns.append(column(name) if loose == field.dataType else column(name).cast(loose).alias(name))
+        columns.append(quoted(name) if loose == field.dataType else column(name).cast(loose).alias(name))
     return columns
 
 
@@ -292,18 +346,23 @@ def _optional(kind: T.DataType) -> T.DataType:
     return kind
 
 
-def _row_bytes(schema: pa.Schema) -> tuple[Column, int]:
-    """What a row takes as Arrow, about: of its columns of no fixed width, as an expression, and of the others."""
-    wide, per_row = F.lit(0), 0
+def _row_bytes(schema: pa.Schema) -> tuple[str, int]:
+    """What a row takes as Arrow, about: of its columns of no fixed width, as SQL, and of the others."""
+    wide, per_row = ["0L"], 0
     for field in schema:
-        try:
+        if not _is_wide(field.type):
             per_row += 1 + field.type.bit_width // 8
             continue
-        except ValueError:
-            per_row += 5
-        value = column(field.name)
-        if pa.types.is_nested(field.type):
-            # Text is longer than values are, except for the shortest.
-            value = F.to_json(F.struct(value))
-        wide = wide + F.coalesce(F.octet_length(value), F.lit(0))
-    return wide.cast("long"), per_row
+        per_row += 5
+        # Text of nested values is longer than they are, except for the shortest.
+        value = f"to_json(struct({quoted(field.name)}))" if pa.types.is_nested(field.type) else quoted(field.name)
+        wide.append(f"coalesce(octet_length({value}), 0)")
+    return " + ".join(wide), per_row
+
+
+def _is_wide(kind: pa.DataType) -> bool:
+    """Whether values of a type have no fixed width."""
+    try:
+        return bool(kind.bit_width < 0)
+    except ValueError:
+        return True

@@ -5,18 +5,20 @@ dates, decimals with up to six decimals and timestamps as microseconds.  Everyth
 point numbers, finer decimals, `timestamp_ntz`, timestamps as Java prints them) goes through an Arrow UDF over the key columns
 that calls `records.keys` itself.
 
+They are SQL text, since each call of PySpark's functions is several trips to the JVM, and one of a text is few.
+
 A null or empty key, and a path that no store can hold, make the job fail with a refusal (see jobs.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pyhudi.engines.spark.convert import column
+from pyhudi.engines.spark.convert import column, literal, quoted
 from pyhudi.engines.spark.jobs import REFUSAL
 from pyhudi.records.columns import field_at
 from pyhudi.records.keys.partition_paths import (
@@ -37,35 +39,10 @@ _NATIVE_DECIMALS = 6
 def key_column(spec: KeySpec, schema: pa.Schema) -> Column:
     """The record key of each row, never null or empty.  schema: the DataFrame's columns as Arrow; spec names key fields."""
     texts = [_native_text(spec, schema, name) for name in spec.record_fields]
-    if any(text is None for text in texts):
-        return _through_arrow(record_keys, spec, spec.record_fields)
     known = [text for text in texts if text is not None]
-    required = [not field_at(schema, name).nullable for name in spec.record_fields]
-    if not spec.is_composite:
-        return _refused(
-            known[0],
-            _is_gap(known[0]),
-            f"the record key field {spec.record_fields[0]!r} is null or empty in a row: every row needs a key",
-        )
-    parts: list[Column] = []
-    gaps: Column | None = None
-    for position, (name, text) in enumerate(zip(spec.record_fields, known, strict=True)):
-        parts.append(F.lit(("," if position else "") + name + ":"))
-        never_empty = required[position] and not _may_be_empty(field_at(schema, name).type)
-        filled = (
-            text
-            if never_empty
-            else F.when(text.isNull(), F.lit(NULL_KEY_PART)).when(text == "", F.lit(EMPTY_KEY_PART)).otherwise(text)
-        )
-        parts.append(filled)
-        gap = F.lit(False) if never_empty else _is_gap(text)
-        gaps = gap if gaps is None else gaps & gap
-    key = F.concat(*parts)
-    if any(ok and not _may_be_empty(field_at(schema, name).type) for ok, name in zip(required, spec.record_fields, strict=True)):
-        return key
-    names = ", ".join(repr(name) for name in spec.record_fields)
-    assert gaps is not None
-    return _refused(key, gaps, f"the record key fields {names} are all null or empty in a row: every row needs a key")
+    if len(known) < len(texts):
+        return _through_arrow(record_keys, spec, spec.record_fields)
+    return F.expr(_key_text(spec, schema, known))
 
 
 def path_column(spec: KeySpec, schema: pa.Schema) -> Column:
@@ -74,49 +51,76 @@ def path_column(spec: KeySpec, schema: pa.Schema) -> Column:
         return F.lit("")
     if any(field.kind is not PartitionKind.SIMPLE for field in spec.partition_fields):
         return _through_arrow(partition_paths, spec, partition_columns(spec))
-    parts: list[Column] = []
+    parts: list[str] = []
     free_text = False
     for field in spec.partition_fields:
         text = _native_text(spec, schema, field.name)
         if text is None:
             return _through_arrow(partition_paths, spec, partition_columns(spec))
         kind = field_at(schema, field.name).type
-        value = F.when(_is_gap(text), F.lit(DEFAULT_PARTITION)).otherwise(
-            _encoded(text) if spec.url_encode and pa.types.is_string(kind) else text
-        )
+        encoded = _encoded(text) if spec.url_encode and pa.types.is_string(kind) else text
+        value = f"CASE WHEN {_is_gap(text)} THEN {literal(DEFAULT_PARTITION)} ELSE {encoded} END"
         free_text = free_text or pa.types.is_string(kind)
-        parts.append(F.concat(F.lit(field.name + "="), value) if spec.hive_style else value)
-    path = parts[0] if len(parts) == 1 else F.concat_ws("/", *parts)
-    if not free_text:
-        return path
-    why = F.lit("")
-    for pattern, what in reversed(UNUSABLE_PATHS):
-        why = F.when(path.rlike(pattern), F.lit(what)).otherwise(why)
-    refusal = F.raise_error(F.concat(F.lit(REFUSAL + "the partition path '"), path, F.lit("' "), why))
-    return F.when(path.rlike("|".join(pattern for pattern, _ in UNUSABLE_PATHS)), refusal).otherwise(path)
+        parts.append(f"concat({literal(field.name + '=')}, {value})" if spec.hive_style else value)
+    path = parts[0] if len(parts) == 1 else f"concat_ws('/', {', '.join(parts)})"
+    return F.expr(_usable(path) if free_text else path)
 
 
 def auto_key_column(instant_time: str) -> Column:
     """Keys for rows without any, as `auto_record_keys` makes them: instant, task partition, row of the partition."""
     # monotonically_increasing_id carries the partition in its upper bits and the row in its lower 33.
-    row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
-    return F.concat(F.lit(f"{instant_time}_"), F.spark_partition_id().cast("string"), F.lit("_"), row.cast("string"))
+    row = f"CAST(monotonically_increasing_id() & {(1 << 33) - 1} AS STRING)"
+    return F.expr(f"concat({literal(f'{instant_time}_')}, CAST(spark_partition_id() AS STRING), '_', {row})")
 
 
-def _native_text(spec: KeySpec, schema: pa.Schema, name: str) -> Column | None:
+def _key_text(spec: KeySpec, schema: pa.Schema, texts: Sequence[str]) -> str:
+    """The record key as SQL.  texts: those of the key fields."""
+    if not spec.is_composite:
+        why = f"the record key field {spec.record_fields[0]!r} is null or empty in a row: every row needs a key"
+        return _refused(texts[0], _is_gap(texts[0]), why)
+    parts: list[str] = []
+    gaps: list[str] = []
+    for position, (name, text) in enumerate(zip(spec.record_fields, texts, strict=True)):
+        parts.append(literal(("," if position else "") + name + ":"))
+        field = field_at(schema, name)
+        if not field.nullable and not _may_be_empty(field.type):
+            parts.append(text)
+            continue
+        gaps.append(_is_gap(text))
+        unset, empty = literal(NULL_KEY_PART), literal(EMPTY_KEY_PART)
+        parts.append(f"CASE WHEN {text} IS NULL THEN {unset} WHEN {text} = '' THEN {empty} ELSE {text} END")
+    key = f"concat({', '.join(parts)})"
+    if len(gaps) < len(texts):
+        return key
+    names = ", ".join(repr(name) for name in spec.record_fields)
+    why = f"the record key fields {names} are all null or empty in a row: every row needs a key"
+    return _refused(key, " AND ".join(f"({gap})" for gap in gaps), why)
+
+
+def _usable(path: str) -> str:
+    """The path, unless no store can hold it."""
+    cases = " ".join(f"WHEN {path} RLIKE {literal(pattern)} THEN {literal(what)}" for pattern, what in UNUSABLE_PATHS)
+    before, after = literal(REFUSAL + "the partition path '"), literal("' ")
+    why = f"concat({before}, {path}, {after}, CASE {cases} ELSE '' END)"
+    unusable = literal("|".join(pattern for pattern, _ in UNUSABLE_PATHS))
+    return f"CASE WHEN {path} RLIKE {unusable} THEN raise_error({why}) ELSE {path} END"
+
+
+def _native_text(spec: KeySpec, schema: pa.Schema, name: str) -> str | None:
+    """The text of a column as SQL; None where Spark's is not Hudi's."""
     kind = field_at(schema, name).type
     types = pa.types
-    value = column(name)
+    value = quoted(name)
     if types.is_string(kind):
         return value
     if types.is_integer(kind) or types.is_boolean(kind) or types.is_date32(kind):
-        return value.cast("string")
+        return f"CAST({value} AS STRING)"
     if types.is_decimal(kind) and kind.scale <= _NATIVE_DECIMALS:
-        return value.cast("string")
+        return f"CAST({value} AS STRING)"
     if types.is_timestamp(kind) and kind.tz is not None and not spec.consistent_timestamps:
-        return F.unix_micros(value).cast("string")
+        return f"CAST(unix_micros({value}) AS STRING)"
     if types.is_binary(kind):
-        return F.lower(F.hex(value))
+        return f"lower(hex({value}))"
     return None
 
 
@@ -124,19 +128,19 @@ def _may_be_empty(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _is_gap(text: Column) -> Column:
-    return text.isNull() | (text == "")
+def _is_gap(text: str) -> str:
+    return f"{text} IS NULL OR {text} = ''"
 
 
-def _refused(value: Column, bad: Column, why: str) -> Column:
-    return F.when(bad, F.raise_error(F.lit(REFUSAL + why))).otherwise(value)
+def _refused(value: str, bad: str, why: str) -> str:
+    return f"CASE WHEN {bad} THEN raise_error({literal(REFUSAL + why)}) ELSE {value} END"
 
 
-def _encoded(text: Column) -> Column:
+def _encoded(text: str) -> str:
     encoded = text
     for character in ENCODED_CHARACTERS:
-        encoded = F.replace(encoded, F.lit(character), F.lit(encode_partition_value(character)))
-    return F.when(text.rlike(NEEDS_ENCODING), encoded).otherwise(text)
+        encoded = f"replace({encoded}, {literal(character)}, {literal(encode_partition_value(character))})"
+    return f"CASE WHEN {text} RLIKE {literal(NEEDS_ENCODING)} THEN {encoded} ELSE {text} END"
 
 
 def _through_arrow(function: Callable[[KeySpec, pa.RecordBatch], pa.Array], spec: KeySpec, names: tuple[str, ...]) -> Column:

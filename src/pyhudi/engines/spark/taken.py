@@ -1,8 +1,8 @@
 """A small batch of rows on the driver: taken there once, as Arrow, and written by tasks that carry their rows.
 
-    1. measure   one job computes the rows, keeps them and counts their bytes; more than `driver_batch_bytes`, and they stay where
-                 they are (incoming.py)
-    2. take      one job brings them to the driver; Spark drops what it kept
+    1. take      one job computes the rows, keeps them and brings as many as are bounded beforehand, which may be all (incoming.py)
+    2. measure   where they are not, their bytes are counted; more than `driver_batch_bytes`, and they stay where they are, else
+                 one more job brings them to the driver; Spark drops what it kept
     3. look up, write   tasks as those of the embedded engine make (`engines/arrow_incoming.py`): in threads of the driver while
                  what they read and write of the table is at most `driver_work_bytes`, in one job on the cluster where it is more
 

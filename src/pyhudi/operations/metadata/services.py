@@ -187,7 +187,10 @@ def _execute(store: MetadataStore, engine: Engine | None, time: str) -> None:
     ]
     expected = load_written_sizes(store.context.timeline, store.load(), logs)
     tasks = [_task(store, time, operation, sizes, expected) for operation in plan.operations or ()]
-    written = engine.map(run_metadata_merge, tasks) if engine is not None else in_threads(run_metadata_merge, tasks)
+    if engine is None:
+        written = in_threads(run_metadata_merge, tasks)
+    else:
+        written = engine.spread(run_metadata_merge, tasks, [task.slice.size_bytes for task in tasks])
     statistics = [stat for stat in written if stat is not None]
     inflight = Instant(time, Action.COMPACTION, State.INFLIGHT)
     store.complete(inflight, commit_of(statistics, "COMPACT", compacted=True), store.table.timeline.load())

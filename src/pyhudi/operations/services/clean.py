@@ -64,6 +64,10 @@ from pyhudi.table.snapshot import load_replaced_groups, read_commit
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 _DELETING_THREADS = 16
+
+_DELETE_BYTES = 256 << 10
+"""What deleting a file is worth, in bytes that are read and written."""
+
 _RELOADS = 4
 
 
@@ -386,7 +390,8 @@ def _delete_files(
     if not paths:
         return {}
     if engine is not None:
-        done = engine.map(partial(_delete_on_worker, storage.spec()), list(paths.items()))
+        worth = [len(wanted) * _DELETE_BYTES for wanted in paths.values()]
+        done = engine.spread(partial(_delete_on_worker, storage.spec()), list(paths.items()), worth)
         return {metadata.partition_path: metadata for metadata in done}
     with ThreadPoolExecutor(min(_DELETING_THREADS, len(paths))) as pool:
         return {metadata.partition_path: metadata for metadata in pool.map(partial(_delete_in_partition, storage), paths.items())}
