@@ -119,7 +119,7 @@ def test_what_is_less_work_than_a_job_runs_in_the_driver(
     for batch in range(3, 6):
         hs.write(spark.createDataFrame(rows(batch)), str(tmp_path / "t"), options=options)
     table = hp.Table(tmp_path / "t")
-    assert set(ran) == ({"_delete_on_worker", "run_metadata_merge"} if as_jobs else set())
+    assert {"_delete_on_worker", "run_metadata_merge"}.intersection(ran) == ({"run_metadata_merge"} if as_jobs else set())
     assert table.inspect.files(on_storage=True).num_rows < files
     assert not table.validate(keys=True).found
     assert_same_rows(table.scan(["id", "part", "ts", "x"]).to_arrow(), rows(5))
