@@ -1,6 +1,6 @@
 """A small batch of rows on the driver: taken there once, as Arrow, and written by tasks that carry their rows.
 
-    1. take      one job computes the rows, keeps them and brings as many as are bounded beforehand, which may be all (incoming.py)
+    1. take      one job computes the rows, keeps them and brings as many as are bounded beforehand: maybe all (incoming.py)
     2. measure   where they are not, their bytes are counted; more than `driver_batch_bytes`, and they stay where they are, else
                  one more job brings them to the driver; Spark drops what it kept
     3. look up, write   tasks as those of the embedded engine make (`engines/arrow_incoming.py`): in threads of the driver while
