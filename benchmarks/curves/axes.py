@@ -27,9 +27,19 @@ class Axis:
 
 AXES = (
     Axis(
-        "rows", "rows", "7 partitions; an upsert of 1,000 neighbouring rows of one", (300_000, 1_200_000, 3_000_000, 12_000_000)
+        "rows",
+        "rows",
+        "7 partitions; an upsert of 1,000 neighbouring rows of one",
+        (300_000, 1_200_000, 3_000_000, 12_000_000),
+        peers=("delta-rs", "delta-spark"),
     ),
-    Axis("commits", "commits", "100 rows in one partition; each commit an upsert of 10 of them", (10, 100, 1000)),
+    Axis(
+        "commits",
+        "commits",
+        "100 rows in one partition; each commit an upsert of 10 of them",
+        (10, 100, 1000),
+        peers=("delta-rs", "delta-spark"),
+    ),
     Axis("partitions", "partitions", "10 rows in each; an upsert of those of one", (10, 100, 1000, 10_000)),
     Axis("columns", "columns", "2,000 rows; an upsert of 100 of them", (10, 100, 500, 2000)),
     Axis(

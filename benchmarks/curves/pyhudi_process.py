@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +28,9 @@ class Embedded:
 
     def __init__(self, options: dict[str, object] | None = None) -> None:
         self._options = options or {}
+
+    def processor(self) -> float:
+        return time.process_time()
 
     def create(self, folder: Path, kind: str, rows: pa.RecordBatchReader) -> None:
         table = Table.create(

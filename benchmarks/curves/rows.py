@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import pyarrow as pa
 
@@ -34,7 +35,7 @@ def all_rows(count: int, *, partitions: int = PARTITIONS, columns: int = 8) -> p
     """The same as a stream."""
     parts = pieces(count, partitions=partitions, columns=columns)
     first = next(parts)
-    batches = (one for part in (first, *parts) for one in part.to_batches())
+    batches = (one for part in chain([first], parts) for one in part.to_batches())
     return pa.RecordBatchReader.from_batches(first.schema, batches)
 
 

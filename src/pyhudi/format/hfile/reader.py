@@ -269,17 +269,18 @@ class _Ranges:
         """The entries of a batch, which is ascending, that lie in a range."""
         rows = batch.column("key")
         here = self.within(rows[0].as_py(), rows[-1].as_py() + b"\x00")
-        bounds = [
-            (_lower_bound(rows, start), _lower_bound(rows, stop)) for start, stop in zip(here.starts, here.stops, strict=True)
-        ]
-        if bounds and not here.has_end:
-            bounds[-1] = (bounds[-1][0], len(rows))
-        if not bounds:
+        if not len(here.starts):
             return batch.slice(0, 0)
-        if len(bounds) == 1:
-            return batch.slice(bounds[0][0], bounds[0][1] - bounds[0][0])
-        pieces = [np.arange(low, high) for low, high in bounds]
-        return batch.take(pa.array(np.concatenate(pieces)))
+        lows, highs = _lower_bounds(rows, here.starts), _lower_bounds(rows, here.stops)
+        if not here.has_end:
+            highs[-1] = len(rows)
+        if len(lows) == 1:
+            return batch.slice(int(lows[0]), int(highs[0] - lows[0]))
+        # Between the bounds of a range a row is inside; ranges are disjoint and may touch.
+        changes = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.add.at(changes, lows, 1)
+        np.add.at(changes, highs, -1)
+        return batch.filter(pa.array(np.cumsum(changes[:-1]) > 0))
 
 
 def _decode_batch(blocks: list[memoryview], offset: int) -> Iterator[pa.RecordBatch]:
@@ -310,9 +311,13 @@ def _read_exactly(read_range: ReadRange, offset: int, size_bytes: int) -> memory
     return data
 
 
-def _lower_bound(rows: pa.BinaryArray, row: bytes) -> int:
-    """How many of the ascending rows are below `row`."""
-    return bisect_left(range(len(rows)), row, key=lambda index: rows[index].as_py())
+def _lower_bounds(rows: pa.BinaryArray, wanted: Objects) -> npt.NDArray[np.int64]:
+    """How many of the ascending rows are below each of some."""
+    if len(wanted) * len(rows).bit_length() < len(rows):
+        # To make an object of every row costs more than to look at those that a search meets.
+        found = [bisect_left(range(len(rows)), row, key=lambda index: rows[index].as_py()) for row in wanted]
+        return np.array(found, dtype=np.int64)
+    return np.searchsorted(rows.to_numpy(zero_copy_only=False), wanted).astype(np.int64, copy=False)
 
 
 def _after_prefix(prefix: bytes) -> bytes | None:
