@@ -159,19 +159,6 @@ def split_base_files(names: pa.StringArray) -> pa.StructArray:
     return pc.extract_regex(names, _BASE_GROUPS)
 
 
-def trusted_base_file(file_id: str, write_token: str, instant_time: str, extension: str) -> BaseFileName:
-    """The name with these parts, which `split_base_files` has told apart: they are not looked at again."""
-    name = _new_name(BaseFileName)
-    _set_field(name, "file_id", file_id)
-    _set_field(name, "write_token", write_token)
-    _set_field(name, "instant_time", instant_time)
-    _set_field(name, "extension", extension)
-    return name
-
-
-_new_name, _set_field = object.__new__, object.__setattr__
-
-
 def parse_base_file(name: str) -> BaseFileName | None:
     """The parts of a base file's name (no folders), or None.  Raises Unsupported for an externally created file."""
     if name.endswith(EXTERNAL_SUFFIX):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise, repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.format.bootstrap import SourceFile
+from pyhudi.format.bulk import made_of_columns
 from pyhudi.format.names import (
     BaseFileName,
     LogFileName,
     parse_base_file,
     parse_log_file,
     split_base_files,
-    trusted_base_file,
 )
 from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.storage.base import FileInfo
@@ -220,19 +221,34 @@ def visible_slices_of_rows(rows: pa.Table, state: SlicingState, as_of: str | Non
 def _single_slices(
     columns: Mapping[str, pa.Array], parts: pa.StructArray, chosen: npt.NDArray[np.bool_]
 ) -> dict[str, list[FileSlice]]:
+    """Partition -> slices of one base file each, in the order of the rows."""
     rows = pa.array(np.flatnonzero(chosen))
-    listed = [columns[name].take(rows).to_pylist() for name in ("partition", "name", "size_bytes")]
-    named = parts.take(rows)
-    split = [named.field(name).to_pylist() for name in ("file_id", "write_token", "instant_time", "extension")]
+    partitions, names = (columns[name].take(rows) for name in ("partition", "name"))
+    inside = pc.binary_join_element_wise(partitions, names, "/")
+    paths = pc.if_else(pc.equal(partitions, ""), names, inside).to_pylist()
+    split = {name: parts.field(name).take(rows).to_pylist() for name in ("file_id", "write_token", "instant_time", "extension")}
+    count = len(paths)
+    named = made_of_columns(BaseFileName, count, split)
+    sizes = columns["size_bytes"].take(rows).to_pylist()
+    bases = made_of_columns(BaseFile, count, {"path": paths, "name": named, "size_bytes": sizes})
+    encoded = partitions.dictionary_encode()
+    of = encoded.dictionary.to_pylist()
+    codes = encoded.indices.to_numpy()
+    fields: dict[str, Iterable[object]] = {
+        "partition": [of[code] for code in codes.tolist()],
+        "file_id": split["file_id"],
+        "base_instant": split["instant_time"],
+        "base": bases,
+        "logs": repeat((), count),
+        "whole": repeat(None, count),
+        "source": repeat(None, count),
+    }
+    slices = made_of_columns(FileSlice, count, fields)
     result: dict[str, list[FileSlice]] = {}
-    for partition, name, size_bytes, file_id, token, instant, extension in zip(*listed, *split, strict=True):
-        path = join_path(partition, name)
-        base = BaseFile(path, trusted_base_file(file_id, token, instant, extension), size_bytes)
-        slice_ = FileSlice(partition, file_id, instant, base)
-        if partition in result:
-            result[partition].append(slice_)
-        else:
-            result[partition] = [slice_]
+    bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), count]
+    for start, end in pairwise(bounds):
+        if start < end:
+            result.setdefault(slices[start].partition, []).extend(slices[start:end])
     return result
 
 
