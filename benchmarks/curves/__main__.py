@@ -76,7 +76,9 @@ class Held:
         latest = {(p.axis, p.kind, p.system, p.step, p.size): p for p in self.points}
         document = {"points": [asdict(point) for point in latest.values()], "notes": self.notes}
         (self.folder / "curves.json").write_text(json.dumps(document, indent=1) + "\n")
-        (self.folder / "CURVES.md").write_text(report(self.points, self.notes.values(), _machine()))
+        commits = sorted({p.commit for p in latest.values() if p.commit})
+        told = ", ".join([f"commit {', '.join(commits) or commit()}", *(f"{name} {value}" for name, value in describe().items())])
+        (self.folder / "CURVES.md").write_text(report(self.points, self.notes.values(), told))
 
 
 def runs_of(axes: Sequence[Axis], most: int, systems: Sequence[str]) -> list[Run]:
@@ -117,7 +119,7 @@ def carried_out(run: Run, python: Path, timeout_s: float) -> Iterator[Point]:
                 assert process.stdout is not None
                 for line in process.stdout:
                     if line.startswith("{"):
-                        yield Point(run.axis.name, run.kind, run.system, size=run.size, **json.loads(line))
+                        yield Point(run.axis.name, run.kind, run.system, size=run.size, commit=commit(), **json.loads(line))
                 code = process.wait()
             finally:
                 timer.cancel()
@@ -181,10 +183,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         held.store()
     held.store()
     return 1 if failed else 0
-
-
-def _machine() -> str:
-    return ", ".join([f"commit {commit()}", *(f"{name} {value}" for name, value in describe().items())])
 
 
 if __name__ == "__main__":

@@ -66,7 +66,10 @@ BY_NAME = {axis.name: axis for axis in AXES}
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One step on one size: seconds of the clock and of the processor, and the peak memory of the process by then."""
+    """One step on one size: seconds of the clock and of the processor, and the peak memory of the process by then.
+
+    commit: of the code that was measured; empty where nobody wrote it down.
+    """
 
     axis: str
     kind: str
@@ -76,6 +79,7 @@ class Point:
     seconds: float
     cpu_seconds: float
     peak_mib: float
+    commit: str = ""
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Point:
