@@ -307,6 +307,7 @@ class BaseFileWriter:
             return
         # Parquet stores one dictionary for each row group.
         table = relabel(pa.concat_tables(self._pending).unify_dictionaries(), self._layout)
+        self._pending = []
         check_values(table, self._avro_schema)
         table = conform_table(table, self._stored)
         writer, before = self._opened(table), self._sink.tell()
@@ -318,7 +319,6 @@ class BaseFileWriter:
         if self._sink.tell() > before:
             self._flushed_arrow_bytes += self._buffered_arrow_bytes
             self._buffered_arrow_bytes = 0
-        self._pending = []
         self._pending_bytes = 0
 
     def _opened(self, first: pa.Table) -> ParquetWriter | OrcWriter:

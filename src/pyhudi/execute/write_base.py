@@ -162,8 +162,10 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
             ) as writer:
                 changes = KeyChanges(spec.key_shards)
                 merger = RowMerger(spec, task, incoming, rule, counts=counts, matched=matched, changes=changes, log=log)
-                for batch in _old_rows(storage, spec, task, old, schema, old_name.instant_time):
-                    writer.write(merger.merge(batch), keys_known=inherited is not None)
+                # While rows are encoded nothing holds the old rows any more, which are as many.
+                for merged in map(merger.merge, _old_rows(storage, spec, task, old, schema, old_name.instant_time)):
+                    writer.write(merged, keys_known=inherited is not None)
+                    del merged
                 fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
                 fresh = live_rows(fresh, spec.rule)
                 if fresh.num_rows and spec.partial is None:
@@ -236,8 +238,8 @@ def _stored_batches(old: OpenFile, schema: pa.Schema, origins: Mapping[str, Orig
     wanted = names_in_file(origins, [name for name in schema.names if name != FILE_NAME])
     columns = [name for name in wanted if name in present]
     for group in range(old.metadata.num_row_groups):
-        rows = old.read_row_group(group, columns=columns, use_threads=False)
-        yield conform_table(by_ids(rows, origins, schema), schema)
+        # Held by nobody here, so that whoever takes it can let go of it.
+        yield conform_table(by_ids(old.read_row_group(group, columns=columns, use_threads=False), origins, schema), schema)
 
 
 def _last_of_each_key(rows: pa.Table) -> pa.Table:
