@@ -80,18 +80,6 @@ def test_a_commit_reads_no_statistics_of_files_that_it_leaves_alone(tmp_path: Pa
     assert (counts[0] > 0) is (kind == "cow")
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_where_every_file_is_touched_logs_are_added_to_what_is_stored(tmp_path: Path, kind: str, asked: Asked) -> None:
-    table = made(tmp_path, kind, 3)
-    asked.rows, asked.partitions = 0, []
-    for stamp in (1, 2):
-        table.upsert(rows(range(1, 30, 10), stamp))
-        assert_metadata_is_true(table)
-    # No file of a log's slice ends; on copy on write all files end, and those that come are known.
-    assert asked.rows == 0
-    assert set(asked.partitions) == set()
-
-
 def test_a_bound_that_goes_with_its_file_is_sought_in_all_files(tmp_path: Path, asked: Asked) -> None:
     table = made(tmp_path, "cow", 3)
     asked.partitions = []

@@ -89,20 +89,19 @@ def _exchanged(commit: Commit, partitions: Sequence[str], since: str) -> dict[st
     wanted = pa.array([f"{p}/{file_id}" for p in firm for file_id in touched[p]], pa.string())
     keys = pc.binary_join_element_wise(rows.column("partition"), file_ids(rows.column("name")), "/")
     is_touched = pc.is_in(keys, value_set=wanted)
+    # Where every file group is touched there is nothing to pass by, and little to read.
     others = frozenset(pc.unique(rows.column("partition").filter(pc.invert(is_touched))).to_pylist())
-    rows = rows.filter(pc.and_(is_touched, pc.is_in(rows.column("partition"), value_set=pa.array(firm, pa.string()))))
-    listed: dict[str, dict[str, int]] = {partition: {} for partition in firm}
+    chosen = [p for p in firm if p in others]
+    rows = rows.filter(pc.and_(is_touched, pc.is_in(rows.column("partition"), value_set=pa.array(chosen, pa.string()))))
+    listed: dict[str, dict[str, int]] = {partition: {} for partition in chosen}
     for partition, name, size_bytes in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):
         listed[partition][name] = size_bytes
     before = commit.live_of(listed, is_there=False)
     after = commit.live_of(commit.with_added(listed), is_there=True)
     result: dict[str, tuple[list[str], list[str]]] = {}
-    for partition in firm:
+    for partition in chosen:
         stood, stands = ({info.name for info in live[partition]} for live in (before, after))
-        gone, kept = stood - stands, stood & stands
-        # Where every file group is touched and more files leave than stay, the ranges of those that stay are less to read.
-        if partition in others or len(gone) < len(kept):
-            result[partition] = (sorted(gone), sorted(stands - stood))
+        result[partition] = (sorted(stood - stands), sorted(stands - stood))
     return result
 
 
