@@ -145,7 +145,8 @@ class MergeGroupTask:
 class KeysOfSlice:
     """Write the keys of a file slice of the table to a side file.
 
-    reader: gives the key columns.  instant_time: that the side file belongs to; deleted: as keys that leave.
+    reader: gives the key columns.  instant_time: that the side file belongs to; deleted: as keys that leave.  name: of the side
+    file alone; file groups of two partitions may have one id (`format.names.is_shared_file_id`).
     """
 
     reader: ReadSpec
@@ -153,6 +154,7 @@ class KeysOfSlice:
     instant_time: str
     shard_count: int
     deleted: bool
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +242,7 @@ def run_slice_keys(task: KeysOfSlice) -> KeySource | None:
             changes.add(
                 rows.column(RECORD_KEY) if stored else record_keys(task.reader.keys, as_batch(rows)), deleted=task.deleted
             )
-    name = f"{task.slice.file_id}_{task.slice.base_instant}"
-    path = changes.store(open_storage(task.reader.storage), task.instant_time, name)
+    path = changes.store(open_storage(task.reader.storage), task.instant_time, task.name)
     return None if path is None else KeySource(path, task.slice.partition, task.slice.file_id, 0)
 
 

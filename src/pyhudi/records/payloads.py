@@ -161,8 +161,7 @@ def _merge_mysql(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
 
 
 def _merge_postgres(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
-    stored = _column(older, _POSTGRES_POSITION).cast(pa.int64())
-    incoming = _column(newer, _POSTGRES_POSITION).cast(pa.int64())
+    stored, incoming = _log_positions(older), _log_positions(newer)
     wins = np.asarray(pc.fill_null(pc.greater_equal(incoming, stored), True), dtype=np.bool_)
     dead = _flags(_change_deletes(newer), newer.num_rows) & wins
     columns = []
@@ -239,6 +238,16 @@ def _change_deletes(rows: pa.Table) -> BoolMask | None:
 def _binlog_positions(rows: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     parts = pc.extract_regex(_column(rows, MYSQL_POSITION), r"^(?P<file>[0-9]+)\.(?P<position>[0-9]+)$")
     return pc.struct_field(parts, "file").cast(pa.int64()), pc.struct_field(parts, "position").cast(pa.int64())
+
+
+def _log_positions(rows: pa.Table) -> pa.ChunkedArray:
+    positions = _column(rows, _POSTGRES_POSITION)
+    if not pa.types.is_integer(positions.type):
+        raise InvalidRequest(
+            f"the table's payload class compares {_POSTGRES_POSITION} as a whole number, and its type is {positions.type}: "
+            "cast it to int64"
+        )
+    return positions.cast(pa.int64())
 
 
 def _column(rows: pa.Table, name: str) -> pa.ChunkedArray:

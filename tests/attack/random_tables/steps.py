@@ -336,7 +336,7 @@ def overtaken(run: Run, rng: random.Random) -> Deed:
 
     def change(instant: str) -> None:
         for row in rows:
-            run.hold(row, results[0].instant)
+            run.hold(row, results[0].instant if results else instant)
         if len(results) > 1:
             assert not both & held, f"{both & held} changed since the scan that the rows were computed from"
             first = results[0]
@@ -510,6 +510,9 @@ def unsave(run: Run, rng: random.Random) -> Deed | None:
 def restore(run: Run, rng: random.Random) -> Deed | None:
     known = [state.instant for state in run.states[-4:-1]] + sorted(run.savepoints)
     known = [one for one in known if any(state.instant == one for state in run.states)]
+    # What was requested later goes, also what completed before: no state of the dictionary is without that.
+    ends = {state.instant: state.completed for state in run.states}
+    known = [one for one in known if all(at <= one or end > ends[one] for at, end in ends.items())]
     if not known:
         return None
     instant = rng.choice(known)

@@ -29,6 +29,7 @@ from pyhudi.table.snapshot import read_commit
 from tests.simulation.tables import World
 
 MODE = "hoodie.write.concurrency.mode"
+METADATA = "hoodie.metadata.enable"
 NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
 OPTIONS: dict[str, object] = {
     MODE: NON_BLOCKING,
@@ -348,3 +349,27 @@ def test_rows_that_are_based_on_a_scan_are_refused(tmp_path: Path) -> None:
     assert table.scan().to_arrow()["ts"].to_pylist() == [1]
     table.delete(where="ts = 1")
     assert table.scan().count() == 0
+
+
+def test_a_record_index_over_file_groups_of_one_id_in_several_partitions(tmp_path: Path) -> None:
+    """The keys of a bucket are those of each partition, where an index is built over them and where partitions go."""
+    table = Table.create(
+        tmp_path / "t", record_key="id", partition_by="p", ordering="ts", table_type="mor", options={**OPTIONS, METADATA: True}
+    )
+    rows = [{"id": f"{part}{number}", "p": part, "ts": 1} for part in "abc" for number in range(3)]
+    table.upsert(pa.Table.from_pylist(rows))
+    table.index.create("record_index")
+    table.index.create("secondary_index", "ts", name="by_ts")
+    assert {row["id"] for row in rows} == set(table.lookup({"id": [row["id"] for row in rows]}).to_arrow()["id"].to_pylist())
+    assert table.scan(filter="ts = 1").count() == 9
+    report = table.validate(keys=True)
+    assert report.ok, report
+    alone = Table(tmp_path / "t", options={**OPTIONS, METADATA: True, MODE: "SINGLE_WRITER"})
+    alone.delete_partitions(["a", "b"])
+    report = alone.validate(keys=True)
+    assert report.ok, report
+    assert sorted(alone.scan().to_arrow()["id"].to_pylist()) == ["c0", "c1", "c2"]
+    alone.upsert(pa.Table.from_pylist(rows))
+    assert alone.scan().count() == 9
+    report = alone.validate(keys=True)
+    assert report.ok, report

@@ -6,6 +6,7 @@ The table is the one that the real Hudi 1.0.2 was seen to follow.
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -391,3 +392,13 @@ def test_java_classes_of_mergers_stand_for_what_is_registered_under_their_names(
     assert {row["id"]: row["score"] for row in table.scan().to_arrow().to_pylist()} == {"a": 5, "b": 8}
     with pytest.raises(Unsupported, match="register_merger"):
         table.upsert(scores(a=3), options={key: f"{own},com.example.Other"})
+
+
+def test_log_positions_of_another_type_are_refused(tmp_path: Path) -> None:
+    options = {"hoodie.datasource.write.payload.class": PAYLOADS["Pg"], "hoodie.metadata.enable": False}
+    table = hp.Table.create(tmp_path, record_key="id", ordering="_event_lsn", options=options)
+    rows = pa.table({"id": ["a"], "_event_lsn": [1.25], "_change_operation_type": ["u"]})
+    table.upsert(rows)
+    with pytest.raises(InvalidRequest, match=r"_event_lsn as a whole number, and its type is double: cast it to int64"):
+        table.upsert(rows)
+    assert table.scan().count() == 1

@@ -226,7 +226,10 @@ def _keys_of_slices(
     deleted: bool,
 ) -> tuple[KeySource, ...]:
     """Write the keys of slices to side files of an instant."""
-    tasks = [KeysOfSlice(reader, slice_, time, shard_count, deleted) for slice_ in slices]
+    tasks = [
+        KeysOfSlice(reader, slice_, time, shard_count, deleted, f"{slice_.file_id}_{number}")
+        for number, slice_ in enumerate(slices)
+    ]
     found = engine.map(run_slice_keys, tasks) if engine is not None else in_threads(run_slice_keys, tasks)
     zone = table.config.zone
     return tuple(
