@@ -64,7 +64,9 @@ def with_meetings(drawn: Drawn, rng: random.Random, steps: tuple[Step, ...], sha
             if drawn.moves:
                 names = [name for name in names if name != "overwrite"]
             others = tuple(Step(name, rng.getrandbits(32)) for name in names)
-            if not (drawn.moves and step.name == "overwrite"):
+            # What was chosen by a condition goes by event time there, also where it does not hold any more.
+            chosen = step.name == "delete_where" and "NON_BLOCKING" in drawn.options.get("hoodie.write.concurrency.mode", "")
+            if not (drawn.moves and step.name == "overwrite") and not chosen:
                 step = replace(step, met=others, at=round(2 ** rng.uniform(0, 7.5)))
         found.append(step)
     return tuple(found)

@@ -414,6 +414,10 @@ class Run:
         values = {**dict.fromkeys(self.columns), **values}
         self.newest[values["id"]] = max(self.newest.get(values["id"], 0), values["ts"])
         held = self.rows.get(values["id"])
+        blocks = "NON_BLOCKING" not in self.options.get("hoodie.write.concurrency.mode", "")
+        if held is None and not blocks and values["ts"] < self.buried.get(values["id"], 0):
+            # A delete that came while the row was written has the event time of what it deleted.
+            return
         if held is None:
             if not self.rule.deletes(values):
                 self.rows[values["id"]] = Row(dict(values), instant)
