@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from pyhudi import spark as hs
 from pyhudi.engines.spark.convert import to_arrow_schema
 from pyhudi.engines.spark.engine import rows_for_driver
 from pyhudi.engines.spark.incoming import FrameIncoming
-from pyhudi.execute.engine import PrepareRequest
 from tests.conformance.engine_suite import REQUEST
 from tests.spark.ways import go
 
@@ -95,16 +95,7 @@ def test_bytes_are_told_before_they_are_taken(spark: SparkSession) -> None:
     }
     types = {"v": pa.int64(), "flag": pa.bool_()}
     rows = pa.table({name: pa.array(column, types.get(name)) for name, column in values.items()})
-    request = PrepareRequest(
-        data_schema=rows.schema,
-        keys=REQUEST.keys,
-        rule=REQUEST.rule,
-        combine=True,
-        global_keys=False,
-        keys_only=False,
-        instant_time="1",
-        memory_budget_bytes=1 << 20,
-    )
+    request = replace(REQUEST, data_schema=rows.schema, memory_budget_bytes=1 << 20)
     incoming = FrameIncoming(spark, spark.createDataFrame(rows), request)
     try:
         count, told = incoming.measured()
@@ -155,14 +146,10 @@ def test_rows_that_are_very_few_are_taken_without_being_measured(
     frame = (
         spark.range(0, rows, 1, 5).where("id % 5 < 3 OR id > 40").selectExpr("cast(id as string) id", "'p' part", "id n", inner)
     )
-    request = PrepareRequest(
+    request = replace(
+        REQUEST,
         data_schema=to_arrow_schema(frame.schema),
-        keys=REQUEST.keys,
-        rule=REQUEST.rule,
         combine=False,
-        global_keys=False,
-        keys_only=False,
-        instant_time="1",
         memory_budget_bytes=1 << 20,
         driver_batch_bytes=limit,
     )

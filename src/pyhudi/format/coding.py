@@ -126,6 +126,9 @@ class Cursor:
     def varint(self) -> int:
         """Unsigned LEB128, 0 to 2**64 - 1."""
         at, end, view = self.offset, self.end, self._view
+        if at < end and (byte := view[at]) < 0x80:
+            self.offset = at + 1
+            return byte
         value = shift = 0
         while True:
             if at >= end:

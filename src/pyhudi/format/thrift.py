@@ -8,7 +8,7 @@ Source: Thrift, "Compact protocol encoding".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyhudi.format.coding import Cursor, encode_varint, encode_zigzag
@@ -38,14 +38,20 @@ def fields_of(data: bytes) -> list[Field]:
     """The fields of a struct that takes all of `data`.  Raises CorruptData."""
     cursor = Cursor(data)
     found: list[Field] = []
+    for number, kind in each_field(cursor):
+        start = cursor.offset
+        skip(cursor, kind, 0)
+        found.append(Field(number, kind, data[start : cursor.offset]))
+    cursor.expect_end("a struct of a Parquet footer")
+    return found
+
+
+def each_field(cursor: Cursor) -> Iterator[tuple[int, int]]:
+    """Number and kind of each field of a struct, the cursor at its value, which whoever asks passes over; at last behind it."""
     number = 0
     while (head := cursor.u8()) != STOP:
         number = number + (head >> 4) if head >> 4 else cursor.zigzag()
-        start = cursor.offset
-        skip(cursor, head & 15, 0)
-        found.append(Field(number, head & 15, data[start : cursor.offset]))
-    cursor.expect_end("a struct of a Parquet footer")
-    return found
+        yield number, head & 15
 
 
 Numbers = dict[int, "int | bytes | Numbers"]
@@ -74,15 +80,7 @@ def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers,
         else:
             number, at = _zigzag(data, at, base)
         if I16 <= kind <= I64:
-            # Headers of pages are numbers of a few bytes, and there are many.
-            value, start = data[at] & 127, at
-            while data[at] >= 128 and at - start < _FEW_BYTES:
-                at += 1
-                value |= (data[at] & 127) << 7 * (at - start)
-            if at - start < _FEW_BYTES:
-                found[number], at = value >> 1 ^ -(value & 1), at + 1
-            else:
-                found[number], at = _zigzag(data, start, base)
+            found[number], at = _zigzag(data, at, base)
         elif kind in (TRUE, FALSE):
             found[number] = int(kind == TRUE)
         elif kind == STRUCT and depth < DEPTH_LIMIT:
@@ -102,10 +100,15 @@ def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers,
 
 
 def _zigzag(data: memoryview, at: int, base: int) -> tuple[int, int]:
-    value = data[at]
+    # Headers of pages are numbers of a few bytes, and there are many.
+    start = at
+    value = data[at] & 127
+    while data[at] >= 128 and at - start < _FEW_BYTES:
+        at += 1
+        value |= (data[at] & 127) << 7 * (at - start)
     at += 1
-    if value >= 128:
-        cursor = Cursor(data, at - 1, base=base)
+    if at - start > _FEW_BYTES:
+        cursor = Cursor(data, start, base=base)
         value, at = cursor.varint(), cursor.offset
     return value >> 1 ^ -(value & 1), at
 
@@ -163,16 +166,18 @@ def skip(cursor: Cursor, kind: int, depth: int, *, in_list: bool = False) -> Non
     """Pass over a value.  in_list: whether it is an item, of which a boolean is a byte."""
     if depth > DEPTH_LIMIT:
         raise cursor.corrupt("a struct of a Parquet file is nested too deeply", expected=DEPTH_LIMIT)
-    if kind in (TRUE, FALSE):
+    if I16 <= kind <= I64:
+        cursor.varint()
+    elif kind == BINARY:
+        cursor.skip(cursor.varint())
+    elif kind == STRUCT:
+        _skip_struct(cursor, depth)
+    elif kind in (TRUE, FALSE):
         cursor.skip(1 if in_list else 0)
     elif kind == BYTE:
         cursor.skip(1)
-    elif kind in (I16, I32, I64):
-        cursor.varint()
     elif kind == DOUBLE:
         cursor.skip(8)
-    elif kind == BINARY:
-        cursor.skip(cursor.varint())
     elif kind in (LIST, SET):
         count, item = list_head(cursor)
         for _ in range(count):
@@ -183,10 +188,17 @@ def skip(cursor: Cursor, kind: int, depth: int, *, in_list: bool = False) -> Non
             for _ in range(count):
                 skip(cursor, kinds >> 4, depth + 1, in_list=True)
                 skip(cursor, kinds & 15, depth + 1, in_list=True)
-    elif kind == STRUCT:
-        while (head := cursor.u8()) != STOP:
-            if not head >> 4:
-                cursor.zigzag()
-            skip(cursor, head & 15, depth + 1)
     else:
         raise cursor.corrupt("a struct of a Parquet file has a field of no known type", found=kind)
+
+
+def _skip_struct(cursor: Cursor, depth: int) -> None:
+    while (head := cursor.u8()) != STOP:
+        if not head >> 4:
+            cursor.zigzag()
+        kind = head & 15
+        if I16 <= kind <= I64 and depth < DEPTH_LIMIT:
+            # Most fields are numbers.
+            cursor.varint()
+        else:
+            skip(cursor, kind, depth + 1)
