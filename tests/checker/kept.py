@@ -176,6 +176,25 @@ KEPT: dict[str, Kept] = {
         ),
         "SnapshotOutdated",
     ),
+    "the metadata table is archived while another writer begins": Kept(
+        Schedule(
+            "cow record index kept",
+            {"B": "upsert a1", "A": "upsert b7"},
+            ["B 1: lock 8: A", "A 1: lock 2: B"],
+        ),
+        "keys.arrow: no such file",
+    ),
+    "a writer sleeps over its side files and is rolled back": Kept(
+        Schedule(
+            "cow record index",
+            {"A": "upsert b7", "B": "upsert a1; upsert a1"},
+            [
+                "A 1: open_input .hoodie/metadata/.hoodie/.temp/T/F_W_T.parquet.keys.arrow 1: freeze 400000",
+                "B 1: end 1: freeze 130000",
+            ],
+        ),
+        "keys.arrow",
+    ),
 }
 
 

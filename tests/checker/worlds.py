@@ -49,6 +49,17 @@ _FILES_ONLY = {
     "hoodie.metadata.index.column.stats.enable": False,
     "hoodie.metadata.index.partition.stats.enable": False,
 }
+_RECORD_INDEX = {
+    **_FILES_ONLY,
+    "hoodie.metadata.record.index.enable": True,
+    "hoodie.index.type": "RECORD_INDEX",
+    "hoodie.metadata.record.index.min.filegroup.count": 1,
+}
+_METADATA_UPKEEP = {**_UPKEEP, "hoodie.metadata.compact.max.delta.commits": 2}
+_COMPACTED: dict[str, object] = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 2}
+_GROUPS = ("a1 a2", "a3", "b1")
+_OLD = (*_GROUPS, *["a1"] * 22)
+"""So many commits that the next one archives instants of the metadata table, which keeps 21 at least."""
 _NOT_WAITING: dict[str, object] = {
     "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
     "hoodie.index.type": "BUCKET",
@@ -67,7 +78,7 @@ class World:
     kind: str
     options: Mapping[str, object] = field(default_factory=dict)
     ordering: str | None = None
-    groups: tuple[str, ...] = ("a1 a2", "a3", "b1")
+    groups: tuple[str, ...] = _GROUPS
 
     @property
     def has_metadata(self) -> bool:
@@ -94,22 +105,15 @@ WORLDS = {
         World("cow kept", "cow", _UPKEEP),
         World("cow cleaned", "cow", {**_UPKEEP, "hoodie.archive.automatic": False}),
         World("mor", "mor"),
-        World("mor kept", "mor", {**_UPKEEP, "hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 2}),
+        World("mor kept", "mor", {**_UPKEEP, **_COMPACTED}),
         World("cow metadata", "cow", _FILES_ONLY),
         World("mor metadata", "mor", _FILES_ONLY),
         World("cow statistics", "cow", _METADATA),
         World("mor statistics", "mor", _METADATA),
         World("cow metadata kept", "cow", {**_FILES_ONLY, **_UPKEEP, "hoodie.metadata.compact.max.delta.commits": 3}),
-        World(
-            "cow record index",
-            "cow",
-            {
-                **_FILES_ONLY,
-                "hoodie.metadata.record.index.enable": True,
-                "hoodie.index.type": "RECORD_INDEX",
-                "hoodie.metadata.record.index.min.filegroup.count": 1,
-            },
-        ),
+        World("cow record index", "cow", _RECORD_INDEX),
+        World("cow record index kept", "cow", {**_RECORD_INDEX, **_METADATA_UPKEEP}, groups=_OLD),
+        World("mor record index kept", "mor", {**_RECORD_INDEX, **_METADATA_UPKEEP, **_COMPACTED}, groups=_OLD),
         World("mor buckets", "mor", {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}),
         World("cow global", "cow", {"hoodie.index.type": "GLOBAL_SIMPLE"}),
         World("cow event time", "cow", ordering="v"),
@@ -118,7 +122,7 @@ WORLDS = {
         World(
             "mor not waiting kept",
             "mor",
-            {**_NOT_WAITING, **_UPKEEP, "hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 2},
+            {**_NOT_WAITING, **_UPKEEP, **_COMPACTED},
             ordering="v",
         ),
     )
@@ -159,7 +163,7 @@ def image_of(name: str) -> Image:
     completed = ""
     for number, keys in enumerate(world.groups):
         env.advance_ms(1000)
-        values = {key: 10 * number + place for place, key in enumerate(keys.split())}
+        values = {key: 10 * number % 100 + place for place, key in enumerate(keys.split())}
         done = table.upsert(rows_of(values))
         instants.append(str(done.instant))
         rows.update(values)

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.format.instants import Action
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action
+from pyhudi.operations.action.leftovers import sweep_side_files
 from pyhudi.operations.metadata.store import MetadataStore
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
@@ -19,6 +20,7 @@ from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment
 from pyhudi.storage.heartbeats import delete_heartbeat
+from pyhudi.storage.markers import marked_instants
 from pyhudi.storage.processes import Process
 from pyhudi.table.context import TableContext
 from tests.simulation.tables import World, killed
@@ -101,10 +103,40 @@ def test_side_files_of_a_dead_write_do_not_stop_services_of_the_metadata_table()
     store = MetadataStore.open(context)
     small = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
     settings = ArchiveSettings.of(parse_options(small))
-    assert run_archive(store.context, settings, data_table=context.timeline.load()).instants
+    assert run_archive(store.context, settings, data_table=context.timeline).instants
     assert context.storage.read(left) is None
     world.upsert({"k1": 7})
     assert world.scanned() == world.rows
+
+
+def test_side_files_of_living_writers_stay() -> None:
+    world = grown(**{"hoodie.metadata.enable": True})
+    table = world.table.context
+    metadata = MetadataStore.open(table).context
+    completed, dead = world.table.timeline().completed_writes()[0].request_time, "20200101000000000"
+    building, begun, compacting = f"{INIT_INSTANT_TIME}007", "20990101000000001", "20990101000000002"
+    metadata.timeline.request(compacting, Action.COMPACTION)
+
+    def put_aside(instant_time: str) -> None:
+        metadata.storage.put(f".hoodie/.temp/{instant_time}/x.keys.arrow", b"keys")
+
+    def begin_a_write(_: int, call: Call) -> None:
+        if call.operation == "list" and call.path.endswith("/.temp"):
+            table.timeline.request(begun, Action.COMMIT)
+            put_aside(begun)
+
+    def left() -> set[str]:
+        return set(marked_instants(metadata.storage))
+
+    for instant_time in (completed, dead, building, compacting):
+        put_aside(instant_time)
+    indexing = table.timeline.request("20990101000000000", Action.INDEXING)
+    watched = replace(metadata, storage=FaultyStorage(metadata.storage, watch=begin_a_write))
+    assert sweep_side_files(watched, table.timeline) == 1
+    assert left() == {completed, building, begun, compacting}
+    table.timeline.remove_pending(indexing.request_time, Action.INDEXING)
+    assert sweep_side_files(metadata, table.timeline) == 1
+    assert left() == {completed, begun, compacting}
 
 
 @pytest.mark.parametrize("left_beside", ["heartbeat", "markers"])

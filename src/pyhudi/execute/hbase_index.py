@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.execute.indexing import KEY_CHANGES
+from pyhudi.execute.indexing import KEY_CHANGES, open_side_file
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.storage.hbase import COMMIT, DELETING, FILE, PARTITION, HbaseSettings, open_hbase
@@ -188,7 +188,7 @@ _NOTHING = ("", 0)
 
 def _key_changes(change: HbaseChange) -> Iterator[pa.RecordBatch]:
     """The keys of a side file, in batches that may be in memory as Python's objects."""
-    with open_storage(change.storage).open_input(change.keys) as source:
+    with open_side_file(open_storage(change.storage), change.keys) as source:
         reader = pa.ipc.open_file(source)
         assert reader.schema == KEY_CHANGES, "side files are written by `execute.indexing` alone"
         for number in range(reader.num_record_batches):

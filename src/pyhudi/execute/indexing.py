@@ -24,12 +24,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import Internal
+from pyhudi.errors import Internal, TableState, WriteConflict
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.open_base import Footer, open_base_file
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.names import parse_base_file
-from pyhudi.format.paths import SIDE_FOLDER, file_name_of, join_path
+from pyhudi.format.paths import SIDE_FOLDER, file_name_of, folder_of, join_path
 from pyhudi.records.column_ids import ColumnIds, Origin, by_ids, names_in_file
 from pyhudi.records.columns import field_at
 from pyhudi.records.conform import conform_table
@@ -132,6 +132,23 @@ class KeyChanges:
         return path
 
 
+def open_side_file(storage: Storage, path: str) -> pa.NativeFile:
+    """Open a side file of the instant whose folder it lies in.
+
+    Raises:
+        WriteConflict: The file is gone: a rollback deletes the side files of the instant it undoes.
+    """
+    try:
+        return storage.open_input(path)
+    except TableState as error:
+        instant_time = file_name_of(folder_of(path))
+        raise WriteConflict(
+            f"instant {instant_time} was rolled back while it was under way: its side file {storage.absolute(path)} is missing; "
+            "write again",
+            instants=(instant_time,),
+        ) from error
+
+
 @dataclass(frozen=True, slots=True)
 class KeyShare:
     """The keys of side files that belong to one file group of an index.
@@ -144,8 +161,8 @@ class KeyShare:
     count: int | None = None
 
     def changes(self, storage: Storage, path: str) -> pa.RecordBatch:
-        """KEY_CHANGES of the file group, from a side file."""
-        with storage.open_input(path) as source:
+        """KEY_CHANGES of the file group, from a side file.  Raises as `open_side_file`."""
+        with open_side_file(storage, path) as source:
             found = pa.ipc.open_file(source).get_batch(self.number if self.count is None else 0)
         if self.count is None or self.count == 1:
             return found

@@ -1,4 +1,7 @@
-"""What processes that died leave beside the timeline: markers, heartbeats, and temporary files of documents.
+"""Remove what dead processes leave beside the timeline: markers, heartbeats, side files, and temporary files of documents.
+
+Other writers begin at any time.  So each function lists what there is first and loads the timeline afterwards: an instant is
+requested before its writer puts anything aside, so whatever was listed and still has a living writer is on that timeline.
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 """
@@ -8,7 +11,7 @@ from __future__ import annotations
 from pyhudi.errors import CorruptData
 from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.instants import Action, parse_action
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action, parse_action
 from pyhudi.format.paths import (
     AUX_FOLDER,
     HEARTBEAT_FOLDER,
@@ -25,6 +28,7 @@ from pyhudi.storage.heartbeats import list_heartbeats
 from pyhudi.storage.locks import QUEUE_FOLDER
 from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.context import TableContext
+from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
 
 
@@ -102,6 +106,32 @@ def _reported_files(context: TableContext, timeline: Timeline, request_time: str
     for stat in metadata.write_stats:
         paths.update(stat.cdc_stats or {})
     return frozenset(paths)
+
+
+def sweep_side_files(metadata: TableContext, table: TimelineStore) -> int:
+    """Delete the side files of dead writers: what they put aside for the metadata table and never committed to it.
+
+    The files of an instant stay while either timeline has it, completed or not: index HBASE reads them after the commit.  Indexes
+    are built under instants that no timeline has, so theirs stay while an indexing is pending.  Side files lie where a table has
+    its markers; the real Hudi has the markers of its delta commits there.
+
+    Args:
+        metadata: The metadata table, while the caller holds the lock.
+        table: The timeline of its data table.
+
+    Returns:
+        The number of instants whose side files were deleted.
+    """
+    listed = marked_instants(metadata.storage)
+    if not listed:
+        return 0
+    timeline = table.load()
+    in_use = {instant.request_time for instant in (*timeline.instants, *metadata.timeline.load().instants)}
+    builds_index = bool(timeline.pending(Action.INDEXING))
+    dead = [time for time in listed if time not in in_use and not (builds_index and time.startswith(INIT_INSTANT_TIME))]
+    for request_time in dead:
+        Markers(metadata.storage, request_time).delete()
+    return len(dead)
 
 
 def sweep_unfinished_documents(context: TableContext, settings: CommitSettings) -> None:

@@ -25,7 +25,8 @@ from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State
 from pyhudi.format.metadata.partitions import COLUMN_STATS, parse_file_group
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
-from pyhudi.format.paths import SIDE_FOLDER, file_name_of, join_path
+from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.operations.action.leftovers import sweep_side_files
 from pyhudi.operations.action.outcome import NotDue, Off, Outcome, Ran
 from pyhudi.operations.metadata.kinds import kind_of
 from pyhudi.operations.metadata.kinds.base import Index
@@ -88,9 +89,7 @@ def run_metadata_services(
         if cleaned.instant is not None:
             done.append(f"{cleaned.file_count} files cleaned")
     if settings.archive is not None:
-        archived = run_archive(
-            store.context, _archive_settings(settings), timeline=store.load(), data_table=context.timeline.load()
-        )
+        archived = run_archive(store.context, _archive_settings(settings), timeline=store.load(), data_table=context.timeline)
         if archived.instants:
             done.append(f"{len(archived.instants)} instants archived")
     return Ran(", ".join(done)) if done else NotDue(reason or "")
@@ -144,7 +143,7 @@ def _compact(store: MetadataStore, engine: Engine | None, settings: MetadataSett
     plan = CompactionPlan(operations=tuple(operations))
     store.context.timeline.request(time, Action.COMPACTION, plan.encode(store.table.env.token_bytes(16)))
     _execute(store, engine, time)
-    _sweep_side_files(store, now)
+    sweep_side_files(store.context, store.table.timeline)
     return None, (*done, time)
 
 
@@ -245,14 +244,6 @@ def _merge_rule(store: MetadataStore, kind: type[Index], partition: str) -> Merg
         return kind.merge
     defined = load_index_definitions(store.table).get(partition if kind.is_defined else COLUMN_STATS)
     return kind.typed_merge if defined is not None and defined.layout > 1 else kind.merge
-
-
-def _sweep_side_files(store: MetadataStore, now: Timeline) -> None:
-    """Remove side files that writers left behind which died after their commit."""
-    pending = {i.request_time for i in now.pending()}
-    for folder in store.table.storage.list(SIDE_FOLDER).folders:
-        if file_name_of(folder) not in pending:
-            store.table.storage.delete_folder(folder)
 
 
 def _clean_settings(table: CleanSettings) -> CleanSettings:

@@ -28,7 +28,7 @@ from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.history import HistoryRow
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.format.paths import METADATA_FOLDER
-from pyhudi.operations.action.leftovers import remove_marked, sweep_unfinished_documents
+from pyhudi.operations.action.leftovers import remove_marked, sweep_side_files, sweep_unfinished_documents
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import ArchiveResult
 from pyhudi.operations.action.settings import CommitSettings
@@ -43,11 +43,12 @@ from pyhudi.plan.archival import (
     reason_not_to_archive,
 )
 from pyhudi.settings import Options, read_settings
-from pyhudi.storage.markers import Markers, marked_instants
+from pyhudi.storage.markers import marked_instants
 from pyhudi.table.column_history import load_column_history
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import read_commit
+from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
 
 _PLANNED_ACTIONS = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLEAN, Action.CLUSTERING, Action.REPLACECOMMIT)
@@ -75,7 +76,7 @@ def run_archive(
     settings: ArchiveSettings,
     *,
     timeline: Timeline | None = None,
-    data_table: Timeline | None = None,
+    data_table: TimelineStore | None = None,
 ) -> ArchiveResult:
     """Archive what is due.
 
@@ -100,7 +101,7 @@ def run_archive(
         if not plan.instants:
             return ArchiveResult(reason=plan.reason)
         _check_version_file(held, now)
-        leftovers = _remove_leftovers(held, now, plan.start) if data_table is None else _remove_side_files(held, data_table)
+        leftovers = _remove_leftovers(held, plan.start) if data_table is None else sweep_side_files(held, data_table)
         rows = [_to_row(held, instant, files) for instant in plan.instants]
         store.history.append(rows, settings.compression)
         _remove_instants(held, plan.instants, files)
@@ -127,16 +128,17 @@ def _check_version_file(context: TableContext, timeline: Timeline) -> None:
         )
 
 
-def _load_bounds(context: TableContext, timeline: Timeline, data_table: Timeline | None) -> ArchivalBounds:
+def _load_bounds(context: TableContext, timeline: Timeline, data_table: TimelineStore | None) -> ArchivalBounds:
     last_clean = load_last_clean(context.timeline, timeline)
     history = load_column_history(context, timeline, read_commit) if data_table is None else None
     without_ids = None if history is None else history.first_lacking
     if not context.config.has_metadata_table:
-        return ArchivalBounds(last_clean, data_table=data_table, without_ids=without_ids)
+        return ArchivalBounds(last_clean, data_table=None if data_table is None else data_table.load(), without_ids=without_ids)
     child = context.storage.child(METADATA_FOLDER)
     metadata_table = TableContext(child, context.env, load_table_config(child), context.lock)
     compactions = metadata_table.timeline.load().completed(Action.COMMIT)
-    return ArchivalBounds(last_clean, True, compactions[-1].request_time if compactions else None, data_table, without_ids)
+    compacted = compactions[-1].request_time if compactions else None
+    return ArchivalBounds(last_clean, has_metadata_table=True, metadata_compaction=compacted, without_ids=without_ids)
 
 
 def _to_row(context: TableContext, instant: Instant, files: Sequence[Instant]) -> HistoryRow:
@@ -170,29 +172,18 @@ def _remove_instants(context: TableContext, instants: Sequence[Instant], files: 
         context.storage.delete([store.path(i) for i in files if i.step == instant.step and i.is_completed])
 
 
-def _remove_side_files(context: TableContext, data_table: Timeline) -> int:
-    """Delete what writes of the data table had put aside for a metadata table, where they died before they removed it.
-
-    It lies where a table has its markers, of which a metadata table has none.
-    """
-    pending = {i.request_time for i in data_table.pending()}
-    gone = [request_time for request_time in marked_instants(context.storage) if request_time not in pending]
-    for request_time in gone:
-        Markers(context.storage, request_time).delete()
-    return len(gone)
-
-
-def _remove_leftovers(context: TableContext, timeline: Timeline, start: str) -> int:
+def _remove_leftovers(context: TableContext, start: str) -> int:
     """Delete marked files that no commit reports, of instants before `start`; returns how many paths that were.
 
     Markers outlive their write when it was rolled back or committed while one of its tasks still ran.
     """
+    listed = [request_time for request_time in marked_instants(context.storage) if request_time < start]
+    if not listed:
+        return 0
+    timeline = context.timeline.load()
     pending = {i.request_time for i in timeline.pending()}
-    count = 0
-    for request_time in marked_instants(context.storage):
-        if request_time < start and request_time not in pending:
-            count += remove_marked(context, timeline, request_time, strict=True)
-    return count
+    dead = (request_time for request_time in listed if request_time not in pending)
+    return sum(remove_marked(context, timeline, request_time, strict=True) for request_time in dead)
 
 
 def _merge_history(context: TableContext, settings: ArchiveSettings) -> int:
