@@ -17,6 +17,7 @@ from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.hdfs_client import HdfsClient
 from pyhudi.storage.hdfs_http import NoAnswer
 from pyhudi.storage.locks import FileSystemLock, StorageLock
+from pyhudi.storage.processes import Process
 from tests.conformance.cloud_servers import Hdfs, running_azurite, running_hdfs, running_s3rver, running_versity
 from tests.conformance.lock_suite import LockSuite, MakeLock
 from tests.conformance.storage_suite import StorageSuite
@@ -205,11 +206,15 @@ def test_a_claim_of_a_dead_writer_ends(in_hdfs: Place) -> None:
 
 def test_unfinished_files_in_hdfs_are_swept(in_hdfs: Place) -> None:
     storage = open_storage(in_hdfs.fresh(), in_hdfs.options)
-    left = storage._write_temporary("d/f", b"left")  # type: ignore[attr-defined]
+    left, own = storage._write_temporary("d/f", b"left"), Process.current()  # type: ignore[attr-defined]
     assert storage.list("d").files == ()
+    # Its process runs.
+    assert storage.sweep_unfinished("d", 1 << 50) == 0
+    theirs = left.replace(own.text, dataclasses.replace(own, host="elsewhere").text)
+    storage._client.rename(storage._full(left), storage._full(theirs), replace=False)  # type: ignore[attr-defined]
     assert storage.sweep_unfinished("d", 0) == 0
     assert storage.sweep_unfinished("d", 1 << 50) == 1
-    assert storage._client.status(storage._full(left)) is None  # type: ignore[attr-defined]
+    assert storage._client.status(storage._full(theirs)) is None  # type: ignore[attr-defined]
 
 
 def test_a_rename_whose_answer_is_lost(in_hdfs: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ What all of them promise, and `tests/conformance/storage_suite.py` checks:
 4. Errors are those of `pyhudi.errors`: InvalidRequest for a path, option or permission that the caller must change,
    TableState for a file that must exist and does not, StorageUnavailable for a store that did not answer.  After
    StorageUnavailable from a writing call the effect may have happened all the same: look before the step is repeated.
+   WriteConflict from a writing call says that a sweep deleted its temporary file, and that nothing was stored.
 5. Every method may be called from several threads at once.  What `open_input` and `open_output` give belongs to one.
 
 What this does not do: no caching, no retries beyond those of the store's own client, no knowledge of Hudi's files.
@@ -173,8 +174,10 @@ class Storage(Protocol):
         ...
 
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
-        """Remove what writers left in `folder` itself that are known to be dead, or that began it before `before_ms`; returns how
-        many files that was.
+        """Remove what dead writers left in `folder` itself; returns how many files that was.
+
+        A process of this machine is asked whether it runs, and what it writes stays while it does.  Of other machines only the
+        age tells: their files go when they were last changed before `before_ms`.
 
         Such leftovers are never listed.  Object stores keep them as unfinished uploads, for which buckets have lifecycle
         rules: there the answer is 0.

@@ -42,7 +42,7 @@ from pyhudi.storage.hdfs_options import hdfs_settings
 from pyhudi.storage.located import Located, files_below
 from pyhudi.storage.ranges import TAIL_BYTES, RangeReader
 from pyhudi.storage.sinks import UploadSink
-from pyhudi.storage.temporaries import is_of_a_dead, is_temporary, temporary_name
+from pyhudi.storage.temporaries import is_abandoned, is_of_a_dead, is_temporary, removed_meanwhile, temporary_name
 from pyhudi.storage.uris import Location
 
 _WRITE_ATTEMPTS = 3
@@ -121,7 +121,7 @@ class HdfsStorage(Located):
 
     def put(self, path: str, data: bytes) -> None:
         if not self._write(path, data, lambda temporary: self._rename(temporary, path, data, replace=True)):
-            raise StorageUnavailable(f"cannot write {self.absolute(path)}: its folder was removed meanwhile")
+            raise removed_meanwhile(self.absolute(path))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         # Who waits for a file to go asks often, and need not write anything for that.
@@ -183,7 +183,7 @@ class HdfsStorage(Located):
         with self._translated("sweep", folder):
             full = self._full(check_path(folder))
             unfinished = [child for child in self._client.children(full or "/") or [] if is_temporary(child.name)]
-            gone = [child for child in unfinished if is_of_a_dead(child.name) or child.modified_ms < before_ms]
+            gone = [child for child in unfinished if is_abandoned(child.name, child.modified_ms, before_ms)]
             for child in gone:
                 self._client.delete(f"{full}/{child.name}")
         return len(gone)
@@ -242,7 +242,8 @@ class HdfsStorage(Located):
     def _rename(self, temporary: str, path: str, data: bytes | None, *, replace: bool) -> bool:
         """Give a temporary file its name.  False, and no change, where that is taken, or where somebody removed the file.
 
-        data: what it holds; None for whatever.
+        data: what it holds; None for whatever.  Raises WriteConflict for a removed file that was to replace nothing, since False
+        would say that the name is taken.
         """
         unsure: NoAnswer | None = None
         for attempt in range(_RENAME_ATTEMPTS):
@@ -257,6 +258,8 @@ class HdfsStorage(Located):
                     if not is_absence(error):
                         raise
                     if unsure is None:
+                        if not replace:
+                            raise removed_meanwhile(self.absolute(path)) from error
                         return False
                 except NoAnswer as error:
                     unsure = error
@@ -375,7 +378,7 @@ class _HdfsOutput:
             with storage._translated("write", path):
                 upload.close()
             if not storage._rename(self._temporary, path, None, replace=True):
-                raise StorageUnavailable(f"cannot write {storage.absolute(path)}: its folder was removed meanwhile")
+                raise removed_meanwhile(storage.absolute(path))
             self._is_published = True
         finally:
             if not self._is_published:

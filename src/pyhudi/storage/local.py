@@ -38,7 +38,7 @@ import pyarrow as pa
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.located import Located
-from pyhudi.storage.temporaries import is_of_a_dead, is_temporary, temporary_name
+from pyhudi.storage.temporaries import is_abandoned, is_temporary, removed_meanwhile, temporary_name
 from pyhudi.storage.uris import Location
 
 if sys.platform != "win32":
@@ -178,8 +178,12 @@ class LocalStorage(Located):
             try:
                 os.link(temporary, full)
             except OSError as error:
+                try:
+                    link_count = os.stat(temporary).st_nlink
+                except FileNotFoundError:
+                    raise removed_meanwhile(full) from error
                 # A network file system may have made the link and lost the answer: the link count knows.
-                if os.stat(temporary).st_nlink == 2:
+                if link_count == 2:
                     pass
                 elif error.errno == errno.EEXIST:
                     return False
@@ -253,9 +257,7 @@ class LocalStorage(Located):
         with _translated("sweep", full), absent, os.scandir(full) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):
-                    if is_temporary(entry.name) and (
-                        is_of_a_dead(entry.name) or entry.stat().st_mtime_ns // 1_000_000 < before_ms
-                    ):
+                    if is_temporary(entry.name) and is_abandoned(entry.name, entry.stat().st_mtime_ns // 1_000_000, before_ms):
                         os.unlink(entry.path)
                         removed_count += 1
         return removed_count
@@ -267,7 +269,7 @@ class LocalStorage(Located):
         temporary = self._write_temporary(os.path.dirname(full), data)
         try:
             _unlink_sidecar(full)
-            os.replace(temporary, full)
+            _replace(temporary, full)
         except BaseException:
             _unlink(temporary)
             raise
@@ -373,7 +375,7 @@ class _LocalOutput:
             with open(self._temporary, "rb") as file:
                 os.fsync(file.fileno())
         _unlink_sidecar(self._full)
-        os.replace(self._temporary, self._full)
+        _replace(self._temporary, self._full)
         if synced:
             self._storage._sync_folder(os.path.dirname(self._full))
 
@@ -404,6 +406,13 @@ def _is_text(name: str) -> bool:
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") and (name.endswith(".crc") or is_temporary(name))
+
+
+def _replace(temporary: str, full: str) -> None:
+    try:
+        os.replace(temporary, full)
+    except FileNotFoundError as error:
+        raise removed_meanwhile(full) from error
 
 
 def _unlink_sidecar(full: str) -> None:

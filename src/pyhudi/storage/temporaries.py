@@ -6,6 +6,7 @@ data file nor a timeline file, and listings of ours never show it.  The process 
 
 from __future__ import annotations
 
+from pyhudi.errors import WriteConflict
 from pyhudi.storage.clock import SystemEnvironment
 from pyhudi.storage.processes import Process
 
@@ -27,5 +28,27 @@ def is_temporary(name: str) -> bool:
 
 def is_of_a_dead(name: str) -> bool:
     """Whether the process that began a temporary file is known to have ended."""
+    return _lives(name) is False
+
+
+def is_abandoned(name: str, modified_ms: int, before_ms: int) -> bool:
+    """Return True if a temporary file may be deleted.
+
+    The process that began it tells, however long the file has not changed: a writer may be suspended, or wait for rows.  Where
+    that process runs on another machine, the file has to be older than ``before_ms``.
+    """
+    lives = _lives(name)
+    return modified_ms < before_ms if lives is None else not lives
+
+
+def removed_meanwhile(uri: str) -> WriteConflict:
+    """The error of a write whose temporary file is gone: nothing was stored under the name."""
+    return WriteConflict(
+        f"cannot write {uri}: its temporary file was deleted, because this process gave no sign of life for so long that another "
+        "one took it for dead; write again"
+    )
+
+
+def _lives(name: str) -> bool | None:
     process = Process.parse(name[len(_PREFIX) : -len(_SUFFIX) - _UUID_LENGTH - 1])
-    return process is not None and process.lives() is False
+    return None if process is None else process.lives()

@@ -5,13 +5,16 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
+from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported, WriteConflict
 from pyhudi.storage import Storage, StorageSpec, open_storage
 from pyhudi.storage.faults import SimulatedCrash
+from pyhudi.storage.processes import Process
 
 
 @pytest.fixture
@@ -106,12 +109,50 @@ class TestWhatADeadWriterLeaves:
         assert storage.list("p").files == ()
         assert list(storage.walk("")) == []
 
-    def test_sweeping_removes_it_when_it_is_old(self, storage: Storage, tmp_path: Path, leftover: str) -> None:
+    def test_sweeping_removes_that_of_another_machine_when_it_is_old(
+        self, storage: Storage, tmp_path: Path, leftover: str
+    ) -> None:
         storage.put("p/g", b"1")
-        os.utime(tmp_path / "p" / leftover, ns=(5_000_000_000, 5_000_000_000))
+        own = Process.current()
+        theirs = leftover.replace(own.text, replace(own, host="elsewhere").text)
+        (tmp_path / "p" / leftover).rename(tmp_path / "p" / theirs)
+        os.utime(tmp_path / "p" / theirs, ns=(5_000_000_000, 5_000_000_000))
         assert storage.sweep_unfinished("p", 5_000) == 0
         assert storage.sweep_unfinished("p", 5_001) == 1
         assert names(tmp_path / "p") == ["g"]
+
+    def test_sweeping_leaves_that_of_a_process_that_runs(self, storage: Storage, tmp_path: Path, leftover: str) -> None:
+        os.utime(tmp_path / "p" / leftover, ns=(5_000_000_000, 5_000_000_000))
+        assert storage.sweep_unfinished("p", 1 << 50) == 0
+        assert names(tmp_path / "p") == [leftover]
+
+    @pytest.mark.parametrize("method", ["put", "put_if_absent", "put_if_matches", "open_output"])
+    def test_its_writer_lives_after_all_and_is_told_that_it_lost(
+        self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+    ) -> None:
+        storage.put("old", b"old")
+        found = storage.read_versioned("old")
+        assert found is not None
+
+        def swept_before(call: Callable[[str, str], None]) -> Callable[[str, str], None]:
+            def late(source: str, target: str) -> None:
+                os.unlink(source)
+                call(source, target)
+
+            return late
+
+        monkeypatch.setattr(os, "link", swept_before(os.link))
+        monkeypatch.setattr(os, "replace", swept_before(os.replace))
+        with pytest.raises(WriteConflict, match="its temporary file was deleted"):
+            if method == "open_output":
+                with storage.open_output("new") as sink:
+                    sink.write(b"new")
+            elif method == "put_if_matches":
+                storage.put_if_matches("old", b"new", found[1])
+            else:
+                getattr(storage, method)("new", b"new")
+        assert storage.read("old") == b"old"
+        assert storage.read("new") is None
 
     def test_empty_documents_leave_nothing_at_all(
         self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -48,6 +48,9 @@ from pyhudi.table.rings import remove_rings
 from pyhudi.table.snapshot import copies_of, load_rollback_targets
 from pyhudi.timeline.timeline import Timeline
 
+_SLOWEST_FILE_MS = 24 * 3600 * 1000
+"""How long a task may take for one data file: the heartbeat of its writer goes on, and HDFS gives the file no later time."""
+
 
 @dataclass(frozen=True, slots=True)
 class RollbackResult(ShownInNotebooks):
@@ -305,8 +308,8 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
     files = _files_by_partition(plan.rollback_requests or ())
     for partition, found in files.items():
         storage.delete([_path(context, partition, file) for file in found])
-        # What was being written when the writer died has no name yet; nobody who lives is silent for so long.
-        storage.sweep_unfinished(partition, begun_ms - settings.heartbeats.patience_ms)
+        # What was being written when the writer died has no name yet.
+        storage.sweep_unfinished(partition, begun_ms - max(_SLOWEST_FILE_MS, settings.heartbeats.patience_ms))
     with context.locked(settings.lock_wait_ms) as held:
         return _publish(held, settings, requested, plan, files, begun_ms)
 
