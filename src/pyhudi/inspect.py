@@ -19,8 +19,9 @@ stand beside the methods; times are the digits of instants, sizes are bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -189,6 +190,20 @@ LOCKS_SCHEMA = pa.schema(
 """One row for each lock object.  valid_until_ms: epoch milliseconds, null for a lock that does not run out."""
 
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _of_present_state(method: Callable[Concatenate[Inspection, _P], _R]) -> Callable[Concatenate[Inspection, _P], _R]:
+    """`planned_anew` for a method of `Inspection`."""
+
+    @wraps(method)
+    def wrapped(self: Inspection, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return planned_anew(lambda context: method(Inspection(context), *args, **kwargs))(self._context)
+
+    return wrapped
+
+
 class Inspection:
     """The answers for one table.  Every method loads what it needs at the time of the call."""
 
@@ -208,7 +223,7 @@ class Inspection:
         ]
         return pa.Table.from_pylist(rows, schema=TIMELINE_SCHEMA)
 
-    @planned_anew
+    @_of_present_state
     def commits(self, limit: int | None = None) -> pa.Table:
         """COMMITS_SCHEMA: the completed writes of the active timeline; limit: only so many, the newest.
 
@@ -219,7 +234,7 @@ class Inspection:
         kept = writes if limit is None else writes[max(0, len(writes) - limit) :]
         return pa.Table.from_pylist([_commit_row(write, read_commit(store, write)) for write in kept], schema=COMMITS_SCHEMA)
 
-    @planned_anew
+    @_of_present_state
     def files(self, *, on_storage: bool = False) -> pa.Table:
         """FILES_SCHEMA: the data files that the metadata table lists; without one, those in the table's folders.
 
@@ -248,7 +263,7 @@ class Inspection:
                 )
         return pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["path"])), schema=FILES_SCHEMA)
 
-    @planned_anew
+    @_of_present_state
     def file_slices(self, as_of: str | None = None) -> pa.Table:
         """FILE_SLICES_SCHEMA: what a snapshot query reads now, or as of a request time."""
         rows = [
@@ -266,7 +281,7 @@ class Inspection:
         ]
         return pa.Table.from_pylist(rows, schema=FILE_SLICES_SCHEMA)
 
-    @planned_anew
+    @_of_present_state
     def partitions(self, *, on_storage: bool = False) -> pa.Table:
         """PARTITIONS_SCHEMA.  on_storage: as for `files`."""
         snapshot = self._listed(on_storage=on_storage)
@@ -287,7 +302,7 @@ class Inspection:
             )
         return pa.Table.from_pylist(rows, schema=PARTITIONS_SCHEMA)
 
-    @planned_anew
+    @_of_present_state
     def sizes(self) -> pa.Table:
         """SIZES_SCHEMA."""
         rows = []
@@ -308,7 +323,7 @@ class Inspection:
             )
         return pa.Table.from_pylist(rows, schema=SIZES_SCHEMA)
 
-    @planned_anew
+    @_of_present_state
     def column_stats(self) -> pa.Table:
         """COLUMN_STATS_SCHEMA: of all files in the metadata table's index; without one, of the present base files by their
         footers.
@@ -323,6 +338,7 @@ class Inspection:
             found = self._footer_stats(snapshot, schema)
         return found.sort_by([("partition", "ascending"), ("file_name", "ascending"), ("column", "ascending")])
 
+    @_of_present_state
     def record_index(self, keys: Sequence[str] | pa.StringArray) -> pa.Table:
         """KEYED_LOCATION_SCHEMA (key, partition, file_id, instant_ms): where record keys live; keys that are not there give no
         row.

@@ -189,7 +189,7 @@ def test_a_delta_commit_that_a_plan_needs_is_not_rolled_back() -> None:
     newest = world.table.timeline().completed_writes()[-1]
     planned = schedule_compaction(world.table.context, settings(world)).planned
     assert planned is not None
-    with pytest.raises(TableState, match="is planned to merge its files"):
+    with pytest.raises(TableState, match="is planned to rewrite its files"):
         world.table.rollback(newest.request_time)
     world.table.unschedule_compaction(planned)
     world.table.rollback(newest.request_time)

@@ -22,6 +22,7 @@ from pyhudi.api import Table
 from pyhudi.errors import InvalidRequest
 from pyhudi.procedures import bootstraps, catalogs, commits, files, repairs, services
 from pyhudi.procedures.registry import Call, Procedure
+from pyhudi.table.snapshot import planned_anew
 
 __all__ = ["NAMES", "PROCEDURES", "call", "describe"]
 
@@ -53,8 +54,13 @@ def call(
         raise InvalidRequest(f"procedure {procedure} needs the path of a table{hint}")
     checked = found.check(arguments)
     table = None if found.makes_table else Table(path, storage_options)
-    rows = found.run(Call(os.fspath(path), storage_options, table, checked, spark))
-    return pa.Table.from_pylist([dict(row) for row in rows], schema=found.output)
+    asked = Call(os.fspath(path), storage_options, table, checked, spark)
+
+    def run() -> list[dict[str, Any]]:
+        return [dict(row) for row in found.run(asked)]
+
+    rows = planned_anew(run)() if found.changes_nothing else run()
+    return pa.Table.from_pylist(rows, schema=found.output)
 
 
 def describe(procedure: str) -> str:

@@ -100,6 +100,11 @@ class Procedure:
     summary: str
     makes_table: bool = False
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the procedure may be run again: by their names, these are the ones that show something."""
+        return self.name.startswith("show_")
+
     def check(self, given: Mapping[str, object]) -> dict[str, Value]:
         """The arguments of a call with their types and defaults.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
+from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, SnapshotOutdated, TableState, Unsupported
 from pyhudi.format.actions.clean import CleanMetadata
 from pyhudi.format.actions.clustering import ClusteringGroup, ClusteringPlan
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
@@ -233,7 +233,7 @@ def _compactions(call: Call) -> Rows:
         if instant.action is Action.COMPACTION or (instant.action is Action.COMMIT and instant.state is State.COMPLETED):
             try:
                 plan = load_compaction_plan(store, Instant(instant.request_time, Action.COMPACTION, State.REQUESTED))
-            except (CorruptData, InstantNotFound):
+            except (CorruptData, SnapshotOutdated):
                 # A commit that is not a compaction has no plan; what a compaction without one would do nobody knows.
                 continue
             yield {

@@ -17,11 +17,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from pyhudi.errors import CorruptData, InstantNotFound, SnapshotOutdated
+from pyhudi.errors import CorruptData, SnapshotOutdated
 from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
-from pyhudi.format.actions.clustering import ClusteringPlan
 from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import RollbackPlan
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro.nodes import NO_DEFAULT, Record
@@ -41,7 +39,7 @@ from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.metadata.listing import MetadataListing, choose_listing
-from pyhudi.table.plans import load_pending_compactions
+from pyhudi.table.plans import load_clustering_plan, load_pending_compactions
 from pyhudi.table.slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slices, visible_slices_of_rows
 from pyhudi.table.wholeness import find_loss
 from pyhudi.timeline.copies import copies_among
@@ -237,13 +235,9 @@ def load_snapshot(
     Raises Unsupported for a table that stays closed (`table.closed`), SnapshotOutdated when instants of that timeline were rolled
     back or dropped meanwhile; without one, when that happens again and again.
     """
-    for _ in range(_RELOADS if timeline is None else 0):
-        with suppress(InstantNotFound):
-            return _load_snapshot(context, listing, as_of, context.timeline.load())
-    try:
-        return _load_snapshot(context, listing, as_of, timeline or context.timeline.load())
-    except InstantNotFound as error:
-        raise SnapshotOutdated(f"an instant of the state that was loaded is gone: {error}") from error
+    if timeline is not None:
+        return _load_snapshot(context, listing, as_of, timeline)
+    return planned_anew(lambda: _load_snapshot(context, listing, as_of, context.timeline.load()))()
 
 
 def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | None, timeline: Timeline) -> Snapshot:
@@ -289,15 +283,19 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
 
 
 def planned_anew(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that loads a state, lists its files and changes nothing.  It is called again where the state was outdated then
-    or one of its instants gone; only when that happens again and again is SnapshotOutdated or InstantNotFound raised.
+    """Call a function again, a few times, when the state that it loaded was outdated before it had read all of it.
+
+    The function loads the state itself, and either changes nothing or nothing that may not be done again.  A table that it is
+    given by position is given with its present properties when it is called again.
     """
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         for _ in range(_RELOADS):
-            with suppress(SnapshotOutdated, InstantNotFound):
+            with suppress(SnapshotOutdated):
                 return function(*args, **kwargs)
+            # They name the metadata table, which may have been dropped.
+            args = tuple(arg.reloaded() if isinstance(arg, TableContext) else arg for arg in args)  # type: ignore[assignment]
         return function(*args, **kwargs)
 
     return wrapped
@@ -406,7 +404,7 @@ def load_pending_clusterings(store: TimelineStore, timeline: Timeline) -> frozen
     """(partition, file id) of each file group that a pending clustering will replace."""
     groups: set[tuple[str, str]] = set()
     for instant in timeline.pending(Action.CLUSTERING, Action.REPLACECOMMIT):
-        plan = _load_clustering_plan(store, instant)
+        plan = load_clustering_plan(store, instant)
         for group in (plan.input_groups or ()) if plan else ():
             groups.update((piece.partition_path or "", piece.file_id or "") for piece in group.slices or ())
     return frozenset(groups)
@@ -416,17 +414,7 @@ def is_pending_clustering(store: TimelineStore, instant: Instant) -> bool:
     """Whether a pending instant is a clustering: by its action, or before table version 8 by its plan."""
     if instant.action is Action.CLUSTERING:
         return True
-    return instant.action is Action.REPLACECOMMIT and _load_clustering_plan(store, instant) is not None
-
-
-def _load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringPlan | None:
-    data = store.read_state(instant.request_time, instant.action, State.REQUESTED)
-    if not data:
-        return None
-    try:
-        return RequestedReplaceMetadata.decode(data).clustering_plan
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(instant))) from error
+    return instant.action is Action.REPLACECOMMIT and load_clustering_plan(store, instant) is not None
 
 
 def newest_schema(commits: Iterable[CommitMetadata], *, by_ids: bool = False) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 
-from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest
+from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, SnapshotOutdated
 from pyhudi.format.actions.savepoint import SavepointMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.table.context import TableContext
@@ -37,7 +37,7 @@ def tags_of(context: TableContext, timeline: Timeline) -> dict[str, str]:
     for instant in timeline.completed(Action.SAVEPOINT):
         try:
             first = read_savepoint(context.timeline, instant).comments.partition("\n")[0]
-        except InstantNotFound:
+        except SnapshotOutdated:
             # It was deleted meanwhile.
             continue
         if first.startswith(PREFIX):
@@ -46,7 +46,7 @@ def tags_of(context: TableContext, timeline: Timeline) -> dict[str, str]:
 
 
 def read_savepoint(store: TimelineStore, instant: Instant) -> SavepointMetadata:
-    """What a completed savepoint holds.  Raises InstantNotFound where it is gone, CorruptData for a damaged file."""
+    """What a completed savepoint holds.  Raises SnapshotOutdated where it is gone, CorruptData for a damaged file."""
     try:
         return SavepointMetadata.decode(store.read(instant))
     except CorruptData as error:

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,6 +52,8 @@ _DOCUMENT_COLUMNS = ("metadata", "plan")
 _ROWS_PER_BATCH = 64
 _KEPT_MANIFESTS = 3
 _ATTEMPTS = 3
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +92,23 @@ class HistoryStore:
     folder: str
 
     def load_manifest(self) -> LoadedManifest:
-        """The current manifest.  Raises CorruptData, naming the file."""
+        """The current manifest.  Raises CorruptData, naming the file, TableState when manifests go again and again."""
         if not self.folder:
             return LoadedManifest(0, Manifest())
-        data = self.storage.read(self._path(VERSION_FILE))
-        number = parse_version(data) if data is not None else None
-        if number is not None and (found := self.storage.read(self._path(format_manifest_name(number)))) is not None:
-            return self._decode(number, found)
-        numbers = self._manifest_numbers()
-        if not numbers:
-            return LoadedManifest(0, Manifest())
-        highest = max(numbers)
-        found = self.storage.read(self._path(format_manifest_name(highest)))
-        if found is None:
-            raise TableState(f"manifest {highest} of the history at {self.storage.absolute(self.folder)} vanished; try again")
-        return self._decode(highest, found)
+        for _ in range(_ATTEMPTS):
+            data = self.storage.read(self._path(VERSION_FILE))
+            number = parse_version(data) if data is not None else None
+            found = None if number is None else self.storage.read(self._path(format_manifest_name(number)))
+            if found is None:
+                number = max(self._manifest_numbers(), default=None)
+                if number is None:
+                    return LoadedManifest(0, Manifest())
+                found = self.storage.read(self._path(format_manifest_name(number)))
+            if number is not None and found is not None:
+                return self._decode(number, found)
+        raise TableState(
+            f"the manifests of the history at {self.storage.absolute(self.folder)} vanish as they are read; try again"
+        )
 
     def rows(
         self, requested: Bounds = Bounds(), completed: Bounds = Bounds(), *, documents: bool = False
@@ -140,7 +145,7 @@ class HistoryStore:
     def instants(self, requested: Bounds = Bounds(), completed: Bounds = Bounds()) -> tuple[Instant, ...]:
         """The archived instants within the bounds, completed, by request time."""
         found = []
-        for row in self.rows(requested, completed):
+        for row in self.all_rows(requested, completed):
             found.append(Instant(row.instant_time, self._action_of(row), State.COMPLETED, row.completion_time))
         return tuple(sorted(found, key=lambda i: i.sort_key))
 
@@ -324,26 +329,13 @@ class ArchivedCompletions(Mapping[str, str]):
         return ArchivedCompletions, (self._store,)
 
     def __getitem__(self, request_time: str) -> str:
-        with self._mutex:
-            for attempt in range(_ATTEMPTS):
-                try:
-                    found = self._look_up(request_time)
-                    break
-                except TableState:
-                    # The file was merged away and cleaned since the manifest was read.
-                    self._entries = None
-                    if attempt == _ATTEMPTS - 1:
-                        raise
+        found = self._read(lambda: self._look_up(request_time))
         if found is None:
             raise KeyError(request_time)
         return found
 
     def __iter__(self) -> Iterator[str]:
-        with self._mutex:
-            names: dict[str, None] = {}
-            for entry in self._files():
-                names.update(dict.fromkeys(self._completions(entry)))
-        return iter(names)
+        return iter(self._read(lambda: dict.fromkeys(time for entry in self._files() for time in self._completions(entry))))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -353,6 +345,16 @@ class ArchivedCompletions(Mapping[str, str]):
 
     def __hash__(self) -> int:
         return id(self)
+
+    def _read(self, find: Callable[[], R]) -> R:
+        """Read files of the manifest; read the manifest again if one was merged into another and deleted since."""
+        with self._mutex:
+            for _ in range(_ATTEMPTS - 1):
+                try:
+                    return find()
+                except TableState:
+                    self._entries = None
+            return find()
 
     def _look_up(self, request_time: str) -> str | None:
         for entry in self._files():

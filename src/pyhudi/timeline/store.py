@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
-from pyhudi.errors import InstantNotFound, TableState
+from pyhudi.errors import SnapshotOutdated, TableState
 from pyhudi.format.actions.archived import decode_completed, decode_plan
 from pyhudi.format.avro.container import MAGIC, seal_container
 from pyhudi.format.instants import (
@@ -92,15 +92,17 @@ class TimelineStore:
     def read(self, instant: Instant) -> bytes:
         """The content of an instant's file; that of its row in the history where it was archived since it was listed.
 
-        Raises InstantNotFound when neither is there: the instant was rolled back or dropped.
+        Raises:
+            SnapshotOutdated: Neither is there: the instant was rolled back or dropped since it was listed.
         """
         data = self.storage.read(self.path(instant))
         if data is None:
             data = self._read_archived(instant)
         if data is None:
-            raise InstantNotFound(
-                f"instant file {self.storage.absolute(self.path(instant))} is missing, and the history does not have it either; "
-                "load the table again"
+            raise SnapshotOutdated(
+                f"instant file {self.storage.absolute(self.path(instant))} is missing, and the history does not have it either: "
+                "the instant was rolled back or dropped; load the table again",
+                instants=(instant.request_time,),
             )
         return data
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections.abc import Callable
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from pyhudi.errors import CorruptData
 from pyhudi.format.history import HistoryRow, Manifest, ManifestEntry, encode_history
 from pyhudi.format.instants import Action
-from pyhudi.storage.faults import FaultyStorage
+from pyhudi.storage.faults import Call, FaultyStorage
 from pyhudi.storage.memory import MemoryStorage
 from pyhudi.timeline.history import ArchivedCompletions, Bounds, HistoryStore
 
@@ -143,6 +144,39 @@ def test_merge_and_clean() -> None:
     names = {info.name for info in storage.list(FOLDER).files}
     assert not {"100_120_0.parquet", "200_220_0.parquet", "900_910_0.parquet", "manifest_3"} & names
     assert len(list(history.rows())) == 12
+
+
+READS: dict[str, Callable[[HistoryStore], object]] = {
+    "one completion": lambda history: ArchivedCompletions(history)["220"],
+    "all completions": lambda history: sorted(ArchivedCompletions(history)),
+    "instants": lambda history: history.instants(),
+    "documents": lambda history: history.find("220"),
+    "emptiness": lambda history: history.is_empty(),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_files_that_are_merged_and_deleted_between_two_calls_of_a_reader(read: str) -> None:
+    def merge_all(history: HistoryStore) -> None:
+        loaded = history.load_manifest()
+        inputs = loaded.manifest.files
+        merged = history.merge(inputs, "100_320_1.parquet", "zstd")
+        history.store_manifest(Manifest((merged,)), loaded.number)
+        for name in ("manifest_1", "manifest_2", "manifest_3", *(entry.file_name for entry in inputs)):
+            history.storage.delete([f"{FOLDER}/{name}"])
+
+    history, storage = filled()
+    since = len(storage.calls)
+    expected = READS[read](history)
+    for at in range(1, len(storage.calls) - since + 1):
+        history, inner = filled()
+
+        def watch(number: int, call: Call, at: int = at, history: HistoryStore = history) -> None:
+            if number == at:
+                merge_all(history)
+
+        watched = HistoryStore(FaultyStorage(inner, watch=watch), FOLDER)
+        assert READS[read](watched) == expected, at
 
 
 def test_files_of_another_writer() -> None:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from pyhudi.errors import InstantNotFound, TableState
+from pyhudi.errors import SnapshotOutdated, TableState
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.versions import TimelineLayout
 from pyhudi.storage import Storage, open_storage
@@ -43,7 +43,7 @@ def test_from_requested_to_completed() -> None:
     assert timeline.read_state("011", Action.COMMIT, State.INFLIGHT) is None
     timeline.remove_completed(found)
     assert timeline.load().instants[0].state is State.INFLIGHT
-    with pytest.raises(InstantNotFound, match="is missing"):
+    with pytest.raises(SnapshotOutdated, match="is missing"):
         timeline.read(found)
 
 

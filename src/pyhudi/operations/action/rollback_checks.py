@@ -15,14 +15,12 @@ from contextlib import suppress
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.actions.clean import CleanerPlan
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT
-from pyhudi.format.actions.compaction import CompactionOperation
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_group, parse_data_file_instant
-from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.format.paths import file_name_of
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.plans import load_files_of_plan
 from pyhudi.table.snapshot import read_commit
 from pyhudi.timeline.timeline import Timeline
 
@@ -37,22 +35,13 @@ def check_may_go(context: TableContext, timeline: Timeline, instant: Instant) ->
             f"instant {instant.request_time} cannot be rolled back: {len(later)} later writes build on it "
             f"(such as {later[0].request_time}); roll the later ones back first"
         )
-    for service in timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
-        names = {name for op in load_compaction_plan(context.timeline, service).operations or () for name in _named_files(op)}
-        if any(parse_data_file_instant(name) == instant.request_time for name in names):
+    for service in timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING):
+        named = load_files_of_plan(context.timeline, service)
+        if any(parse_data_file_instant(file_name_of(path)) == instant.request_time for path in named):
+            verb = "unschedule_clustering" if service.action is Action.CLUSTERING else "unschedule_compaction"
             raise TableState(
                 f"instant {instant.request_time} cannot be rolled back: {service.action} {service.request_time} is planned to "
-                "merge its files; unschedule that first"
-            )
-    for service in timeline.pending(Action.CLUSTERING):
-        data = context.timeline.read_state(service.request_time, Action.CLUSTERING, State.REQUESTED)
-        clustering = RequestedReplaceMetadata.decode(data).clustering_plan if data else None
-        groups = (clustering.input_groups if clustering else None) or ()
-        files = [f for group in groups for s in group.slices or () for f in (s.data_file_path, *(s.delta_file_paths or ()))]
-        if any(parse_data_file_instant(file_name_of(file or "")) == instant.request_time for file in files):
-            raise TableState(
-                f"instant {instant.request_time} cannot be rolled back: clustering {service.request_time} is planned to rewrite "
-                f"its files; drop that first, with unschedule_clustering({service.request_time!r})"
+                f"rewrite its files; drop that first, with {verb}({service.request_time!r})"
             )
     _check_slices_remain(context, instant)
     _check_predecessors_remain(context, timeline, instant)
@@ -63,14 +52,12 @@ def _check_slices_remain(context: TableContext, instant: Instant) -> None:
     requested = Instant(instant.request_time, Action.COMPACTION, State.REQUESTED)
     if instant.action is not Action.COMMIT or context.storage.stat(context.timeline.path(requested)) is None:
         return
-    for operation in load_compaction_plan(context.timeline, requested).operations or ():
-        for name in _named_files(operation):
-            path = join_path(operation.partition_path or "", name)
-            if context.storage.stat(path) is None:
-                raise TableState(
-                    f"compaction {instant.request_time} cannot be rolled back: {context.storage.absolute(path)}, which it "
-                    "replaced, was cleaned"
-                )
+    for path in sorted(load_files_of_plan(context.timeline, requested)):
+        if context.storage.stat(path) is None:
+            raise TableState(
+                f"compaction {instant.request_time} cannot be rolled back: {context.storage.absolute(path)}, which it "
+                "replaced, was cleaned"
+            )
 
 
 def _check_predecessors_remain(context: TableContext, timeline: Timeline, instant: Instant) -> None:
@@ -117,12 +104,6 @@ def _files_of_pending_cleans(context: TableContext, timeline: Timeline) -> froze
             for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values():
                 names.update(file_name_of(info.file_path or "") for info in infos)
     return frozenset(names)
-
-
-def _named_files(operation: CompactionOperation) -> tuple[str, ...]:
-    """The names of the files that an operation merges; old plans hold paths."""
-    paths = (*([operation.data_file_path] if operation.data_file_path else ()), *(operation.delta_file_paths or ()))
-    return tuple(file_name_of(path) for path in paths)
 
 
 def file_id_of(path: str) -> str:

@@ -26,13 +26,12 @@ from pyhudi.format.instants import Action
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
-from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.operations.metadata.kinds.checking import IndexFindings
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.table.context import TableContext
-from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.plans import load_files_of_plan
 from pyhudi.table.slices import FileSlice, LogFile
 from pyhudi.timeline.timeline import Timeline
 
@@ -122,14 +121,10 @@ def check_plans(context: TableContext, timeline: Timeline, present: frozenset[st
     found = IndexFindings()
     pending = timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
     for instant in pending:
-        for operation in load_compaction_plan(context.timeline, instant).operations or ():
-            names = [operation.data_file_path or "", *(operation.delta_file_paths or ())]
-            paths = [join_path(operation.partition_path or "", file_name_of(name)) for name in names if name]
-            gone = next((path for path in paths if path not in present), None)
-            if gone is not None:
-                what = f"can never run, as {gone} is gone: put the file back, or drop the plan with unschedule_compaction"
-                found.wrong(context.timeline.path(instant), what)
-                break
+        gone = load_files_of_plan(context.timeline, instant) - present
+        if gone:
+            what = f"can never run, as {min(gone)} is gone: put the file back, or drop the plan with unschedule_compaction"
+            found.wrong(context.timeline.path(instant), what)
     found.looked_at = f"{len(pending):,} pending"
     return found
 

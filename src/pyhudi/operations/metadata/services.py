@@ -39,9 +39,10 @@ from pyhudi.plan.cleaning import CleaningPolicy
 from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.definitions import load_index_definitions
-from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.table.metadata.records import MetadataTable, OpenedMetadata
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
+from pyhudi.table.snapshot import planned_anew
 from pyhudi.table.written import check_size, load_written_sizes
 from pyhudi.timeline.timeline import Timeline
 
@@ -73,11 +74,28 @@ def run_metadata_services(
         reason = _reason_not_to_compact(known, settings.metadata)
         if reason is not None and _archives_nothing(known, settings):
             return NotDue(reason)
-    context = context.reloaded()
+    return _run_services(context.reloaded(), engine, settings)
+
+
+@planned_anew
+def _run_services(context: TableContext, engine: Engine | None, settings: MetadataServiceSettings) -> Outcome:
+    """Do what is due on the metadata table that the properties name; on the next one if it is dropped or built again."""
     if not context.config.has_metadata_table:
         return Off("the table has no metadata table")
     store = MetadataStore.open(context)
     timeline = store.load()
+    try:
+        return _run_services_of(store, timeline, engine, settings)
+    except TableState:
+        now, opened = context.timeline.load(), OpenedMetadata(store.context, timeline, lambda partition: ())
+        MetadataTable(context, now, opened).check_whole()
+        raise
+
+
+def _run_services_of(
+    store: MetadataStore, timeline: Timeline, engine: Engine | None, settings: MetadataServiceSettings
+) -> Outcome:
+    context = store.table
     done: list[str] = []
     reason = _reason_not_to_compact(timeline, settings.metadata)
     if reason is None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from pyhudi.errors import CorruptData, TableNotFound, TableState, Unsupported
+from pyhudi.errors import CorruptData, SnapshotOutdated, TableNotFound, TableState, Unsupported
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.indexing import KeyShare
 from pyhudi.execute.metadata_records import (
@@ -66,11 +66,19 @@ class MetadataStore:
 
     @classmethod
     def open(cls, table: TableContext) -> MetadataStore:
-        """Raises TableState when the properties name a metadata table and there is none, Unsupported for another version."""
+        """Open the metadata table that the properties of a table name.
+
+        Raises:
+            SnapshotOutdated: The metadata table was dropped since the properties were read.
+            TableState: The properties name a metadata table and there is none.
+            Unsupported: It has another version.
+        """
         child = table.storage.child(METADATA_FOLDER)
         try:
             config = load_table_config(child)
         except TableNotFound as error:
+            if not table.reloaded().config.has_metadata_table:
+                raise SnapshotOutdated(f"the metadata table of {table.storage.uri} was dropped; load the table again") from error
             raise TableState(
                 f"the properties of {table.storage.uri} name a metadata table "
                 f"({', '.join(table.config.metadata_partitions)}) and there is none at {child.uri}; "

@@ -96,7 +96,7 @@ def run_archive(
         if reason is not None:
             return ArchiveResult(reason=reason)
         check_same_version(held)
-        bounds = _load_bounds(held, now, data_table)
+        bounds = _load_bounds(held.reloaded(), now, data_table)
         plan = plan_archival(now, settings.archival, bounds, is_cow=context.config.is_cow, zone=context.config.zone)
         if not plan.instants:
             return ArchiveResult(reason=plan.reason)

@@ -22,6 +22,7 @@ from pyhudi.operations.write.shape import WriteShape
 from pyhudi.plan.conflicts import FileGroupId, WriteStart
 from pyhudi.plan.write import WorkloadProfile
 from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.listing import MetadataListing
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot
 
@@ -85,6 +86,8 @@ def outdated_where_files_are_gone(snapshot: Snapshot) -> Iterator[None]:
         yield
     except TableState:
         snapshot.check_whole()
+        if isinstance(snapshot.listing, MetadataListing) and snapshot.listing.metadata is not None:
+            snapshot.listing.metadata.check_whole()
         raise
 
 

@@ -28,7 +28,7 @@ from typing import Annotated
 import numpy as np
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, TableState, WriteConflict
+from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, WriteConflict
 from pyhudi.execute.held_keys import forget_keys
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
@@ -240,6 +240,7 @@ def _record_index(settings: LookupSettings, context: TableContext, snapshot: Sna
     metadata = _metadata_of(context, snapshot)
     answer = first_answer(metadata, lambda kind, name: kind.key_places(name, metadata))
     if answer is None:
+        _check_not_dropped(context, snapshot)
         raise TableState(
             f"the table at {context.storage.uri} has no record index that is ready, which index {settings.kind} asks"
         )
@@ -251,6 +252,16 @@ def _record_index(settings: LookupSettings, context: TableContext, snapshot: Sna
             f"{INDEX_TYPE}={settings.kind} asks one that is{' not' if by_partition else ''}"
         )
     return name, index, by_partition
+
+
+def _check_not_dropped(context: TableContext, snapshot: Snapshot) -> None:
+    """Raises SnapshotOutdated where the table has lost indexes since a state was loaded."""
+    lost = set(snapshot.config.metadata_partitions) - set(context.reloaded().config.metadata_partitions)
+    if lost:
+        raise SnapshotOutdated(
+            f"{', '.join(sorted(lost))} of {context.storage.uri} was dropped by another process since the table was loaded; load "
+            "it again"
+        )
 
 
 def read_layout(options: Options) -> BucketLayout | None:

@@ -61,7 +61,7 @@ from pyhudi.table.context import TableContext
 from pyhudi.table.listing import check_own_folders
 from pyhudi.table.metadata.listing import choose_listing
 from pyhudi.table.slices import FileSlice
-from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew, read_commit
 from pyhudi.timeline.timeline import Timeline
 
 
@@ -93,6 +93,7 @@ def run_write(
     return followed_up(write, result, snapshot.timeline)
 
 
+@planned_anew
 def planned_write(
     context: TableContext,
     engine: Engine,
@@ -295,6 +296,8 @@ class Write:
                 # The rows are as they were, and whoever looks again finds that anew.
                 self.schemas = fitted
                 raise
+        # What looks keys up in an index needs it again where another process has dropped it.
+        self.context, snapshot = _with_metadata_table(self.context, self.engine, snapshot, self.settings, self.schemas)
         return snapshot
 
     def prepare_request(self) -> PrepareRequest:

@@ -17,7 +17,7 @@ from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
-from pyhudi.errors import CorruptData
+from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.hfile import HFile, open_hfile
 from pyhudi.format.log.framing import CorruptBlock, LogBlock, ReadRange, scan_blocks
 from pyhudi.format.log.whole import check_whole
@@ -38,22 +38,32 @@ _WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "mem
 V = TypeVar("V")
 
 
-class MetadataFiles:
-    """Opens the files of one metadata table.  storage: its root, `.hoodie/metadata` of the table."""
+def _no_check() -> None:
+    """For a task, which does not know the timelines."""
 
-    def __init__(self, storage: Storage) -> None:
+
+class MetadataFiles:
+    """Opens the files of one metadata table.
+
+    Args:
+        storage: Its root, `.hoodie/metadata` of the table.
+        check_whole: Called when a file is missing.  Raises SnapshotOutdated if the file was removed since the table was opened.
+    """
+
+    def __init__(self, storage: Storage, check_whole: Callable[[], None] = _no_check) -> None:
         self._storage = storage
+        self._check_whole = check_whole
         self._trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
         self._contents: Held[str, bytes] = Held(_HELD_BYTES)
         self._hfiles: Held[tuple[str, int], HFile] = Held(_HELD_HFILES)
         self._headers: Held[str, tuple[LogBlock | CorruptBlock, ...]] = Held(_HELD_LOGS)
         self._schemas: dict[str, str] = {}
 
-    def of_instants(self, instants: Container[str | None]) -> MetadataFiles:
+    def of_instants(self, instants: Container[str | None], check_whole: Callable[[], None]) -> MetadataFiles:
         """What is held of the files of some instants, for another look at the same metadata table: a file of an instant that
         stands as it stood is the same file.
         """
-        kept = MetadataFiles(self._storage)
+        kept = MetadataFiles(self._storage, check_whole)
         self._contents.copy_to(kept._contents, lambda path: _instant_of(path) in instants)
         self._hfiles.copy_to(kept._hfiles, lambda key: _instant_of(key[0]) in instants)
         self._headers.copy_to(kept._headers, lambda path: _instant_of(path) in instants)
@@ -121,14 +131,21 @@ class MetadataFiles:
     def _read_range(self, file: BaseFile | LogFile) -> ReadRange:
         if file.size_bytes <= WHOLE_FILE_BYTES:
             return lambda offset, length: self._content(file)[offset : offset + length]
-        return partial(self._storage.read_range, file.path)
+        return partial(self._read, file)
 
     def _content(self, file: BaseFile | LogFile) -> bytes:
         found = self._contents.get(file.path)
         if found is None:
-            found = self._storage.read_range(file.path, 0, file.size_bytes)
+            found = self._read(file, 0, file.size_bytes)
             self._contents.put(file.path, found, len(found))
         return found
+
+    def _read(self, file: BaseFile | LogFile, offset: int, length: int) -> bytes:
+        try:
+            return self._storage.read_range(file.path, offset, length)
+        except TableState:
+            self._check_whole()
+            raise
 
 
 def _instant_of(path: str) -> str | None:

@@ -15,7 +15,7 @@ Source: docs/formats/metadata-table.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from pyhudi.errors import CorruptData, InvalidRequest, SnapshotOutdated, TableState, Unsupported
+from pyhudi.errors import CorruptData, InvalidRequest, SnapshotOutdated, TableNotFound, TableState, Unsupported
 from pyhudi.format.actions.restore import RestoreMetadata
 from pyhudi.format.actions.rollback import RollbackMetadata
 from pyhudi.format.index_definitions import IndexDefinition
@@ -84,7 +84,8 @@ class MetadataTable:
     """The metadata table that belongs to a loaded timeline of a table.  Nothing is read before it is asked for.
 
     Every method raises TableState when the metadata table or one of its files is missing, CorruptData naming the file when one is
-    damaged, Unsupported when it holds what is not read.
+    damaged, Unsupported when it holds what is not read, SnapshotOutdated when a file is missing because the metadata table was
+    cleaned, rolled back, dropped or built again since it was opened.
     """
 
     def __init__(self, context: TableContext, data_timeline: Timeline, opened: OpenedMetadata | None = None) -> None:
@@ -94,9 +95,9 @@ class MetadataTable:
         self._opened = opened
         self._slices: dict[str, tuple[tuple[FileSlice, ...], ...]] = {}
         self._answers: Held[tuple[object, ...], Any] = Held(_REMEMBERED_BYTES)
-        self._files = MetadataFiles(self.storage)
+        self._files = MetadataFiles(self.storage, self.check_whole)
         if opened is not None and opened.earlier is not None:
-            self._files = opened.earlier.files_as_of(opened.timeline)
+            self._files = opened.earlier.files_as_of(opened.timeline, self.check_whole)
 
     @property
     def storage(self) -> Storage:
@@ -116,7 +117,13 @@ class MetadataTable:
     @lazy_property
     def context(self) -> TableContext:
         """The metadata table as a table of its own."""
-        return metadata_context(self._data) if self._opened is None else self._opened.context
+        if self._opened is not None:
+            return self._opened.context
+        try:
+            return metadata_context(self._data)
+        except TableNotFound:
+            self._check_not_dropped()
+            raise
 
     @lazy_property
     def timeline(self) -> Timeline:
@@ -144,7 +151,7 @@ class MetadataTable:
             slices = self.slices(partition)
             self._files.fetch(file for s in slices for file in (*((s.base,) if s.base else ()), *s.logs))
 
-    def files_as_of(self, now: Timeline) -> MetadataFiles:
+    def files_as_of(self, now: Timeline, check_whole: Callable[[], None]) -> MetadataFiles:
         """What was fetched by now of files whose instants stand on a later timeline of the metadata table as they did on its own.
 
         Files are fetched after its timeline was loaded.  A file is written before its instant completes and never afterwards:
@@ -152,7 +159,8 @@ class MetadataTable:
         """
         stood = {(instant.request_time, instant.completion_time) for instant in self.timeline.completed()}
         now_there = {(instant.request_time, instant.completion_time) for instant in now.completed()}
-        return self._files.of_instants({time for time, completion in stood & now_there if completion is not None})
+        stands = {time for time, completion in stood & now_there if completion is not None}
+        return self._files.of_instants(stands, check_whole)
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
         """The newest merged slice of each file group of a partition, by section and number; none for a partition that is not
@@ -169,11 +177,16 @@ class MetadataTable:
         """
         found = self._slices.get(partition)
         if found is None:
+            # Files that go after the timeline is loaded are noticed; a listing from before it would name them unnoticed.
+            state = self._slicing
             files = self.storage.list(partition).files if self._opened is None else self._opened.listed(partition)
-            self._check_whole(partition, files)
-            groups = build_file_groups(partition, files, self._slicing)
+            # A clean leaves the newest slice of a file group.  Where every base file counts, so does what a clean left.
+            bases = (parse_base_file(info.name) for info in files)
+            if not all(base is None or self.timeline.is_completed(base.instant_time) for base in bases):
+                self.check_whole()
+            groups = build_file_groups(partition, files, state)
             try:
-                found = by_section(visible_slices(groups, self._slicing))
+                found = by_section(visible_slices(groups, state))
             except CorruptData as error:
                 raise error.with_path(self.storage.absolute(partition)) from error
             self._slices[partition] = found
@@ -251,17 +264,27 @@ class MetadataTable:
     def _validity(self) -> BlockValidity:
         return BlockValidity(self._data_timeline, self.timeline, partial(load_rolled_back, self._data, self._data_timeline))
 
-    def _check_whole(self, partition: str, files: Iterable[FileInfo]) -> None:
-        # A clean leaves the newest slice of a file group.  Where every base file counts, so does what a clean left.
-        bases = (parse_base_file(info.name) for info in files)
-        if all(base is None or self.timeline.is_completed(base.instant_time) for base in bases):
-            return
-        loss = find_loss(self.context.timeline, self.timeline)
+    def check_whole(self) -> None:
+        """Raise SnapshotOutdated if files may be gone that its timeline counts: cleaned, rolled back, dropped or built again.
+
+        Called when something is missing.  What is missing for another reason is the error of the caller.
+        """
+        self._check_not_dropped()
+        loss = None
+        with suppress(TableState):
+            loss = find_loss(self.context.timeline, self.timeline)
         if loss is not None:
             raise SnapshotOutdated(
-                f"the state of {self.storage.absolute(partition)} that was loaded is no longer whole: {loss.reason}; load the "
-                "table again",
+                f"the state of {self.storage.uri} that was loaded is no longer whole: {loss.reason}; load the table again",
                 instants=loss.instants,
+            )
+
+    def _check_not_dropped(self) -> None:
+        present = load_table_config(self._data.storage, self._data.env).metadata_partitions
+        if present != self.partitions:
+            raise SnapshotOutdated(
+                f"the metadata table of {self._data.storage.uri} was changed since the table was loaded: it had "
+                f"{', '.join(self.partitions)} and has {', '.join(present) or 'nothing'}; load the table again"
             )
 
     def _require(self, partition: str) -> tuple[tuple[FileSlice, ...], ...]:
@@ -270,6 +293,7 @@ class MetadataTable:
         sections = self.sections(partition)
         # A partitioned index of a table without rows has no section yet.
         if not sections and not (partition in self.definitions and self.definitions[partition].by_partition):
+            self.check_whole()
             raise TableState(f"the metadata table has no file group at {self.storage.absolute(partition)}")
         return sections
 
