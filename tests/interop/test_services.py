@@ -13,6 +13,7 @@ import pytest
 from pyhudi import InvalidRequest, Table, TableState
 from pyhudi.format.instants import Action
 from pyhudi.storage.clock import ReplayEnvironment, SystemEnvironment
+from pyhudi.table.plans import load_planned_files
 from pyhudi.timeline.history import Bounds
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.needs import WIDE
@@ -146,6 +147,29 @@ def test_both_clean_the_same_files(hudi: RealHudi, tmp_path: Path, kind: str, po
     hudi.call("run_clean", table=f"after_{kind}_{policy}_{what}", options="hoodie.metadata.enable=false", **theirs)
     assert len(data_files(path)) == len(data_files(copy))
     assert real_rows(hudi, path) == our_rows(path) == real_rows(hudi, copy)
+
+
+@pytest.mark.parametrize(("fixture", "version"), [("hudi", 8), ("newer_hudi", 9)])
+def test_files_that_a_plan_reads_of_replaced_groups(
+    request: pytest.FixtureRequest, tmp_path: Path, fixture: str, version: int
+) -> None:
+    """The real Hudi (1.0.2, 1.1.1) deletes them in a clean by versions, and the plan can never run; ours keeps them."""
+    hudi: RealHudi = request.getfixturevalue(fixture)
+    path, name = tmp_path / "t", f"planned_{version}"
+    kept = {"hoodie.metadata.enable": False, "hoodie.compact.inline": False, "hoodie.log.compaction.blocks.threshold": 2}
+    table = ours(path, "mor", 3, **kept, **{"hoodie.write.table.version": version})
+    assert table.schedule_log_compaction().planned
+    read = load_planned_files(table.context.timeline, table.timeline().pending())
+    assert read <= data_files(path)
+    table.cluster()
+    copy = twin(hudi, path, name)
+    theirs = {"clean_policy": "KEEP_LATEST_FILE_VERSIONS", "file_versions_retained": 1}
+    hudi.call("run_clean", table=name, options="hoodie.metadata.enable=false", **theirs)
+    assert not read & data_files(copy)
+    table.clean(dry_run=False, options={"hoodie.clean.fileversions.retained": 1})
+    assert read <= data_files(path)
+    assert table.validate().ok
+    assert real_rows(hudi, path) == our_rows(path) == our_rows(copy)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])

@@ -6,8 +6,8 @@
     3. in each partition, by file group, newest slice first:
            KEEP_LATEST_COMMITS, KEEP_LATEST_BY_HOURS   keep the newest slice, the newest one before E, and all from E on
            KEEP_LATEST_FILE_VERSIONS                   keep the newest n slices, and what a write under way reads
-       a slice that a savepoint names or that a pending compaction will read is kept under every policy; groups that were replaced
-       before E (under KEEP_LATEST_FILE_VERSIONS: at all) go whole
+       a slice with a file that a savepoint or the plan of a pending compaction, log compaction or clustering names is kept under
+       every policy; groups that were replaced before E (under KEEP_LATEST_FILE_VERSIONS: at all) go otherwise
     4. a partition goes too when nothing but replaced groups was left in it
 
 Everything here is pure.  What this does not do: find the files, or delete them.
@@ -272,12 +272,14 @@ def plan_partition(
     *,
     earliest: Instant | None,
     savepointed: frozenset[str],
+    planned: frozenset[str],
     needed_from: Mapping[tuple[str, str], str],
 ) -> PartitionClean:
     """What goes from one partition.
 
-    groups: all its file groups, with their change logs.  savepointed: names of files that savepoints keep.  needed_from:
-    (partition, file id) -> base instant of the slice that a pending compaction or log compaction of the group reads.
+    groups: all its file groups, with their change logs.  savepointed: names of files that savepoints keep.  planned: paths of
+    files that plans of pending services read.  needed_from: (partition, file id) -> base instant of the slice that a pending
+    compaction or log compaction of the group reads; as in Hudi, later slices stay with it.
     """
     files: list[str] = []
     emptied = True
@@ -289,16 +291,19 @@ def plan_partition(
         replaced = state.replaced.get((partition, group.file_id))
         if replaced is not None:
             gone = earliest is None or replaced < earliest.request_time
-            going = [s for s in slices if not _is_saved(s, savepointed)] if gone else []
+            going = [s for s in slices if not _is_saved(s, savepointed) and planned.isdisjoint(_files(s))] if gone else []
             emptied = emptied and len(going) == len(slices)
         else:
             emptied = False
             needed = needed_from.get((partition, group.file_id))
-            free = [s for s in slices if needed is None or s.base_instant < needed]
+            free = [s for s in slices if (needed is None or s.base_instant < needed) and planned.isdisjoint(_files(s))]
             if settings.policy.has_earliest_instant:
                 going = _before_earliest(slices, free, earliest)
             else:
-                going = _not_read(slices, free[settings.versions_retained - (needed is not None) :], unsettled)
+                # What plans keep counts as one version, unless there is a newer one.
+                newest = next((s for s in slices if _files(s)), None)
+                kept_by_plans = newest is not None and newest not in free
+                going = _not_read(slices, free[settings.versions_retained - kept_by_plans :], unsettled)
             going = [s for s in going if not _is_saved(s, savepointed)]
         for slice_ in going:
             files.extend(_files(slice_))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC
+from functools import partial
 
 import pytest
 
@@ -146,9 +147,10 @@ def planned(
     replaced: Mapping[str, str] | None = None,
     saved: Iterable[str] = (),
     compaction: tuple[str, str] | None = None,
+    named: Iterable[FileInfo] = (),
     partition: str = "p",
 ) -> PartitionClean:
-    """compaction: base instant that it reads, and its own request time."""
+    """compaction: base instant that it reads, and its own request time.  named: files in plans of pending services."""
     timeline = Timeline.of(tuple(instants) or [done(time) for time in (10, 20, 30, 40, 50)])
     state = SlicingState(
         timeline,
@@ -158,7 +160,16 @@ def planned(
     groups = build_file_groups(partition, list(files), state, change_logs=True)
     needed = {(partition, "f-0"): compaction[0]} if compaction else {}
     found = Instant(str(earliest), Action.COMMIT, State.COMPLETED, str(earliest)) if earliest is not None else None
-    return plan_partition(partition, groups, state, settings, earliest=found, savepointed=frozenset(saved), needed_from=needed)
+    return plan_partition(
+        partition,
+        groups,
+        state,
+        settings,
+        earliest=found,
+        savepointed=frozenset(saved),
+        planned=frozenset(info.path for info in named),
+        needed_from=needed,
+    )
 
 
 def names(clean: PartitionClean) -> list[str]:
@@ -196,6 +207,27 @@ def test_pending_compactions_keep_what_they_read() -> None:
     assert names(planned(files, compaction=("15", "60"), instants=waiting)) == ["10"]
     assert names(planned(files, compaction=("15", "60"), settings=VERSIONS, earliest=None, instants=waiting)) == []
     assert names(planned(files, compaction=("22", "60"), settings=VERSIONS, earliest=None, instants=waiting)) == ["10", "15"]
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, VERSIONS])
+def test_files_in_plans_stay_with_their_slice(settings: CleaningRules) -> None:
+    earliest = 30 if settings is SETTINGS else None
+    files = [base("f", 10), log("f", 12), base("f", 15), base("f", 40), base("f", 50)]
+    instants = [*_all(), done(12, Action.DELTACOMMIT)]
+    clean = partial(planned, files, settings=settings, earliest=earliest, instants=instants)
+    without = names(clean())
+    assert "10" in without
+    assert names(clean(named=[files[1]])) == [name for name in without if name == "15"]
+    assert names(clean(named=[files[1]], replaced={"f": "20"})) == ["15", "40", "50"]
+    assert not clean(named=[files[1]], replaced={"f": "20"}).delete_partition
+
+
+def test_a_plan_that_names_an_old_slice_does_not_cost_the_newest_one() -> None:
+    files = [base("f", t) for t in (10, 20, 30, 40)]
+    one = replace(VERSIONS, versions_retained=1)
+    assert names(planned(files, settings=one, earliest=None, named=files[:1])) == ["20", "30"]
+    assert names(planned(files, settings=one, earliest=None, named=files[3:])) == ["10", "20", "30"]
+    assert names(planned(files, settings=one, earliest=None, compaction=("45", "60"))) == ["10", "20", "30"]
 
 
 def test_what_a_write_under_way_reads_stays() -> None:

@@ -26,6 +26,7 @@ from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.actions.commit import Operation
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.paths import join_path
 from pyhudi.operations.action.attempt import Phases, taken_back_on_error
 from pyhudi.operations.action.claim import PlanOvertaken, PlanTaken, claim, drop_plan, plan_and_claim
 from pyhudi.operations.action.hbase_index import told_to_hbase
@@ -34,9 +35,11 @@ from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction, check_may_begin, commit_metadata, new_instant_time
 from pyhudi.operations.metadata.mirror import mirror_of
+from pyhudi.operations.services.cleans import load_deleted_files
 from pyhudi.plan.conflicts import WriteStart
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import Snapshot, load_snapshot
+from pyhudi.table.plans import files_of_plan
+from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew
 from pyhudi.timeline.timeline import Timeline
 
 Piece = TypeVar("Piece")
@@ -166,7 +169,7 @@ def run_all(
 def _plan(service: PlannedAction[Any], *, if_due: bool, claims: bool) -> tuple[str, Transaction | None] | NotDue:
     """Put a plan on the timeline: its instant, and its transaction where it is claimed with it."""
     context, commit = service.context, service.commit
-    early = service.prepare(if_due=if_due)
+    early = planned_anew(service.prepare)(if_due=if_due)
     if early is not None:
         return early
     with context.locked(commit.lock_wait_ms) as held:
@@ -176,10 +179,26 @@ def _plan(service: PlannedAction[Any], *, if_due: bool, claims: bool) -> tuple[s
         content = service.plan(snapshot, time, if_due=if_due)
         if isinstance(content, NotDue):
             return content
+        taken = _taken_by_clean(held, snapshot.timeline, files_of_plan(service.action, content))
+        if taken is not None:
+            return taken
         if claims:
             return time, plan_and_claim(context, held, time, service.action, content, commit)
         held.timeline.request(time, service.action, content)
     return time, None
+
+
+def _taken_by_clean(held: TableContext, timeline: Timeline, files: frozenset[str]) -> NotDue | None:
+    """Why no plan can be made that reads some files: a pending clean is about to delete one.
+
+    A clean that is planned later sees the plan.
+    """
+    for clean in timeline.pending(Action.CLEAN):
+        going = load_deleted_files(held, clean).items()
+        lost = files.intersection(join_path(partition, name) for partition, names in going for name in names)
+        if lost:
+            return NotDue(f"clean {clean.request_time} is about to delete {min(lost)}, which the plan would read")
+    return None
 
 
 def _take_up(service: PlannedAction[Any], request_time: str) -> Transaction:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from pyhudi.errors import InstantNotFound, InvalidRequest
+from pyhudi.errors import InvalidRequest, SnapshotOutdated
 from pyhudi.execute.engine import Engine
 from pyhudi.format.actions.clean import (
     SAVEPOINTED_TIMESTAMPS_KEY,
@@ -58,7 +58,7 @@ from pyhudi.storage.base import FileInfo, Storage, StorageSpec
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
-from pyhudi.table.plans import load_compaction_plan, load_pending_compactions, planned_path
+from pyhudi.table.plans import load_compaction_plan, load_pending_compactions, load_planned_files, planned_path
 from pyhudi.table.slices import BaseFile, FileGroup, LogFile, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.snapshot import load_replaced_groups, read_commit
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
@@ -140,7 +140,7 @@ def run_clean(
     if plan is not None:
         requested = _request(context, settings, plan, now)
         if requested is None:
-            why = "another process cleans, made a savepoint or rolled a write back"
+            why = "another process cleans, made a savepoint, planned a service or rolled a write back"
             planned = PlannedClean(None, why, planned.earliest, {}, {}, ())
         else:
             with _beating(requested.heartbeat):
@@ -189,13 +189,21 @@ def plan_clean(
     found: dict[str, PartitionClean] = {}
     if partitions:
         state, needed_from = _load_slicing(context, timeline)
+        planned = load_planned_files(store, timeline.pending())
         saved = load_savepointed_files(store, timeline)
         for partition, infos in files_of.files(partitions).items():
             groups = build_file_groups(partition, infos, state, change_logs=True)
             # What was pending when a savepoint was made counts as of its time now: a restore needs both what was there and that.
             seen = {file_name_of(file.path) for time in savepoints for file in _files_as_of(groups, state, time)}
             choice = plan_partition(
-                partition, groups, state, settings, earliest=earliest, savepointed=saved | seen, needed_from=needed_from
+                partition,
+                groups,
+                state,
+                settings,
+                earliest=earliest,
+                savepointed=saved | seen,
+                planned=planned,
+                needed_from=needed_from,
             )
             found[partition] = choice
             wanted = set(choice.files)
@@ -231,7 +239,7 @@ def _plan_on(context: TableContext, timeline: Timeline, settings: CleaningRules)
     for _ in range(_RELOADS):
         try:
             return timeline, plan_clean(context, timeline, settings)
-        except InstantNotFound:
+        except SnapshotOutdated:
             timeline = context.timeline.load()
     return timeline, plan_clean(context, timeline, settings)
 
@@ -298,7 +306,7 @@ def _beating(heartbeat: RunningWrite) -> Iterator[None]:
 
 
 def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, planned_on: Timeline) -> Transaction | None:
-    """Put the plan on the timeline, as this process's own; None when another clean or a savepoint has come first."""
+    """Put the plan on the timeline, as this process's own; None when a clean, a savepoint or a plan has come first."""
     with context.locked(settings.commit.lock_wait_ms) as held:
         timeline = held.timeline.load()
         check_may_begin(context, timeline, "cleaning")
@@ -309,6 +317,11 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, 
             return None
         if set(savepointed_times(timeline)) - set((plan.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "").split(",")):
             # A savepoint that came after the plan may need what the plan deletes.
+            return None
+        known = {instant.step for instant in planned_on.pending()}
+        needed = load_planned_files(held.timeline, (i for i in timeline.pending() if i.step not in known))
+        if any(needed.intersection(paths) for paths in _paths_by_partition(context, plan).values()):
+            # So may a service that was planned since; one that is planned from now on sees this clean.
             return None
         time = new_instant_time(context, timeline, settings.commit)
         content = plan.encode(context.env.token_bytes(16))
