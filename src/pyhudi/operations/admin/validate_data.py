@@ -28,12 +28,14 @@ from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.operations.metadata.kinds.checking import IndexFindings
+from pyhudi.plan.compaction import without_groups
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import FileSlice, LogFile
+from pyhudi.table.snapshot import Snapshot
 from pyhudi.timeline.timeline import Timeline
 
 _NAMED_KEYS = 5
@@ -117,12 +119,13 @@ def check_logs(
     return found
 
 
-def check_plans(context: TableContext, timeline: Timeline, present: frozenset[str]) -> IndexFindings:
-    """Pending compactions.  present: paths of all data files."""
-    found = IndexFindings()
-    pending = timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
+def check_plans(snapshot: Snapshot, present: frozenset[str]) -> IndexFindings:
+    """Pending compactions.  Of replaced file groups they rewrite nothing.  present: paths of all data files."""
+    context, found = snapshot.context, IndexFindings()
+    pending = snapshot.timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
     for instant in pending:
-        for operation in load_compaction_plan(context.timeline, instant).operations or ():
+        plan = without_groups(load_compaction_plan(context.timeline, instant), snapshot.slicing.replaced)
+        for operation in plan.operations or ():
             names = [operation.data_file_path or "", *(operation.delta_file_paths or ())]
             paths = [join_path(operation.partition_path or "", file_name_of(name)) for name in names if name]
             gone = next((path for path in paths if path not in present), None)
