@@ -152,6 +152,30 @@ def test_a_planned_compaction(world: World, verb: str) -> None:
     go_on(world)
 
 
+BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}
+OTHERS: Mapping[str, Mapping[str, object]] = {
+    "buckets": BUCKETS,
+    "rings": {**BUCKETS, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"},
+    "non-blocking": {**BUCKETS, "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL"},
+    "version 9": {**INDEXED, "hoodie.write.table.version": 9},
+    "no meta columns": {"hoodie.populate.meta.fields": False},
+}
+
+
+# Writers that do not wait for each other overwrite nothing, whether or not a compaction is planned.
+@pytest.mark.parametrize(
+    ("name", "verb"), [(name, verb) for name in OTHERS for verb in VERBS if name != "non-blocking" or verb == "delete_partitions"]
+)
+def test_a_planned_compaction_in_other_tables(name: str, verb: str) -> None:
+    world = grown(**OTHERS[name])
+    planned = plan(world)
+    replace_rows(world, verb)
+    check(world)
+    assert world.table.compact(planned).runs
+    check(world)
+    go_on(world)
+
+
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("policy", [VERSIONS, COMMITS], ids=["versions", "commits"])
 def test_a_clean_and_an_archival_before_the_plan_runs(world: World, verb: str, policy: Mapping[str, object]) -> None:
