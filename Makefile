@@ -36,6 +36,7 @@ setup: .venv/.done
 setup-hudi: setup
 	@scripts/setup.sh hudi
 	@scripts/setup.sh hudi 1.1.1
+	@scripts/setup.sh hudi 1.2.0
 
 setup-servers: setup
 	@scripts/setup.sh servers

@@ -6,7 +6,7 @@
 #   scripts/setup.sh lowest   .venv-lowest, with the lowest versions that pyproject.toml allows PyHudi to run on
 #   scripts/setup.sh on 3.13  .venv-3.13, the pinned versions on another Python
 #   scripts/setup.sh java     a Java runtime for Spark, where there is none and this user may install one
-#   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars; `hudi 1.1.1` for that release
+#   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars; `hudi 1.1.1`, `hudi 1.2.0` for others
 #   scripts/setup.sh servers  HDFS for tests, DynamoDB Local and HBase from Maven Central (.servers, .hbase-jars), Azurite and s3rver from npm (.servers)
 #   scripts/setup.sh versitygw   .servers/bin/versitygw, an S3 server that Go builds from source: minutes
 #
@@ -85,7 +85,8 @@ choose_hudi() {
   case "$1" in
     1.0.2) HUDI_SHA256=2c2ab65a11e91265e4b7346f954448c46df52d66fb72f52dad83767b621deae8 ;;
     1.1.1) HUDI_SHA256=5470908f0d26897fb6e0768790e6c75e3d05d2fa013f7d81c8f90c74056d1604 ;;
-    *) echo "setup: no release of Hudi known as $1; 1.0.2 and 1.1.1 are" >&2; exit 2 ;;
+    1.2.0) HUDI_SHA256=cc79fba00822f3a6c3a860df99375c2e3d4a034d037dbf4213a4966a706a7676 ;;
+    *) echo "setup: no release of Hudi known as $1; 1.0.2, 1.1.1 and 1.2.0 are" >&2; exit 2 ;;
   esac
   HUDI_ARTIFACT=org.apache.hudi:hudi-spark3.5-bundle_2.12:$1
   HUDI_JAR=.hudi-jars/hudi-spark3.5-bundle_2.12-$1.jar

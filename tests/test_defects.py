@@ -1,4 +1,4 @@
-"""Every known defect of the real Hudi, 1.0.2 or 1.1.1, that loses, hides or breaks data has a test that PyHudi is right there.
+"""Every known defect of Hudi 1.0.2, 1.1.1 and 1.2.0 that loses, hides or breaks data has a test that PyHudi is right there.
 
 Each row: what goes wrong there, and the tests that PyHudi reads such tables right or never writes what triggers it.  A test is
 named by its file under tests/ and its function; the rows are checked against the files, so that none is left behind.
@@ -289,6 +289,22 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "times of files in microseconds are taken for milliseconds, where the table has these": (
         "interop/test_local_timestamps.py::test_release_1_1_takes_the_unit_of_a_file_for_that_of_the_table",
+    ),
+    "1.2.0: a write of a table with column statistics that asks a record or secondary index on its workers fails": (
+        "interop/test_release_1_2.py::test_release_1_2_overwrites_no_table_with_a_record_index_and_statistics",
+        "interop/test_release_1_2.py::test_release_1_2_cannot_go_on_with_a_partitioned_record_index",
+        "interop/test_release_1_2.py::test_release_1_2_cannot_go_on_with_a_secondary_index",
+    ),
+    "1.2.0: dates in ORC base files: the write fails": (
+        "interop/test_release_1_2.py::test_release_1_2_writes_no_dates_into_orc_files",
+    ),
+    "a clustering that was planned before an overwrite brings the replaced rows back": (
+        "interop/test_overwrites_beside_plans.py::test_a_clustering_of_hudi_brings_replaced_rows_back",
+        "simulation/test_overwrites_beside_compactions.py::test_a_planned_clustering_holds_its_file_groups",
+    ),
+    "a plan that names replaced files which a clean has deleted can never run": (
+        "interop/test_overwrites_beside_plans.py::test_a_clean_before_the_plan_runs",
+        "simulation/test_overwrites_beside_compactions.py::test_a_clean_and_an_archival_before_the_plan_runs",
     ),
     "a downgrade of a table without a payload class names none": (
         "unit/operations/test_upgrade_9.py::test_without_a_payload_class_a_table_gets_that_of_its_mode",

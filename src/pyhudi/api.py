@@ -1026,11 +1026,15 @@ class Table:
         Both ends are included; in a table of version 9 the start is left out, as its real Hudi does.  The table needs
         `hoodie.table.cdc.enabled=true` from its creation on.
 
+        Rows come in the order of the changes: instants by completion time, and within an instant deletes before inserts and
+        updates.  Applied one by one to the rows as of the start, they give the rows as of the end.  What does not keep their
+        order (a shuffle on Spark, a parallel reader) restores it by sorting by `completion_time` and `op`.
+
         Args:
             start: A completion time (a result's `completion_time`), a datetime, a date, ISO text, or "earliest", which is the
                 default.
             end: As `start`; None for now.
-            columns: Some of the columns below; all by default.
+            columns: Some of the columns below; op, ts_ms, before and after by default.
             filter: As of `scan`, over the columns below.
             after: As of `incremental`.
             typed: Give the images as structs instead of JSON.
@@ -1038,7 +1042,7 @@ class Table:
 
         Returns:
             Columns op (`i`, `u`, `d`), ts_ms (request time of the instant), before and after: the record without meta columns as
-            JSON text, or as a struct; null where there is none.
+            JSON text, or as a struct; null where there is none.  And completion_time (of the instant), where `columns` names it.
 
         Raises:
             TableState: Files that tell the changes were cleaned.

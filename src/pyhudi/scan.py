@@ -62,7 +62,10 @@ class Scan:
         return self._query.plan
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch, in no promised order; one file slice after the other, so memory holds one row group."""
+        """The rows, batch by batch; one file slice after the other, so memory holds one row group.
+
+        Change data comes in the order of the changes (see `Table.changes`), other rows in no promised order.
+        """
         batches = batches_of(self._query.reader, self._query.tasks)
         return batches if self._limit is None else first_rows(batches, self._limit)
 
@@ -97,6 +100,8 @@ class Scan:
 
     def splits(self, size_bytes: int = 0) -> list[Split]:
         """The scan in parts that can be pickled and read by other processes and machines; together they give its rows, each once.
+
+        Change data is in the order of the changes where the splits are read in the order of the list.
 
         Args:
             size_bytes: Slices are put together while a split has no more bytes than that.  0 makes each slice a split.
@@ -153,7 +158,10 @@ class Scan:
         return HudiDataset(self._query, self._threads)
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """The rows as a Spark DataFrame; base files without logs go through Spark's own Parquet scan."""
+        """The rows as a Spark DataFrame; base files without logs go through Spark's own Parquet scan.
+
+        The partitions of the DataFrame, and the rows in each of them, have the order of `to_batches`.
+        """
         from pyhudi.engines.spark.read import query_dataframe
 
         frame = query_dataframe(spark, self._query)

@@ -43,7 +43,7 @@ class Split:
     _tasks: tuple[FileSlice | ChangeSource, ...] = field(repr=False)
 
     def to_batches(self, columns: Sequence[str] | None = None, filter: Filter | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch, in no promised order; memory holds one row group, and the log records of one slice.
+        """The rows, batch by batch, in the order of `Scan.to_batches`; memory holds a row group, and the log records of a slice.
 
         Args:
             columns: Some of the split's columns; None for all.

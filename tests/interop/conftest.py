@@ -27,6 +27,13 @@ def newer_hudi(real_newer_hudi: RealHudi) -> Iterator[RealHudi]:
     real_newer_hudi.sql("RESET")
 
 
+@pytest.fixture
+def newest_hudi(real_newest_hudi: RealHudi) -> Iterator[RealHudi]:
+    """Apache Hudi 1.2.0, whose own table version is 9, as `hudi`."""
+    yield real_newest_hudi
+    real_newest_hudi.sql("RESET")
+
+
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server for locks that both take."""
@@ -46,6 +53,12 @@ def real_hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHudi]:
 def real_newer_hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHudi]:
     """The one process of release 1.1.1, started by the first test that asks it something."""
     yield from _process(tmp_path_factory, "1.1.1", "newer-hudi")
+
+
+@pytest.fixture(scope="session")
+def real_newest_hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHudi]:
+    """The one process of release 1.2.0, started by the first test that asks it something."""
+    yield from _process(tmp_path_factory, "1.2.0", "newest-hudi")
 
 
 def _process(tmp_path_factory: pytest.TempPathFactory, release: str, name: str) -> Iterator[RealHudi]:

@@ -14,6 +14,7 @@ import pytest
 from pyhudi import Table
 from tests.golden_tables import open_golden
 from tests.interop.oracle import RealHudi
+from tests.replay import GLOBAL, SCHEMA, apply_changes
 from tests.rows import META_COLUMNS
 
 OPERATION = "hoodie.datasource.write.operation"
@@ -26,6 +27,13 @@ COLLECT = """
 frame = spark.read.format("hudi").options(**options).load(path)
 result = [[row["op"], row["ts_ms"], row["before"], row["after"]] for row in frame.collect()]
 """
+
+MOVES = (
+    ("upsert", {"a": "x", "b": "x", "c": "y", "d": "y"}),
+    ("upsert", {"a": "y", "c": "x", "b": "x", "e": "y"}),
+    ("insert_overwrite", {"a": "y", "e": "y"}),
+)
+"""Operations, and the partition of each of their records."""
 
 Change = tuple[str, str, str | None, str | None]
 
@@ -133,6 +141,49 @@ def test_written_in_turn(hudi: RealHudi, tmp_path: Path, kind: str, mode: str) -
     assert len(found) == len(known) and set(known) <= set(found)
     assert [change for change in found if change[0] == "i"] == [change for change in known if change[0] == "i"]
     assert set(replay(changes + found)) == {"k20", "k21", "k22"}
+
+
+@pytest.mark.parametrize(
+    ("release", "version", "kind", "limit"),
+    [
+        ("hudi", 8, "COPY_ON_WRITE", 100 << 20),
+        ("hudi", 8, "MERGE_ON_READ", 0),
+        pytest.param("newer_hudi", 9, "MERGE_ON_READ", 0, marks=pytest.mark.wide),
+        ("newest_hudi", 9, "MERGE_ON_READ", 0),
+        pytest.param("newest_hudi", 9, "COPY_ON_WRITE", 100 << 20, marks=pytest.mark.wide),
+    ],
+)
+def test_the_order_of_changes_that_hudi_wrote(
+    tmp_path: Path, request: pytest.FixtureRequest, release: str, version: int, kind: str, limit: int
+) -> None:
+    """Records move in both directions in one commit, and are overwritten; Hudi reads file group by file group."""
+    hudi, path = request.getfixturevalue(release), tmp_path / "t"
+    options: dict[str, Any] = {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": "part",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.datasource.write.table.type": kind,
+        "hoodie.table.cdc.enabled": True,
+        "hoodie.index.type": "GLOBAL_SIMPLE",
+        "hoodie.write.table.version": version,
+        "hoodie.metadata.enable": False,
+        "hoodie.compact.inline": False,
+        "hoodie.parquet.small.file.limit": limit,
+        **GLOBAL,
+    }
+    for ts, (operation, parts) in enumerate(MOVES, 1):
+        made = [
+            {"id": key, "ts": ts, "part": part, "v": f"{key}{ts}", "_hoodie_is_deleted": False} for key, part in parts.items()
+        ]
+        hudi.write(pa.Table.from_pylist(made, SCHEMA), path, **options, **{OPERATION: operation})
+    found = Table(path).changes("000", columns=["*", "completion_time"]).to_arrow().to_pylist()
+    state = apply_changes({}, found)
+    assert {key: json.loads(text)["v"] for key, text in state.items()} == {"a": "a3", "b": "b2", "c": "c2", "e": "e3"}
+    assert apply_changes({}, sorted(found[::-1], key=lambda row: (row["completion_time"], row["op"]))) == state
+    real = hudi.run(COLLECT, path=str(path), options={KIND: "incremental", FORMAT: "cdc", BEGIN: "000"})
+    times = [row[1] for row in real]
+    assert len(times) == len(found) and times != sorted(times)
 
 
 def test_rows_that_the_real_hudi_loses(hudi: RealHudi, tmp_path: Path) -> None:

@@ -423,15 +423,6 @@ def test_a_death_stops_nobody_who_replaces_the_file_groups() -> None:
     assert killed_everywhere(world, compact, overwrites) >= 5
 
 
-def test_a_compaction_that_nobody_began_is_named() -> None:
-    world = World("mor", {"hoodie.clean.automatic": False, "hoodie.compact.inline": False})
-    for number in range(3):
-        world.upsert({f"k{key}": number * 100 + key for key in range(4)})
-    planned = world.table.schedule_compaction().planned
-    with pytest.raises(TableState, match=f"compaction {planned} rewrites.*unschedule_compaction"):
-        world.delete_partition("a")
-
-
 def test_a_dead_attempt_at_a_plan_is_undone_whatever_the_policy_for_writes() -> None:
     made = World("mor", {**OPTIONS, "hoodie.clean.failed.writes.policy": "NEVER"})
     made.upsert({"k0": 0, "k2": 2})

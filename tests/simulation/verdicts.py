@@ -36,12 +36,12 @@ SAME: Mapping[str, str] = {
         "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 1-anew"
     ),
     "compaction": (
-        "both both both 2-refused 2-refused 2-refused 2-yields 2-idle 2-idle both both 2-refused 1-yields both both "
-        "2-idle 2-refused 2-refused 2-refused both"
+        "both both both both both both 2-yields 2-idle 2-idle both both 2-refused 1-yields both both 2-idle 2-refused "
+        "2-refused 2-refused both"
     ),
     "log compaction": (
-        "both both both 1-yields 1-yields 1-yields 1-yields 2-yields 1-yields both both 2-refused 1-yields both both "
-        "2-idle 2-refused 2-refused 2-refused both"
+        "both both both both/1-yields both/1-yields both/1-yields 1-yields 2-yields 1-yields both both 2-refused 1-yields "
+        "both both 2-idle 2-refused 2-refused 2-refused both"
     ),
     "clustering": (
         "2-refused both 2-refused 2-refused 2-refused 2-refused 2-idle 2-idle 2-idle both both 2-refused 1-yields both "
@@ -71,19 +71,16 @@ SAME: Mapping[str, str] = {
         "2-idle 2-refused 2-refused 2-refused both"
     ),
     "downgrade to 6": (
-        "both/1-refused both both/1-refused 2-refused/both 2-refused/both 2-refused/both 2-yields/2-idle 2-idle "
-        "2-idle/both both both 2-refused 1-refused both both 2-idle/both 2-refused/1-refused 2-refused/1-refused "
-        "2-refused/2-idle both/1-refused"
+        "both/1-refused both both/1-refused both both both 2-yields/2-idle 2-idle 2-idle/both both both 2-refused "
+        "1-refused both both 2-idle/both 2-refused/1-refused 2-refused/1-refused 2-refused/2-idle both/1-refused"
     ),
     "upgrade to 9": (
-        "both/1-refused both both/1-refused 2-refused/both 2-refused/both 2-refused/both 2-yields/2-idle 2-idle "
-        "2-idle/both both both 2-refused 1-refused both both 2-idle/both 2-refused/1-refused 2-refused/1-refused 1-idle "
-        "both/1-refused"
+        "both/1-refused both both/1-refused both both both 2-yields/2-idle 2-idle 2-idle/both both both 2-refused "
+        "1-refused both both 2-idle/both 2-refused/1-refused 2-refused/1-refused 1-idle both/1-refused"
     ),
     "downgrade to 8": (
-        "both/1-refused both both/1-refused 2-refused/both 2-refused/both 2-refused/both 2-yields/2-idle 2-idle "
-        "2-idle/both both both 2-refused 1-refused both both 2-idle/both 2-refused/1-refused 2-idle 2-refused/1-refused "
-        "both/1-refused"
+        "both/1-refused both both/1-refused both both both 2-yields/2-idle 2-idle 2-idle/both both both 2-refused "
+        "1-refused both both 2-idle/both 2-refused/1-refused 2-idle 2-refused/1-refused both/1-refused"
     ),
     "early upsert": (
         "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both both 2-idle "

@@ -71,6 +71,42 @@ def test_columns_are_those_of_the_new_rows(spark: SparkSession, path: str) -> No
     assert rows(path) == [("a", "la", "1.5", 7)] and hp.Table(path).validate().ok
 
 
+@pytest.mark.parametrize("operation", ["insert_overwrite", "insert_overwrite_table", "overwrite", "delete_partition"])
+def test_a_planned_compaction_is_carried_out_afterwards(spark: SparkSession, tmp_path: Path, operation: str) -> None:
+    path = str(tmp_path / "t")
+    quiet = {"hoodie.compact.inline": "false", "hoodie.parquet.small.file.limit": "0"}
+    options = {**OPTIONS, **quiet, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
+    hs.write(frame(spark, FIRST), path, options=options)
+    hs.write(frame(spark, [(key, city, ts + 10, fare) for key, city, ts, fare in FIRST]), path, options=options)
+    table = hp.Table(path, options=quiet)
+    planned = table.schedule_compaction().planned
+    assert planned is not None
+    new = [("new", "ny", 1, 9.0)]
+    if operation == "delete_partition":
+        named = {
+            "hoodie.datasource.write.operation": operation,
+            "hoodie.datasource.write.partitions.to.delete": "ny",
+        }
+        hs.write(frame(spark, new), path, options={**options, **named})
+    elif operation == "overwrite":
+        hs.write(frame(spark, new), path, mode="overwrite", options=options)
+    else:
+        hs.write(frame(spark, new), path, options={**options, "hoodie.datasource.write.operation": operation})
+    stay = [(key, city, ts + 10, fare) for key, city, ts, fare in FIRST if city == "sf"]
+    expected = sorted(
+        {
+            "insert_overwrite": [*new, *stay],
+            "insert_overwrite_table": new,
+            "overwrite": new,
+            "delete_partition": stay,
+        }[operation]
+    )
+    assert rows(path) == expected
+    assert table.compact(planned, spark=spark).runs[0].file_groups == (1 if stay[0] in expected else 0)
+    assert rows(path) == expected == sorted(tuple(row) for row in hs.read(spark, path, ["id", "city", "ts", "fare"]).collect())
+    assert table.validate().ok
+
+
 REFUSED: dict[str, tuple[dict[str, str], Callable[[SparkSession], DataFrame]]] = {
     "another key": ({"hoodie.datasource.write.recordkey.field": "city"}, lambda spark: frame(spark, FIRST)),
     "another type": ({"hoodie.datasource.write.table.type": "MERGE_ON_READ"}, lambda spark: frame(spark, FIRST)),

@@ -4,6 +4,7 @@
     ts_ms     request time of the commit, as text
     before    the record as it was; null for `i`
     after     the record as it is; null for `d`
+    completion_time   of the commit; for queries that name the column
 
 Images are JSON strings (records/json_text.py), or structs of the table's data columns where a query asks for them.  (The real
 reader mixes three forms of text, with meta columns in some of them, and has the text `null` for some absent images.)
@@ -30,7 +31,7 @@ from pyhudi.execute.read_slice import ReadSpec, merge_columns, run_read, told_by
 from pyhudi.format.log.cdc import DELETE, INSERT, UPDATE, CdcMode, cdc_mode
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey
-from pyhudi.plan.changes import ChangeKind, ChangeSource
+from pyhudi.plan.changes import ChangeKind, ChangePart, ChangeSource
 from pyhudi.records.column_ids import by_ids
 from pyhudi.records.conform import conform_table, relabel_array
 from pyhudi.records.filters.arrow import row_filter
@@ -43,6 +44,12 @@ from pyhudi.records.ordering import BoolMask
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.table.slices import FileSlice, LogFile
+
+CHANGE_COLUMNS = ("op", "ts_ms", "before", "after")
+"""The columns of change data, as Hudi has them."""
+
+COMPLETION_TIME = "completion_time"
+"""One more column, for queries that name it: rows sorted by it and `op` are in the order of the changes."""
 
 _PIECE_ROWS = 1 << 15
 """Rows whose images are printed at once."""
@@ -71,7 +78,7 @@ class ChangeSpec:
 
     @property
     def schema(self) -> pa.Schema:
-        """All four columns."""
+        """All columns."""
         return change_schema(self.reader.table_schema, typed=self.typed)
 
 
@@ -81,9 +88,10 @@ def data_columns(table_schema: pa.Schema) -> pa.Schema:
 
 
 def change_schema(table_schema: pa.Schema, *, typed: bool) -> pa.Schema:
-    """op, ts_ms, before, after: all nullable; images are strings, or structs of the table's data columns."""
+    """CHANGE_COLUMNS and COMPLETION_TIME: all nullable; images are strings, or structs of the table's data columns."""
     image = pa.struct(list(data_columns(table_schema))) if typed else pa.string()
-    return pa.schema([("op", pa.string()), ("ts_ms", pa.string()), ("before", image), ("after", image)])
+    kinds = (pa.string(), pa.string(), image, image, pa.string())
+    return pa.schema(list(zip((*CHANGE_COLUMNS, COMPLETION_TIME), kinds, strict=True)))
 
 
 def run_changes(spec: ChangeSpec, source: ChangeSource) -> Iterator[pa.Table]:
@@ -92,9 +100,10 @@ def run_changes(spec: ChangeSpec, source: ChangeSource) -> Iterator[pa.Table]:
     Raises CorruptData for a torn change log, TableState for a file that is gone since the query was planned.
     """
     storage = open_storage(spec.reader.storage)
-    for changes in _READERS[source.kind](storage, spec, source):
+    for read in _READERS[source.kind](storage, spec, source):
+        changes = _filtered(read, _of_part(source, read.operations))
         for start in range(0, changes.row_count, _PIECE_ROWS):
-            yield _table(spec, source.instant_time, changes.slice(start, _PIECE_ROWS))
+            yield _table(spec, source, changes.slice(start, _PIECE_ROWS))
     yield spec.output.empty_table()
 
 
@@ -118,7 +127,15 @@ class _Changes:
         )
 
 
-def _table(spec: ChangeSpec, instant_time: str, changes: _Changes) -> pa.Table:
+def _of_part(source: ChangeSource, operations: pa.Array) -> BoolMask:
+    """Which changes of a file group are those of the source's part."""
+    if source.part is ChangePart.ALL:
+        return np.ones(len(operations), dtype=np.bool_)
+    are_deletes = np.asarray(pc.equal(operations, DELETE), dtype=np.bool_)
+    return are_deletes if source.part is ChangePart.DELETES else ~are_deletes
+
+
+def _table(spec: ChangeSpec, source: ChangeSource, changes: _Changes) -> pa.Table:
     count = changes.row_count
     wanted = set(spec.output.names)
     if spec.condition is not None:
@@ -128,7 +145,8 @@ def _table(spec: ChangeSpec, instant_time: str, changes: _Changes) -> pa.Table:
         return rows_without_columns(count)
     made: dict[str, Callable[[], pa.Array]] = {
         "op": lambda: changes.operations,
-        "ts_ms": lambda: pa.repeat(pa.scalar(instant_time, pa.string()), count),
+        "ts_ms": lambda: _repeat(source.instant_time, count),
+        COMPLETION_TIME: lambda: _repeat(source.completion_time, count),
         "before": lambda: _image(spec, changes.before, count),
         "after": lambda: _image(spec, changes.after, count),
     }
@@ -255,7 +273,8 @@ def _log_rows(storage: Storage, source: ChangeSource, log: LogFile) -> Iterator[
             mode = cdc_mode(text)
             content = block.read_content(ranges_of(storage, log.path))
             for rows in decode_content(BlockType.CDC, text, content):
-                yield mode, _checked(rows)
+                # Images are looked up for no other row.
+                yield mode, _checked(rows).filter(pa.array(_of_part(source, rows.column("op"))))
         except CorruptData as error:
             raise error if error.path is not None else error.with_path(where) from error
 
@@ -399,5 +418,5 @@ def _as_struct(spec: ChangeSpec, rows: pa.Table, absent: pa.Array | None) -> pa.
     )
 
 
-def _repeat(operation: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(operation, pa.string()), count)
+def _repeat(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), count)

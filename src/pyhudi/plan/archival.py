@@ -253,21 +253,37 @@ def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | No
     if not replaces or last_clean is None:
         return replaces[0].request_time if replaces else None
     earliest = last_clean.earliest_retained
+    late: str | None = None
     if not earliest:
         # File versions: the clean took every group that was replaced when it was planned.  What had completed by then is told by
         # the newest write that it saw.
         seen = timeline.completion_time(last_clean.last_completed) or last_clean.last_completed
         open_ = [i for i in replaces if i.state is not State.COMPLETED or (i.completion_time or i.request_time) > seen]
+        late = _late_write(timeline, last_clean, seen)
     else:
         open_ = [i for i in replaces if i.request_time >= earliest]
     covered = [i for i in replaces if i not in open_]
+    found = [open_[0].request_time] if open_ else []
+    if late is not None and replaces[-1].request_time > late:
+        found.append(late)
     # A savepoint that the clean saw kept files of groups that were replaced after it, also where the replacement was requested
     # before it; they are cleaned once it is gone.
     for saved in sorted({*last_clean.savepoints, *(i.request_time for i in timeline.completed(Action.SAVEPOINT))}):
         held = [i for i in covered if (i.completion_time or i.request_time) > saved]
         if held:
-            return held[0].request_time
-    return open_[0].request_time if open_ else None
+            found.append(held[0].request_time)
+            break
+    return min(found, default=None)
+
+
+def _late_write(timeline: Timeline, last_clean: LastClean, seen: str) -> str | None:
+    """The first of the writes that were requested before the last clean and that it did not see; None without any.
+
+    A compaction among them may have written to file groups that were replaced after it was planned.  As long as it is on the
+    timeline, it shows that no clean has looked at what it wrote.  seen: what completed later, the clean did not see.
+    """
+    completed = [i for i in timeline.completed_writes() if (i.completion_time or i.request_time) > seen]
+    return min((i.request_time for i in completed if i.request_time < last_clean.request_time), default=None)
 
 
 def _metadata_bound(completed: tuple[Instant, ...], bounds: ArchivalBounds) -> str | None:

@@ -12,6 +12,15 @@ Of each file that a commit wrote, in this order:
 and of each file group that a commit replaced: DELETED, all rows of its last slice.  Compactions, clusterings and their like
 change no record, and give nothing.
 
+Order: a consumer that applies the changes one by one, in the order of the sources, gets the rows of the table.
+
+    instants           by completion time: each change begins where the one before it ended
+    within an instant  all deletes, then all inserts and updates: a record that moves is a delete in one file group and an insert
+                       in another; one that is overwritten is a delete in a replaced file group and an insert in a new one
+
+A source with deletes among other changes is read twice where another source of its instant may insert: records may move in both
+directions between the two, so neither can be read as a whole before the other.
+
 Everything here is pure: commits and listings in, values out.
 
 Source: docs/formats/reading.md, "Change data"; docs/formats/log-file.md, "Change logs".
@@ -19,7 +28,7 @@ Source: docs/formats/reading.md, "Change data"; docs/formats/log-file.md, "Chang
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -45,15 +54,24 @@ class ChangeKind(StrEnum):
     APPENDED = "APPENDED"
 
 
+class ChangePart(StrEnum):
+    """Which changes of a file group a source gives."""
+
+    ALL = "ALL"
+    DELETES = "DELETES"
+    OTHERS = "OTHERS"
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeSource:
-    """The changes of one file group by one commit, as one task reads them.
+    """The changes of one file group by one commit, or a part of them, as one task reads them.
 
-    before, after: the slices that images come from, None where they are not needed, or not there.  change_logs: of LOGGED.
-    log: of APPENDED, the last log of `after`.
+    completion_time: of the commit; its request time where the table stores none.  before, after: the slices that images come
+    from, None where they are not needed, or not there.  change_logs: of LOGGED.  log: of APPENDED, the last log of `after`.
     """
 
     instant_time: str
+    completion_time: str
     kind: ChangeKind
     partition: str
     file_id: str
@@ -61,6 +79,7 @@ class ChangeSource:
     after: FileSlice | None = None
     change_logs: tuple[LogFile, ...] = ()
     log: LogFile | None = None
+    part: ChangePart = ChangePart.ALL
 
     @property
     def size_bytes(self) -> int:
@@ -71,7 +90,7 @@ class ChangeSource:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan(ReadPlan):
-    """What a query of changes reads, by instant, partition and file group, and how it was chosen.  slices: of the sources."""
+    """What a query of changes reads, in the order of the changes, and how it was chosen.  slices: of the sources."""
 
     sources: tuple[ChangeSource, ...] = ()
 
@@ -82,9 +101,12 @@ class ChangePlan(ReadPlan):
         return cls(tuple(dict.fromkeys(slices)), prunings, sources)
 
     def __str__(self) -> str:
-        kinds = {kind: sum(1 for source in self.sources if source.kind is kind) for kind in ChangeKind}
+        groups = [source for source in self.sources if source.part is not ChangePart.DELETES]
+        kinds = {kind: sum(1 for source in groups if source.kind is kind) for kind in ChangeKind}
         said = ", ".join(f"{count} {kind.lower()}" for kind, count in kinds.items() if count)
-        lines = [f"read the changes of {len(self.sources)} file groups{f' ({said})' if said else ''}"]
+        lines = [f"read the changes of {len(groups)} file groups{f' ({said})' if said else ''}"]
+        if len(groups) < len(self.sources):
+            lines.append(f"  {len(self.sources) - len(groups)} of them twice, deletes first")
         lines.append(f"  {sum(source.size_bytes for source in self.sources):,} bytes")
         lines += [f"  {p.step}: {p.kept} of {p.total} {p.unit}" for p in self.prunings]
         return "\n".join(lines)
@@ -111,8 +133,7 @@ def plan_changes(
     state: SlicingState,
     mode: CdcMode,
 ) -> tuple[ChangeSource, ...]:
-    """What to read for the changes of the commits, in the order in which they completed: so each change begins where the one
-    before it ended, whoever was requested first.
+    """What to read for the changes of the commits, in the order of the head of this module.
 
     sizes: path to size in bytes of all files of the partitions that `changed_partitions` names, change logs among them; groups:
     the file groups of these partitions.  mode: of the table; it says which images change logs lack.
@@ -121,20 +142,64 @@ def plan_changes(
     """
     there = _Files(sizes, groups, state)
     found: list[ChangeSource] = []
-    for instant in sorted(commits, key=lambda i: (i.completion_time or i.request_time, i.sort_key)):
+    for instant in sorted(commits, key=lambda i: (_completion_time(i), i.sort_key)):
         metadata = commits[instant]
         if not changes_records(metadata):
             continue
         copies = frozenset(copies_among(state.timeline, metadata, instant.request_time) if state.by_completion_time else ())
+        own: list[_Counted] = []
         for partition, stats in sorted(metadata.partition_to_write_stats.items()):
             for stat in sorted(stats, key=lambda s: s.path or ""):
                 if stat.path and stat.path not in copies:
-                    found.append(_written(there, instant.request_time, metadata, partition, stat, mode))
+                    own.append(_Counted.of(_written(there, instant, metadata, partition, stat, mode), metadata, stat))
         for partition, file_ids in sorted((metadata.partition_to_replace_file_ids or {}).items()):
             for file_id in sorted(file_ids):
                 before = there.last_slice(partition, file_id, instant.request_time)
-                found.append(ChangeSource(instant.request_time, ChangeKind.DELETED, partition, file_id, before=before))
+                own.append(_Counted(replace(_source(instant, partition, file_id), kind=ChangeKind.DELETED, before=before)))
+        found.extend(_deletes_first(own))
     return tuple(found)
+
+
+def _completion_time(instant: Instant) -> str:
+    """When an instant completed; its request time where the table stores no completion times."""
+    return instant.completion_time or instant.request_time
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A source of an instant; whether it has deletes among other changes, and whether it may have inserts."""
+
+    source: ChangeSource
+    has_deletes: bool = False
+    may_insert: bool = False
+
+    @classmethod
+    def of(cls, source: ChangeSource, metadata: CommitMetadata, stat: WriteStat) -> _Counted:
+        if metadata.operation.deletes:
+            return cls(source)
+        # Of a log statistics may count what is new to the file group as updates.
+        may_insert = stat.num_inserts > 0 or source.kind is ChangeKind.APPENDED
+        return cls(source, has_deletes=stat.num_deletes > 0, may_insert=may_insert)
+
+
+def _deletes_first(own: Sequence[_Counted]) -> Iterator[ChangeSource]:
+    """The sources of one instant in the order in which they are read."""
+    inserting = sum(counted.may_insert for counted in own)
+    others: list[ChangeSource] = []
+    for counted in own:
+        source = counted.source
+        if source.kind is ChangeKind.DELETED:
+            yield source
+        elif counted.has_deletes and inserting > counted.may_insert:
+            yield replace(source, part=ChangePart.DELETES)
+            others.append(replace(source, part=ChangePart.OTHERS))
+        else:
+            others.append(source)
+    yield from others
+
+
+def _source(instant: Instant, partition: str, file_id: str) -> ChangeSource:
+    return ChangeSource(instant.request_time, _completion_time(instant), ChangeKind.INSERTED, partition, file_id)
 
 
 class _Files:
@@ -183,14 +248,14 @@ class _Files:
 
 
 def _written(
-    files: _Files, instant_time: str, metadata: CommitMetadata, partition: str, stat: WriteStat, mode: CdcMode
+    files: _Files, instant: Instant, metadata: CommitMetadata, partition: str, stat: WriteStat, mode: CdcMode
 ) -> ChangeSource:
-    path = stat.path or ""
+    path, instant_time = stat.path or "", instant.request_time
     name = file_name_of(path)
     file_id = stat.file_id or ""
+    source = _source(instant, partition, file_id)
     if name.startswith("."):
-        return _appended(files, instant_time, partition, file_id, path, stat)
-    source = ChangeSource(instant_time, ChangeKind.INSERTED, partition, file_id)
+        return _appended(files, source, path, stat)
     before = _base_before(files, partition, stat)
     after = files.base(partition, name)
     if stat.cdc_stats and all(map(files.has, stat.cdc_stats)):
@@ -225,13 +290,14 @@ def _written(
     )
 
 
-def _appended(files: _Files, instant_time: str, partition: str, file_id: str, path: str, stat: WriteStat) -> ChangeSource:
+def _appended(files: _Files, source: ChangeSource, path: str, stat: WriteStat) -> ChangeSource:
     if not files.state.by_completion_time:
         raise Unsupported(f"changes in {path} are not read: before table version 8 a log file holds several commits")
+    instant_time, partition, file_id = source.instant_time, source.partition, source.file_id
     log = _whole(files.log(path, instant_time), stat.file_size_in_bytes)
     before = _named_slice(files, instant_time, partition, file_id, stat, log) or _slice_before(files, partition, file_id, log)
     after = FileSlice(partition, file_id, before.base_instant, before.base, (*before.logs, log))
-    return ChangeSource(instant_time, ChangeKind.APPENDED, partition, file_id, before=before, after=after, log=log)
+    return replace(source, kind=ChangeKind.APPENDED, before=before, after=after, log=log)
 
 
 def _named_slice(

@@ -18,7 +18,7 @@ Source: docs/formats/writing.md, "Cleaning".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from enum import StrEnum
 from typing import Annotated
@@ -286,7 +286,7 @@ def plan_partition(
     unsettled = state.timeline.first_unsettled()
     for group in groups:
         slices = _completed_slices(group, state)
-        if len(slices) < len(group.slices):
+        if len(slices) < len(group.slices) or (partition, group.file_id) in state.pending_compactions:
             emptied = False
         replaced = state.replaced.get((partition, group.file_id))
         if replaced is not None:
@@ -316,9 +316,12 @@ def savepointed_times(timeline: Timeline) -> tuple[str, ...]:
 
 
 def _completed_slices(group: FileGroup, state: SlicingState) -> list[FileSlice]:
-    """Newest first.  The slice that a pending compaction will fill counts; files of writes under way do not, and stay."""
+    """Newest first.  The slice that a pending compaction will fill counts, for its logs; files of writes under way, and the base
+    file of that compaction, do not, and stay.
+    """
     waiting = state.pending_compactions.get((group.partition, group.file_id))
-    return [s for s in group.slices if s.base_instant == waiting or state.timeline.is_completed(s.base_instant)]
+    there = (replace(s, base=None) if s.base_instant == waiting else s for s in group.slices)
+    return [s for s in there if s.base_instant == waiting or state.timeline.is_completed(s.base_instant)]
 
 
 def _before_earliest(slices: list[FileSlice], free: list[FileSlice], earliest: Instant | None) -> list[FileSlice]:

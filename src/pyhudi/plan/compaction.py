@@ -16,7 +16,7 @@ Source: docs/formats/writing.md, "Compaction"; docs/formats/timeline.md, "Paths 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from enum import StrEnum
@@ -380,6 +380,12 @@ def compaction_operation(slice_: FileSlice, max_file_size_bytes: int) -> Compact
 def planned_groups(plan: CompactionPlan) -> frozenset[FileGroupId]:
     """(partition, file id) of each operation."""
     return frozenset((op.partition_path or "", op.file_id or "") for op in plan.operations or ())
+
+
+def without_groups(plan: CompactionPlan, groups: Container[FileGroupId]) -> CompactionPlan:
+    """The plan without its operations on some file groups."""
+    kept = (op for op in plan.operations or () if (op.partition_path or "", op.file_id or "") not in groups)
+    return replace(plan, operations=tuple(kept))
 
 
 def _log_order(log: LogFile) -> tuple[str, int, str, bool]:

@@ -50,7 +50,7 @@ def load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringPl
 def load_files_of_plan(store: TimelineStore, instant: Instant) -> frozenset[str]:
     """Paths of the files that the plan of a table service reads, relative to the table; none for other actions."""
     if instant.action in (Action.COMPACTION, Action.LOGCOMPACTION):
-        return _files_of_compaction(load_compaction_plan(store, instant))
+        return files_of_compaction(load_compaction_plan(store, instant))
     if instant.action in (Action.CLUSTERING, Action.REPLACECOMMIT):
         return _files_of_clustering(load_clustering_plan(store, instant))
     return frozenset()
@@ -59,7 +59,7 @@ def load_files_of_plan(store: TimelineStore, instant: Instant) -> frozenset[str]
 def files_of_plan(action: Action, plan: bytes) -> frozenset[str]:
     """As `load_files_of_plan`, of a plan that is not stored yet."""
     if action in (Action.COMPACTION, Action.LOGCOMPACTION):
-        return _files_of_compaction(CompactionPlan.decode(plan))
+        return files_of_compaction(CompactionPlan.decode(plan))
     if action in (Action.CLUSTERING, Action.REPLACECOMMIT):
         return _files_of_clustering(RequestedReplaceMetadata.decode(plan).clustering_plan)
     return frozenset()
@@ -70,7 +70,8 @@ def load_planned_files(store: TimelineStore, pending: Iterable[Instant]) -> froz
     return frozenset().union(*(load_files_of_plan(store, instant) for instant in pending))
 
 
-def _files_of_compaction(plan: CompactionPlan) -> frozenset[str]:
+def files_of_compaction(plan: CompactionPlan) -> frozenset[str]:
+    """Paths of the files that a compaction plan reads."""
     return _paths(
         (operation.partition_path, (operation.data_file_path, *(operation.delta_file_paths or ())))
         for operation in plan.operations or ()

@@ -183,8 +183,7 @@ def changes(run: Run, table: Table, rng: random.Random) -> None:
     except TableState:
         return
     held = {key: row.values for key, row in begin.rows.items()}
-    order = {"d": 0, "u": 1, "i": 2}
-    for row in sorted(found, key=lambda row: (str(row["ts_ms"]), order[row["op"]])):
+    for row in found:
         before, after = (json.loads(row[name] or "null") for name in ("before", "after"))
         key = (after or before)["id"]
         if row["op"] == "i":

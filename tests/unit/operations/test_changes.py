@@ -60,9 +60,7 @@ def kinds(table: Table, start: str = "earliest") -> list[ChangeKind]:
 def replayed(table: Table) -> dict[tuple[str, str], str]:
     """The records after all changes; each change has to fit the state before it.  By key and partition."""
     state: dict[tuple[str, str], str] = {}
-    ranks = {"d": 0, "u": 1, "i": 2}
-    changes = sorted(table.changes().to_arrow().to_pylist(), key=lambda row: (row["ts_ms"], ranks[row["op"]]))
-    for row in changes:
+    for row in table.changes().to_arrow().to_pylist():
         for text in (row["before"],) if row["before"] else ():
             image = json.loads(text)
             assert state.pop((image["id"], image["day"])) == text, row

@@ -127,6 +127,25 @@ def test_replace_commits_stay_until_a_clean_has_seen_them() -> None:
     assert times(plan(pending(15, Action.CLUSTERING), commits=COMMITS)) == []
 
 
+def test_a_compaction_that_completed_after_a_clean_keeps_what_replaced_its_file_groups() -> None:
+    """It was planned before, and wrote to the groups again; it stays too, as the sign of that."""
+    compaction = replace(done(20), completion_time="072")
+    commits = (COMMITS[0], compaction, done(30, Action.REPLACECOMMIT), *COMMITS[3:])
+
+    def after(request: int, seen: int, *savepoints: str) -> list[int]:
+        clean = LastClean(f"{request:03d}", "", f"{seen:03d}", savepoints)
+        return times(plan(commits=commits, bounds=ArchivalBounds(clean)))
+
+    assert after(65, 60) == [10]
+    assert after(85, 80) == [10, 20, 30, 40]
+    assert after(65, 60, "005") == [10], "the smaller of two bounds"
+    # It completed while the clean was planned.
+    assert after(75, 60) == [10]
+    unrelated = (*COMMITS[:2], done(30, Action.REPLACECOMMIT), replace(done(40), completion_time="072"), *COMMITS[4:])
+    clean = LastClean("065", "", "060", ())
+    assert times(plan(commits=unrelated, bounds=ArchivalBounds(clean))) == [10, 20, 30, 40], "it was planned afterwards"
+
+
 def test_savepoints_stop_archival_or_are_passed_over() -> None:
     saved = done(30, Action.SAVEPOINT)
     assert times(plan(saved)) == [10, 20]

@@ -254,6 +254,14 @@ def test_replaced_groups() -> None:
     assert names(planned(files, replaced={"f": "25"}, saved=["f-0_0-1-1_20.parquet"])) == ["10"]
 
 
+def test_a_replaced_group_of_which_a_compaction_is_pending_leaves_the_file_of_that_compaction() -> None:
+    waiting = [*_all(), pending(60, Action.COMPACTION), done(62, Action.DELTACOMMIT), done(65, Action.REPLACECOMMIT)]
+    files = [base("f", 50), log("f", 62), base("f", 60)]
+    clean = planned(files, replaced={"f": "65"}, compaction=("50", "60"), instants=waiting, settings=VERSIONS, earliest=None)
+    assert sorted(clean.files) == sorted(info.path for info in files[:2])
+    assert not clean.delete_partition
+
+
 def test_a_partition_goes_when_only_replaced_groups_were_left() -> None:
     files = [base("f", 10)]
     assert planned(files, replaced={"f": "25"}).delete_partition

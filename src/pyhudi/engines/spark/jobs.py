@@ -76,7 +76,8 @@ def task_rows(
 ) -> DataFrame:
     """The batches that `work` makes of each task and its number, as a DataFrame; up to a limit one Spark partition for each task.
 
-    work and tasks must be picklable.  schema: of the batches.
+    The partitions of the DataFrame, and the rows in each of them, are in the order of the tasks.  work and tasks must be
+    picklable.  schema: of the batches.
     """
     use_this_python(session)
     blobs = [pickle.dumps(task, protocol=5) for task in tasks]
@@ -84,8 +85,8 @@ def task_rows(
     if sum(len(blob) for blob in blobs) <= _CLOSURE_BYTES and slots == len(blobs):
         return session.range(0, slots, 1, slots).mapInArrow(_Working(work, tuple(blobs)), schema)
     rows = pa.table({"task": pa.array(range(len(blobs)), pa.int64()), "blob": pa.array(blobs, pa.binary())})
-    dealt = session.createDataFrame(rows).repartitionById(slots, F.pmod("task", F.lit(slots)).cast("int"))
-    return dealt.mapInArrow(_Working(work), schema)
+    dealt = session.createDataFrame(rows).repartitionById(slots, F.expr(f"cast(task * {slots} div {len(blobs)} as int)"))
+    return dealt.sortWithinPartitions("task").mapInArrow(_Working(work), schema)
 
 
 @contextmanager

@@ -262,7 +262,7 @@ class _Validation:
             self._made("logs", logs, LOST)
         if self._timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
             present = frozenset(file.info.path for file in self._files)
-            self._made("plans", partial(check_plans, self._context, self._timeline, present), "")
+            self._made("plans", partial(check_plans, self._snapshot, present), "")
 
     def check_buckets(self) -> None:
         """Bucket counts of partitions, and rings, against file groups: see `validate_buckets` and `validate_rings`."""

@@ -27,12 +27,14 @@ from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.operations.metadata.kinds.checking import IndexFindings
+from pyhudi.plan.compaction import without_groups
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.table.context import TableContext
-from pyhudi.table.plans import load_files_of_plan
+from pyhudi.table.plans import files_of_compaction, load_compaction_plan
 from pyhudi.table.slices import FileSlice, LogFile
+from pyhudi.table.snapshot import Snapshot
 from pyhudi.timeline.timeline import Timeline
 
 _NAMED_KEYS = 5
@@ -116,12 +118,13 @@ def check_logs(
     return found
 
 
-def check_plans(context: TableContext, timeline: Timeline, present: frozenset[str]) -> IndexFindings:
-    """Pending compactions.  present: paths of all data files."""
-    found = IndexFindings()
-    pending = timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
+def check_plans(snapshot: Snapshot, present: frozenset[str]) -> IndexFindings:
+    """Pending compactions.  Of replaced file groups they rewrite nothing.  present: paths of all data files."""
+    context, found = snapshot.context, IndexFindings()
+    pending = snapshot.timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
     for instant in pending:
-        gone = load_files_of_plan(context.timeline, instant) - present
+        plan = without_groups(load_compaction_plan(context.timeline, instant), snapshot.slicing.replaced)
+        gone = files_of_compaction(plan) - present
         if gone:
             what = f"can never run, as {min(gone)} is gone: put the file back, or drop the plan with unschedule_compaction"
             found.wrong(context.timeline.path(instant), what)

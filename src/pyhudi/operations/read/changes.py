@@ -18,7 +18,7 @@ from functools import partial
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
-from pyhudi.execute.changes import ChangeSpec, change_schema, run_changes
+from pyhudi.execute.changes import CHANGE_COLUMNS, ChangeSpec, change_schema, run_changes
 from pyhudi.format.actions.archived import decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Instant
@@ -147,10 +147,12 @@ def _before_replaced(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadat
 
 
 def chosen_change_columns(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """Those of the columns of change data that are asked for; None or "*" for all.  Raises InvalidRequest for others."""
-    names = list(schema.names) if columns is None else [columns] if isinstance(columns, str) else list(columns)
-    if "*" in names:
-        names = [other for name in names for other in (schema.names if name == "*" else [name])]
+    """Those of the columns of change data that are asked for; None or "*" for CHANGE_COLUMNS.  Raises InvalidRequest for others.
+
+    schema: of `change_schema`.
+    """
+    names = ["*"] if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    names = [other for name in names for other in (CHANGE_COLUMNS if name == "*" else (name,))]
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         raise InvalidRequest(f"change data has no column {unknown[0]!r}; its columns are {', '.join(schema.names)}")

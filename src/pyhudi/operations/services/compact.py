@@ -58,6 +58,7 @@ from pyhudi.plan.compaction import (
     plan_compaction,
     plan_log_compaction,
     planned_groups,
+    without_groups,
 )
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.mergers import marked_rule, merge_rule
@@ -179,6 +180,8 @@ class _Merging(Rewriting[CompactionRun, CompactionPlan]):
 
     def load(self, snapshot: Snapshot, request_time: str) -> Rewrite[CompactionPlan]:
         plan = load_compaction_plan(self.context.timeline, Instant(request_time, self.action, State.REQUESTED))
+        # Nobody reads what would be written for file groups that were replaced since; a clean may have deleted them.
+        plan = without_groups(plan, snapshot.slicing.replaced)
         spec = _task_spec(snapshot, self.settings, request_time)
         tasks = _tasks(self.context, plan, snapshot.timeline)
         return Rewrite(plan, partial(type(self).task, spec), tasks, spec.indexing, verify=self.verify(plan, request_time))

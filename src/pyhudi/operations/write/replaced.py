@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pyhudi.operations.write.attempt import Attempt
-from pyhudi.operations.write.settle import settle_groups_under_service
+from pyhudi.operations.write.settle import refuse_planned_compactions, settle_groups_under_service
 from pyhudi.plan.conflicts import FileGroupId
+from pyhudi.records.schema_evolution import continues
 from pyhudi.table.snapshot import Snapshot
 
 
 def replaced_groups(attempt: Attempt, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The file groups that make way for the rows.  paths: the partition paths of these.
 
-    Raises TableState where a service is about to rewrite some.
+    Raises TableState where a clustering is about to rewrite some.
     """
     settings, snapshot = attempt.settings, attempt.snapshot
     partitions = (
@@ -22,6 +23,8 @@ def replaced_groups(attempt: Attempt, paths: Iterable[str]) -> dict[str, tuple[s
     replaced = live_file_ids(snapshot, partitions)
     groups = groups_of(replaced)
     settle_groups_under_service(snapshot, groups, settings)
+    if settings.anew and snapshot.schema is not None and not continues(snapshot.schema.arrow, attempt.schemas.data_schema):
+        refuse_planned_compactions(snapshot, groups, settings)
     attempt.check_early(groups)
     return replaced
 

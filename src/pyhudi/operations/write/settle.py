@@ -56,19 +56,28 @@ def settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str, 
             f"cluster({clustered[0]!r}), drop it with unschedule_clustering({clustered[0]!r})"
             + _remedy(settings, resized=resized)
         )
-    if settings.operation.replaces:
-        compacted = {group: time for group, time in snapshot.slicing.pending_compactions.items() if group in wanted}
-        planned = [i for i in timeline.pending(Action.COMPACTION) if i.request_time in compacted.values()]
-        waiting = [i.request_time for i in planned if not settle_plan(context, settings.commit, i)]
-        if waiting:
-            raise TableState(
-                f"{settings.operation} would drop {len(compacted)} file groups that compaction {', '.join(waiting)} rewrites; "
-                f"run it first with compact({waiting[0]!r}), or drop it with unschedule_compaction({waiting[0]!r})"
-            )
     if settings.drops_clusterings:
         for instant in clustered:
             with suppress(PlanTaken):
                 drop_clustering(context, settings.commit, instant)
+
+
+def refuse_planned_compactions(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:
+    """Raises TableState when a compaction is planned of file groups whose rows do not fit the columns that the write brings.
+
+    Hudi carries out plans of replaced file groups too, and would fail to read these.  A plan that no process will carry out is
+    dropped.
+    """
+    context, planned = snapshot.context, snapshot.slicing.pending_compactions
+    times = {planned[group] for group in groups if group in planned}
+    pending = [i for i in snapshot.timeline.pending(Action.COMPACTION) if i.request_time in times]
+    waiting = [i.request_time for i in pending if not settle_plan(context, settings.commit, i)]
+    if waiting:
+        raise TableState(
+            f"{settings.operation} changes the type of a column of {context.storage.uri}, and compaction {', '.join(waiting)} is "
+            f"planned for rows of the old type; run it first with compact({waiting[0]!r}), or drop it with "
+            f"unschedule_compaction({waiting[0]!r})"
+        )
 
 
 def _takes_copies(context: TableContext, clustering: str, groups: frozenset[tuple[str, str]]) -> bool:

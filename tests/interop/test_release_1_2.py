@@ -1,0 +1,197 @@
+"""Tables of versions 9 and 8 that PyHudi and Apache Hudi 1.2.0 write and service in turn, with metadata table and record index.
+
+What goes wrong with release 1.2.0 alone is shown here too, so that a later release tells when it is mended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyhudi import Table
+from pyhudi.format.instants import Action
+from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.pair import Pair, make
+from tests.rows import assert_same_rows, without_meta
+
+INDEXED: dict[str, Any] = {
+    "hoodie.metadata.record.index.enable": True,
+    "hoodie.metadata.record.index.min.filegroup.count": 1,
+    "hoodie.metadata.record.index.max.filegroup.count": 1,
+    "hoodie.metadata.index.column.stats.enable": True,
+    "hoodie.metadata.index.column.stats.file.group.count": 1,
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.embed.timeline.server": False,
+}
+BY_RECORD_INDEX: dict[str, Any] = {"hoodie.index.type": "RECORD_INDEX"}
+COMPACT: dict[str, Any] = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
+CLUSTER: dict[str, Any] = {"hoodie.clustering.inline": True, "hoodie.clustering.inline.max.commits": 1}
+RETAINED: dict[str, Any] = {"hoodie.clean.commits.retained": 1}
+KEPT: dict[str, Any] = {**RETAINED, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+TIDY: dict[str, Any] = {"hoodie.clean.automatic": True, "hoodie.archive.automatic": True, **KEPT}
+WITHOUT_STATISTICS: dict[str, Any] = {"hoodie.metadata.index.column.stats.enable": False}
+
+
+@dataclass
+class PairOfVersion(Pair):
+    """A pair whose table stays at its version."""
+
+    version: int = 9
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {**super().options, **INDEXED, **self.more, "hoodie.write.table.version": self.version}
+
+    def theirs(self, operation: str, data: Any, *, filters: int = 0, check: bool = True, **options: Any) -> None:
+        # Release 1.2.0 takes a table of version 8 to version 9 unless it is told not to.
+        super().theirs(operation, data, filters=filters, check=check, **{"hoodie.write.auto.upgrade": False, **options})
+
+    def checked(self) -> None:
+        report = self.table.validate()
+        assert report.ok, str(report)
+        assert int(self.table.config.version) == self.version
+
+
+@pytest.mark.parametrize(("kind", "version"), [("cow", 9), ("mor", 9), ("cow", 8), ("mor", 8)])
+def test_writes_and_services_in_turn(newest_hudi: RealHudi, tmp_path: Path, kind: str, version: int) -> None:
+    pair = PairOfVersion(newest_hudi, tmp_path / "t", kind, version=version)
+    if kind == "cow":
+        pair.theirs("insert", make(range(24), 1))
+    else:
+        pair.create()
+        pair.ours("insert", make(range(24), 1))
+    pair.ours("upsert", make(range(18, 30), 2, note="ours"), check=False)
+    pair.theirs("upsert", make(range(20, 36), 3, note="theirs"), **BY_RECORD_INDEX, filters=2)
+    pair.ours("delete", make(range(4), 4), **BY_RECORD_INDEX, check=False)
+    pair.theirs("delete", make(range(4, 8), 4), **BY_RECORD_INDEX)
+    if kind == "mor":
+        pair.theirs("upsert", make(range(8, 12), 5), **COMPACT)
+        pair.ours("upsert", make(range(10, 14), 6), check=False)
+        assert pair.table.compact().runs
+    else:
+        pair.theirs("upsert", make(range(8, 12), 5), **CLUSTER)
+        pair.ours("upsert", make(range(10, 14), 6), check=False)
+    assert pair.table.cluster(order_by="id").instant is not None
+    pair.check(filters=1)
+    for number in range(2):
+        pair.theirs("upsert", make(range(30, 34), 7 + number), **TIDY, check=False)
+        pair.ours("upsert", make(range(32, 36), 7 + number), check=False)
+        pair.table.clean(dry_run=False, options=RETAINED)
+        pair.table.archive(options=KEPT)
+    pair.check(filters=2)
+    pair.checked()
+    actions = {entry.action for entry in newest_hudi.timeline(pair.path)}
+    assert "clean" in actions
+
+
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
+def test_plans_of_either_are_carried_out_by_the_other(newest_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    pair = PairOfVersion(newest_hudi, tmp_path / "t", kind)
+    pair.theirs("insert", make(range(12), 1), check=False)
+    pair.ours("upsert", make(range(6), 2), check=False)
+    newest_hudi.call("run_clustering", path=str(pair.path), op="schedule")
+    (theirs,) = pair.table.timeline().pending(Action.CLUSTERING)
+    assert pair.table.cluster(theirs.request_time).instant == theirs.request_time
+    pair.check()
+    ours = pair.table.schedule_clustering().instant
+    assert ours is not None
+    newest_hudi.call("run_clustering", path=str(pair.path), op="execute", instants=ours)
+    assert not pair.table.timeline().pending()
+    pair.check()
+    if kind == "mor":
+        pair.theirs("upsert", make(range(3), 3), check=False)
+        compaction = pair.table.schedule_compaction().planned
+        newest_hudi.compact(pair.path, "run", compaction, metadata=True)
+        pair.theirs("upsert", make(range(3), 4), check=False)
+        newest_hudi.compact(pair.path, "schedule", metadata=True)
+        assert pair.table.compact().runs
+    pair.check(filters=1)
+    pair.checked()
+
+
+def test_properties_of_a_table_of_release_1_2_are_kept(newest_hudi: RealHudi, tmp_path: Path) -> None:
+    """It notes how partition values are read from paths, as earlier releases do not."""
+    pair = PairOfVersion(newest_hudi, tmp_path / "t", "cow")
+    pair.theirs("insert", make(range(6), 1), check=False)
+    before = newest_hudi.properties(pair.path)
+    name = "hoodie.table.partition_extractor_class"
+    assert before[name] == "org.apache.hudi.hive.SinglePartPartitionValueExtractor"
+    pair.ours("upsert", make(range(3), 2), check=False)
+    pair.table.set_properties({"owner": "us"})
+    after = newest_hudi.properties(pair.path)
+    assert {key: value for key, value in after.items() if key not in ("owner", "hoodie.table.checksum")} == {
+        key: value for key, value in before.items() if key != "hoodie.table.checksum"
+    }
+    pair.check()
+
+
+@pytest.mark.parametrize("version", [9, pytest.param(8, marks=pytest.mark.wide)])
+@pytest.mark.parametrize("statistics", [True, False])
+def test_release_1_2_overwrites_no_table_with_a_record_index_and_statistics(
+    newest_hudi: RealHudi, tmp_path: Path, version: int, statistics: bool
+) -> None:
+    """Nor does it write to a table that it alone made; without statistics of columns it does.  PyHudi overwrites either."""
+    more = {} if statistics else WITHOUT_STATISTICS
+    pair = PairOfVersion(newest_hudi, tmp_path / "t", "cow", more, version=version)
+    pair.theirs("insert", make(range(12), 1), check=False)
+    pair.theirs("upsert", make(range(6), 2), check=False)
+    if statistics:
+        with pytest.raises(HudiFailure, match="Failed to retrieve files in partition"):
+            pair.theirs("insert_overwrite", make(range(3, 12, 3), 3), check=False)
+    else:
+        pair.theirs("insert_overwrite", make(range(3, 12, 3), 3))
+    pair.ours("insert_overwrite", make(range(6, 12, 3), 4))
+    pair.theirs("upsert", make(range(6), 5), **BY_RECORD_INDEX)
+    pair.checked()
+
+
+def test_release_1_2_cannot_go_on_with_a_secondary_index(newest_hudi: RealHudi, tmp_path: Path) -> None:
+    """Beside statistics of columns; PyHudi writes on, and the filter of Hudi that goes by the index finds the rows."""
+    pair = PairOfVersion(newest_hudi, tmp_path / "t", "cow")
+    pair.create()
+    pair.ours("upsert", make(range(12), 1), check=False)
+    pair.table.index.create("secondary_index", "note", name="by_note")
+    with pytest.raises(HudiFailure, match="Failed to retrieve files in partition"):
+        pair.theirs("upsert", make(range(6), 2), check=False, **BY_RECORD_INDEX)
+    pair.ours("upsert", make(range(6), 3, note="x"))
+    pair.check_filters([("note = 'x'", lambda row: row["note"] == "x")])
+    pair.checked()
+
+
+def test_release_1_2_writes_no_dates_into_orc_files(newest_hudi: RealHudi, tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.table.base.file.format": "ORC",
+        "hoodie.base.file.format": "ORC",
+        "hoodie.metadata.enable": False,
+    }
+    rows = make(range(3), 1).select(["id", "ts", "day"])
+    with pytest.raises(HudiFailure, match="Failed to write to Hudi"):
+        newest_hudi.write(rows, tmp_path / "theirs", **options)
+    newest_hudi.write(rows.drop_columns(["day"]), tmp_path / "other", **options)
+    Table.create(tmp_path / "t", options=options).upsert(rows)
+    newest_hudi.sql("SET spark.sql.orc.enableVectorizedReader=false")
+    assert_same_rows(without_meta(newest_hudi.read(tmp_path / "t")), rows)
+
+
+def test_release_1_2_cannot_go_on_with_a_partitioned_record_index(newest_hudi: RealHudi, tmp_path: Path) -> None:
+    """Its second write fails, also in a table that it alone made.  PyHudi writes on, and Hudi reads that."""
+    more = {
+        "hoodie.index.type": "RECORD_LEVEL_INDEX",
+        "hoodie.metadata.record.level.index.enable": True,
+        "hoodie.metadata.record.index.enable": False,
+    }
+    pair = PairOfVersion(newest_hudi, tmp_path / "t", "cow", more)
+    pair.theirs("insert", make(range(12), 1), check=False)
+    with pytest.raises(HudiFailure, match="Failed to retrieve files in partition"):
+        pair.theirs("upsert", make(range(6), 2), check=False)
+    pair.ours("upsert", make(range(6), 3), check=False)
+    found = Table(pair.path).scan(["id"]).to_arrow()["id"].to_pylist()
+    assert sorted(found) == sorted(newest_hudi.read(pair.path, columns=["id"])["id"].to_pylist()) == sorted(pair.rows)
