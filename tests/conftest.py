@@ -1,7 +1,7 @@
 """What all tests share: the marker and the turn of a folder, the wide runs, and the profiles of Hypothesis.
 
 A test that goes through many combinations names those that show each rule and each pair of parts once; the rest carry the
-marker `wide` and run with PYHUDI_WIDE=1, as `make test-wide` does, which also draws more seeds (`tests.needs.WIDE`).
+marker `wide` and run with PYHUDI_WIDE=1, as `make test-wide` does, which also draws more seeds (`tests.support.needs.WIDE`).
 
 Property tests draw the same examples in every run: a run tells of the change that it was made for.  Others are drawn by hand:
 
@@ -23,8 +23,8 @@ from hypothesis.internal.constants_ast import Constants
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from tests.needs import WIDE
 from tests.slow import SLOW_FOLDERS, name_of, slow_tests
+from tests.support.needs import WIDE
 
 # The workers of a run and what the tests start hash texts alike, so that sets have the same order in every run; others by hand:
 # PYTHONHASHSEED=random.

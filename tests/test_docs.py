@@ -39,7 +39,7 @@ from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_location
 from pyhudi.format.metadata.secondary_index import encode_secondary_values, format_secondary_keys
 from pyhudi.format.names import parse_base_file
 from scripts import options_page
-from tests import public_api, sources
+from tests.support import public_api, sources
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -325,8 +325,8 @@ def test_the_public_api_is_what_the_file_says() -> None:
     gone = [line for line in kept if line not in now]
     new = [line for line in now if line not in kept]
     assert now == kept, (
-        "the public API differs from tests/public_api.txt; if that is meant, run `python -m tests.public_api` and say it in "
-        f"CHANGELOG.md\ngone: {gone}\nnew: {new}"
+        "the public API differs from tests/support/public_api.txt; if that is meant, run `python -m tests.support.public_api` "
+        f"and say it in CHANGELOG.md\ngone: {gone}\nnew: {new}"
     )
 
 

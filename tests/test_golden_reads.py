@@ -13,10 +13,10 @@ import pytest
 from pyhudi import Table
 from pyhudi.api import Scan
 from pyhudi.errors import TableState, Unsupported
-from tests.golden_known import BETTER, NOT_READ
-from tests.golden_tables import CLOSED_TRAITS, GoldenQuery, GoldenTable, golden_cases, load_case, open_golden
-from tests.rows import META_COLUMNS, assert_same_rows
-from tests.vectors import vector
+from tests.support.golden_known import BETTER, NOT_READ
+from tests.support.golden_tables import CLOSED_TRAITS, GoldenQuery, GoldenTable, golden_cases, load_case, open_golden
+from tests.support.rows import META_COLUMNS, assert_same_rows
+from tests.support.vectors import vector
 
 # A reader that cannot use the metadata table lists directories and warns: right rows alone would not show it.
 pytestmark = pytest.mark.filterwarnings("error:the metadata table at:RuntimeWarning")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.golden.version_9 import CASES
-from tests.golden_tables import ROOT, GoldenTable, golden_cases, load_case, open_golden
+from tests.support.golden_tables import ROOT, GoldenTable, golden_cases, load_case, open_golden
 
 
 def _names(table: GoldenTable, pattern: str) -> list[str]:

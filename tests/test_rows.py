@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.rows import assert_same_rows, without_meta
+from tests.support.rows import assert_same_rows, without_meta
 
 NAN = float("nan")
 NESTED = pa.struct([("a", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.decimal128(10, 2)))])

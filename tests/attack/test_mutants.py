@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.attack.mutants import KINDS, attack, subject
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 
 @pytest.mark.parametrize("place", ["memory", "local"])

@@ -13,7 +13,7 @@ from tests.attack import flaky, kills
 from tests.attack.processes import killed, suspended
 from tests.checker.kept import excused
 from tests.checker.quick import quickly
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 
 def test_killed_writers_lose_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.attack.random_tables.drawn import draw_table
 from tests.attack.random_tables.explore import THEMES, carry_out, plan_of, report, shrink
 from tests.attack.random_tables.rules import RULES
 from tests.checker.quick import quickly
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 
 @pytest.mark.parametrize("seed", range(1000, 1040 if WIDE else 1003))

@@ -13,7 +13,7 @@ from tests.checker.explore import explore_one, shrink
 from tests.checker.kept import excused
 from tests.checker.quick import quickly
 from tests.checker.worlds import WORLDS
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
 """How many times as many schedules are run."""

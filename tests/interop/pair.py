@@ -20,7 +20,7 @@ from pyhudi.format.instants import Action
 from pyhudi.table.metadata.indexes import find_partitions, find_records, scan_files
 from pyhudi.table.metadata.records import MetadataTable
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows, without_meta
+from tests.support.rows import assert_same_rows, without_meta
 
 Row = dict[str, Any]
 OPERATION = "hoodie.datasource.write.operation"

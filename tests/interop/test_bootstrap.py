@@ -21,7 +21,7 @@ from pyhudi.storage.clock import SystemEnvironment
 from pyhudi.storage.faults import Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
 from pyhudi.storage.locks import InProcessLock
 from tests.interop.oracle import RELEASE, HudiFailure, RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 OPERATION = "hoodie.datasource.write.operation"
 CITIES = ("oslo", "são paulo", "rome")

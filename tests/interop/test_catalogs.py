@@ -16,7 +16,7 @@ from pyhudi import Table
 from pyhudi.storage.catalogs.hive import HiveCatalog
 from tests.conformance.servers import Server, running_metastore
 from tests.interop.oracle import RELEASE, ROOT, RealHudi, missing
-from tests.needs import unavailable
+from tests.support.needs import unavailable
 
 
 @pytest.fixture(scope="module")

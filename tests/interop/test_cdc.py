@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.golden_tables import open_golden
 from tests.interop.oracle import RealHudi
-from tests.replay import GLOBAL, SCHEMA, apply_changes
-from tests.rows import META_COLUMNS
+from tests.support.golden_tables import open_golden
+from tests.support.replay import GLOBAL, SCHEMA, apply_changes
+from tests.support.rows import META_COLUMNS
 
 OPERATION = "hoodie.datasource.write.operation"
 BEGIN, END = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.end.instanttime"

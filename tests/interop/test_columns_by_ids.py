@@ -10,7 +10,7 @@ import pytest
 
 from pyhudi import Table
 from tests.interop.oracle import RELEASE, RealHudi
-from tests.rows import assert_same_rows, without_meta
+from tests.support.rows import assert_same_rows, without_meta
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from pyhudi import Table
 from scripts.golden.cases import rows_of_every_type
 from tests.interop.alternation import COMMON, OPERATION, READ, Alternation
 from tests.interop.oracle import RealHudi
-from tests.needs import WIDE
-from tests.rows import assert_same_rows, without_meta
+from tests.support.needs import WIDE
+from tests.support.rows import assert_same_rows, without_meta
 
 KEY, ORDERING = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.precombine.field"
 PARTITION, GENERATOR = "hoodie.datasource.write.partitionpath.field", "hoodie.datasource.write.keygenerator.class"

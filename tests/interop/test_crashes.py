@@ -32,8 +32,8 @@ from pyhudi.storage.locks import InProcessLock
 from pyhudi.table.context import TableContext
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import Pair, make
-from tests.needs import WIDE
-from tests.rows import without_meta
+from tests.support.needs import WIDE
+from tests.support.rows import without_meta
 
 ENGINE = LocalEngine(1)
 OPTIONS: dict[str, Any] = {

@@ -18,7 +18,7 @@ from pyhudi import Table
 from pyhudi.format.instants import Action
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.test_rollbacks import DYING
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 SCHEMA = pa.schema({"id": pa.string(), "city": pa.string(), "ts": pa.int64(), "v": pa.string(), "qty": pa.int32()})
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}

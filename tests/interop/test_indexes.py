@@ -14,7 +14,7 @@ from pyhudi import Table
 from pyhudi.format.instants import Action
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import Pair, Row, make
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 ON = {
     "hoodie.metadata.record.index.enable": True,

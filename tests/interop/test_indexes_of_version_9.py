@@ -13,7 +13,7 @@ import pytest
 from pyhudi import Table
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import Pair, Row, make
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 ON: dict[str, Any] = {
     "hoodie.write.table.version": 9,

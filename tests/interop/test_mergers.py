@@ -21,7 +21,7 @@ from pyhudi.records import mergers
 from pyhudi.records.merge import choose_rows
 from tests.interop.alternation import OPERATION
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 JAVA = Path(__file__).with_name("java")
 MERGER, PAYLOAD = "interop.HighestScore", "interop.HighestScorePayload"

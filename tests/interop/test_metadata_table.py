@@ -15,9 +15,9 @@ from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import FILTERS, OPERATION, SCHEMA, Pair, make
-from tests.needs import WIDE
-from tests.paused_write import PausedWrite
-from tests.rows import assert_same_rows
+from tests.support.needs import WIDE
+from tests.support.paused_write import PausedWrite
+from tests.support.rows import assert_same_rows
 
 # With how many filters the real Hudi reads on the way, where it reads with more of them at the end.
 MORE = 2 if WIDE else 0

@@ -24,7 +24,7 @@ from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.snapshot import load_snapshot, read_commit
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import Pair, make
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 NOW = datetime.datetime(2026, 11, 21, 10, 20, 30, 123456, tzinfo=datetime.UTC)
 SCHEMA = pa.schema(

@@ -16,7 +16,7 @@ from pyhudi.table.snapshot import load_snapshot
 from tests.interop.alternation import OPERATION, READ
 from tests.interop.oracle import RealHudi
 from tests.interop.test_mor_compaction import real_log_compaction
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 OPTIONS: dict[str, Any] = {
     "hoodie.table.name": "partial",

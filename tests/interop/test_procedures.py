@@ -14,7 +14,7 @@ from pyhudi import InstantNotFound, Table, procedures
 from pyhudi.format.instants import Action
 from pyhudi.storage.clock import ReplayEnvironment
 from tests.interop.oracle import HudiFailure, RealHudi
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 KINDS = ("cow", "mor")
 MANUAL = {

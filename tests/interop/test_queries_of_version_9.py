@@ -19,8 +19,8 @@ from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.test_daily_work_of_version_9 import Day, rows
 from tests.interop.test_incremental import BEGIN, END, KIND
 from tests.interop.test_procedures import READS, same
-from tests.needs import WIDE
-from tests.rows import assert_same_rows
+from tests.support.needs import WIDE
+from tests.support.rows import assert_same_rows
 
 KEEPING: dict[str, Any] = {"hoodie.clean.automatic": False, "hoodie.parquet.small.file.limit": 0}
 

@@ -15,7 +15,7 @@ from pyhudi import Table
 from pyhudi.format.instants import Action
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import Pair, make
-from tests.rows import assert_same_rows, without_meta
+from tests.support.rows import assert_same_rows, without_meta
 
 INDEXED: dict[str, Any] = {
     "hoodie.metadata.record.index.enable": True,

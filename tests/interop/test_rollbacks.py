@@ -24,7 +24,7 @@ from pyhudi.storage.faults import Call, Fault, FaultyStorage, SimulatedCrash
 from pyhudi.storage.locks.in_process import InProcessLock
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import Pair, make
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 OPTIONS: dict[str, Any] = {
     "hoodie.compact.inline": False,

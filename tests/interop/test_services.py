@@ -16,7 +16,7 @@ from pyhudi.storage.clock import ReplayEnvironment, SystemEnvironment
 from pyhudi.table.plans import load_planned_files
 from pyhudi.timeline.history import Bounds
 from tests.interop.oracle import HudiFailure, RealHudi
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 KINDS = ("cow", "mor")
 MANUAL = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.parquet.small.file.limit": 0}

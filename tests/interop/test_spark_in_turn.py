@@ -13,8 +13,8 @@ import pytest
 from pyhudi import spark as hs
 from tests.interop.oracle import RealHudi
 from tests.interop.test_writing_version_9 import BY_RECORD_INDEX, CLUSTER, COMPACT, KEPT, UNAVAILABLE, WAYS, Turns
-from tests.rows import assert_same_rows
 from tests.spark.conftest import spark as spark
+from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

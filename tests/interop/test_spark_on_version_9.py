@@ -14,8 +14,8 @@ from pyhudi import spark as hs
 from tests.interop.oracle import RealHudi
 from tests.interop.test_daily_work_of_version_9 import Day, rows
 from tests.interop.test_writing_version_9 import WAYS, Turns
-from tests.rows import assert_same_rows
 from tests.spark.conftest import spark as spark
+from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

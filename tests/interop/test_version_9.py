@@ -15,7 +15,7 @@ import pytest
 
 from pyhudi import Table
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("qty", pa.int32()), ("name", pa.string())])
 OPTIONS: dict[str, Any] = {

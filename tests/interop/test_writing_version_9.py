@@ -16,7 +16,7 @@ import pytest
 
 from pyhudi import Table
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 MODEL = "org.apache.hudi.common.model."
 PAYLOAD = "hoodie.datasource.write.payload.class"

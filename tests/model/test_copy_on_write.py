@@ -23,7 +23,7 @@ from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, MET
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.snapshot import load_snapshot
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 DELETED = "_hoodie_is_deleted"
 PARTITIONS = ("p", "q", "r")

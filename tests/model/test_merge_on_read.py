@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pyhudi import Table
 from pyhudi.format.instants import Action
 from pyhudi.storage.clock import ReplayEnvironment
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 KEYS = st.sampled_from([f"k{number}" for number in range(8)])
 ORDERS = st.integers(0, 9)

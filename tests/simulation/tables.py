@@ -17,7 +17,7 @@ from pyhudi.storage.faults import Call, Counted, Fault, FaultyStorage, Moment, O
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.storage.memory import MemoryStorage
 from pyhudi.table.context import TableContext
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 Rows = dict[str, int]
 """Record key -> value."""

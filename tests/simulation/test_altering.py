@@ -15,8 +15,8 @@ from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.records.column_changes import Add, ColumnChange, Drop, Rename
 from pyhudi.table.context import TableContext
-from tests.paused_write import PausedWrite
 from tests.simulation.tables import World, killed_everywhere, partition_of
+from tests.support.paused_write import PausedWrite
 
 RENAMED = Rename("value", "worth")
 

@@ -28,8 +28,8 @@ from pyhudi.options import parse_options
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Call, FaultyStorage
 from pyhudi.table.context import TableContext
-from tests.needs import WIDE
-from tests.paused_write import PausedWrite
+from tests.support.needs import WIDE
+from tests.support.paused_write import PausedWrite
 
 KEYS = [f"k{number}" for number in range(6)]
 OPTIONS: dict[str, object] = {

@@ -23,8 +23,8 @@ from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.faults import Call, FaultyStorage
 from pyhudi.table.context import TableContext
-from tests.paused_write import PausedWrite
 from tests.simulation.tables import World, ends_of_each, kind_of
+from tests.support.paused_write import PausedWrite
 
 OPTIONS = {
     "hoodie.metadata.enable": True,

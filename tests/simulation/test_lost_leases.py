@@ -38,8 +38,8 @@ from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
-from tests.needs import WIDE
 from tests.simulation.tables import World, ends_of_each, kind_of
+from tests.support.needs import WIDE
 
 PLAIN = {
     "hoodie.clean.automatic": False,

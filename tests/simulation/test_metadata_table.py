@@ -28,8 +28,8 @@ from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.faults import SimulatedCrash
 from pyhudi.table.context import TableContext
-from tests.metadata_truth import assert_metadata_is_true
 from tests.simulation.tables import Rows, World, crash_points, partition_of, sampled
+from tests.support.metadata_truth import assert_metadata_is_true
 
 OPTIONS = {
     "hoodie.metadata.enable": True,

@@ -31,8 +31,8 @@ from pyhudi.records.stats import ColumnRange
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_partition_ranges
 from pyhudi.table.metadata.records import MetadataTable
-from tests.paused_write import PausedWrite
 from tests.simulation.tables import World
+from tests.support.paused_write import PausedWrite
 
 OPTIONS = {
     "hoodie.metadata.enable": True,

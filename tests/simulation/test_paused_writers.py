@@ -34,7 +34,7 @@ from pyhudi.storage.locks import LockProvider
 from pyhudi.table.context import TableContext
 from tests.simulation.tables import Rows, World, partition_of
 from tests.simulation.test_concurrent_writers import meeting
-from tests.write_index_suite import FILE_INDEXES, INDEXES
+from tests.support.write_index_suite import FILE_INDEXES, INDEXES
 
 FORGETFUL = {
     "hoodie.clean.commits.retained": 1,

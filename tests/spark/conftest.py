@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conformance.moto_server import running_s3_server
-from tests.needs import SMALL_JVM, java_home, unavailable
+from tests.support.needs import SMALL_JVM, java_home, unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

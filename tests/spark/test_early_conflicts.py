@@ -18,7 +18,7 @@ from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.storage.markers import Markers
-from tests.paused_write import PausedWrite
+from tests.support.paused_write import PausedWrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

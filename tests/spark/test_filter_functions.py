@@ -14,7 +14,7 @@ from pyhudi.records.filters.parse import parse_filter
 from pyhudi.records.filters.spark_sql import spark_expression, to_spark_sql
 from pyhudi.records.filters.tree import Call
 from pyhudi.records.filters.walk import calls
-from tests.filter_functions import COMPARED, SCHEMA, TERMS, rows
+from tests.support.filter_functions import COMPARED, SCHEMA, TERMS, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from tests.float_filters import CASES, VALUES, Case, expected
+from tests.support.float_filters import CASES, VALUES, Case, expected
 from tests.unit.operations.test_float_filters import rows
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import SMALL_JVM, java_home, unavailable
+from tests.support.needs import SMALL_JVM, java_home, unavailable
 
 
 def started(

@@ -18,7 +18,7 @@ from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.table.snapshot import load_snapshot
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 from tests.unit.operations.test_log_files import created as log_files_table
 from tests.unit.operations.test_log_files import run_log_files
 from tests.unit.operations.test_non_blocking import Meeting

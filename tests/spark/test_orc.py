@@ -10,7 +10,7 @@ import pytest
 import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.engines.spark import lookup
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

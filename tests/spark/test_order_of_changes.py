@@ -12,7 +12,7 @@ import pytest
 
 from pyhudi import spark as hs
 from pyhudi.engines.spark import jobs, source
-from tests.replay import INDEXES, KEYS, MODES, PARTITIONS, SCHEMA, VERBS, ChangingTable, apply_changes, changing_table
+from tests.support.replay import INDEXES, KEYS, MODES, PARTITIONS, SCHEMA, VERBS, ChangingTable, apply_changes, changing_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

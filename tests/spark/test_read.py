@@ -12,7 +12,7 @@ import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.engines.spark import read as spark_read
 from pyhudi.errors import TableNotFound
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,10 +24,10 @@ from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.table.snapshot import read_commit
-from tests.needs import WIDE
-from tests.paused_write import PausedWrite
-from tests.rows import assert_same_rows, without_meta
 from tests.spark.ways import go
+from tests.support.needs import WIDE
+from tests.support.paused_write import PausedWrite
+from tests.support.rows import assert_same_rows, without_meta
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,7 +21,7 @@ from pyhudi.options import HONOURED, parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 OPTIONS = {
     "hoodie.index.bloom.num_entries": 100,

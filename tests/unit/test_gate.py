@@ -28,7 +28,7 @@ from pyhudi.cli.app import app
 from pyhudi.errors import CorruptData, HudiError, TableExists, Unsupported
 from pyhudi.operations.write.batches import StreamBatch
 from pyhudi.operations.write.settings import WriteOperation
-from tests.golden_tables import open_golden
+from tests.support.golden_tables import open_golden
 
 ROWS = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 1], "value": [1, 2]})
 CDC = "hoodie.table.cdc.enabled"

@@ -14,7 +14,7 @@ from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.names import MarkerType
 from pyhudi.storage.locks import LEASE_PATH
 from pyhudi.storage.markers import Markers
-from tests.golden_tables import open_golden
+from tests.support.golden_tables import open_golden
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ from pyhudi.splits import Split
 from pyhudi.storage import open_storage
 from pyhudi.storage.faults import FaultyStorage
 from pyhudi.storage.memory import MemoryStorage
-from tests.golden_tables import golden_cases, open_golden
-from tests.rows import assert_same_rows
+from tests.support.golden_tables import golden_cases, open_golden
+from tests.support.rows import assert_same_rows
 
 CITIES = ("la", "ny", "sf")
 

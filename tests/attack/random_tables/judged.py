@@ -35,7 +35,7 @@ from tests.attack.random_tables.run import Step
 from tests.attack.random_tables.steps import condition
 from tests.attack.random_tables.theirs import WEIGHTS, Judged
 from tests.interop.oracle import RELEASE, HudiFailure, RealHudi
-from tests.rows import META_COLUMNS, assert_same_rows
+from tests.support.rows import META_COLUMNS, assert_same_rows
 
 KIND, FORMAT = "hoodie.datasource.query.type", "hoodie.datasource.query.incremental.format"
 BEGIN, END = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.end.instanttime"

@@ -1,7 +1,7 @@
 """What the table makes of two rows of one key: each merge mode, payload class and merger that a run may have, on dictionaries.
 
 Rules that are not associative are drawn for merge-on-read tables without late rows, and so that the plain fold of all writes is
-what logs and base files come to; `tests/payload_model.py` is the model that knows what a log merges first.
+what logs and base files come to; `tests/support/payload_model.py` is the model that knows what a log merges first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from pyhudi import register_merger
 from pyhudi.records.merge import choose_rows
-from tests.payload_model import PAYLOADS, UNAVAILABLE
+from tests.support.payload_model import PAYLOADS, UNAVAILABLE
 
 DELETED = "_hoodie_is_deleted"
 Values = dict[str, Any]

@@ -17,7 +17,7 @@ from pyhudi.cli.app import app
 from pyhudi.cli.output import Format, print_value
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.action.results import CleanResult
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 RUNNER = CliRunner()
 ROWS = pa.table({"id": ["a", "b", "c"], "city": ["sf", "ny", "sf"], "n": [1, 2, 3]})

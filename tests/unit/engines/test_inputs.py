@@ -15,7 +15,7 @@ from pyarrow.dataset import dataset
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 OPTIONS = {"hoodie.index.bloom.num_entries": 100, "hoodie.clean.automatic": False, "pyhudi.threads": 1}
 ROWS = pa.table({"id": ["a", "b", "c"], "ts": [1, 2, 3], "v": [1.5, None, 2.5]})

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi import Table
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 ROWS = 1_000_000
 BUDGET_BYTES = 1 << 30

@@ -14,8 +14,8 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.engines.arrow_incoming import LocalIncoming
-from tests.needs import WIDE
-from tests.rows import assert_same_rows
+from tests.support.needs import WIDE
+from tests.support.rows import assert_same_rows
 
 _names = itertools.count()
 SMALL = {"hoodie.index.bloom.num_entries": 1000, "hoodie.clean.automatic": False, "pyhudi.threads": 2}

@@ -15,7 +15,7 @@ from pyhudi.operations.write.delete_where import run_delete_where
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.memory import forget_memory
-from tests.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_beside_compactions, run_script
+from tests.support.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_beside_compactions, run_script
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pyhudi.operations.admin.validate_data import LogContents, LogCount, count_l
 from pyhudi.storage import Storage
 from pyhudi.table.slices import LogFile
 from pyhudi.table.snapshot import read_commit
-from tests.golden_tables import golden_cases, open_golden
+from tests.support.golden_tables import golden_cases, open_golden
 
 CASES = [name for name in golden_cases(with_traits={"mor"}) if "v6" not in name]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.bloom import BloomFilter, BloomKind, bloom_size, murmur2
-from tests.vectors import vector, vector_body
+from tests.support.vectors import vector, vector_body
 
 KEYS = st.lists(st.text(min_size=1, max_size=12), min_size=0, max_size=60)
 

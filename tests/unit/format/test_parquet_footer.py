@@ -14,7 +14,7 @@ import pytest
 from pyhudi.errors import CorruptData
 from pyhudi.format.parquet import open_parquet
 from pyhudi.format.parquet_footer import closing_without
-from tests.golden_tables import ROOT
+from tests.support.golden_tables import ROOT
 
 NESTED = pa.array([{"x": 1.0, "y": [2.0]}, {"x": math.nan, "y": None}, None])
 ROWS = pa.table({"a": [1.5, math.nan, None], "b": [1, 2, 3], "c": ["x", None, "z"], "s": NESTED, "flag": [True, False, None]})

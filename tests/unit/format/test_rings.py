@@ -19,7 +19,7 @@ from pyhudi.format.rings import (
     parse_ring_file,
     ring_path,
 )
-from tests.golden_tables import open_golden
+from tests.support.golden_tables import open_golden
 
 
 @pytest.mark.parametrize(

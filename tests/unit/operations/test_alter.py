@@ -22,8 +22,8 @@ from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.table.snapshot import read_commit
-from tests.golden_tables import open_golden
-from tests.paused_write import PausedWrite
+from tests.support.golden_tables import open_golden
+from tests.support.paused_write import PausedWrite
 
 NO_SERVICES = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 STATISTICS = {"hoodie.metadata.enable": "true", "hoodie.metadata.index.column.stats.enable": "true"}

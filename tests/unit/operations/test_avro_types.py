@@ -11,8 +11,8 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest
-from tests.golden_tables import open_golden
-from tests.rows import assert_same_rows
+from tests.support.golden_tables import open_golden
+from tests.support.rows import assert_same_rows
 
 SEEN = datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
 

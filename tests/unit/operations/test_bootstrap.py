@@ -27,7 +27,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.clock import SystemEnvironment
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.verbs import VERBS
-from tests.bootstrapped import INDEX
+from tests.support.bootstrapped import INDEX
 
 SELECTOR = "hoodie.bootstrap.mode.selector"
 SMALL: dict[str, object] = {

@@ -11,8 +11,8 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, TableState, Unsupported
-from tests.bootstrapped import INDEX, point_at
-from tests.golden_tables import open_golden
+from tests.support.bootstrapped import INDEX, point_at
+from tests.support.golden_tables import open_golden
 
 CITY = "city=chicago"
 

@@ -15,7 +15,7 @@ from pyhudi.operations.metadata import store
 from pyhudi.operations.metadata.kinds.ranges import stored_ranges
 from pyhudi.records.stats import NO_VALUES, ColumnRange, exchanged_range, merge_ranges
 from pyhudi.table.metadata.indexes import find_stats
-from tests.metadata_truth import assert_metadata_is_true
+from tests.support.metadata_truth import assert_metadata_is_true
 
 OPTIONS = {"hoodie.parquet.small.file.limit": "0", "hoodie.compact.inline": "false"}
 

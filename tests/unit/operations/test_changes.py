@@ -15,7 +15,7 @@ from pyhudi import Table
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.plan.changes import ChangeKind, ChangePlan
 from pyhudi.table.snapshot import read_commit
-from tests.golden_tables import open_golden
+from tests.support.golden_tables import open_golden
 
 CDC, MODE, FORMAT = (
     "hoodie.table.cdc.enabled",

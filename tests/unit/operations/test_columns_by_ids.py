@@ -31,7 +31,7 @@ from pyhudi.storage.base import Listing
 from pyhudi.storage.local import LocalStorage
 from pyhudi.storage.uris import parse_uri
 from pyhudi.table.snapshot import read_commit
-from tests.golden_tables import open_golden
+from tests.support.golden_tables import open_golden
 
 CASES = ["cow_schema_on_read", "mor_schema_on_read"]
 

@@ -17,7 +17,7 @@ from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
-from tests.paused_write import PausedWrite
+from tests.support.paused_write import PausedWrite
 
 CONSISTENT = "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled"
 MOMENT = pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 120_000)], pa.timestamp("us", "UTC"))

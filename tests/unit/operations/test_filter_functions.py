@@ -14,9 +14,9 @@ import pytest
 from pyhudi import Table
 from pyhudi.records.filters.arrow import row_filter
 from pyhudi.records.filters.parse import parse_filter
-from tests.needs import WIDE
-from tests.opened_files import recorded
-from tests.rows import assert_same_rows
+from tests.support.needs import WIDE
+from tests.support.opened_files import recorded
+from tests.support.rows import assert_same_rows
 
 OPTIONS: dict[str, Any] = {
     "hoodie.metadata.enable": True,

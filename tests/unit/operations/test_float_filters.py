@@ -17,7 +17,7 @@ from pyhudi.records.filters.pruning import prune_ranges, prune_values
 from pyhudi.records.range_columns import RangeColumn, may_match
 from pyhudi.records.stats import batch_ranges, may_hide_nan
 from pyhudi.table.snapshot import load_snapshot
-from tests.float_filters import CASES, VALUES, Case, expected
+from tests.support.float_filters import CASES, VALUES, Case, expected
 
 _names = itertools.count()
 SCHEMA = pa.schema([("x", pa.float64())])

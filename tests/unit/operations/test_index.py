@@ -27,7 +27,7 @@ from pyhudi.storage.memory import forget_memory
 from pyhudi.table.metadata import definitions
 from pyhudi.table.metadata.definitions import load_index_definitions
 from pyhudi.table.metadata.records import MetadataTable
-from tests.metadata_truth import assert_metadata_is_true
+from tests.support.metadata_truth import assert_metadata_is_true
 
 OPTIONS = {
     "hoodie.metadata.record.index.min.filegroup.count": 2,

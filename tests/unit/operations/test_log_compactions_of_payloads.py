@@ -16,9 +16,9 @@ from pyhudi import Table
 from pyhudi.errors import Unsupported
 from pyhudi.records.merge import choose_rows
 from pyhudi.storage.clock import ReplayEnvironment
-from tests.needs import WIDE
-from tests.payload_model import KEYS, PAYLOADS, SCHEMA, Delete, Key, deletes, drawn_row
-from tests.rows import assert_same_rows, without_meta
+from tests.support.needs import WIDE
+from tests.support.payload_model import KEYS, PAYLOADS, SCHEMA, Delete, Key, deletes, drawn_row
+from tests.support.rows import assert_same_rows, without_meta
 
 OPTIONS: dict[str, Any] = {
     "hoodie.compact.inline": False,

@@ -14,8 +14,8 @@ import pytest
 from pyhudi.api import Table
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.execute import read_slice
-from tests.golden_tables import golden_cases, open_golden
-from tests.rows import assert_same_rows
+from tests.support.golden_tables import golden_cases, open_golden
+from tests.support.rows import assert_same_rows
 
 ROWS = pa.table(
     {

@@ -12,7 +12,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, Unsupported
-from tests.opened_files import recorded
+from tests.support.opened_files import recorded
 
 OPTIONS: dict[str, Any] = {
     "hoodie.metadata.enable": True,

@@ -24,8 +24,8 @@ from pyhudi.storage.local import LocalStorage
 from pyhudi.table.config import store_table_config
 from pyhudi.table.metadata.indexes import find_column_stats, find_partition_stats
 from pyhudi.table.metadata.records import MetadataTable
-from tests.metadata_truth import assert_metadata_is_true
-from tests.needs import WIDE
+from tests.support.metadata_truth import assert_metadata_is_true
+from tests.support.needs import WIDE
 
 ALL = {
     "hoodie.metadata.record.index.enable": True,

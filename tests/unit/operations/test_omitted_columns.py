@@ -14,7 +14,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION
-from tests.golden_tables import open_golden
+from tests.support.golden_tables import open_golden
 
 OMIT = "hoodie.datasource.write.drop.partition.columns"
 HIVE, ENCODE = "hoodie.datasource.write.hive_style_partitioning", "hoodie.datasource.write.partitionpath.urlencode"

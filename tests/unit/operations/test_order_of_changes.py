@@ -18,8 +18,8 @@ from hypothesis import given, settings
 import pyhudi as hp
 from pyhudi.plan.changes import ChangeKind, ChangePart, ChangePlan
 from pyhudi.scan import Scan
-from tests.replay import MODES, STEPS, TABLES, ChangingTable, apply_changes, changing_table
 from tests.simulation.tables import World
+from tests.support.replay import MODES, STEPS, TABLES, ChangingTable, apply_changes, changing_table
 from tests.unit.operations.test_non_blocking import OPTIONS as NON_BLOCKING
 from tests.unit.operations.test_non_blocking import beside
 from tests.unit.operations.test_non_blocking import rows as shared_rows

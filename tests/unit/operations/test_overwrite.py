@@ -17,7 +17,7 @@ from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 INDEXES = {
     "hoodie.metadata.record.index.enable": "true",

@@ -26,7 +26,7 @@ from pyhudi.storage.locks import InProcessLock
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.metadata.indexes import find_records
 from pyhudi.table.metadata.records import MetadataTable
-from tests.golden_tables import open_golden
+from tests.support.golden_tables import open_golden
 
 SCHEMA = pa.schema({"id": pa.string(), "part": pa.string(), "ts": pa.int64(), "v": pa.string()})
 INDEX = {"hoodie.index.type": "RECORD_LEVEL_INDEX"}

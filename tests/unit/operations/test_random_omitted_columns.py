@@ -14,7 +14,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.storage.clock import ReplayEnvironment
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 REGIONS = ("north/east", "a=b c", "ü", None)
 SCHEMA = pa.schema(

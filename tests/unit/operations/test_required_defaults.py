@@ -12,7 +12,7 @@ import pyhudi as hp
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest
 from pyhudi.table.snapshot import load_snapshot
-from tests.old_columns import EXPECTED, NEW, grown, old, rows_of
+from tests.support.old_columns import EXPECTED, NEW, grown, old, rows_of
 
 
 @pytest.fixture(params=["cow", "mor"])

@@ -8,7 +8,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.errors import InstantNotFound, TableState
 from pyhudi.format.instants import Action
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 OPTIONS = {
     "hoodie.index.bloom.num_entries": "100",

@@ -26,7 +26,7 @@ from pyhudi.options import parse_options
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.context import TableContext
 from pyhudi.table.rings import load_ring, renewed, store_ring
-from tests.golden_tables import open_golden
+from tests.support.golden_tables import open_golden
 
 NODES = 2
 RINGS = {

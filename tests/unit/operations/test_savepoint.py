@@ -9,7 +9,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.table.config import TableType
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 OPTIONS = {
     "hoodie.parquet.small.file.limit": "0",

@@ -23,9 +23,9 @@ from pyhudi.records.filters.tree import And, Compare, Expr, In, IsNull, Like, No
 from pyhudi.table.config import store_table_config
 from pyhudi.table.metadata.indexes import find_column_stats, find_partition_stats
 from pyhudi.table.metadata.records import MetadataTable
-from tests.golden_tables import golden_cases, open_golden
-from tests.needs import WIDE
-from tests.rows import assert_same_rows
+from tests.support.golden_tables import golden_cases, open_golden
+from tests.support.needs import WIDE
+from tests.support.rows import assert_same_rows
 
 OFF = {"hoodie.enable.data.skipping": False}
 WITH_METADATA = golden_cases(with_traits={"mdt"}, without_traits={"types", "no_partitions"})

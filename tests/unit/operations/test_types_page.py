@@ -19,7 +19,7 @@ from pyhudi.engines.spark.convert import to_spark_schema
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.table.snapshot import load_snapshot
-from tests.types_page import rows_of
+from tests.support.types_page import rows_of
 
 _names = itertools.count()
 _SETTLED = {"pa": pa, "pl": pl}

@@ -14,8 +14,8 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import BlockType, LogBlock, scan_blocks
 from pyhudi.format.versions import TimelineLayout
 from pyhudi.table.snapshot import read_commit
-from tests.golden_tables import open_golden
-from tests.rows import assert_same_rows
+from tests.support.golden_tables import open_golden
+from tests.support.rows import assert_same_rows
 
 OPTIONS = {
     "hoodie.index.bloom.num_entries": "100",

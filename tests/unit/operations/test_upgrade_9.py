@@ -17,8 +17,8 @@ from pyhudi.format.paths import INDEX_DEFINITIONS_FILE
 from pyhudi.records.merge import choose_rows
 from pyhudi.table.config import load_table_config, store_table_config
 from pyhudi.table.metadata.definitions import load_index_definitions
-from tests.golden_tables import open_golden
-from tests.rows import assert_same_rows, without_meta
+from tests.support.golden_tables import open_golden
+from tests.support.rows import assert_same_rows, without_meta
 
 MODEL = "org.apache.hudi.common.model."
 DEBEZIUM = f"{MODEL}debezium."

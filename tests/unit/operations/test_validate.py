@@ -14,7 +14,7 @@ import pytest
 from pyhudi.api import Table
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.validate import FINDINGS_SCHEMA
-from tests.golden_tables import CLOSED_TRAITS, golden_cases, open_golden
+from tests.support.golden_tables import CLOSED_TRAITS, golden_cases, open_golden
 
 INDEXES: dict[str, Any] = {
     "hoodie.metadata.enable": True,

@@ -31,7 +31,7 @@ from pyhudi.plan.metadata import (
 )
 from pyhudi.records.stats import ColumnRange
 from pyhudi.table.snapshot import load_snapshot
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 EVERY = (
     "files",

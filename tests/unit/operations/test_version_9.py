@@ -11,8 +11,8 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest, Unsupported
-from tests.golden_tables import open_golden
-from tests.rows import assert_same_rows, without_meta
+from tests.support.golden_tables import open_golden
+from tests.support.rows import assert_same_rows, without_meta
 
 # A reader that cannot use the metadata table lists directories and warns: right rows alone would not show it.
 pytestmark = pytest.mark.filterwarnings("error:the metadata table at:RuntimeWarning")

@@ -14,8 +14,8 @@ from pyhudi import Table
 from pyhudi.errors import InvalidRequest
 from pyhudi.table.metadata.indexes import scan_column_stats
 from pyhudi.table.metadata.records import MetadataTable
-from tests.golden_tables import open_golden
-from tests.rows import assert_same_rows
+from tests.support.golden_tables import open_golden
+from tests.support.rows import assert_same_rows
 
 # A reader that cannot use the metadata table lists directories and warns: right rows alone would not show it.
 pytestmark = pytest.mark.filterwarnings("error:the metadata table at:RuntimeWarning")

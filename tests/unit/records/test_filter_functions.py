@@ -21,7 +21,7 @@ from pyhudi.records.filters.tree import And, Call, Column, Compare, Expr, In, Is
 from pyhudi.records.filters.walk import calls, columns, key_literals
 from pyhudi.records.range_columns import RangeColumn, may_match
 from pyhudi.records.stats import batch_ranges, stored_value
-from tests.filter_functions import COMPARED, SCHEMA, TERMS, ZONED, rows
+from tests.support.filter_functions import COMPARED, SCHEMA, TERMS, ZONED, rows
 from tests.unit.records.test_range_columns import range_column
 
 ROWS = rows(120)

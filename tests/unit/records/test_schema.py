@@ -22,7 +22,7 @@ from pyhudi.records.columns import column_at, field_at
 from pyhudi.records.conform import conform, refuse_rounding, relabel
 from pyhudi.records.normalise import normalise
 from pyhudi.records.schema_evolution import SchemaMode, evolve, schema_changes, typed_nulls
-from tests.vectors import vector
+from tests.support.vectors import vector
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 

@@ -15,7 +15,7 @@ from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.parse import parse_filter
 from pyhudi.statements.conditions import asked_of_table, equated_columns, is_plain_to_duck
 from pyhudi.statements.duck import read_spark
-from tests.opened_files import recorded
+from tests.support.opened_files import recorded
 
 COLUMNS = pa.schema(
     [

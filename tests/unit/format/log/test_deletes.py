@@ -17,7 +17,7 @@ from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.coding import encode_zigzag
 from pyhudi.format.log.deletes import DELETES, decode_deletes, deletes_batch, encode_deletes
 from pyhudi.format.ordering_values import Wrapper, no_ordering, wrap, wrap_ordering
-from tests.vectors import vector_body
+from tests.support.vectors import vector_body
 
 
 def decoded(content: bytes) -> pa.Table:

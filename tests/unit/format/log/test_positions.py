@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.log.positions import decode_positions, encode_positions
-from tests.vectors import vector_body
+from tests.support.vectors import vector_body
 
 
 @pytest.mark.parametrize(

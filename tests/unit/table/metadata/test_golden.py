@@ -17,8 +17,8 @@ from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.metadata import indexes
 from pyhudi.table.metadata.listing import MetadataListing, choose_listing
 from pyhudi.table.metadata.records import MetadataTable
-from tests.golden_tables import golden_cases, open_golden
-from tests.rows import assert_same_rows
+from tests.support.golden_tables import golden_cases, open_golden
+from tests.support.rows import assert_same_rows
 
 WITH_METADATA = golden_cases(with_traits={"mdt"})
 

@@ -19,7 +19,7 @@ import pyhudi as hp
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.records.hashing import bucket_ids
 from pyhudi.table.rings import load_ring
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 Values = dict[str, Any]
 ToData = Callable[[pa.Table], Any]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2] / "shared" / "vectors"
+ROOT = Path(__file__).resolve().parents[3] / "shared" / "vectors"
 
 
 def vector(name: str) -> bytes:

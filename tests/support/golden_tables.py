@@ -19,9 +19,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.bootstrapped import lay_sources
+from tests.support.bootstrapped import lay_sources
 
-ROOT = Path(__file__).resolve().parent / "golden"
+ROOT = Path(__file__).resolve().parents[1] / "golden"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 # Specifications that everybody can read, and another docstring of the same module.
 ELSEWHERE = re.compile(r"(Avro specification|WebHDFS REST API|ORC specification|parquet-format|Thrift|RoaringFormatSpec|as `)")
