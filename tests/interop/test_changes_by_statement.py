@@ -18,7 +18,7 @@ from pyhudi import spark as hs
 from tests.conformance.changes_suite import new_table, rows
 from tests.interop.oracle import RealHudi
 from tests.rows import assert_same_rows
-from tests.spark.conftest import spark as spark
+from tests.support.spark_session import spark as spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

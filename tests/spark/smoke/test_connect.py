@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.needs import SMALL_JVM, java_home, unavailable
-from tests.spark.glue import glue_options, registered
+from tests.support.spark_glue import glue_options, registered
 
 EXPECTED = {
     "inserted": [40, 20],
