@@ -230,7 +230,7 @@ def test_changes_of_rows_of_payload_tables(
     hs.delete(spark, path, "id = 'd'", options=options)
     assert "d" not in held()
     news = [("c", 13, "u", "merged", 3), ("e", 13, marker, "marked", 7), ("d", 14, "u", "back", 4), ("g", 13, "c", "new", 5)]
-    merge = hs.merge(spark, path, spark.createDataFrame(turns.keyed_rows(*news)), ["id", "p"], options=options)
+    merge = hs.merge(spark, path, spark.createDataFrame(turns.rows(*news)), ["id", "p"], options=options)
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
     turns.theirs(("f", 19, "u", "f19", 9))
     turns.table.compact()
