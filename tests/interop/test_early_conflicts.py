@@ -20,7 +20,7 @@ from pyhudi.storage.heartbeats import heartbeat_path
 from tests.conformance.servers import Server
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import Pair, make
-from tests.interop.test_rollbacks import DYING, data_files
+from tests.support.hudi_dead_writes import DYING, data_files
 
 EARLY: dict[str, Any] = {
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",

@@ -24,9 +24,9 @@ from pyhudi.table.context import TableContext
 from tests.interop.conftest import real_hudi as real_hudi
 from tests.interop.oracle import RealHudi
 from tests.servers.conftest import Hbase
-from tests.spark.conftest import spark as spark
-from tests.spark.ways import go
 from tests.support.paused_write import PausedWrite
+from tests.support.spark_session import spark as spark
+from tests.support.spark_ways import go
 from tests.support.write_index_suite import Checked, Index, Values, row, run_beside_compactions, run_script, table_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.engines.spark import engine, jobs, lookup, routing, taken
 from pyhudi.engines.spark.tasks import WriteGroups
-from tests.spark.ways import go
+from tests.support.spark_ways import go
 
 COUNT = 120
 OPTIONS = {

@@ -17,7 +17,7 @@ from pyhudi.engines.spark.convert import to_arrow_schema
 from pyhudi.engines.spark.engine import rows_for_driver
 from pyhudi.engines.spark.incoming import FrameIncoming
 from tests.conformance.engine_suite import REQUEST
-from tests.spark.ways import go
+from tests.support.spark_ways import go
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

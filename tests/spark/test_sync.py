@@ -11,7 +11,7 @@ from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
 from pyhudi.storage.catalogs.hive import HiveCatalog
 from tests.conformance.servers import running_metastore
-from tests.spark.glue import glue_options, registered
+from tests.support.spark_glue import glue_options, registered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

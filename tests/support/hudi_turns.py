@@ -1,8 +1,4 @@
-"""Tables of version 9 that PyHudi and the real Hudi 1.1.1 write in turn, under each merge mode and translated payload class.
-
-Both read the same rows before each compaction or rewrite, and after it.  Whoever made the table, the other one services it, and
-hands it back.
-"""
+"""A table of version 9 that PyHudi and Apache Hudi 1.1.1 write in turn under one of the ways to merge records."""
 
 from __future__ import annotations
 
@@ -12,19 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from pyhudi import Table
 from tests.interop.oracle import RealHudi
 from tests.support.rows import assert_same_rows
 
 MODEL = "org.apache.hudi.common.model."
+
+
 PAYLOAD = "hoodie.datasource.write.payload.class"
+
+
 ORDERING = "hoodie.datasource.write.precombine.field"
+
+
 MODE = "hoodie.write.record.merge.mode"
+
+
 UNAVAILABLE = "__debezium_unavailable_value"
 
+
 TEXT = pa.string()
+
+
 SCHEMA = pa.schema({"id": TEXT, "p": TEXT, "pos": TEXT, "ts": pa.int64(), "op": TEXT, "v": TEXT, "qty": pa.int32()})
 
 
@@ -42,7 +48,11 @@ def _way(names: Mapping[str, str] | None = None, **options: str) -> Way:
 
 
 POSTGRES = {"ts": "_event_lsn", "op": "_change_operation_type"}
+
+
 MYSQL = {"pos": "_event_bin_file", "ts": "_event_pos", "op": "_change_operation_type"}
+
+
 WAYS = {
     "commit_time": _way(ordering="ts", mode="COMMIT_TIME_ORDERING"),
     "event_time": _way(ordering="ts"),
@@ -57,7 +67,10 @@ WAYS = {
     "MySql": _way(MYSQL, payload=MODEL + "debezium.MySqlDebeziumAvroPayload"),
 }
 
+
 READ: dict[str, Any] = {"hoodie.metadata.enable": True}
+
+
 # Each file group of an index is a task of the real Hudi in every write; keys are dealt out to two as to ten.
 FEW_GROUPS: dict[str, Any] = {
     "hoodie.metadata.record.index.min.filegroup.count": 2,
@@ -122,55 +135,13 @@ class Turns:
 
 
 COMPACT: dict[str, Any] = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
+
+
 KEPT: dict[str, Any] = {"hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 3, "hoodie.keep.max.commits": 4}
+
+
 # By other indexes the real one finds a deleted key in its base file, and the record index goes without the record.
 BY_RECORD_INDEX: dict[str, Any] = {"hoodie.index.type": "RECORD_INDEX"}
+
+
 CLUSTER: dict[str, Any] = {"hoodie.clustering.inline": True, "hoodie.clustering.inline.max.commits": 1}
-
-
-def _ways(*usual: str) -> list[object]:
-    """Every way, those that are not named in wide runs only."""
-    return [pytest.param(way, marks=() if way in usual else pytest.mark.wide) for way in WAYS]
-
-
-# Both merge modes, columns that are left as they were, deletes by a column, and two ordering fields; values that a database left
-# out are in Postgres, in turn with Spark.
-@pytest.mark.parametrize("way", _ways("OverwriteNonDefaults", "AWSDms"))
-def test_merge_on_read_in_turn(newer_hudi: RealHudi, tmp_path: Path, way: str) -> None:
-    """Ours makes the table, theirs compacts; then ours compacts what both wrote."""
-    turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "mor")
-    Table.create(turns.path, options=turns.options)
-    turns.ours(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
-    turns.theirs(("a", 12, "u", UNAVAILABLE, None), ("b", 9, "u", "late", 9), ("e", 11, "c", "e11", 5))
-    turns.ours(("c", 20, "u", None, 7), ("d", 9, "u", UNAVAILABLE, None), ("a", 13, "d", "gone", 0), ("e", 2, "d", "late", 0))
-    turns.read_by_both()
-    turns.theirs(("a", 12, "u", "after", 1), ("d", 30, "u", "d30", None), **COMPACT, **KEPT)
-    turns.ours(("b", 0, "", None, None), operation="delete")
-    turns.theirs(("b", 12, "u", "back", 1), ("c", 21, "d", "gone", 0), **BY_RECORD_INDEX)
-    turns.ours(("c", 15, "u", "early", 2), ("d", 31, "u", None, 9))
-    turns.read_by_both()
-    turns.table.compact()
-    turns.read_by_both()
-    turns.checked()
-
-
-@pytest.mark.parametrize("way", [pytest.param("two_fields", marks=pytest.mark.wide), "Postgres"])
-def test_copy_on_write_in_turn(newer_hudi: RealHudi, tmp_path: Path, way: str) -> None:
-    """Theirs makes the table; each rewrites, clusters, cleans and archives what the other wrote."""
-    turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "cow")
-    turns.theirs(("a", 11, "c", "a11", 1), ("b", 11, "c", "b11", 2), ("c", 11, "c", "c11", 3), ("d", 11, "c", "d11", 4))
-    turns.ours(("a", 12, "u", UNAVAILABLE, None), ("b", 9, "u", "late", 9), ("c", 12, "d", "gone", 0), ("d", 9, "d", "late", 0))
-    turns.read_by_both()
-    turns.theirs(("c", 1, "u", "back", 1), ("a", 9, "u", None, 8), ("d", 25, "u", None, 4), **CLUSTER)
-    turns.ours(("e", 11, "c", "e11", 5), ("f", 11, "c", "f11", 6), operation="insert")
-    turns.read_by_both()
-    turns.table.cluster()
-    turns.table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
-    turns.read_by_both()
-    turns.theirs(("e", 12, "u", "e12", None), **KEPT)
-    turns.table.archive(options={"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3})
-    turns.ours(("f", 0, "", None, None), operation="delete")
-    turns.read_by_both()
-    turns.theirs(("g", 11, "c", "g11", 5), operation="insert_overwrite")
-    turns.read_by_both()
-    turns.checked()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.glue import glue_options, registered
 from tests.support.needs import SMALL_JVM, java_home, unavailable
+from tests.support.spark_glue import glue_options, registered
 
 EXPECTED = {
     "inserted": [40, 20],

@@ -1,6 +1,4 @@
-"""Beside the real Hudi 1.1.1, a process of its own: tables of version 9 that it writes are read as it reads them, and tables of
-version 8 that it makes are written in turn.
-"""
+"""Ordering values of every type: PyHudi and the releases of Apache Hudi order the records and deletes of one table alike."""
 
 from __future__ import annotations
 
@@ -33,31 +31,6 @@ def rows(*values: tuple[str, int, int | None, str | None]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(SCHEMA.names, value, strict=True)) for value in values], SCHEMA)
 
 
-def test_it_reads_and_goes_on_with_what_we_write_to_its_tables_of_version_8(newer_hudi: RealHudi, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    options = {**OPTIONS, "hoodie.write.table.version": 8}
-    newer_hudi.write(rows(("a", 5, 1, "x"), ("b", 5, 2, "y")), path, **options)
-    table = Table(path)
-    # b is late: the ordering field is found under its newer name.
-    table.upsert(rows(("a", 6, 3, "ours"), ("b", 1, 4, "late"), ("c", 1, 5, "new")), options={"hoodie.compact.inline": False})
-    newer_hudi.write(rows(("c", 2, 6, "theirs"), ("a", 5, 7, "late")), path, **{**options, "hoodie.write.auto.upgrade": False})
-    found = Table(path).scan(["*"]).to_arrow()
-    assert dict(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True)) == {"a": "ours", "b": "y", "c": "theirs"}
-    assert_same_rows(found, newer_hudi.read(path))
-    assert Table(path).validate().ok
-
-
-@pytest.mark.parametrize("ordering", [pytest.param("ts", marks=pytest.mark.wide), "ts,qty"])
-def test_a_table_of_version_9_is_read_as_it_reads_it(newer_hudi: RealHudi, tmp_path: Path, ordering: str) -> None:
-    path = tmp_path / "t"
-    options = {**OPTIONS, "hoodie.datasource.write.precombine.field": ordering}
-    newer_hudi.write(rows(("a", 5, 1, "x"), ("b", 5, 2, "y"), ("c", 5, 3, "z")), path, **options)
-    newer_hudi.write(rows(("b", 1, 1, None)), path, **{**options, "hoodie.datasource.write.operation": "delete"})
-    newer_hudi.write(rows(("a", 5, 0, "tie"), ("b", 3, 9, "back"), ("c", 6, 0, None)), path, **options)
-    assert_same_rows(Table(path).scan(["*"]).to_arrow(), newer_hudi.read(path))
-    assert Table(path).validate().ok
-
-
 def test_both_releases_order_records_of_our_tables_of_version_8(hudi: RealHudi, newer_hudi: RealHudi, tmp_path: Path) -> None:
     """Each by the key that it knows: no writer is told the ordering field, and late records lose."""
     path = tmp_path / "t"
@@ -80,6 +53,8 @@ def test_both_releases_order_records_of_our_tables_of_version_8(hudi: RealHudi, 
 
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=datetime.UTC)
+
+
 ORDERINGS: dict[str, dict[str, tuple[pa.DataType, Callable[[int], Any]]]] = {
     "decimal": {"o": (pa.decimal128(10, 2), lambda n: Decimal(n) / 4)},
     "timestamp": {"o": (pa.timestamp("us", "UTC"), lambda n: MOMENT + datetime.timedelta(microseconds=n))},

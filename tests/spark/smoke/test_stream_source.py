@@ -1,4 +1,4 @@
-"""`spark.readStream.format("pyhudi")`: batches, limits, and queries that go on from their checkpoint after they failed."""
+"""Smoke tests of `spark.readStream.format("pyhudi")`: batches, limits, restarts from a checkpoint after a failure."""
 
 from __future__ import annotations
 
