@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from pyhudi.alter import Alter
 from pyhudi.elsewhere import absent
-from pyhudi.engines.arrow_rows import arrow_reader
+from pyhudi.engines.arrow_rows import arrow_reader, is_empty
 from pyhudi.engines.local import LocalEngine
-from pyhudi.errors import InstantNotFound, InvalidRequest, TableExists, TableNotFound
+from pyhudi.errors import InstantNotFound, InvalidRequest, TableExists, TableNotFound, TableState
 from pyhudi.execute.engine import Engine
 from pyhudi.format.instants import Instant
 from pyhudi.format.versions import parse_table_version
@@ -1078,11 +1078,20 @@ class Table:
         seen: Snapshot | None = None,
     ) -> WriteResult:
         parsed = self._open.parse(verb_of(operation), options)
+        if operation in _ADDING and is_empty(data) and (columns := self._columns_of_files()) is not None:
+            data = columns.empty_table()
         chosen = engine or _engine_for(data, parsed)
         return self._open.write(
             lambda settings: run_write(self._open.now(parsed), chosen, data, settings, seen=seen),
             WriteSettings.of(parsed, operation),
         )
+
+    def _columns_of_files(self) -> pa.Schema | None:
+        """The table's columns; None before its first commit."""
+        try:
+            return self.schema()
+        except TableState:
+            return None
 
     def _state_of(self, scan: Scan) -> Snapshot:
         """The state that a scan reads.  Raises InvalidRequest for one that rows to be written cannot be based on."""
@@ -1100,6 +1109,10 @@ class Table:
             if instant.request_time == request_time:
                 return instant
         raise InstantNotFound(f"the active timeline of {self._open.uri} has no write requested at {request_time}")
+
+
+_ADDING = (WriteOperation.INSERT, WriteOperation.BULK_INSERT, WriteOperation.UPSERT)
+"""Operations that change nothing when there are no rows; an overwrite without rows deletes."""
 
 
 def _engine_for(data: Any, options: Options) -> Engine:

@@ -17,6 +17,7 @@ from pyhudi.engines.arrow_rows import arrow_reader, is_frame
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.coding import checked_text
 from pyhudi.records.keys.spec import KeySpec
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 
 
 def keys_to_look_up(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
@@ -46,6 +47,8 @@ def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
         raise InvalidRequest(
             f"keys= takes a list of values, such as [{keys!r:.80}], or rows; a condition on the rows to delete is where="
         )
+    if _holds_nothing(keys, spec):
+        return pa.schema([(RECORD_KEY, pa.string()), (PARTITION_PATH, pa.string())]).empty_table()
     if isinstance(keys, (pa.Array, pa.ChunkedArray)):
         return _columns([keys], spec)
     if not isinstance(keys, _COLLECTIONS) or any(isinstance(key, Mapping) or is_frame(key) for key in keys):
@@ -61,6 +64,19 @@ def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
             f"{wrong!r} is none; rows with these columns do as well"
         )
     return _columns([[key[place] for key in given] for place in range(count)], spec)
+
+
+def _holds_nothing(keys: Any, spec: KeySpec) -> bool:
+    """Whether it is known, before anything is read, that there are no keys: their types do not matter then.
+
+    Rows whose columns are others than the key fields are not nothing: they are refused by the names of their columns.
+    """
+    if isinstance(keys, (pa.Array, pa.ChunkedArray, *_COLLECTIONS)):
+        return not len(keys)
+    if not is_frame(keys) or not hasattr(keys, "__len__") or len(keys):
+        return False
+    names = set(arrow_reader(keys).schema.names)
+    return not names or {field.split(".")[0] for field in spec.record_fields} <= names
 
 
 _COLLECTIONS = (list, tuple, set, frozenset, range)

@@ -197,9 +197,19 @@ def _format_of(path: Path) -> str:
     return found
 
 
+class _ParquetWriter(pq.ParquetWriter):
+    """Does not try to close again what failed to close, which would print a traceback when it is collected."""
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self.is_open = False
+
+
 def _writer(suffix: str, sink: BinaryIO, schema: pa.Schema) -> Any:
     if suffix == ".parquet":
-        return pq.ParquetWriter(sink, schema)
+        return _ParquetWriter(sink, schema)
     if suffix == ".arrow":
         return pyarrow.ipc.new_file(sink, schema)
     nested = [field.name for field in schema if pa.types.is_nested(field.type) or pa.types.is_binary(field.type)]

@@ -130,6 +130,13 @@ def _generated(items: Iterator[Any]) -> pa.RecordBatchReader:
     return _of_rows([] if first is None else [first, *items])
 
 
+def is_empty(data: Any) -> bool:
+    """Whether data has neither rows nor columns, as a list without rows or a frame that was made of none."""
+    if isinstance(data, (list, tuple)):
+        return not data
+    return is_frame(data) and hasattr(data, "__len__") and not len(data) and not arrow_reader(data).schema.names
+
+
 def is_frame(item: Any) -> bool:
     """Whether an item holds rows and columns of its own: a table, a batch, a dataset, a frame of Polars or pandas."""
     lazy = type(item).__module__.partition(".")[0] == "polars" and type(item).__name__ == "LazyFrame"

@@ -248,6 +248,8 @@ class BaseFileWriter:
             footer = self._close(self._opened(self._stored.empty_table()))
             size_bytes = int(self._sink.tell())
         except BaseException as failure:
+            if self._writer is not None:
+                self._writer.abandon()
             self._stack.__exit__(type(failure), failure, failure.__traceback__)
             raise
         self._stack.close()

@@ -34,6 +34,7 @@ from pyhudi.records.merge import whole
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.normalise import normalise
 from pyhudi.records.ordering import BoolMask
+from pyhudi.records.schema_evolution import typed_nulls
 from pyhudi.records.zones import refuse_cut_nanoseconds
 from pyhudi.table.slices import FileSlice
 
@@ -81,14 +82,14 @@ def check_refits(given: pa.Schema, before: PrepareRequest, after: PrepareRequest
 
     given: the rows' columns as the caller had them.  A float of the caller's that became a double is another text than the float.
     """
-    columns = normalise(without_meta_fields(given))
+    columns = normalise(typed_nulls(without_meta_fields(given), before.taken_schema))
     both = {*columns.names} & {*before.data_schema.names}
     for field in after.data_schema:
         if field.name not in both:
             continue
         raw, held = columns.field(field.name).type, before.data_schema.field(field.name).type
         numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (raw, held, field.type))
-        if not (numbers or same_type(held, field.type) or same_type(held, raw) or pa.types.is_null(raw)):
+        if not (numbers or same_type(held, field.type) or same_type(held, raw)):
             raise WriteConflict(
                 f"another writer made column {field.name!r} {field.type} while the rows, given as {raw}, were written as {held}; "
                 "write the rows again"
@@ -113,6 +114,12 @@ def _refuse_unordered(values: pa.Array, name: str, deleted: pa.BooleanArray | No
         )
 
 
+def key_columns(given: pa.Schema, request: PrepareRequest) -> pa.Schema:
+    """The columns of rows to delete; one of nulls alone has the table's type, or is text where no file has the column."""
+    typed = typed_nulls(given, request.data_schema)
+    return pa.schema([field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in typed])
+
+
 def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
     if RECORD_KEY in batch.schema.names and PARTITION_PATH in batch.schema.names:
         keys, paths = batch.column(RECORD_KEY), batch.column(PARTITION_PATH)
@@ -125,7 +132,7 @@ def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
         if not request.cut_nanoseconds:
             refuse_cut_nanoseconds(batch)
         # The layouts that a caller may have them in have no text, or one of their own.
-        batch = conform(batch, normalise(batch.schema))
+        batch = conform(batch, normalise(key_columns(batch.schema, request)))
         keys = record_keys(request.keys, batch)
         if all(name.split(".")[0] in batch.schema.names for name in partition_columns(request.keys)):
             paths = partition_paths(request.keys, batch)

@@ -266,7 +266,9 @@ class _Maker:
         if index.filters is not None:
             wanted = index.filters
             made = BloomFilter.create(wanted.kind, wanted.num_entries, wanted.fpp, wanted.max_entries)
-            made.add(pc.unique(pa.concat_arrays([pa.array([], pa.string()), *self._texts])))
+            texts = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *self._texts]))
+            # A Bloom filter cannot hold the empty text; readers that look for it read every file.
+            made.add(texts.filter(pc.not_equal(texts, "")))
             bloom = (wanted.kind.value, made.to_text())
         elif self._count:
             range_ = self._ranges.ranges()[_RESULT]

@@ -163,9 +163,9 @@ class BloomFilter:
     def might_contain(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """For each key, in order: False when it was never added for certain, True when it probably was.
 
-        keys: as for `add`.
+        keys: as for `add`; an empty key, which no filter can hold, is answered with True.
         """
-        answers = [self._test(array) for array in _key_arrays(keys)]
+        answers = [self._test_with_empty(array) for array in _key_arrays(keys, may_be_empty=True)]
         return np.concatenate(answers) if answers else np.zeros(0, np.bool_)
 
     def encode(self) -> bytes:
@@ -213,6 +213,15 @@ class BloomFilter:
         for chunk in _chunks(keys, ordered=False):
             for iv in _rounds(chunk, self._hash_count):
                 bits[_positions(iv, len(bits))] = True
+
+    def _test_with_empty(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+        empty = np.asarray(pc.equal(pc.binary_length(keys), 0), dtype=np.bool_)
+        if not empty.any():
+            return self._test(keys)
+        answer = np.ones(len(keys), np.bool_)
+        if not empty.all():
+            answer[~empty] = self._test(keys.filter(pa.array(~empty)))
+        return answer
 
     def _test(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
         answer = np.zeros(len(keys), np.bool_)
@@ -375,7 +384,7 @@ def _decode_dynamic(view: memoryview, max_entries: int) -> BloomFilter:
     return BloomFilter(BloomKind.DYNAMIC_V0, hash_count, rows, num_entries, max_entries, counted)
 
 
-def _key_arrays(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
+def _key_arrays(keys: pa.Array | pa.ChunkedArray, *, may_be_empty: bool = False) -> Iterator[pa.Array]:
     chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
     for chunk in chunks:
         kind = chunk.type
@@ -389,7 +398,7 @@ def _key_arrays(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
         if chunk.null_count:
             raise InvalidRequest("a record key is null; a bloom filter cannot hold it")
         if len(chunk):
-            if pc.min(pc.binary_length(chunk)).as_py() == 0:
+            if not may_be_empty and pc.min(pc.binary_length(chunk)).as_py() == 0:
                 raise InvalidRequest("a record key is empty; a bloom filter cannot hold it")
             yield chunk
 

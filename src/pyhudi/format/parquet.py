@@ -86,7 +86,7 @@ class ParquetWriter:
         self._closed = True
         self._writer.add_key_value_metadata({**(metadata or {}), _KEY.decode(): (_NO_SUM + _NO_PLACE).decode()})
         self._sink.hold()
-        self._writer.close()
+        self._finish()
         held = self._sink.held
         length, _ = _END.unpack(held[-_END.size :])
         start = len(held) - length - _END.size
@@ -98,7 +98,14 @@ class ParquetWriter:
         self._closed = True
         self._sink.hold()
         with suppress(Exception):
+            self._finish()
+
+    def _finish(self) -> None:
+        """Close pyarrow's writer, once: it would try again when it is collected, and print a traceback when it fails again."""
+        try:
             self._writer.close()
+        finally:
+            self._writer.is_open = False
 
 
 class CheckedFile(pq.ParquetFile):

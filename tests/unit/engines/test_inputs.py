@@ -14,6 +14,7 @@ import pytest
 from pyarrow.dataset import dataset
 
 from pyhudi import Table
+from pyhudi.engines.arrow_rows import arrow_reader, is_frame
 from pyhudi.errors import InvalidRequest
 from tests.support.rows import assert_same_rows
 
@@ -290,3 +291,100 @@ def test_whole_numbers_that_pandas_made_floats(name: str, width: int) -> None:
     if name == "id":
         with pytest.raises(InvalidRequest, match=rf"'id'.*astype\(\"Int{width}\"\)"):
             table.delete(holes[["id"]])
+
+
+NESTED = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("s", pa.struct([("a", pa.int64()), ("b", pa.string())])),
+        ("l", pa.list_(pa.int64())),
+        ("m", pa.map_(pa.string(), pa.float64())),
+        ("ls", pa.list_(pa.struct([("p", pa.int64()), ("q", pa.list_(pa.date32()))]))),
+    ]
+)
+UNTYPED = {"id": 2, "s": {"a": 1, "b": None}, "l": [], "m": None, "ls": [{"p": None, "q": [None]}]}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [UNTYPED],
+        pl.DataFrame([UNTYPED]),
+        pd.DataFrame([UNTYPED]),
+        pa.Table.from_pylist([UNTYPED]),
+    ],
+    ids=["dictionaries", "polars", "pandas", "arrow"],
+)
+def test_nested_nulls_take_the_type_of_the_table(rows: Any) -> None:
+    table = Table.create(f"memory://inputs-{next(_names)}/t", record_key="id")
+    table.insert(NESTED.empty_table())
+    for write in (table.insert, table.upsert):
+        write(rows)
+        assert table.schema() == NESTED
+        assert table.scan().to_arrow().to_pylist() == [UNTYPED]
+
+
+def test_nulls_in_maps_and_in_other_list_layouts_take_the_type_of_the_table() -> None:
+    table = Table.create(f"memory://inputs-{next(_names)}/t", record_key="id")
+    table.insert(NESTED.empty_table())
+    rows = {
+        "id": [2],
+        "s": pa.array([{"b": None, "a": 1}]),
+        "l": pa.array([[]], pa.large_list(pa.null())),
+        "m": pa.array([[("k", None)]], pa.map_(pa.string(), pa.null())),
+        "ls": pa.array([[None, None]], pa.list_(pa.null(), 2)),
+    }
+    table.upsert(pa.table(rows))
+    assert table.schema() == NESTED
+    expected = {"id": 2, "s": {"a": 1, "b": None}, "l": [], "m": [("k", None)], "ls": [None, None]}
+    assert table.scan().to_arrow().to_pylist() == [expected]
+    with pytest.raises(InvalidRequest, match=r"s\.new: type null"):
+        table.upsert([{**UNTYPED, "s": {"a": 1, "b": None, "new": None}}])
+
+
+EMPTY_KEYS = [
+    [],
+    (),
+    set(),
+    pd.DataFrame(),
+    pd.DataFrame({"id": []}),
+    pl.DataFrame(),
+    pl.DataFrame({"id": []}),
+    pl.DataFrame({"id": []}).lazy(),
+    pa.table({}),
+    pa.table({"id": pa.array([], pa.null())}),
+    pa.array([], pa.null()),
+]
+
+
+@pytest.mark.parametrize("keys", EMPTY_KEYS, ids=lambda keys: f"{type(keys).__module__}.{type(keys).__name__}")
+def test_delete_without_keys_deletes_nothing(keys: Any) -> None:
+    for fields, row in (("id", {"id": 1}), (["id", "b"], {"id": 1, "b": "x"})):
+        table = Table.create(f"memory://inputs-{next(_names)}/t", record_key=fields)
+        table.insert([row])
+        if fields != "id" and is_frame(keys) and arrow_reader(keys).schema.names:
+            continue
+        assert table.delete(keys).rows_deleted == 0
+        assert table.scan().to_arrow().to_pylist() == [row]
+
+
+def test_delete_of_empty_rows_without_key_fields_names_their_columns() -> None:
+    table = new_table()
+    with pytest.raises(InvalidRequest, match="lack record key field id; their columns are: other"):
+        table.delete(pa.table({"other": pa.array([], pa.int64())}))
+
+
+@pytest.mark.parametrize("rows", [[], (), pl.DataFrame(), pd.DataFrame(), pa.table({})], ids=lambda rows: type(rows).__module__)
+def test_writes_without_rows_and_columns_change_nothing(rows: Any) -> None:
+    table = new_table()
+    with pytest.raises(InvalidRequest):
+        table.upsert(rows)
+    table.upsert(ROWS)
+    before = table.scan().to_arrow()
+    for write in (table.insert, table.upsert, table.bulk_insert, table.append):
+        write(rows)
+    assert table.scan().to_arrow().equals(before)
+    # An overwrite without rows would delete all records: it needs the columns of an empty frame.
+    with pytest.raises(InvalidRequest):
+        table.insert_overwrite_table(rows)
+    assert table.scan().to_arrow().equals(before)

@@ -408,6 +408,24 @@ def test_a_column_of_nulls_alone_takes_the_tables_type() -> None:
     assert typed_nulls(incoming, table).types == [pa.int64(), pa.string(), pa.null()]
 
 
+def test_nulls_at_any_depth_take_the_tables_type() -> None:
+    struct = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))])
+    table = pa.schema([("s", struct), ("l", pa.list_(struct)), ("m", pa.map_(pa.string(), struct)), ("t", pa.string())])
+    untyped = pa.struct([("y", pa.list_(pa.null())), ("x", pa.null()), ("new", pa.null())])
+    typed = pa.struct([("y", pa.list_(pa.string())), ("x", pa.int64()), ("new", pa.null())])
+    incoming = pa.schema(
+        [("s", untyped), ("l", pa.large_list(untyped)), ("m", pa.map_(pa.string(), untyped)), ("t", pa.list_(pa.null()))]
+    )
+    assert typed_nulls(incoming, table).types == [
+        typed,
+        pa.list_(typed),
+        pa.map_(pa.string(), typed),
+        pa.list_(pa.null()),
+    ]
+    dictionary = pa.schema([("t", pa.dictionary(pa.int32(), pa.null()))])
+    assert typed_nulls(dictionary, table).types == [pa.string()]
+
+
 def test_a_new_table_takes_the_normalised_schema() -> None:
     assert evolve(None, pa.schema([pa.field("a", pa.int8(), False)])).equals(pa.schema([pa.field("a", pa.int32(), False)]))
 

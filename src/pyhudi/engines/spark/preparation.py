@@ -24,7 +24,7 @@ from pyhudi.engines.spark.tasks import (
 from pyhudi.engines.spark.worker_errors import with_error_fields
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.engine import PrepareRequest
-from pyhudi.execute.incoming import incoming_schema
+from pyhudi.execute.incoming import incoming_schema, key_columns
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.records.conform import same_type
@@ -60,8 +60,8 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
     data: list[Column | str] = []
     taken = request.taken_schema
     types = to_spark_schema(taken)
-    nulls = {field.name for field in given if pa.types.is_null(field.type)}
-    given = typed_nulls(given, taken)
+    untyped, given = given, typed_nulls(given, taken)
+    nulls = {field.name for field in untyped if pa.types.is_null(field.type)}
     columns = normalise(pa.schema([field for field in given if field.name not in (*META_COLUMNS, DELETE_COLUMN)]))
     held = set(columns.names)
     for field, spark in zip(taken, types.fields, strict=True):
@@ -78,6 +78,9 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
             why = f"column {field.name!r} may not be null, and is in a row"
         elif field.name in request.required_ordering:
             why = f"the ordering field {field.name!r} is null in a row"
+        if field.name not in nulls and untyped.field(field.name).type != raw.type:
+            # Nulls without a type within the column: Spark's cast does not look at parts that may not be null.
+            return None
         if field.name in nulls:
             value = column(field.name).cast(spark.dataType)
         elif same_type(raw.type, field.type):
@@ -123,7 +126,7 @@ def _key_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> Da
         key = F.when(column(RECORD_KEY).isNull(), why).otherwise(column(RECORD_KEY))
         path = F.coalesce(PARTITION_PATH, F.lit(""))
     else:
-        columns = normalise(pa.schema([field for field in given if field.name not in META_COLUMNS]))
+        columns = normalise(key_columns(pa.schema([field for field in given if field.name not in META_COLUMNS]), request))
         key = key_column(request.keys, columns)
         named = all(name.split(".")[0] in given.names for name in partition_columns(request.keys))
         path = path_column(request.keys, columns) if named else F.lit(PLACEHOLDER_PARTITION)

@@ -202,7 +202,7 @@ def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zone
         head = name.split(".")[0]
         if head not in schema.names:
             continue
-        column = with_zones(pa.schema([schema.field(head)]), table, zones)
+        column = typed_nulls(with_zones(pa.schema([schema.field(head)]), table, zones), table)
         given, stored = field_at(normalise(column), name).type, field_at(table, name).type
         if name in keys.record_fields:
             check_given_key(name, given, stored)
