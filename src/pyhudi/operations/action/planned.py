@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pyhudi.errors import TableState, WriteConflict
+from pyhudi.errors import CorruptData, TableState, WriteConflict
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.write_tasks import WriteStatus
@@ -194,7 +194,11 @@ def _taken_by_clean(held: TableContext, timeline: Timeline, files: frozenset[str
     A clean that is planned later sees the plan.
     """
     for clean in timeline.pending(Action.CLEAN):
-        going = load_deleted_files(held, clean).items()
+        try:
+            going = load_deleted_files(held, clean).items()
+        except CorruptData:
+            # No process can continue a clean without its plan, so it deletes nothing more.  The clean service reports the damage.
+            continue
         lost = files.intersection(join_path(partition, name) for partition, names in going for name in names)
         if lost:
             return NotDue(f"clean {clean.request_time} is about to delete {min(lost)}, which the plan would read")

@@ -3,7 +3,8 @@
 A look reads the timeline, directories, markers and the metadata table one after the other, so it may see one part before what
 another process does and another part after it, and find that they do not fit, in whatever order it reads.  So the state of the
 table is noted before a look and after it.  Where it is the same, all that was found is so.  Where it is not, the look is made
-again, and what not every look finds was the doing of the others.
+again, and what not every look finds was the doing of the others.  A look that misses a file which another process has removed
+since the look began (SnapshotOutdated) is repeated with a new state.
 
 A look that finds nothing is made once.
 """
@@ -15,6 +16,7 @@ from typing import TypeVar
 
 from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, TIMELINE_FOLDER, file_name_of, join_path
 from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import planned_anew
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Hashable)
@@ -40,6 +42,7 @@ def look_at_rest(
     found: the findings of a look, in words that are the same whenever the same is found.
     """
     lasting: frozenset[F] | None = None
+    look = planned_anew(look)
     before = _state_of(context)
     for _ in range(_LOOKS):
         result = look(context)

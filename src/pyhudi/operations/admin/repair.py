@@ -59,6 +59,7 @@ from pyhudi.table.listing import DirectoryListing, table_folders
 from pyhudi.table.metadata.indexes import scan_files
 from pyhudi.table.metadata.listing import DAMAGE
 from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.table.snapshot import planned_anew
 from pyhudi.timeline.timeline import SERVICE_ACTIONS, Timeline
 
 
@@ -332,6 +333,7 @@ def _repair_metadata(context: TableContext, engine: Engine, settings: RepairSett
     rebuild_index(context, engine, IndexSettings(settings.commit, settings.metadata, 0), None)
 
 
+@planned_anew
 def _metadata_damage(context: TableContext) -> str | None:
     """How the metadata table's listing differs from the directories, None when it does not."""
     timeline = context.timeline.load()

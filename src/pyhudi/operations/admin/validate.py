@@ -61,7 +61,7 @@ from pyhudi.storage.markers import files_under_way
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.listing import DAMAGE
 from pyhudi.table.metadata.records import MetadataTable
-from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, planned_anew, read_commit
+from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit
 
 FINDINGS_SCHEMA = pa.schema(
     [
@@ -154,7 +154,7 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
     """
     if sample is not None and sample < 0:
         raise InvalidRequest(f"a sample of {sample} files")
-    look = planned_anew(partial(_validated, engine=engine, sample=sample, keys=keys))
+    look = partial(_validated, engine=engine, sample=sample, keys=keys)
     result, lasting = look_at_rest(context, look, _more_than_warnings)
     return replace(result, found=tuple(one for one in result.found if one.severity is Severity.WARNING or one in lasting))
 
