@@ -1,4 +1,4 @@
-"""Write docs/moving-from-hudi.md: what becomes of each Hudi option, from the option registry itself.
+"""Write docs/migrate-from-hudi.md: what becomes of each Hudi option, from the option registry itself.
 
 `python -m scripts.options_page` writes the page; tests/test_docs.py says when it is out of date.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyhudi.options import FLINK, HONOURED, MOOT, REFUSED
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "moving-from-hudi.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "migrate-from-hudi.md"
 
 _HEAD = """# Moving from the Hudi bundle
 

@@ -1,11 +1,11 @@
-"""The tables of docs/types.md, for the tests that write each of their rows."""
+"""The tables of docs/data-types.md, for the tests that write each of their rows."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-_PAGE = Path(__file__).resolve().parents[1] / "docs" / "types.md"
+_PAGE = Path(__file__).resolve().parents[1] / "docs" / "data-types.md"
 
 
 def rows_of(heading: str) -> list[list[str]]:
