@@ -1,6 +1,6 @@
-"""Write docs/moving-from-hudi.md: what becomes of each Hudi option, from the option registry itself.
+"""Write docs/reference/options.md: how each Hudi option is handled, from the option registry.
 
-`python -m scripts.options_page` writes the page; tests/test_docs.py says when it is out of date.
+`python -m scripts.options_page` writes the page; tests/test_docs.py fails when it is out of date.
 """
 
 from __future__ import annotations
@@ -10,22 +10,31 @@ from pathlib import Path
 
 from pyhudi.options import FLINK, HONOURED, MOOT, REFUSED
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "moving-from-hudi.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "options.md"
 
-_HEAD = """# Moving from the Hudi bundle
+_HEAD = """# Options
 
-| Hudi | PyHudi |
+Options keep Hudi's names, defaults and meanings, for tables of versions 8 and 9 alike unless a row says otherwise.
+Each option is in one of these classes:
+
+| class | what happens |
 | --- | --- |
-| bundle jar, `spark.serializer`, `spark.sql.extensions`, catalog | `pip install "pyhudi[spark]"` |
-| `df.write.format("hudi").options(**o).mode("append").save(path)` | `hs.write(df, path, mode="append", options=o)` |
-| `.mode("overwrite")`: deletes the table, then makes one from the options | `mode="overwrite"`: one commit replaces rows and columns; options that would make another table are refused |
-| `spark.read.format("hudi").options(**o).load(path)` | `hs.read(spark, path, options=o)`, or `hs.enable(spark, alias="hudi")` and unchanged |
-| `call run_compaction(op => "run", table => "db.trips")` | `hs.call(spark, "run_compaction", op="run", table="db.trips")`: [the procedures](procedures.md), by the same names; or `Table(path).compact()` and the other verbs |
-| a table of Hudi 1.1 or 1.2 (version 9), or of version 8 or 6 that they wrote | read as it stands, by either engine, indexes and all; written where the version is 8 or 9; `Table.upgrade(to=9)` and `Table.downgrade(to=8)` take it from one to the other, never unasked |
+| [Supported](#supported) | PyHudi honours it |
+| [No effect](#no-effect) | accepted; the table comes out the same for every value |
+| [Refused](#refused) | the call raises `Unsupported`, unless the value is neutral |
+| [Flink connector names](#flink-connector-names) | refused, with the name to use here |
+| unknown | a warning with the nearest known name |
 
-Options keep their names, and mean the same for tables of every version that is written, 8 and 9, but where a row says so. Each key is in one of the classes below; a key that stands nowhere gives a warning with the nearest known name, but for those that begin with `hoodie.datasource.write.commitmeta.key.prefix` (they go into the metadata of the commit) and those of Spark (`spark.`).
+Keys that begin with `hoodie.datasource.write.commitmeta.key.prefix` go into the commit metadata, and keys that begin
+with `spark.` are Spark's; neither gives a warning.
 
-An option that is given with a call (`table.upsert(rows, options=...)`, `pyhudi compact TABLE -O key=value`) has to act on it, or the call is refused and names the calls on which it acts. `Table(path, options=...)`, `hs.write`, `hs.read`, `format("pyhudi")` and `StreamSink` take the one mapping that a job hands to everything: what tunes other calls may stand there. What chooses the rows of a read, or what a write does, is marked below; where a call does not go by it, it is refused there too, unless its value is the default.
+An option passed to one call (`table.upsert(rows, options=...)`, `pyhudi compact TABLE -O key=value`) must affect that
+call. Otherwise the call is refused, and the error lists the calls that use the option. `Table(path, options=...)`,
+`hs.write`, `hs.read`, `format("pyhudi")` and `StreamSink` accept one mapping for a whole job, in which options of other
+calls may appear. Options that choose the rows of a read or the kind of write are marked in the column `chooses`; a call
+that does not use such an option refuses it even there, unless its value is the default.
+
+This page is generated from the option registry.
 
 """
 
@@ -33,30 +42,30 @@ An option that is given with a call (`table.upsert(rows, options=...)`, `pyhudi 
 def render() -> str:
     """The page's text."""
     lines = [
-        _HEAD + "## Honoured\n",
+        _HEAD + "## Supported\n",
         "| option | default | meaning | chooses | other spellings |",
         "| --- | --- | --- | --- | --- |",
     ]
     for key, option in sorted(HONOURED.items()):
         default = "" if option.default is None else f"`{option.default}`"
-        chosen = {"read": "the rows of a read", "write": "what a write does"}.get(option.chooses, "")
+        chosen = {"read": "rows of a read", "write": "kind of write"}.get(option.chooses, "")
         aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
         lines.append(f"| `{key}` | {default} | {option.meaning} | {chosen} | {aliases} |")
     lines += [
-        "\n## Without effect\n",
-        "Legal, and whatever they say, the table comes out the same.\n",
+        "\n## No effect\n",
+        "Valid in Hudi. The table comes out the same for every value.\n",
         "| option | why |",
         "| --- | --- |",
     ]
     lines += [f"| `{key}` | {reason} |" for key, reason in sorted(MOOT.items())]
-    lines += ["\n## Refused\n", "Legal Hudi that PyHudi does not do: the write is refused, unless the value asks for nothing.\n"]
+    lines += ["\n## Refused\n", "Valid in Hudi, not supported by PyHudi: the call is refused, unless the value is one of the last column.\n"]
     lines += ["| option | why | may be set to |", "| --- | --- | --- |"]
     for key, (reason, neutral) in sorted(REFUSED.items()):
         lines.append(f"| `{key}` | {reason} | {', '.join(f'`{value}`' for value in neutral if value)} |")
     lines += [
-        "\n## Names of the Flink connector\n",
-        "Refused, with the name to use here.\n",
-        "| option | here |",
+        "\n## Flink connector names\n",
+        "Refused. The second column is the name to use instead.\n",
+        "| option | use instead |",
         "| --- | --- |",
     ]
     lines += [f"| `{key}` | {f'`{ours}`' if ours else ''} |" for key, ours in sorted(FLINK.items())]

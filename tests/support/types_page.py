@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_PAGE = Path(__file__).resolve().parents[2] / "docs" / "types.md"
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "data-types.md"
 
 
 def rows_of(heading: str) -> list[list[str]]:
