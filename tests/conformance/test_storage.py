@@ -1,4 +1,4 @@
-"""Each storage against the one suite.  GCS and Azure have no server here: tests/unit/storage/test_objects.py builds them."""
+"""Each storage against the one suite.  GCS and Azure have no server here: tests/component/storage/test_objects.py builds them."""
 
 from __future__ import annotations
 

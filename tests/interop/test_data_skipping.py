@@ -21,11 +21,11 @@ from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.metadata import indexes
 from pyhudi.table.metadata.listing import MetadataListing
 from pyhudi.table.metadata.records import MetadataTable
+from tests.component.operations.test_changed_types import CHANGES, DOUBLE, FLOAT, INT, LONG, TEXT
+from tests.component.operations.test_changed_types import changed as with_changed_type
 from tests.interop.oracle import RealHudi
 from tests.support.needs import WIDE
 from tests.support.rows import assert_same_rows, without_meta
-from tests.unit.operations.test_changed_types import CHANGES, DOUBLE, FLOAT, INT, LONG, TEXT
-from tests.unit.operations.test_changed_types import changed as with_changed_type
 
 pytestmark = pytest.mark.interop
 

@@ -23,9 +23,9 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import FaultyStorage
 from pyhudi.table.context import TableContext
-from tests.checker.actors import Actor, Clock, Stage
-from tests.checker.quick import quickly
-from tests.checker.run import ActorTable
+from tests.simulation.checker.actors import Actor, Clock, Stage
+from tests.simulation.checker.quick import quickly
+from tests.simulation.checker.run import ActorTable
 from tests.simulation.tables import World, every_file_counts, killed_everywhere, partition_of
 from tests.simulation.test_concurrent_writers import meeting
 

@@ -18,13 +18,13 @@ from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.table.snapshot import load_snapshot
+from tests.component.operations.test_log_files import created as log_files_table
+from tests.component.operations.test_log_files import run_log_files
+from tests.component.operations.test_non_blocking import Meeting
+from tests.component.operations.test_partial_updates import Sums
+from tests.component.operations.test_payloads import CASES, OLD, PAYLOADS, SCHEMA, KeepHighest, record, scores
+from tests.component.operations.test_small_inserts import created, run_small_inserts
 from tests.support.rows import assert_same_rows
-from tests.unit.operations.test_log_files import created as log_files_table
-from tests.unit.operations.test_log_files import run_log_files
-from tests.unit.operations.test_non_blocking import Meeting
-from tests.unit.operations.test_partial_updates import Sums
-from tests.unit.operations.test_payloads import CASES, OLD, PAYLOADS, SCHEMA, KeepHighest, record, scores
-from tests.unit.operations.test_small_inserts import created, run_small_inserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,6 +12,8 @@ from typing import NoReturn
 
 import pytest
 
+from tests.support.tiers import TIER, Tier
+
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
@@ -22,8 +24,8 @@ def unavailable(kind: str, reason: str) -> NoReturn:
     pytest.skip(f"{kind}: {reason}")
 
 
-# Whether the run takes its time: every combination, and more seeds (`make test-wide`).
-WIDE = os.environ.get("PYHUDI_WIDE", "") not in {"", "0"}
+# Whether every combination and more seeds are run (`make test-wide`).
+WIDE = TIER is Tier.WIDE
 
 # A JVM of the tests runs many small things once: the second compiler and parallel collectors cost more than they bring, and so
 # does the proof that the classes of Spark's and Hudi's own jars are well formed.

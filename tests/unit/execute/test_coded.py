@@ -16,7 +16,7 @@ from pyhudi.execute.write_tasks import MergeTask, WriteStatus
 from pyhudi.format.names import WriteToken
 from pyhudi.records.merge import PickByEventTime
 from pyhudi.storage import Storage
-from tests.unit.execute.writer import create, incoming, new_storage, read, spec
+from tests.support.base_writer import create, incoming, new_storage, read, spec
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("few", pa.string()), ("many", pa.string()), ("n", pa.int64())])
 COUNT = 6000

@@ -11,7 +11,7 @@ from pyhudi.execute.indexing import base_file_ranges
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.storage import Storage
-from tests.unit.execute.writer import create, new_storage, spec
+from tests.support.base_writer import create, new_storage, spec
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("ts", pa.int64()), pa.field("x", pa.float64())])
 

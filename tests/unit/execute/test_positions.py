@@ -22,7 +22,7 @@ from pyhudi.format.paths import join_path
 from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime, PickByEventTime
 from pyhudi.storage import Storage
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
-from tests.unit.execute.writer import create, incoming, new_storage, spec
+from tests.support.base_writer import create, incoming, new_storage, spec
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.string()), (IS_DELETED, pa.bool_())])
 BASE_TIME = "20260101000000000"

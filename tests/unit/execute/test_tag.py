@@ -20,7 +20,7 @@ from pyhudi.records.keys.spec import KeySpec
 from pyhudi.storage import Storage
 from pyhudi.storage.faults import FaultyStorage
 from pyhudi.table.slices import BaseFile, FileSlice
-from tests.unit.execute.writer import KEYS, incoming, new_storage, spec
+from tests.support.base_writer import KEYS, incoming, new_storage, spec
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64())])
 Pairs = set[tuple[str, int, int]]

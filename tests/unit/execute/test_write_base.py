@@ -21,7 +21,7 @@ from pyhudi.format.partition_metadata import PartitionMetadata
 from pyhudi.records.merge import MergeRule, PickByCommitTime, PickByEventTime
 from pyhudi.storage import Storage
 from pyhudi.storage.markers import Markers
-from tests.unit.execute.writer import create, footer, incoming, new_storage, read, spec
+from tests.support.base_writer import create, footer, incoming, new_storage, read, spec
 
 OLD, NEW = "20260101000000000", "20260102000000000"
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.string())])

@@ -25,7 +25,7 @@ from pyhudi.table.slices import (
     visible_slices_of_rows,
 )
 from pyhudi.timeline.timeline import Timeline
-from tests.unit.timeline.instants import done, inflight, requested
+from tests.support.instants import done, inflight, requested
 
 DELTA, COMPACT, REPLACE = Action.DELTACOMMIT, Action.COMPACTION, Action.REPLACECOMMIT
 

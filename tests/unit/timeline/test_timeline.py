@@ -5,7 +5,7 @@ import pytest
 from pyhudi.errors import InstantNotFound
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.timeline.timeline import Timeline
-from tests.unit.timeline.instants import done, inflight, requested
+from tests.support.instants import done, inflight, requested
 
 DELTA, REPLACE, COMPACT, CLUSTER = Action.DELTACOMMIT, Action.REPLACECOMMIT, Action.COMPACTION, Action.CLUSTERING
 
