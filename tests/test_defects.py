@@ -17,7 +17,7 @@ TESTS = Path(__file__).parent
 OWN = "component/operations/test_defects.py"
 REAL = "interop/test_real_defects.py"
 SKIPPING = "interop/test_data_skipping.py"
-SLICES = "unit/table/test_slices.py"
+SLICES = "unit/table/test_file_slices.py"
 
 DEFECTS: dict[str, tuple[str, ...]] = {
     # Data files
@@ -55,7 +55,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "HFile blocks in logs of data tables: reads fail": (
         f"{REAL}::test_hfile_blocks_in_logs",
         f"{REAL}::test_hfile_blocks_in_logs_without_meta_columns",
-        "component/execute/test_hfile_blocks.py::test_a_damaged_block_names_its_file",
+        "component/tasks/test_hfile_blocks.py::test_a_damaged_block_names_its_file",
     ),
     "timestamps as keys and partitions: bulk_insert writes another text than upsert": (
         f"{OWN}::test_timestamps_in_keys_are_one_text_in_every_operation",
@@ -76,7 +76,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "ids given twice: a column that is added shows values of one that was dropped": (
         "interop/test_columns_by_ids.py::test_what_the_real_hudi_gets_wrong",
-        "unit/records/test_column_ids.py::test_an_id_that_was_given_twice_is_two_columns",
+        "unit/records/schema_on_read/test_column_ids.py::test_an_id_that_was_given_twice_is_two_columns",
     ),
     "statistics of a renamed or retyped column are asked by its new name: rows are missed, or the query fails": (
         "interop/test_columns_by_ids.py::test_what_the_real_hudi_gets_wrong",
@@ -122,7 +122,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "ordering values of deletes in another type than the column's: reads fail": (
         f"{OWN}::test_deletes_hold_what_the_real_reader_compares",
-        "unit/format/test_ordering_values.py::test_ordering_values_of_deletes",
+        "unit/format/test_avro_wrappers.py::test_ordering_values_of_deletes",
     ),
     "null ordering values that meet a log record: reads fail": ("component/test_bad_input.py::test_a_null_ordering_value",),
     "partial blocks where the last write wins: reads fail": (
@@ -137,19 +137,19 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "log compactions pass over partial updates, and name them as merged": (
         "interop/test_partial_updates.py::test_log_compactions_of_partial_updates",
-        "unit/execute/test_compact.py::test_a_log_compaction_of_the_real_hudi_stands_for_no_partial_updates",
+        "unit/tasks/test_compaction_tasks.py::test_a_log_compaction_of_the_real_hudi_stands_for_no_partial_updates",
     ),
     "log compactions merge by ordering value whatever the payload class is": (
         "interop/test_payloads.py::test_log_compactions_of_either",
-        "unit/execute/test_compact.py::test_a_log_compaction_of_the_real_hudi_stands_for_nothing_where_a_payload_decides",
+        "unit/tasks/test_compaction_tasks.py::test_a_log_compaction_of_the_real_hudi_stands_for_nothing_where_a_payload_decides",
     ),
     "files from before a required column with a default: reads fail, or show 0": (
         "interop/test_required_defaults.py::test_files_from_before_the_column",
         "component/operations/test_required_defaults.py::test_every_read_gives_the_default",
     ),
     "positions that do not fit the base file: the wrong row is replaced": (
-        "unit/execute/test_positions.py::test_positions_of_other_rows_are_found_out_where_keys_are_read",
-        "unit/execute/test_positions.py::test_a_key_that_the_base_file_holds_twice_has_no_position",
+        "unit/tasks/test_positions.py::test_positions_of_other_rows_are_found_out_where_keys_are_read",
+        "unit/tasks/test_positions.py::test_a_key_that_the_base_file_holds_twice_has_no_position",
     ),
     "an uncommitted base file takes later log files along: committed logs are hidden": (
         f"{SLICES}::test_logs_beside_a_base_file_that_is_not_committed_are_read",
@@ -174,7 +174,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "the column _hoodie_operation": (f"{OWN}::test_the_column_of_operations_hides_no_row",),
     "identifiers of blocks are not heeded; bytes after a block hide it": (f"{OWN}::test_what_headers_of_blocks_say",),
     "log compactions bring back rows that were deleted softly": (
-        "unit/execute/test_compact.py::test_a_merged_block_stands_where_the_newest_of_what_it_merged_stood",
+        "unit/tasks/test_compaction_tasks.py::test_a_merged_block_stands_where_the_newest_of_what_it_merged_stood",
         "interop/test_mor_compaction.py::test_we_read_and_compact_log_compactions_of_the_real_hudi",
     ),
     "columns that become numbers or texts in another sense: timestamp to bigint, binary and string": (
@@ -194,11 +194,11 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "partitions without statistics of a column are dropped": (
         f"{OWN}::test_statistics_of_a_column_that_came_later_hide_nothing",
         f"{OWN}::test_statistics_that_are_not_there_hide_nothing",
-        "unit/plan/test_metadata.py::test_statistics_of_partitions_are_tight_and_go_with_their_files",
+        "unit/metadata_table/test_metadata_records.py::test_statistics_of_partitions_are_tight_and_go_with_their_files",
     ),
     "files with statistics that say nothing are dropped": (
-        "unit/plan/test_metadata.py::test_a_range_that_is_not_known_is_never_written",
-        "component/operations/test_metadata.py::test_bounds_that_footers_do_not_tell",
+        "unit/metadata_table/test_metadata_records.py::test_a_range_that_is_not_known_is_never_written",
+        "component/metadata_table/test_writer.py::test_bounds_that_footers_do_not_tell",
     ),
     "files and partitions with a bound that is NaN are dropped": (
         f"{REAL}::test_nan_in_columns_with_statistics",
@@ -220,18 +220,20 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "filters fail where column statistics have no definition": (
         "component/operations/test_skipping.py::test_without_definition_statistics_are_not_used",
     ),
-    "sizes in the listing that are too small cut files": ("unit/plan/test_metadata.py::test_files_without_a_size_are_refused",),
+    "sizes in the listing that are too small cut files": (
+        "unit/metadata_table/test_metadata_records.py::test_files_without_a_size_are_refused",
+    ),
     "timestamps in milliseconds are compared as microseconds": (
-        "unit/records/test_stats.py::test_finer_and_coarser_timestamps_of_a_footer_become_microseconds",
+        "unit/records/test_column_statistics.py::test_finer_and_coarser_timestamps_of_a_footer_become_microseconds",
     ),
     "a metadata table that is gone and still listed: writes fail": (
-        "component/operations/test_metadata.py::test_a_metadata_table_that_is_gone_is_said_so",
+        "component/metadata_table/test_writer.py::test_a_metadata_table_that_is_gone_is_said_so",
     ),
     # Timeline and services
     "a clustering that was taken back looks pending": (f"{OWN}::test_a_clustering_that_was_taken_back",),
     "a data file without a marker outlives the rollback and counts later": (f"{OWN}::test_no_data_file_comes_before_its_marker",),
     "files of the history that span a range are passed over": (
-        "unit/timeline/test_history.py::test_a_range_opens_files_that_span_it",
+        "unit/table/timeline/test_archived_timeline.py::test_a_range_opens_files_that_span_it",
     ),
     "writes to a file group under clustering are lost": (
         "component/operations/test_clustering.py::test_a_pending_plan_holds_its_file_groups",

@@ -26,18 +26,18 @@ from typer.testing import CliRunner
 
 import pyhudi as hp
 from pyhudi.cli.app import app
-from pyhudi.format.actions.savepoint import SavepointMetadata, SavepointPartitionMetadata
-from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.actions.savepoint_metadata import SavepointMetadata, SavepointPartitionMetadata
+from pyhudi.format.bloom_filter import BloomFilter
 from pyhudi.format.hfile.blocks import BlockKind
 from pyhudi.format.hfile.blocks import encode_block as encode_block_of_hfile
 from pyhudi.format.hfile.cells import encode_cells
 from pyhudi.format.hfile.compression import Codec
 from pyhudi.format.instants import parse_instant_file
-from pyhudi.format.log.deletes import deletes_batch, encode_deletes
+from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
-from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
-from pyhudi.format.metadata.secondary_index import encode_secondary_values, format_secondary_keys
 from pyhudi.format.names import parse_base_file
+from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
+from pyhudi.metadata_table.codecs.secondary_index_codec import encode_secondary_values, format_secondary_keys
 from scripts import options_page
 from tests.support import public_api, sources
 

@@ -20,44 +20,44 @@ SOURCES = Path(__file__).resolve().parents[1] / "src"
 # The longest prefix decides. A module may import only from its own number or a lower one.
 LAYERS = {
     "pyhudi.errors": 0,
-    "pyhudi.lazy": 0,
-    "pyhudi.notebook": 0,
-    "pyhudi.plugins": 0,
-    "pyhudi.settings": 1,
+    "pyhudi.table.cached_property": 0,
+    "pyhudi.records.html_repr": 0,
+    "pyhudi.options.plugins": 0,
+    "pyhudi.options.declaration": 1,
     "pyhudi.format": 1,
     "pyhudi.records": 1,
     "pyhudi.storage": 2,
-    "pyhudi.timeline": 3,
+    "pyhudi.table.timeline": 3,
     "pyhudi.table": 3,
-    "pyhudi.plan": 4,
-    "pyhudi.execute": 5,
+    "pyhudi.planning": 4,
+    "pyhudi.tasks": 5,
     "pyhudi.operations": 6,
-    "pyhudi.options": 6,
-    "pyhudi.verbs": 6,
+    "pyhudi.options.supported": 6,
+    "pyhudi.options.scope": 6,
     "pyhudi.engines": 7,
-    "pyhudi.procedures": 8,
+    "pyhudi.features.procedures": 8,
     "pyhudi.cli": 8,
-    "pyhudi.report": 8,
-    "pyhudi.statements": 8,
+    "pyhudi.features.report": 8,
+    "pyhudi.sql_engine": 8,
     "pyspark_pyhudi": 9,
 }
 # Single modules straight under the package (api.py, spark.py, inspect.py, ...) and the package itself are the user's face.
 FACE = 8
 
 # The one arrow across such a line: a Parquet block's rows come in the types of its file and are brought to the block's schema.
-CROSSING = ("pyhudi.format.log.data", "pyhudi.records.conform")
+CROSSING = ("pyhudi.format.log.data_blocks", "pyhudi.records.schema_cast")
 
 # What a layer may not import although the numbers would let it, and why.
 SEPARATED = (
     ("pyhudi.format", "pyhudi.records", "bytes know no rows"),
-    ("pyhudi.format", "pyhudi.settings", "bytes and rows know no option names"),
-    ("pyhudi.records", "pyhudi.settings", "bytes and rows know no option names"),
-    ("pyhudi.timeline", "pyhudi.table", "the table is read with the help of its timeline, not the other way round"),
-    ("pyhudi.plan", "pyhudi.storage", "a plan is a function of frozen state"),
+    ("pyhudi.format", "pyhudi.options.declaration", "bytes and rows know no option names"),
+    ("pyhudi.records", "pyhudi.options.declaration", "bytes and rows know no option names"),
+    ("pyhudi.table.timeline", "pyhudi.table", "the table is read with the help of its timeline, not the other way round"),
+    ("pyhudi.planning", "pyhudi.storage", "a plan is a function of frozen state"),
 )
 
 # Modules from outside that only some of ours may import.
-PURE = ("pyhudi.format", "pyhudi.records", "pyhudi.plan")
+PURE = ("pyhudi.format", "pyhudi.records", "pyhudi.planning")
 WORLD = (
     "os",
     "pathlib",
@@ -77,8 +77,8 @@ CONFINED = (
     ("obstore", ("pyhudi.storage",), "storage is the only door to the outside"),
     ("pyarrow.fs", ("pyhudi.storage",), "storage is the only door to the outside"),
     ("fsspec", ("pyhudi.storage",), "storage is the only door to the outside"),
-    ("sqlglot", ("pyhudi.statements",), "one package knows SQL"),
-    ("duckdb", ("pyhudi.statements",), "DuckDB is the engine of SQL alone"),
+    ("sqlglot", ("pyhudi.sql_engine",), "one package knows SQL"),
+    ("duckdb", ("pyhudi.sql_engine",), "DuckDB is the engine of SQL alone"),
 )
 
 
@@ -220,16 +220,16 @@ def test_no_cycles(all_imports: tuple[Import, ...]) -> None:
     ("importer", "imported", "word"),
     [
         ("pyhudi.format.names", "pyhudi.storage.base", "layer"),
-        ("pyhudi.storage.base", "pyhudi.timeline", "layer"),
-        ("pyhudi.format.avro.schema", "pyhudi.records.keys.spec", "rows"),
-        ("pyhudi.format.log.cdc", "pyhudi.records.conform", "rows"),
-        ("pyhudi.records.keys.spec", "pyhudi.options", "option"),
-        ("pyhudi.timeline.store", "pyhudi.table.config", "timeline"),
-        ("pyhudi.plan.write", "pyhudi.storage.base", "frozen"),
-        ("pyhudi.records.keys.spec", "time", "pure"),
-        ("pyhudi.engines.local", "pyspark.sql", "Spark"),
+        ("pyhudi.storage.base", "pyhudi.table.timeline", "layer"),
+        ("pyhudi.format.avro.schema", "pyhudi.records.keys.key_spec", "rows"),
+        ("pyhudi.format.log.cdc_blocks", "pyhudi.records.schema_cast", "rows"),
+        ("pyhudi.records.keys.key_spec", "pyhudi.options.supported", "option"),
+        ("pyhudi.table.timeline.timeline_store", "pyhudi.table.table_config", "timeline"),
+        ("pyhudi.planning.record_placement", "pyhudi.storage.base", "frozen"),
+        ("pyhudi.records.keys.key_spec", "time", "pure"),
+        ("pyhudi.engines.arrow.engine", "pyspark.sql", "Spark"),
         ("pyhudi.spark", "pyspark.sql", "Spark"),
-        ("pyhudi.execute.tag", "pyarrow.fs", "door"),
+        ("pyhudi.tasks.tag_location", "pyarrow.fs", "door"),
     ],
 )
 def test_forbidden_imports_are_seen(importer: str, imported: str, word: str) -> None:
@@ -240,13 +240,13 @@ def test_forbidden_imports_are_seen(importer: str, imported: str, word: str) -> 
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("pyhudi.records.normalise", "pyhudi.format.avro_to_arrow"),
+        ("pyhudi.records.type_normalization", "pyhudi.format.avro_to_arrow"),
         CROSSING,
-        ("pyhudi.table.snapshot", "pyhudi.timeline"),
-        ("pyhudi.engines.spark.source", "pyspark.sql.datasource"),
-        ("pyspark_pyhudi", "pyhudi.engines.spark.source"),
+        ("pyhudi.table.snapshot", "pyhudi.table.timeline"),
+        ("pyhudi.engines.spark.data_source", "pyspark.sql.datasource"),
+        ("pyspark_pyhudi", "pyhudi.engines.spark.data_source"),
         ("pyhudi.spark", "pyhudi.engines.spark"),
-        ("pyhudi.api", "pyhudi.operations.write.run"),
+        ("pyhudi.api.table", "pyhudi.operations.write.write_rows"),
     ],
 )
 def test_legal_imports_pass(importer: str, imported: str) -> None:
@@ -257,15 +257,15 @@ def test_imports_are_found_wherever_they_stand() -> None:
     source = """
 from typing import TYPE_CHECKING
 if TYPE_CHECKING:
-    from pyhudi import api
+    from pyhudi.api import table as api
 def late():
     import pyspark.sql as s
     from . import sibling
     from ..storage.base import Storage
 """
-    known = frozenset({"pyhudi", "pyhudi.api", "pyhudi.plan", "pyhudi.plan.sibling", "pyhudi.storage.base"})
-    found = [one.imported for one in imports_of("pyhudi.plan.write", source, known, is_package=False)]
-    assert sorted(found) == ["pyhudi.api", "pyhudi.plan.sibling", "pyhudi.storage.base", "pyspark.sql", "typing"]
+    known = frozenset({"pyhudi", "pyhudi.api.table", "pyhudi.planning", "pyhudi.planning.sibling", "pyhudi.storage.base"})
+    found = [one.imported for one in imports_of("pyhudi.planning.record_placement", source, known, is_package=False)]
+    assert sorted(found) == ["pyhudi.api.table", "pyhudi.planning.sibling", "pyhudi.storage.base", "pyspark.sql", "typing"]
 
 
 def test_cycles_are_found() -> None:
@@ -285,7 +285,7 @@ OTHER_SLASHES = (
     "pyhudi/storage/uris.py",
     "pyhudi/storage/memory.py",
     "pyhudi/storage/locks/zookeeper.py",
-    "pyhudi/procedures/repairs.py",
+    "pyhudi/features/procedures/repair_procedures.py",
 )
 
 
@@ -329,7 +329,7 @@ def test_the_check_sees_what_it_looks_for() -> None:
     assert list(taken_apart(tree)) == [(4, "p.rsplit('/', 1)")]
 
 
-VERSIONS = "pyhudi.format.versions"
+VERSIONS = "pyhudi.format.table_versions"
 """What a table version has is asked there."""
 
 STEPS = "pyhudi.operations.admin.versions"

@@ -14,12 +14,12 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest, TableExists, TableNotFound, TableState, Unsupported
 from pyhudi.format.paths import PROPERTIES_BACKUP, PROPERTIES_FILE
-from pyhudi.operations.admin.agreement import COMPARED
-from pyhudi.operations.admin.create import new_table_properties
+from pyhudi.operations.admin.create_table import new_table_properties
+from pyhudi.operations.admin.option_consistency import COMPARED
 from pyhudi.operations.admin.table_settings import FIXED
-from pyhudi.options import HONOURED, parse_options
+from pyhudi.options.supported import HONOURED, parse_options
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage
 from tests.support.needs import WIDE
 

@@ -17,7 +17,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest, Unsupported
-from pyhudi.format.actions.rollback import InstantInfo, RollbackPlan
+from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackPlan
 from pyhudi.format.avro.schema import parse_schema
 from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.instants import Action, Instant, State

@@ -21,13 +21,13 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from pyhudi import procedures
-from pyhudi.alter import Alter
-from pyhudi.api import Indexes, Services, Table
+from pyhudi.api.alter import Alter
+from pyhudi.api.table import Indexes, Services, Table
 from pyhudi.cli.app import app
 from pyhudi.errors import CorruptData, HudiError, TableExists, Unsupported
-from pyhudi.operations.write.batches import StreamBatch
-from pyhudi.operations.write.settings import WriteOperation
+from pyhudi.features import procedures
+from pyhudi.operations.write.micro_batches import StreamBatch
+from pyhudi.operations.write.write_settings import WriteOperation
 from tests.support.golden_tables import open_golden
 
 ROWS = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 1], "value": [1, 2]})

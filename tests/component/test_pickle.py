@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.api.scan import Scan
 from pyhudi.errors import Unsupported, WriteConflict
-from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.options import parse_options
-from pyhudi.scan import Scan
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.clock import ReplayEnvironment, SystemEnvironment
+from pyhudi.storage.environment import ReplayEnvironment, SystemEnvironment
 from pyhudi.storage.heartbeats import Heartbeat
 from pyhudi.storage.locks import InProcessLock, LockSettings, open_lock
 from pyhudi.storage.locks.dynamodb import DynamoDbSettings
@@ -196,7 +196,7 @@ def test_a_child_of_fork_neither_beats_nor_removes_a_heartbeat_of_its_parent(tmp
 def test_a_child_of_fork_that_unwinds_a_write_of_its_parent_takes_nothing_back(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyhudi.operations.action.transaction import Transaction
+    from pyhudi.operations.commit.transaction import Transaction
 
     commit = Transaction.commit
 

@@ -22,16 +22,16 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import Table
-from pyhudi.dataset import HudiDataset
+from pyhudi.api.dataset import HudiDataset
+from pyhudi.api.scan import Scan
+from pyhudi.api.splits import Split
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.filters.filter_ast import And, Expr
+from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.pushdown import pushed_down
-from pyhudi.records.filters.tree import And, Expr
-from pyhudi.scan import Scan
-from pyhudi.splits import Split
 from pyhudi.storage import open_storage
-from pyhudi.storage.faults import FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage
 from pyhudi.storage.memory import MemoryStorage
 from tests.support.golden_tables import golden_cases, open_golden
 from tests.support.rows import assert_same_rows

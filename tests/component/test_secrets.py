@@ -9,13 +9,14 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from pyhudi import Table, procedures
-from pyhudi.doctor import diagnose
+from pyhudi import Table
+from pyhudi.api.doctor import diagnose
 from pyhudi.errors import HudiError
+from pyhudi.features import procedures
 from pyhudi.format.properties import shown
-from pyhudi.options import parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.table.config import store_table_config
+from pyhudi.table.table_config import store_table_config
 
 _names = itertools.count()
 VALUE = "hunter-two"

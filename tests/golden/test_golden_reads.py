@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pyhudi import Table
-from pyhudi.api import Scan
+from pyhudi.api.table import Scan
 from pyhudi.errors import TableState, Unsupported
 from tests.support.golden_known import BETTER, NOT_READ
 from tests.support.golden_tables import CLOSED_TRAITS, GoldenQuery, GoldenTable, golden_cases, load_case, open_golden

@@ -15,7 +15,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import TableState
-from pyhudi.format.bucket_counts import BucketCounts, counts_path
+from pyhudi.format.partition_bucket_config import BucketCounts, counts_path
 from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
 from pyhudi.records.hashing import bucket_ids
 from tests.interop.oracle import RealHudi

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.format.instants import Action
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import FILTERS, OPERATION, SCHEMA, Pair, make
 from tests.support.needs import WIDE

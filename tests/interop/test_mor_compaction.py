@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 import pytest
 
 from pyhudi import Table
-from pyhudi.execute.read_slice import merge_columns, merge_slice
-from pyhudi.format.actions.commit import WriteStat
-from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
+from pyhudi.format.actions.commit_metadata import WriteStat
+from pyhudi.format.actions.compaction_plan import CompactionOperation, CompactionPlan
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.read.query import read_spec
-from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import load_snapshot, read_commit
+from pyhudi.tasks.read_slice import merge_columns, merge_slice
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import Pair, make
 from tests.support.hudi_log_compaction import MANUAL, commit_of, real_log_compaction, real_options

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.execute.log_scan import read_headers
 from pyhudi.format.log.framing import LogBlock
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.tasks.log_scan import read_headers
 from tests.interop.alternation import OPERATION, READ
 from tests.interop.oracle import RealHudi
 from tests.support.hudi_log_compaction import real_log_compaction

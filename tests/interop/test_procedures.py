@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi import InstantNotFound, Table, procedures
+from pyhudi import InstantNotFound, Table
+from pyhudi.features import procedures
 from pyhudi.format.instants import Action
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.support.hudi_shared_table import SharedTable, keyed_rows
 from tests.support.needs import WIDE

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.format.instants import Action, State
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.clock import SystemEnvironment
-from pyhudi.storage.faults import Call, Fault, FaultyStorage, SimulatedCrash
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, SimulatedCrash
 from pyhudi.storage.locks.in_process import InProcessLock
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import Pair, make

@@ -12,9 +12,9 @@ import pytest
 
 from pyhudi import InvalidRequest, Table, TableState
 from pyhudi.format.instants import Action
-from pyhudi.storage.clock import ReplayEnvironment, SystemEnvironment
-from pyhudi.table.plans import load_planned_files
-from pyhudi.timeline.history import Bounds
+from pyhudi.storage.environment import ReplayEnvironment, SystemEnvironment
+from pyhudi.table.pending_plans import load_planned_files
+from pyhudi.table.timeline.archived_timeline import Bounds
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.support.hudi_shared_table import BLOOMS, SharedTable, keyed_rows
 from tests.support.needs import WIDE

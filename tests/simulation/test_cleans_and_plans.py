@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from pyhudi.format.actions.clean import CleanerPlan, CleanFileInfo
-from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
+from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanFileInfo
+from pyhudi.format.actions.compaction_plan import CompactionOperation, CompactionPlan
 from pyhudi.format.instants import Action
 from pyhudi.operations.services.clean import CleanSettings, run_clean
-from pyhudi.options import parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.faults import Call, FaultyStorage
-from pyhudi.table.plans import load_planned_files
+from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.table.pending_plans import load_planned_files
 from tests.simulation.tables import World
 from tests.simulation.test_non_blocking import OPTIONS, rows
 

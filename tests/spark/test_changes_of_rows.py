@@ -15,14 +15,14 @@ pytest.importorskip("pyspark")
 
 from pyhudi import Table
 from pyhudi import spark as hs
-from pyhudi.api import Merge
-from pyhudi.engines.spark import change as change_module
-from pyhudi.engines.spark.expressions import MatchedBy, files_condition
-from pyhudi.engines.spark.read import query_dataframe
+from pyhudi.api.table import Merge
+from pyhudi.engines.spark import update_delete as change_module
+from pyhudi.engines.spark.column_expressions import MatchedBy, files_condition
+from pyhudi.engines.spark.read_dataframe import query_dataframe
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import Query, plan_snapshot_query
-from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.filters.filter_parser import parse_filter
 from tests.conformance.changes_suite import OPTIONS, SOURCE, Asked, ChangesSuite, PlainChangesSuite, held, new_table, rows
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import pytest
 import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.engines.spark.engine import SparkEngine
-from pyhudi.execute.log_scan import read_headers
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.tasks.log_scan import read_headers
 from tests.component.operations.test_log_files import created as log_files_table
 from tests.component.operations.test_log_files import run_log_files
 from tests.component.operations.test_non_blocking import Meeting

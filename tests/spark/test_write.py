@@ -15,14 +15,14 @@ import pytest
 import pyhudi as hp
 from pyhudi import Table
 from pyhudi import spark as hs
+from pyhudi.engines.spark import distributed_lookup
 from pyhudi.engines.spark import engine as spark_engine
 from pyhudi.engines.spark import incoming as spark_incoming
-from pyhudi.engines.spark import lookup
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.errors import InvalidRequest, StorageUnavailable, TableExists, Unsupported, WriteConflict
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.table.snapshot import read_commit
 from tests.support.needs import WIDE
 from tests.support.paused_write import PausedWrite
@@ -123,7 +123,7 @@ def test_delete_by_filter_runs_on_the_session(
         raise AssertionError("the rows were read by threads of the driver")
 
     # With the many keys of a large table not even the keys come to the driver.
-    monkeypatch.setattr("pyhudi.engines.local.LocalEngine.map", refused)
+    monkeypatch.setattr("pyhudi.engines.arrow.engine.LocalEngine.map", refused)
     result = hp.Table(str(tmp_path / "t")).delete(where="fare < 0 OR ts IN (20, 21)", spark=spark)
     monkeypatch.undo()
     assert result.rows_deleted == embedded.rows_deleted == 12
@@ -513,7 +513,7 @@ def test_incoming_meta_columns_are_dropped(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_key_table_knows_of_duplicates() -> None:
-    table = lookup.KeyTable(pa.array(["a", "b"]), ("p",), pa.array([0, 0]).to_numpy(), 3)
+    table = distributed_lookup.KeyTable(pa.array(["a", "b"]), ("p",), pa.array([0, 0]).to_numpy(), 3)
     assert table.has_duplicates
     assert table.keys_are_unique
 

@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyhudi.execute.layout import DELETE_COLUMN
-from pyhudi.execute.write_base import run_create
-from pyhudi.execute.write_tasks import CreateTask, WriterSpec, WriteStatus
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
-from pyhudi.options import FileSettings, parse_options
-from pyhudi.records.keys.spec import KeyGenerator, KeySpec
-from pyhudi.records.merge import MergeRule, PickByEventTime
+from pyhudi.options.supported import FileSettings, parse_options
+from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec
+from pyhudi.records.record_merge import MergeRule, PickByEventTime
 from pyhudi.storage import Storage, open_storage
+from pyhudi.tasks.incoming_layout import DELETE_COLUMN
+from pyhudi.tasks.write_base_files import run_create
+from pyhudi.tasks.write_tasks import CreateTask, WriterSpec, WriteStatus
 
 _names = itertools.count()
 SMALL = {"hoodie.index.bloom.num_entries": 100, "hoodie.index.bloom.fpp": 0.01, "hoodie.bloom.index.filter.type": "SIMPLE"}

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from pyhudi.format.avro.container import encode_container
 from pyhudi.format.avro.schema import parse_schema
-from pyhudi.format.bootstrap import group_key
-from pyhudi.format.hfile.writer import encode_hfile
+from pyhudi.format.bootstrap_index import group_key
+from pyhudi.format.hfile.hfile_writer import encode_hfile
 from pyhudi.format.names import parse_base_file
 from scripts.golden.cases import CITIES, trips
 

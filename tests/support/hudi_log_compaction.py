@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pyhudi import Table
-from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.table.snapshot import read_commit
 from tests.interop.oracle import RealHudi

@@ -8,19 +8,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi import Table
-from pyhudi.execute.index_values import ExpressionTask, FoundExpression, run_expressions
-from pyhudi.execute.indexing import FileIndexing
-from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, encode_column_stats
-from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
-from pyhudi.format.metadata.schema import RecordType
-from pyhudi.operations.metadata.kinds import open_indexes
-from pyhudi.operations.metadata.kinds.checking import filter_covers
-from pyhudi.operations.metadata.kinds.expression import Expression
-from pyhudi.operations.metadata.kinds.secondary import Secondary
-from pyhudi.plan.metadata import (
+from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, encode_column_stats
+from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
+from pyhudi.metadata_table.codecs.metadata_schema import RecordType
+from pyhudi.metadata_table.file_tasks import FilesToIndex, run_index_files
+from pyhudi.metadata_table.index_tasks import ExpressionTask, FoundExpression, run_expressions
+from pyhudi.metadata_table.indexes import open_indexes
+from pyhudi.metadata_table.indexes.expression_index import Expression
+from pyhudi.metadata_table.indexes.index_validation import filter_covers
+from pyhudi.metadata_table.indexes.secondary_index import Secondary
+from pyhudi.metadata_table.metadata_keys import bloom_filter_keys, file_hashes
+from pyhudi.metadata_table.metadata_records import (
     FileFilter,
     FileRanges,
     MetadataRecords,
@@ -29,12 +28,8 @@ from pyhudi.plan.metadata import (
     expression_records,
     partition_stats_records,
 )
-from pyhudi.records.columns import field_at
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
-from pyhudi.records.stats import ColumnRange, covers, merge_ranges
-from pyhudi.records.text import value_text
-from pyhudi.table.metadata.indexes import (
+from pyhudi.metadata_table.reader.cell_merge import merge_column_stats
+from pyhudi.metadata_table.reader.index_lookups import (
     find_bloom_filters,
     find_expression_partition_stats,
     find_partition_stats,
@@ -44,10 +39,15 @@ from pyhudi.table.metadata.indexes import (
     scan_files,
     scan_records,
 )
-from pyhudi.table.metadata.merge import merge_column_stats
-from pyhudi.table.metadata.records import MetadataTable
-from pyhudi.table.slices import FileSlice
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.records.column_statistics import ColumnRange, covers, merge_ranges
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.java_strings import value_text
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import directory_listing, load_snapshot
+from pyhudi.tasks.file_stats import FileIndexing
+from pyhudi.tasks.log_scan import InstantValidity
 
 
 def assert_metadata_is_true(table: Table) -> MetadataTable | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from pyhudi.records.conform import conform_table
+from pyhudi.records.schema_cast import conform_table
 
 _PA: Any = pa
 """For what the stubs do not know."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyhudi.execute import read_slice
-from pyhudi.execute.open_base import open_base_rows
+from pyhudi.tasks import read_slice
+from pyhudi.tasks.base_file_reader import open_base_rows
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:

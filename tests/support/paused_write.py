@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyhudi.storage import Storage
-from pyhudi.table.context import TableContext
+from pyhudi.table.table_context import TableContext
 
 
 class _Gate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyhudi.engines.spark import engine, incoming, taken
+from pyhudi.engines.spark import driver_batch, engine, incoming
 
 
 def go(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
@@ -16,7 +16,7 @@ def go(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
             and looks keys up in the driver; "many keys" leaves them on the cluster and looks keys up by joins.
     """
     if way == "tasks":
-        monkeypatch.setattr(taken, "fits_here", lambda *_: False)
+        monkeypatch.setattr(driver_batch, "fits_here", lambda *_: False)
     elif way != "driver":
         monkeypatch.setattr(engine, "rows_for_driver", lambda *_: None)
     if way == "many keys":

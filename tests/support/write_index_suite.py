@@ -16,9 +16,9 @@ import pyarrow as pa
 import xxhash
 
 import pyhudi as hp
-from pyhudi.operations.action.results import WriteResult
+from pyhudi.features.consistent_hashing.ring_store import load_ring
+from pyhudi.operations.commit.results import WriteResult
 from pyhudi.records.hashing import bucket_ids
-from pyhudi.table.rings import load_ring
 from tests.support.needs import WIDE
 
 Values = dict[str, Any]

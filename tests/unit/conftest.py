@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from pyhudi import Table
-from pyhudi.opened import OpenTable
+from pyhudi.api.table_handle import OpenTable
 
 
 @pytest.fixture(autouse=True)

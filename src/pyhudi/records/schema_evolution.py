@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
-from pyhudi.records.conform import same_type
-from pyhudi.records.normalise import is_list_like, normalise
+from pyhudi.records.schema_cast import same_type
+from pyhudi.records.type_normalization import is_list_like, normalise
 
 _INTEGER_BITS = {"int32": 32, "int64": 64}
 _MODE_OPTION = "set pyhudi.schema.mode"

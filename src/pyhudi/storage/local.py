@@ -48,9 +48,9 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
-from pyhudi.storage.clock import SystemEnvironment
-from pyhudi.storage.located import Located
-from pyhudi.storage.temporaries import is_abandoned, is_temporary, removed_meanwhile, temporary_name
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.temporary_names import is_abandoned, is_temporary, removed_meanwhile, temporary_name
+from pyhudi.storage.uri_root import Located
 from pyhudi.storage.uris import Location
 
 if sys.platform != "win32":

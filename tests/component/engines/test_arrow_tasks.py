@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyhudi import Table
-from pyhudi.engines.arrow_tagged import GroupRows, GroupsTogether
-from pyhudi.engines.spark.taken import dealt
-from pyhudi.execute.write_group import GroupTarget
-from pyhudi.table.slices import FileSlice
+from pyhudi.engines.arrow.tagged import GroupRows, GroupsTogether
+from pyhudi.engines.spark.driver_batch import dealt
+from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.tasks.write_file_group import GroupTarget
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 from pyarrow.dataset import dataset
 
 from pyhudi import Table
-from pyhudi.engines.arrow_rows import arrow_reader, is_frame
+from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame
 from pyhudi.errors import InvalidRequest
 from tests.support.rows import assert_same_rows
 

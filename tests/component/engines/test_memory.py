@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.arrow_incoming import LocalIncoming
+from pyhudi.engines.arrow.incoming import LocalIncoming
 from tests.support.needs import WIDE
 from tests.support.rows import assert_same_rows
 

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark.sql.streaming.datasource")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
 from pyhudi import Table
-from pyhudi.engines.spark.source import HudiSource, _open_table, _packed_tasks
+from pyhudi.engines.spark.data_source import HudiSource, _open_table, _packed_tasks
 from pyhudi.engines.spark.stream_source import HudiStreamReader
 from pyhudi.errors import InvalidRequest
 

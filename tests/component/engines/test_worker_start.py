@@ -26,8 +26,8 @@ def test_tasks_need_neither_pandas_nor_the_front_of_the_package() -> None:
         "import sys\n"
         "from pyspark import TaskContext\n"
         "TaskContext._setTaskContext(TaskContext())\n"
-        "import pyhudi.engines.spark.tasks, pyhudi.engines.spark.jobs\n"
-        "print([name for name in ('pandas', 'pyhudi.api', 'pyhudi.cli', 'pyhudi.operations.write.run') if name in sys.modules])"
+        "import pyhudi.engines.spark.worker_tasks, pyhudi.engines.spark.jobs\n"
+        "print([name for name in ('pandas', 'pyhudi.api.table', 'pyhudi.cli', 'pyhudi.operations.write.write_rows') if name in sys.modules])"
     )
     assert found == "[]"
 
@@ -37,7 +37,7 @@ def test_what_plans_the_reads_of_a_source_needs_no_pandas_either() -> None:
         "import sys\n"
         "from importlib.machinery import ModuleSpec\n"
         "sys.modules['__main__'].__spec__ = ModuleSpec('pyspark.daemon', None)\n"
-        "import pyhudi.engines.spark.source\n"
+        "import pyhudi.engines.spark.data_source\n"
         "print('pandas' in sys.modules)"
     )
     assert found == "False"
@@ -53,7 +53,7 @@ def test_pandas_that_is_imported_later_is_known_to_arrow() -> None:
     pytest.importorskip("pandas")
     found = run(
         "import sys\n"
-        "from pyhudi.engines.spark.worker_start import spare_pandas\n"
+        "from pyhudi.engines.spark.skip_pandas_import import spare_pandas\n"
         "spare_pandas()\n"
         "import pyarrow as pa\n"
         "pa.array([1])\n"
@@ -70,10 +70,10 @@ def test_pandas_that_is_imported_later_is_known_to_arrow() -> None:
 def test_names_of_the_package_come_when_they_are_asked_for() -> None:
     found = run(
         "import sys, pyhudi\n"
-        "print('pyhudi.api' in sys.modules, pyhudi.Table.__module__, 'pyhudi.api' in sys.modules, 'Scan' in dir(pyhudi))\n"
+        "print('pyhudi.api.table' in sys.modules, pyhudi.Table.__module__, 'pyhudi.api.table' in sys.modules, 'Scan' in dir(pyhudi))\n"
         "from pyhudi import *\n"
         "assert CorruptData is pyhudi.errors.CorruptData and WriteResult and register_merger\n"
         "try: pyhudi.nothing\n"
         "except AttributeError as error: print(error)"
     )
-    assert found.splitlines() == ["False pyhudi.api True True", "module 'pyhudi' has no attribute 'nothing'"]
+    assert found.splitlines() == ["False pyhudi.api.table True True", "module 'pyhudi' has no attribute 'nothing'"]

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.arrow_incoming import LocalIncoming
-from pyhudi.engines.local import LocalEngine
-from pyhudi.execute.engine import PrepareRequest
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.engines.arrow.incoming import LocalIncoming
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage.memory import forget_memory
+from pyhudi.tasks.engine_protocol import PrepareRequest
 from tests.support.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_beside_compactions, run_script
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from pyhudi import ServiceFailed, Table
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.operations.action.outcome import NotDue, Outcome, Ran
-from pyhudi.operations.services import registry
-from pyhudi.operations.services.registry import Asked, Part, Service, Visit
-from pyhudi.operations.services.settings import ServiceSettings
+from pyhudi.operations.commit.service_result import NotDue, Outcome, Ran
+from pyhudi.operations.services import service_registry
+from pyhudi.operations.services.service_registry import Asked, Part, Service, Visit
+from pyhudi.operations.services.service_settings import ServiceSettings
 
 
 class Census:
@@ -42,7 +42,7 @@ class Census:
 def census(monkeypatch: pytest.MonkeyPatch) -> Census:
     census = Census()
     row = Service("census", census.part, census.run, census.due)
-    monkeypatch.setattr(registry, "SERVICES", (*registry.SERVICES, row))
+    monkeypatch.setattr(service_registry, "SERVICES", (*service_registry.SERVICES, row))
     return census
 
 

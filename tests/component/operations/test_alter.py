@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
-from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, Operation
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY, Operation
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
-from pyhudi.operations.admin import alter
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.admin import alter_columns
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.table.snapshot import read_commit
 from tests.support.golden_tables import open_golden
 from tests.support.paused_write import PausedWrite
@@ -386,7 +386,7 @@ def test_an_index_that_goes_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Also one that comes while the change is under way."""
     table = new_table(tmp_path, **{"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"})
     table.upsert(rows("a", "b"))
-    original = alter._planned
+    original = alter_columns._planned
     made: list[str] = []
 
     def planned(*arguments: Any) -> Any:
@@ -394,7 +394,7 @@ def test_an_index_that_goes_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
             made.append(table.index.create("secondary_index", "rider").name)
         return original(*arguments)
 
-    monkeypatch.setattr(alter, "_planned", planned)
+    monkeypatch.setattr(alter_columns, "_planned", planned)
     for _ in range(2):
         with pytest.raises(Unsupported, match=r"goes by names \(Table.index.drop"):
             table.alter.rename("rider", "driver")

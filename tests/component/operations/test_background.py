@@ -17,7 +17,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action, State
-from pyhudi.operations.services.registry import SERVICES
+from pyhudi.operations.services.service_registry import SERVICES
 
 OPTIONS = {
     "hoodie.index.bloom.num_entries": "100",
@@ -155,7 +155,7 @@ def served(tmp_path: Path) -> Iterator[hp.Table]:
 # Dies when it has carried a plan out but for the last step.
 DIES = """
 import os, runpy, signal
-from pyhudi.operations.action.transaction import Transaction
+from pyhudi.operations.commit.transaction import Transaction
 Transaction.commit = lambda *arguments, **named: os.kill(os.getpid(), signal.SIGKILL)
 runpy.run_module("pyhudi", run_name="__main__")
 """

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import CorruptData
-from pyhudi.operations.write.batches import SINK_CHECKPOINT_KEY, BatchLanded, StreamBatch, find_last_batch
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.micro_batches import SINK_CHECKPOINT_KEY, BatchLanded, StreamBatch, find_last_batch
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.table.snapshot import read_commit
 
 OPTIONS = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}

@@ -14,19 +14,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import pyhudi as hp
-from pyhudi import Table, procedures
-from pyhudi.engines.local import LocalEngine
+from pyhudi import Table
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest, TableExists, TableState, Unsupported
-from pyhudi.execute.bootstrap import run_look, run_skeleton
-from pyhudi.execute.joined import JoinedColumns, source_rows
-from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.bootstrap import INDEX_FILE_NAME, SourceFile
-from pyhudi.operations.admin.bootstrap import BootstrapSettings, BootstrapTarget, run_bootstrap
-from pyhudi.options import HONOURED, parse_options
+from pyhudi.features import procedures
+from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings, BootstrapTarget, run_bootstrap
+from pyhudi.features.bootstrap.bootstrap_tasks import run_look, run_skeleton
+from pyhudi.format.actions.commit_metadata import CommitMetadata
+from pyhudi.format.bootstrap_index import INDEX_FILE_NAME, SourceFile
+from pyhudi.options.scope import VERBS
+from pyhudi.options.supported import HONOURED, parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.clock import SystemEnvironment
+from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.locks import InProcessLock
-from pyhudi.verbs import VERBS
+from pyhudi.tasks.bootstrap_join import JoinedColumns, source_rows
 from tests.support.bootstrapped import INDEX
 
 SELECTOR = "hoodie.bootstrap.mode.selector"

@@ -12,15 +12,15 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest, TableState, WriteConflict
-from pyhudi.execute import tag
-from pyhudi.format.bucket_counts import BucketCounts, counts_path
 from pyhudi.format.instants import Action
+from pyhudi.format.partition_bucket_config import BucketCounts, counts_path
 from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
-from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction
-from pyhudi.options import parse_options
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.options.supported import parse_options
 from pyhudi.records.hashing import bucket_ids
 from pyhudi.storage.memory import forget_memory
+from pyhudi.tasks import tag_location
 
 RULES = "^p,3;q,5"
 COUNTS = {"p": 3, "q": 5, "r": 2}
@@ -182,9 +182,9 @@ def test_a_write_beside_which_partitions_get_other_counts_is_planned_again(uri: 
     """It begins a bucket of a partition that another writer gives other buckets meanwhile, so that no file group is common."""
     table = create(uri)
     table.upsert(rows(1, 2, parts=("p", "q")), options=BY_RULES)
-    original, raced = tag.Place, list[str]()
+    original, raced = tag_location.Place, list[str]()
 
-    def racing(*args: Any, **kwargs: Any) -> tag.Place:
+    def racing(*args: Any, **kwargs: Any) -> tag_location.Place:
         if not raced:
             raced.append("now")
             other = hp.Table(uri, options=BUCKET).insert_overwrite(rows(1, 2, ts=2, parts=("p",)))
@@ -192,7 +192,7 @@ def test_a_write_beside_which_partitions_get_other_counts_is_planned_again(uri: 
             table.context.storage.put(counts_path(counts.instant), counts.encode())
         return original(*args, **kwargs)
 
-    monkeypatch.setattr("pyhudi.execute.bucket_places.Place", racing)
+    monkeypatch.setattr("pyhudi.tasks.bucket_assignment.Place", racing)
     with pytest.raises(WriteConflict, match="other bucket counts meanwhile"):
         table.upsert(rows(*range(9), parts=("r",)), options={**OCC, "hoodie.write.num.retries.on.conflict.failures": 0})
     raced.clear()

@@ -11,10 +11,10 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import Internal
-from pyhudi.operations.metadata import store
-from pyhudi.operations.metadata.kinds.ranges import stored_ranges
-from pyhudi.records.stats import NO_VALUES, ColumnRange, exchanged_range, merge_ranges
-from pyhudi.table.metadata.indexes import find_stats
+from pyhudi.metadata_table.indexes.stored_ranges import stored_ranges
+from pyhudi.metadata_table.reader.index_lookups import find_stats
+from pyhudi.metadata_table.writer import metadata_store
+from pyhudi.records.column_statistics import NO_VALUES, ColumnRange, exchanged_range, merge_ranges
 from tests.support.metadata_truth import assert_metadata_is_true
 
 OPTIONS = {"hoodie.parquet.small.file.limit": "0", "hoodie.compact.inline": "false"}
@@ -36,8 +36,8 @@ class Asked:
             self.partitions += partitions
             return stored_ranges(reader, partitions, types)
 
-        patch.setattr("pyhudi.operations.metadata.kinds.carried.find_stats", finding)
-        patch.setattr("pyhudi.operations.metadata.kinds.column_stats.stored_ranges", reading)
+        patch.setattr("pyhudi.metadata_table.indexes.partition_stats_delta.find_stats", finding)
+        patch.setattr("pyhudi.metadata_table.indexes.column_stats_index.stored_ranges", reading)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_after_another_kind_of_writer_nothing_is_carried_on(
     table = made(tmp_path, kind, 3)
     with monkeypatch.context() as patch:
         # What PyHudi alone says is not there, as in what the real Hudi writes.
-        patch.setattr(store, "SINCE_KEY", "of.another.writer")
+        patch.setattr(metadata_store, "SINCE_KEY", "of.another.writer")
         table.upsert(rows(range(21, 24), 1))
     asked.partitions = []
     for stamp in (2, 3, 4):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
-from pyhudi.plan.changes import ChangeKind, ChangePlan
+from pyhudi.planning.change_data import ChangeKind, ChangePlan
 from pyhudi.table.snapshot import read_commit
 from tests.support.golden_tables import open_golden
 
@@ -285,9 +285,9 @@ def test_tables_without_meta_columns(tmp_path: Path) -> None:
 
 def test_log_statistics_that_do_not_name_their_slice(tmp_path: Path) -> None:
     """Other writers may leave it out; then it is found from the files."""
-    from pyhudi.operations.read.changes import plan_change_query
-    from pyhudi.plan.changes import plan_changes
-    from pyhudi.plan.incremental import CompletionRange
+    from pyhudi.operations.read.change_queries import plan_change_query
+    from pyhudi.planning.change_data import plan_changes
+    from pyhudi.planning.incremental_query import CompletionRange
 
     golden = open_golden("mor_cdc", tmp_path)
     table = Table(golden.path)

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyhudi import Table
-from pyhudi.api import Merge
+from pyhudi.api.table import Merge
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
-from pyhudi.execute.layout import DELETE_COLUMN
-from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.tasks.incoming_layout import DELETE_COLUMN
 from tests.conformance.changes_suite import OPTIONS, SOURCE, ChangesSuite, PlainChangesSuite, held, new_table, rows
 
 
@@ -115,7 +115,7 @@ def test_rows_are_found_by_other_columns_too(table: Table) -> None:
 
 
 def test_a_source_that_is_too_large_to_be_looked_up(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyhudi.operations.write.change._LOOKED_UP", 0)
+    monkeypatch.setattr("pyhudi.operations.write.update_merge._LOOKED_UP", 0)
     table.merge(SOURCE, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
     assert held(table, "fare") == {"a": 10.0, "b": None, "c": None, "z": 30.0}
 
@@ -188,7 +188,8 @@ def test_merges_are_as_those_of_dictionaries(start: dict[str, Any], source: dict
 def test_a_row_that_is_stored_under_another_key_is_not_written_back(monkeypatch: pytest.MonkeyPatch) -> None:
     table = new_table()
     monkeypatch.setattr(
-        "pyhudi.operations.write.change.record_keys", lambda keys, batch: pa.array([f"id:{key}" for key in batch.column("id")])
+        "pyhudi.operations.write.update_merge.record_keys",
+        lambda keys, batch: pa.array([f"id:{key}" for key in batch.column("id")]),
     )
     with pytest.raises(TableState, match="id:a"):
         table.update({"fare": 1}, where="id = 'a'")

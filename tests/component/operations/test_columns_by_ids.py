@@ -15,18 +15,18 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import CorruptData, TableState, Unsupported
-from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation
+from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation
 from pyhudi.format.instants import Instant, format_instant_time, parse_instant_time
 from pyhudi.format.paths import SCHEMA_FOLDER
 from pyhudi.format.schema_history import decode_schema, decode_schema_history, encode_schema, encode_schema_history
-from pyhudi.operations.action.transaction import Transaction
-from pyhudi.operations.services import indexing
+from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.operations.services import async_indexing
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage.base import Listing
 from pyhudi.storage.local import LocalStorage
 from pyhudi.storage.uris import parse_uri
@@ -470,7 +470,7 @@ def test_an_index_that_goes_by_names_is_not_made_and_can_be_dropped(tmp_path: Pa
             attempt()
     assert [info.name for info in table.index.list()] == ["record_index"]
     with monkeypatch.context() as patched:
-        patched.setattr(indexing, "is_defined", lambda name: False)
+        patched.setattr(async_indexing, "is_defined", lambda name: False)
         made = table.index.create("secondary_index", "driver").name
     row = new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5])
     with pytest.raises(Unsupported, match=made):

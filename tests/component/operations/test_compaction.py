@@ -10,10 +10,10 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import InstantNotFound, InvalidRequest, ServiceFailed, TableState
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.services.settings import ServiceSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.table.plans import load_compaction_plan
+from pyhudi.operations.services.service_settings import ServiceSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import load_snapshot, read_commit
 
 SMALL = {

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableNotFound, TableState
-from pyhudi.operations.admin.create import discard_new_table
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.admin.create_table import discard_new_table
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
 from tests.support.paused_write import PausedWrite
 

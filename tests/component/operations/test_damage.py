@@ -11,13 +11,13 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, HudiError
-from pyhudi.execute.log_scan import read_headers
 from pyhudi.format.instants import Action
 from pyhudi.format.log.framing import LogBlock, encode_block
 from pyhudi.format.names import parse_log_file
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.table.slices import LogFile
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.table.file_slices import LogFile
+from pyhudi.tasks.log_scan import read_headers
 
 SMALL = {
     "hoodie.index.bloom.num_entries": 100,

@@ -17,17 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.execute.log_scan import read_headers
-from pyhudi.format.log.deletes import decode_deletes
+from pyhudi.format.avro_wrappers import Wrapper
+from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
 from pyhudi.format.names import parse_log_file
-from pyhudi.format.ordering_values import Wrapper
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.table.slices import LogFile
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.table.file_slices import LogFile
+from pyhudi.tasks.log_scan import read_headers
 from tests.simulation.tables import World
 
 QUIET = {"hoodie.compact.inline": False, "hoodie.parquet.small.file.limit": 0, "pyhudi.threads": 1}

@@ -10,19 +10,19 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import WriteConflict
-from pyhudi.execute.incoming import incoming_rows
-from pyhudi.execute.layout import as_batch
-from pyhudi.execute.write_group import create_files
-from pyhudi.execute.write_tasks import CreateTask, WriteStatus
 from pyhudi.format.names import WriteToken
-from pyhudi.operations.write import detached
-from pyhudi.operations.write.detached import DetachedWrite, goes_detached
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.clock import SystemEnvironment
+from pyhudi.operations.write import distributed_bulk_insert
+from pyhudi.operations.write.distributed_bulk_insert import DetachedWrite, goes_detached
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.heartbeats import heartbeat_path
+from pyhudi.tasks.incoming_layout import as_batch
+from pyhudi.tasks.incoming_rows import incoming_rows
+from pyhudi.tasks.write_file_group import create_files
+from pyhudi.tasks.write_tasks import CreateTask, WriteStatus
 
 ENGINE = LocalEngine(1)
 COLUMNS = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
@@ -140,7 +140,7 @@ def test_a_task_that_still_writes_when_the_write_is_taken_back(
     if in_time:
         monkeypatch.setattr(SystemEnvironment, "sleep_ms", ends)
     else:
-        monkeypatch.setattr(detached, "_PATIENCE_MS", 0)
+        monkeypatch.setattr(distributed_bulk_insert, "_PATIENCE_MS", 0)
     begun.take_back(ENGINE)
     if not in_time:
         ends()

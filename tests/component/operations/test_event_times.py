@@ -10,7 +10,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.table.snapshot import read_commit
 
 FIELD = "hoodie.payload.event.time.field"

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.records.filters.arrow import row_filter
-from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.filters.arrow_expressions import row_filter
+from pyhudi.records.filters.filter_parser import parse_filter
 from tests.support.needs import WIDE
 from tests.support.opened_files import recorded
 from tests.support.rows import assert_same_rows

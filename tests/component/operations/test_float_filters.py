@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.execute.open_base import open_base_file
-from pyhudi.records.filters.arrow import to_arrow
+from pyhudi.records.column_ranges import RangeColumn, may_match
+from pyhudi.records.column_statistics import batch_ranges, may_hide_nan
+from pyhudi.records.filters.arrow_expressions import to_arrow
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.parse import parse_filter
-from pyhudi.records.filters.pruning import prune_ranges, prune_values
-from pyhudi.records.range_columns import RangeColumn, may_match
-from pyhudi.records.stats import batch_ranges, may_hide_nan
+from pyhudi.records.filters.filter_parser import parse_filter
+from pyhudi.records.filters.range_pruning import prune_ranges, prune_values
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.tasks.base_file_reader import open_base_file
 from tests.support.float_filters import CASES, VALUES, Case, expected
 
 _names = itertools.count()

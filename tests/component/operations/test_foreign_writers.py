@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.format.actions.commit import CommitMetadata, WriteStat
+from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.action.foreign_writers import wait_for_foreign_writers
-from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.hudi_writers import wait_for_foreign_writers
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Call, FaultyStorage
 from pyhudi.storage.heartbeats import heartbeat_path
 from tests.simulation.tables import World
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.commit.results import WriteResult
 
 OLD = {"hoodie.datasource.read.incr.table.version": 6}
 STRICT = {"hoodie.datasource.read.incr.fallback.fulltablescan.enable": False}

@@ -15,18 +15,18 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
-from pyhudi.format.actions.indexing import IndexCommitMetadata
+from pyhudi.format.actions.index_plan import IndexCommitMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, PROPERTIES_FILE
 from pyhudi.format.properties import format_properties, parse_properties
-from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.metadata.initialise import PartitionBuilder
-from pyhudi.operations.write.run import Write
+from pyhudi.metadata_table.reader import stored_index_definitions
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
+from pyhudi.metadata_table.writer.initialize_partitions import PartitionBuilder
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.write_rows import Write
 from pyhudi.storage import open_storage
 from pyhudi.storage.memory import forget_memory
-from pyhudi.table.metadata import definitions
-from pyhudi.table.metadata.definitions import load_index_definitions
-from pyhudi.table.metadata.records import MetadataTable
 from tests.support.metadata_truth import assert_metadata_is_true
 
 OPTIONS = {
@@ -432,14 +432,14 @@ def test_definitions_that_somebody_else_changes_are_not_lost(tmp_path: Path, mon
     before = json.loads(file.read_text())
     other = {**before, "indexDefinitions": {**before["indexDefinitions"]}}
     other["indexDefinitions"].pop("column_stats")
-    put = definitions._put_outside
+    put = stored_index_definitions._put_outside
 
     def late(*arguments: Any) -> None:
         load_index_definitions(arguments[0])
         file.write_text(json.dumps(other))
         put(*arguments)
 
-    monkeypatch.setattr(definitions, "_put_outside", late)
+    monkeypatch.setattr(stored_index_definitions, "_put_outside", late)
     with pytest.raises(WriteConflict, match="were changed meanwhile by somebody who does not hold the table's lock"):
         table.index.drop("secondary_index_note")
     assert json.loads(file.read_text()) == other

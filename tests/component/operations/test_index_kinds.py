@@ -16,23 +16,23 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.execute.indexing import FileIndexing
-from pyhudi.execute.metadata_merge import BLOOM_FILTERS_BY_FILE, MergeRule
-from pyhudi.execute.metadata_records import LogTask, run_metadata_log
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.paths import file_name_of
-from pyhudi.operations.metadata.kinds import KINDS
-from pyhudi.operations.metadata.kinds.base import Index, Said
-from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings
-from pyhudi.operations.metadata.kinds.filtering import BasesQuestion, FileOf, Filter
-from pyhudi.operations.metadata.kinds.inputs import BuiltFrom, Cleaned, Commit
-from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.metadata.store import MetadataStore
-from pyhudi.plan.metadata import FileFilter, MetadataRecords, bloom_deletes, bloom_records, by_shard
-from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
-from pyhudi.table.metadata.indexes import find_bloom_filters, find_files
-from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.metadata_table.file_group_merge import BLOOM_FILTERS_BY_FILE, MergeRule
+from pyhudi.metadata_table.file_tasks import LogTask, run_metadata_log
+from pyhudi.metadata_table.indexes import KINDS
+from pyhudi.metadata_table.indexes.index_events import BuiltFrom, Cleaned, Commit
+from pyhudi.metadata_table.indexes.index_pruning import BasesQuestion, FileOf, Filter
+from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings
+from pyhudi.metadata_table.indexes.metadata_index import Index, Said
+from pyhudi.metadata_table.metadata_keys import bloom_filter_keys, file_hashes
+from pyhudi.metadata_table.metadata_records import FileFilter, MetadataRecords, bloom_deletes, bloom_records, by_shard
+from pyhudi.metadata_table.reader.index_lookups import find_bloom_filters, find_files
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.tasks.file_stats import FileIndexing
 
 # The codec -----------------------------------------------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
-from pyhudi.execute import held_keys, tag
-from pyhudi.execute.open_base import open_base_file
-from pyhudi.operations.write.lookup import IndexType, _refuse_groups_of_logs
+from pyhudi.operations.write.index_lookup import IndexType, _refuse_groups_of_logs
 from pyhudi.storage.memory import forget_memory
-from pyhudi.table.slices import FileSlice
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.tasks import in_memory_index, tag_location
+from pyhudi.tasks.base_file_reader import open_base_file
 
 _names = itertools.count()
 RECORD_INDEX = {"hoodie.index.type": "RECORD_INDEX", "hoodie.metadata.record.index.min.filegroup.count": 2}
@@ -166,16 +166,16 @@ def test_a_filter_on_the_key_reads_one_bucket_of_a_partition(uri: str) -> None:
 def test_two_writers_that_begin_one_bucket_conflict(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(uri, **BUCKET)
     other = hp.Table(uri, options=BUCKET)
-    original = tag.Place
+    original = tag_location.Place
     raced: list[str] = []
 
-    def racing(*args: Any, **kwargs: Any) -> tag.Place:
+    def racing(*args: Any, **kwargs: Any) -> tag_location.Place:
         if not raced:
             raced.append("now")
             other.upsert(rows(1, ts=1))
         return original(*args, **kwargs)
 
-    monkeypatch.setattr("pyhudi.execute.bucket_places.Place", racing)
+    monkeypatch.setattr("pyhudi.tasks.bucket_assignment.Place", racing)
     options = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL", "hoodie.clean.failed.writes.policy": "LAZY"}
     with pytest.raises(WriteConflict, match="new file group of bucket"):
         table.upsert(rows(1, ts=2), options={**options, "hoodie.write.num.retries.on.conflict.failures": 0})
@@ -187,13 +187,13 @@ def test_two_writers_that_begin_one_bucket_conflict(uri: str, monkeypatch: pytes
 def test_memory_holds_the_keys_of_files(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(uri, **{"hoodie.index.type": "INMEMORY"})
     read: list[str] = []
-    original = tag.read_keys
+    original = tag_location.read_keys
 
     def noting(storage: Any, path: str, *rest: Any, **flags: Any) -> Any:
         read.append(path)
         return original(storage, path, *rest, **flags)
 
-    monkeypatch.setattr(tag, "read_keys", noting)
+    monkeypatch.setattr(tag_location, "read_keys", noting)
     table.upsert(rows(1))
     table.upsert(rows(2, part="q"))
     for number in range(3):
@@ -201,7 +201,7 @@ def test_memory_holds_the_keys_of_files(uri: str, monkeypatch: pytest.MonkeyPatc
     # Each write of p made a new file; that of q was never asked for.
     assert len(read) == len(set(read)) == 3
     assert all(path.startswith("p/") for path in read)
-    assert len(held_keys._HELD[uri]) == 1
+    assert len(in_memory_index._HELD[uri]) == 1
 
 
 def test_bloom_goes_by_the_metadata_table(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ def test_bloom_goes_by_the_metadata_table(uri: str, monkeypatch: pytest.MonkeyPa
         opened.append(path)
         return original(storage, path)
 
-    monkeypatch.setattr(tag, "open_base_file", noting)
+    monkeypatch.setattr(tag_location, "open_base_file", noting)
     result = table.upsert(rows(6, 9))
     assert (result.index_source, opened) == ("column_stats and bloom_filters", [])
     table.upsert(rows(5))

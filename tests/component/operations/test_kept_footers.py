@@ -14,11 +14,11 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, TableState
-from pyhudi.execute import open_base
-from pyhudi.format.parquet import PartedFooter, read_parted_footer
+from pyhudi.format.parquet.parquet_file import PartedFooter, read_parted_footer
 from pyhudi.storage.base import FileInfo
-from pyhudi.table import footers as footers_module
-from pyhudi.table.footers import KeptFooters
+from pyhudi.table import footer_cache as footers_module
+from pyhudi.table.footer_cache import KeptFooters
+from pyhudi.tasks import base_file_reader
 
 NO_SKIPPING = {"hoodie.enable.data.skipping": "false"}
 
@@ -47,7 +47,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(source.size())
         return read_parted_footer(source, keys)
 
-    monkeypatch.setattr(open_base, "read_parted_footer", reading)
+    monkeypatch.setattr(base_file_reader, "read_parted_footer", reading)
     return found
 
 

@@ -24,16 +24,16 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.paths import PARTITION_METADATA_FILE
-from pyhudi.operations.services.index import drop_metadata_table
-from pyhudi.plan import skipping
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import FaultyStorage
-from pyhudi.table import kept as kept_module
-from pyhudi.table.kept import KeptState, _Kept
-from pyhudi.table.metadata.listing import MetadataListing
-from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.metadata_table.codecs.value_wrappers import unwrap
+from pyhudi.metadata_table.reader.metadata_listing import MetadataListing
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.operations.services.index_admin import drop_metadata_table
+from pyhudi.planning import data_skipping
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import FaultyStorage
+from pyhudi.table import snapshot_cache as kept_module
+from pyhudi.table.snapshot_cache import KeptState, _Kept
 
 COLUMNS = ["id", "part", "value", "ts"]
 OPTIONS = {"hoodie.parquet.small.file.limit": "0", "hoodie.metadata.compact.max.delta.commits": "3"}
@@ -382,7 +382,7 @@ def test_bounds_are_unwrapped_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         asked.append(len(bounds))
         return unwrap(bounds, column)
 
-    monkeypatch.setattr(skipping, "unwrap", noting)
+    monkeypatch.setattr(data_skipping, "unwrap", noting)
     for stamp, limits in enumerate(((3, 5000, 12), (3, 1002))):
         table.upsert(rows(range(5), stamp))
         asked.clear()

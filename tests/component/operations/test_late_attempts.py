@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.arrow_tagged import GroupRows, WriteGroup
-from pyhudi.engines.local import LocalEngine
-from pyhudi.engines.spark import taken, tasks
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.engines.arrow.tagged import GroupRows, WriteGroup
+from pyhudi.engines.spark import driver_batch, worker_tasks
 from pyhudi.errors import EngineFailed, WriteConflict
-from pyhudi.execute.attempts import removed_when_over
-from pyhudi.execute.write_tasks import WriteStatus
 from pyhudi.format.names import WriteToken, parse_data_file_instant
-from pyhudi.operations.action.transaction import Transaction
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.storage import liveness, open_storage
 from pyhudi.storage.base import Storage
+from pyhudi.tasks.task_attempts import removed_when_over
+from pyhudi.tasks.write_tasks import WriteStatus
 
 LATE = WriteToken(7, 8, 9)
 BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 1}
@@ -204,17 +204,17 @@ def test_what_runs_on_workers_ends_so(table: Table, monkeypatch: pytest.MonkeyPa
         table.upsert(rows("a", "b", ts=2))
     writer, group = late._work.writer, late._group
     monkeypatch.setattr(WriteGroup, "__call__", late._own)
-    for module in (tasks, taken):
+    for module in (worker_tasks, driver_batch):
         monkeypatch.setattr(module, "task_token", lambda: LATE)
     if way == "task":
         with pytest.raises(WriteConflict, match="while a task of it wrote"):
-            taken._each(WriteGroup(writer, lambda _: LATE), [group])
+            driver_batch._each(WriteGroup(writer, lambda _: LATE), [group])
     else:
-        job = tasks.WriteGroups(writer, group.rows.schema, {0: group.target}, None, 1 << 30)
+        job = worker_tasks.WriteGroups(writer, group.rows.schema, {0: group.target}, None, 1 << 30)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            yield from group.rows.append_column(tasks.GROUP, pa.array([0] * 2, pa.int32())).to_batches()
+            yield from group.rows.append_column(worker_tasks.GROUP, pa.array([0] * 2, pa.int32())).to_batches()
 
         with pytest.raises(WriteConflict, match="while a task of it wrote"):
-            list(tasks.InTime(job, writer.spec)(batches()))
+            list(worker_tasks.InTime(job, writer.spec)(batches()))
     settled(table, before, "a")

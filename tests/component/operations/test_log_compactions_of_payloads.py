@@ -14,8 +14,8 @@ import pytest
 import pyhudi as hp
 from pyhudi import Table
 from pyhudi.errors import Unsupported
-from pyhudi.records.merge import choose_rows
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.records.record_merge import choose_rows
+from pyhudi.storage.environment import ReplayEnvironment
 from tests.support.needs import WIDE
 from tests.support.payload_model import KEYS, PAYLOADS, SCHEMA, Delete, Key, deletes, drawn_row
 from tests.support.rows import assert_same_rows, without_meta

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.table.snapshot import load_snapshot
 
 OPTIONS = {

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute
 import pytest
 
-from pyhudi.api import Table
+from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.execute import read_slice
+from pyhudi.tasks import read_slice
 from tests.support.golden_tables import golden_cases, open_golden
 from tests.support.rows import assert_same_rows
 

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.operations.services.compact import CompactSettings, run_compaction
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.clock import SystemEnvironment
-from pyhudi.storage.faults import Call, Fault, FaultyStorage, SimulatedCrash
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, SimulatedCrash
 from pyhudi.storage.locks.in_process import InProcessLock
 from pyhudi.storage.markers import Markers
-from pyhudi.table.context import TableContext
+from pyhudi.table.table_context import TableContext
 
 LISTS = {"hoodie.write.markers.type": "TIMELINE_SERVER_BASED", "hoodie.compact.inline": False}
 Act = Callable[[TableContext], object]

@@ -10,7 +10,7 @@ import pytest
 
 from pyhudi import Table, WriteResult
 from pyhudi.errors import InvalidRequest
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 
 _names = itertools.count()
 EAST = timezone(timedelta(hours=9, minutes=30))

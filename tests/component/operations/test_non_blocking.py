@@ -11,20 +11,20 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
-from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import format_shared_file_id, is_shared_file_id, parse_bucket
-from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.plan.buckets import shared_file_id
-from pyhudi.plan.conflicts import taken_groups
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.planning.bucket_routing import shared_file_id
+from pyhudi.planning.conflicts import taken_groups
 from pyhudi.storage import Storage, open_storage
-from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import read_commit
 from tests.simulation.tables import World
 

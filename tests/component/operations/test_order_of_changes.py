@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 
 import pyhudi as hp
-from pyhudi.plan.changes import ChangeKind, ChangePart, ChangePlan
-from pyhudi.scan import Scan
+from pyhudi.api.scan import Scan
+from pyhudi.planning.change_data import ChangeKind, ChangePart, ChangePlan
 from tests.component.operations.test_non_blocking import OPTIONS as NON_BLOCKING
 from tests.component.operations.test_non_blocking import beside
 from tests.component.operations.test_non_blocking import rows as shared_rows

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from pyhudi import Table
-from pyhudi.execute import read_slice
-from pyhudi.format.parquet_pages import PAGE_ROWS, ColumnPages, read_pages
+from pyhudi.format.parquet.pages import PAGE_ROWS, ColumnPages, read_pages
+from pyhudi.tasks import read_slice
 
 COUNT = 3 * PAGE_ROWS + 5
 COLUMNS = ["id", "day", "text", "few", "price", "nested", "ts"]
@@ -51,7 +51,7 @@ def pages_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         counts.append(len(chosen))
         return read_pages(pages, chosen, open_)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("pyhudi.format.parquet.read_pages", counted)
+    monkeypatch.setattr("pyhudi.format.parquet.parquet_file.read_pages", counted)
     yield counts
 
 

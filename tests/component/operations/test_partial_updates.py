@@ -12,9 +12,9 @@ import pytest
 import pyhudi as hp
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
-from pyhudi.execute.log_scan import read_headers
 from pyhudi.format.log.framing import HeaderKey, LogBlock
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.tasks.log_scan import read_headers
 
 _names = itertools.count()
 Row = tuple[Any, ...]

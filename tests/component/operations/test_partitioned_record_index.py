@@ -14,18 +14,18 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.metadata.kinds import record
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.clock import SystemEnvironment
-from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.metadata_table.indexes import record_index
+from pyhudi.metadata_table.reader.index_lookups import find_records
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.storage.memory import forget_memory
-from pyhudi.table.metadata.indexes import find_records
-from pyhudi.table.metadata.records import MetadataTable
 from tests.support.golden_tables import open_golden
 
 SCHEMA = pa.schema({"id": pa.string(), "part": pa.string(), "ts": pa.int64(), "v": pa.string()})
@@ -179,7 +179,7 @@ def _of_the_index(call: Call) -> bool:
 
 def test_a_section_outlives_the_write_that_began_it_and_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write dies at each call by which it makes a section; another one goes on there, and then the first is rolled back."""
-    monkeypatch.setattr(record, "_groups_of_section", lambda _: 3)
+    monkeypatch.setattr(record_index, "_groups_of_section", lambda _: 3)
     grown = made(tmp_path / "t", more=MANY_WRITERS)
     grown.upsert(rows(("a", "x", 1, "xa")))
     dead, next_ = rows(("n", "new", 2, "dead")), rows(("n", "new", 3, "alive"), ("m", "new", 3, "alive"))

@@ -15,7 +15,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.merge import choose_rows
+from pyhudi.records.record_merge import choose_rows
 
 MODEL = "org.apache.hudi.common.model."
 PAYLOADS = {

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.execute import live_places
+from pyhudi.tasks import resolve_duplicates
 
 _names = itertools.count()
 
@@ -135,6 +135,6 @@ def test_a_lookup_without_keys_in_several_places_reads_no_logs(index: str, monke
     table.insert(rows(1, "k", "m"))
     table.insert(rows(1, "n"))
     table.upsert(rows(2, "k", "n"))
-    monkeypatch.setattr(live_places, "read_live_keys", None)
+    monkeypatch.setattr(resolve_duplicates, "read_live_keys", None)
     table.upsert(rows(3, "k", "m", "n", "o"))
     assert values(table) == [("k", 3), ("m", 3), ("n", 3), ("o", 3)]

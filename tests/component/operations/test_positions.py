@@ -13,13 +13,13 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.instants import Action, format_instant_time
-from pyhudi.operations.read import streams
-from pyhudi.operations.read.streams import next_position
-from pyhudi.plan.streams import BatchLimits
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
-from pyhudi.table.context import TableContext
+from pyhudi.operations.read import stream_queries
+from pyhudi.operations.read.stream_queries import next_position
+from pyhudi.planning.stream_batches import BatchLimits
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.table.snapshot import Snapshot, load_snapshot
+from pyhudi.table.table_context import TableContext
 
 QUIET = {
     "hoodie.metadata.enable": False,
@@ -184,7 +184,7 @@ def test_a_stream_looks_again_where_a_restore_came_between(tmp_path: Path, monke
             table.restore(first)
         return looked[-1]
 
-    monkeypatch.setattr(streams, "load_snapshot", loaded)
+    monkeypatch.setattr(stream_queries, "load_snapshot", loaded)
     assert next_position(table.context, zero, BatchLimits()) == one
     assert len(looked) == 2
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyhudi import Table
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 from tests.support.needs import WIDE
 
 REGIONS = ("north/east", "a=b c", "ü", None)

@@ -14,29 +14,29 @@ import pytest
 import xxhash
 
 import pyhudi as hp
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
-from pyhudi.format.actions.clustering import ClusteringPlan
-from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.features.consistent_hashing.hashing_metadata import NodeTag, decode_nodes
+from pyhudi.features.consistent_hashing.ring_store import load_ring, store_ring
+from pyhudi.format.actions.clustering_plan import ClusteringPlan
+from pyhudi.format.actions.commit_metadata import CommitMetadata
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
-from pyhudi.format.log.deletes import deletes_batch, encode_deletes
+from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_blocks
 from pyhudi.format.names import MarkerType, parse_log_file
 from pyhudi.format.paths import RING_FOLDER, file_name_of
-from pyhudi.format.rings import NodeTag, decode_nodes
-from pyhudi.operations.action.attempt import abandon
-from pyhudi.operations.action.rollback import rollback_instant
-from pyhudi.operations.action.transaction import Transaction
-from pyhudi.operations.metadata.initialise import ensure_metadata_table
-from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.metadata_table.writer.initialize_partitions import ensure_metadata_table
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.operations.commit.action_attempt import abandon
+from pyhudi.operations.commit.rollback import rollback_instant
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.cluster import ClusterSettings, execute_clustering, plan_and_run_clustering
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.memory import MemoryStorage, forget_memory
-from pyhudi.table.rings import load_ring, store_ring
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 from tests.component.operations.test_rings import create as create_ringed
 from tests.component.operations.test_rings import ring_files, ring_of, rows

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound
+from pyhudi.features.recovery.restore_properties import restore_properties
 from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE
 from pyhudi.format.properties import parse_properties
-from pyhudi.operations.admin.restore_properties import restore_properties
-from pyhudi.options import parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.memory import forget_memory
-from pyhudi.table.config import load_table_config
+from pyhudi.table.table_config import load_table_config
 
 _names = itertools.count()
 QUIET = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.compact.inline": False}

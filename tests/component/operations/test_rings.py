@@ -11,21 +11,21 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.format.actions.clustering import ClusteringGroup, ClusteringPlan, ClusteringStrategy, SliceInfo
-from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.features.consistent_hashing.hashing_metadata import Ring, first_ring, mark_path, ring_path
+from pyhudi.features.consistent_hashing.ring_store import load_ring, renewed, store_ring
+from pyhudi.format.actions.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringStrategy, SliceInfo
+from pyhudi.format.actions.commit_metadata import CommitMetadata
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.paths import RING_FOLDER
-from pyhudi.format.rings import Ring, first_ring, mark_path, ring_path
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage.memory import forget_memory
-from pyhudi.table.context import TableContext
-from pyhudi.table.rings import load_ring, renewed, store_ring
+from pyhudi.table.table_context import TableContext
 from tests.support.golden_tables import open_golden
 
 NODES = 2

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.records.log_merge import LogMerger
+from pyhudi.records.log_merge.merge_log_blocks import LogMerger
 
 _names = itertools.count()
 PAYLOAD = "hoodie.datasource.write.payload.class"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.table.config import TableType
+from pyhudi.table.table_config import TableType
 from tests.support.rows import assert_same_rows
 
 OPTIONS = {

@@ -11,11 +11,11 @@ import pytest
 from pyhudi import ServiceFailed, Table
 from pyhudi.errors import InstantNotFound, TableState
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.services.run import run_services
-from pyhudi.operations.services.settings import ServiceSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import FaultyStorage
+from pyhudi.operations.services.run_services import run_services
+from pyhudi.operations.services.service_settings import ServiceSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import FaultyStorage
 from pyhudi.storage.memory import forget_memory
 
 SMALL = {"hoodie.index.bloom.num_entries": 100, "hoodie.bloom.index.filter.type": "SIMPLE", "hoodie.index.bloom.fpp": 0.01}

@@ -112,8 +112,8 @@ def test_a_table_that_has_another_version_meanwhile_is_left_alone() -> None:
     table = made()
     stale = table._open.context
     Table(table.uri).upgrade(to=9)
-    from pyhudi.operations.action.settings import CommitSettings
-    from pyhudi.operations.admin.properties import run_set_properties
+    from pyhudi.operations.admin.alter_properties import run_set_properties
+    from pyhudi.operations.commit.commit_settings import CommitSettings
 
     parsed = table._open.options
     with pytest.raises(TableState, match="version 9"):
@@ -130,9 +130,9 @@ def test_a_table_of_a_version_that_is_not_written_is_left_alone() -> None:
 
 def test_the_name_stays_where_the_lock_of_the_writers_has_it() -> None:
     table = made()
-    from pyhudi.operations.action.settings import CommitSettings
-    from pyhudi.operations.admin.properties import run_set_properties
-    from pyhudi.options import parse_options
+    from pyhudi.operations.admin.alter_properties import run_set_properties
+    from pyhudi.operations.commit.commit_settings import CommitSettings
+    from pyhudi.options.supported import parse_options
 
     parsed = parse_options(
         {

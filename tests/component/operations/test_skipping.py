@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyhudi.api import Table
+from pyhudi.api.table import Table
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.format.metadata.wrapped import unwrap
-from pyhudi.records.filters.arrow import to_arrow
-from pyhudi.records.filters.parse import parse_filter
-from pyhudi.records.filters.tree import And, Compare, Expr, In, IsNull, Like, Not, Or
-from pyhudi.table.config import store_table_config
-from pyhudi.table.metadata.indexes import find_column_stats, find_partition_stats
-from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.metadata_table.codecs.value_wrappers import unwrap
+from pyhudi.metadata_table.reader.index_lookups import find_column_stats, find_partition_stats
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.records.filters.arrow_expressions import to_arrow
+from pyhudi.records.filters.filter_ast import And, Compare, Expr, In, IsNull, Like, Not, Or
+from pyhudi.records.filters.filter_parser import parse_filter
+from pyhudi.table.table_config import store_table_config
 from tests.support.golden_tables import golden_cases, open_golden
 from tests.support.needs import WIDE
 from tests.support.rows import assert_same_rows

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 
 OPTIONS = {
     "hoodie.compact.inline": False,

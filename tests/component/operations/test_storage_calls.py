@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Call, FaultyStorage
 from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.storage.memory import forget_memory
 

@@ -10,7 +10,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
-from pyhudi.operations.read.streams import (
+from pyhudi.operations.read.stream_queries import (
     check_stream_options,
     initial_position,
     latest_position,
@@ -18,8 +18,8 @@ from pyhudi.operations.read.streams import (
     plan_batch,
     reads_changes,
 )
-from pyhudi.options import parse_options
-from pyhudi.plan.streams import BEGINNING, BatchLimits
+from pyhudi.options.supported import parse_options
+from pyhudi.planning.stream_batches import BEGINNING, BatchLimits
 
 CDC = {"hoodie.datasource.query.type": "incremental", "hoodie.datasource.query.incremental.format": "cdc"}
 START = "hoodie.datasource.streaming.startOffset"

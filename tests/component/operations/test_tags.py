@@ -11,8 +11,8 @@ import pytest
 import pyhudi as hp
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState
 from pyhudi.format.instants import Action
-from pyhudi.timeline.store import TimelineStore
-from pyhudi.timeline.timeline import Timeline
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.timeline_store import TimelineStore
 
 OPTIONS = {
     "hoodie.clean.commits.retained": 1,

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi import plugins
-from pyhudi.conformance import check_time_generator
 from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState, Unsupported
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.options import plugins
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.testing import check_time_generator
 
 FIRST_MS = 4_102_444_800_000
 """The year 2100, which no clock says."""

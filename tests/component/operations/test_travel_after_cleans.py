@@ -11,8 +11,8 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.memory import forget_memory
 
 OPTIONS: dict[str, Any] = {

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyhudi import InvalidRequest, Table, procedures
+from pyhudi import InvalidRequest, Table
+from pyhudi.features import procedures
 
 QUIET = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
 

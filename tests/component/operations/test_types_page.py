@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.spark.convert import to_spark_schema
+from pyhudi.engines.spark.type_conversion import to_spark_schema
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.table.snapshot import load_snapshot

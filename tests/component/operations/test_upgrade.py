@@ -12,7 +12,7 @@ import pyhudi as hp
 from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import BlockType, LogBlock, scan_blocks
-from pyhudi.format.versions import TimelineLayout
+from pyhudi.format.table_versions import TimelineLayout
 from pyhudi.table.snapshot import read_commit
 from tests.support.golden_tables import open_golden
 from tests.support.rows import assert_same_rows

@@ -14,9 +14,9 @@ import pyhudi as hp
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE
-from pyhudi.records.merge import choose_rows
-from pyhudi.table.config import load_table_config, store_table_config
-from pyhudi.table.metadata.definitions import load_index_definitions
+from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
+from pyhudi.records.record_merge import choose_rows
+from pyhudi.table.table_config import load_table_config, store_table_config
 from tests.support.golden_tables import open_golden
 from tests.support.rows import assert_same_rows, without_meta
 

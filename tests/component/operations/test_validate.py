@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from pyhudi.api import Table
+from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.validate import FINDINGS_SCHEMA
 from tests.support.golden_tables import CLOSED_TRAITS, golden_cases, open_golden

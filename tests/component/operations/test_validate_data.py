@@ -10,7 +10,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.operations.admin.validate import ValidationResult
-from pyhudi.table.slices import FileSlice
+from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot, read_commit
 
 

@@ -14,12 +14,11 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import Unsupported
-from pyhudi.execute.metadata_records import LogTask, MetadataFile, run_metadata_log
-from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.bloom_filter import BloomFilter
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.metadata.secondary_index import encode_secondary_values, format_secondary_keys
-from pyhudi.operations.metadata.store import MetadataStore
-from pyhudi.plan.metadata import (
+from pyhudi.metadata_table.codecs.secondary_index_codec import encode_secondary_values, format_secondary_keys
+from pyhudi.metadata_table.file_tasks import LogTask, MetadataFile, run_metadata_log
+from pyhudi.metadata_table.metadata_records import (
     FileFilter,
     MetadataRecords,
     bloom_records,
@@ -29,7 +28,8 @@ from pyhudi.plan.metadata import (
     partition_stats_records,
     records_of,
 )
-from pyhudi.records.stats import ColumnRange
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore
+from pyhudi.records.column_statistics import ColumnRange
 from pyhudi.table.snapshot import load_snapshot
 from tests.support.needs import WIDE
 

@@ -12,8 +12,8 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest
-from pyhudi.table.metadata.indexes import scan_column_stats
-from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.metadata_table.reader.index_lookups import scan_column_stats
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from tests.support.golden_tables import open_golden
 from tests.support.rows import assert_same_rows
 

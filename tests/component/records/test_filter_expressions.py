@@ -13,9 +13,9 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.arrow import row_filter
-from pyhudi.records.filters.parse import parse_filter
-from pyhudi.records.filters.tree import And, Compare, Constant, In, IsNull, Like, Not, Or
+from pyhudi.records.filters.arrow_expressions import row_filter
+from pyhudi.records.filters.filter_ast import And, Compare, Constant, In, IsNull, Like, Not, Or
+from pyhudi.records.filters.filter_parser import parse_filter
 
 MOMENT = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
 ROWS = pa.table(

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.errors import HudiError, ServiceFailed
 from pyhudi.storage import open_storage
-from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.storage.fault_injection import Call, FaultyStorage
 
 _CALLS = 120
 _OPTIONS: dict[str, object] = {

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.errors import HudiError
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 
 OPTIONS = {
     "hoodie.index.bloom.num_entries": 100,

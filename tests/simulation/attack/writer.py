@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.errors import HudiError
 from pyhudi.storage import open_storage
-from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.storage.fault_injection import Call, FaultyStorage
 
 SHARED = "shared"
 

@@ -27,7 +27,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from pyhudi.storage.faults import Call, Fault, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import Call, Fault, Moment, Outcome, SimulatedCrash
 
 _QUIET = ("/.hoodie/.locks/", "/.hoodie/.heartbeat/", "/.hoodie/.locks", "/.hoodie/.heartbeat")
 _PATIENCE_S = 600

@@ -19,12 +19,12 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import parse_instant_file
 from pyhudi.format.properties import parse_properties
-from pyhudi.settings import Options, read_settings
-from pyhudi.table import config as config_module
-from pyhudi.table.config import TableConfig
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.table import table_config as config_module
+from pyhudi.table.table_config import TableConfig
 
 _MOST = 20_000
 

@@ -25,7 +25,8 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi import Table
-from pyhudi.api import Scan
+from pyhudi.api.table import Scan
+from pyhudi.api.table_handle import OpenTable
 from pyhudi.errors import (
     CommitUnknown,
     HudiError,
@@ -38,15 +39,14 @@ from pyhudi.errors import (
     WriteConflict,
 )
 from pyhudi.format.instants import Action, State
-from pyhudi.opened import OpenTable
-from pyhudi.options import parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import FileInfo, open_storage
-from pyhudi.storage.faults import FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage
 from pyhudi.storage.locks import LockSettings, StorageLock
 from pyhudi.storage.memory import MemoryStorage, forget_memory
-from pyhudi.table.config import load_table_config
-from pyhudi.table.context import TableContext
-from pyhudi.table.kept import KeptState
+from pyhudi.table.snapshot_cache import KeptState
+from pyhudi.table.table_config import load_table_config
+from pyhudi.table.table_context import TableContext
 from tests.simulation.checker.actors import END, LOCK, Actor, ActorEnvironment, Clock, Decide, Stage, Stuck
 from tests.simulation.checker.history import Effect, Event, find_order
 from tests.simulation.checker.schedules import Schedule, decisions

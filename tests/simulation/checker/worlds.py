@@ -12,7 +12,7 @@ from functools import cache
 import pyarrow as pa
 
 from pyhudi import Table
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 
 URI = "memory://checker"

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pyhudi import Table
 from pyhudi.format.instants import Action
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 from tests.support.needs import WIDE
 
 KEYS = st.sampled_from([f"k{number}" for number in range(8)])

@@ -16,8 +16,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from pyhudi import Table
-from pyhudi.operations.action.results import WriteResult
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 
 ANYWHERE = ("RECORD_INDEX", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")

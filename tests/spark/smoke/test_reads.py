@@ -9,7 +9,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from pyhudi.engines.spark import read as spark_read
+from pyhudi.engines.spark import read_dataframe as spark_read
 from tests.support.rows import assert_same_rows
 from tests.support.spark_trips import OPTIONS
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from pyhudi import Table
 from pyhudi import spark as hs
-from pyhudi.api import Merge
+from pyhudi.api.table import Merge
 from tests.conformance.changes_suite import OPTIONS, SOURCE, held, new_table
 
 if TYPE_CHECKING:

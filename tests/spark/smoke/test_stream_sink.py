@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from pyhudi.operations.write.batches import SINK_CHECKPOINT_KEY
+from pyhudi.operations.write.micro_batches import SINK_CHECKPOINT_KEY
 from pyhudi.table.snapshot import read_commit
 from tests.support.spark_streams import ONCE, OPTIONS, ids_of, put_file, source
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyhudi.engines.spark.engine import SparkEngine
-from pyhudi.execute.cluster import run_cluster
+from pyhudi.tasks.clustering_tasks import run_cluster
 from tests.support.rows import assert_same_rows
 from tests.support.spark_services import grown, rows
 

@@ -18,10 +18,10 @@ from pyhudi.errors import CorruptData, Internal, InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, minimal_decimal_size, sanitized_name
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.meta_columns import META_FIELDS, is_meta_field, with_meta_fields, without_meta_fields
-from pyhudi.records.columns import column_at, field_at
-from pyhudi.records.conform import conform, refuse_rounding, relabel
-from pyhudi.records.normalise import normalise
+from pyhudi.records.dotted_columns import column_at, field_at
+from pyhudi.records.schema_cast import conform, refuse_rounding, relabel
 from pyhudi.records.schema_evolution import SchemaMode, evolve, schema_changes, typed_nulls
+from pyhudi.records.type_normalization import normalise
 from tests.support.vectors import vector
 
 TIMESTAMP = pa.timestamp("us", "UTC")

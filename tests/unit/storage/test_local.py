@@ -16,9 +16,9 @@ import pytest
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported, WriteConflict
 from pyhudi.storage import Storage, StorageSpec, open_storage
-from pyhudi.storage.faults import SimulatedCrash
+from pyhudi.storage.fault_injection import SimulatedCrash
 from pyhudi.storage.local import _staging_folder
-from pyhudi.storage.processes import Process
+from pyhudi.storage.process_identity import Process
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from pyhudi import Table
 from pyhudi.errors import TableState
-from pyhudi.storage.clock import SystemEnvironment
+from pyhudi.storage.environment import SystemEnvironment
 from tests.interop.oracle import RELEASE, HudiFailure, RealHudi
 from tests.simulation.attack.random_tables.drawn import Drawn, draw_table
 from tests.simulation.attack.random_tables.explore import Failure

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi import register_merger
-from pyhudi.records.merge import choose_rows
+from pyhudi.records.record_merge import choose_rows
 from tests.support.payload_model import PAYLOADS, UNAVAILABLE
 
 DELETED = "_hoodie_is_deleted"

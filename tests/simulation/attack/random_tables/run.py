@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 from pyhudi import Table, bootstrap
 from pyhudi.errors import InstantNotFound, InvalidRequest, ServiceFailed, TableState, Unsupported, WriteConflict
 from pyhudi.format.instants import Action
-from pyhudi.options import parse_options
+from pyhudi.options.scope import VERBS, check_given
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.memory import MemoryStorage, forget_memory
-from pyhudi.verbs import VERBS, check_given
 from tests.simulation.attack.random_tables.codes import MORE, decoded, restyled
 from tests.simulation.attack.random_tables.drawn import KEYS, PARTITIONS, Drawn
 from tests.simulation.attack.random_tables.rules import DELETED, UNAVAILABLE
