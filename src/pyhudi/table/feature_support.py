@@ -41,7 +41,8 @@ def check_omission(config: TableConfig) -> None:
 
 def check_commit_open(metadata: CommitMetadata) -> None:
     """Raises Unsupported for the commit of a table whose columns go by ids (`table.schema_on_read_history`), for who goes by
-    names."""
+    names.
+    """
     if metadata.extra_metadata.get(LATEST_SCHEMA_KEY):
         raise Unsupported(
             f"the table evolved on read (hoodie.schema.on.read.enable): a commit carries {LATEST_SCHEMA_KEY}, and its columns go "
