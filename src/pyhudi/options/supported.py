@@ -451,7 +451,7 @@ def _warn_unknown(key: str) -> None:
 def _depth_of_caller() -> int:
     """How many calls up, seen from the caller of this, the code stands that called PyHudi: the line that a warning is about."""
     frame, depth = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pyhudi":
         frame, depth = frame.f_back, depth + 1
     return depth
 
