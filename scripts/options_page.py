@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-# ruff: noqa: E501 - rows of a Markdown table cannot be broken
 from pathlib import Path
 
 from pyhudi.options.supported import FLINK, HONOURED, MOOT, REFUSED

@@ -1,5 +1,6 @@
 """Each storage against the one suite.  GCS and Azure have no server here:
-tests/component/storage/object_store/test_object_storage.py builds them."""
+tests/component/storage/object_store/test_object_storage.py builds them.
+"""
 
 from __future__ import annotations
 
