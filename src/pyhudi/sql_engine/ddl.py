@@ -83,7 +83,7 @@ def result_row(result: WriteResult) -> pa.Table:
             "instant": pa.array([result.instant], pa.string()),
             "rows_inserted": [result.rows_inserted],
             "rows_updated": [result.rows_updated],
-            "rows_deleted": [result.rows_deleted],
+            "rows_deleted": pa.array([result.rows_deleted], pa.int64()),
         }
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.sql_engine.literals import place
 from pyhudi.sql_engine.sql_ast import (
     FORMATS,
     AddColumns,
@@ -23,7 +24,7 @@ from pyhudi.sql_engine.sql_ast import (
 )
 from pyhudi.sql_engine.sql_types import data_type
 from pyhudi.sql_engine.table_references import query_of
-from pyhudi.sql_engine.tokens import Cursor, place
+from pyhudi.sql_engine.tokens import Cursor
 
 
 def create_table(cursor: Cursor) -> Statement:

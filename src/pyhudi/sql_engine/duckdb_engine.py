@@ -7,19 +7,21 @@ files, no network, no variables of Python.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from pyhudi.errors import HudiError, InvalidRequest, Unsupported
+from pyhudi.sql_engine.literals import parse_spark, place
 
 _BATCH_ROWS = 65_536
 
@@ -45,6 +47,30 @@ _MACROS = tuple(
 _OTHER_VALUES = frozenset({"hash", "xxhash64", "crc32", "rand", "randn", "random", "uuid", "monotonically_increasing_id"})
 """Functions that DuckDB has by the same name and with other values, or whose values are another each time that they are asked."""
 
+
+_DIGITS = 38
+"""A number without an exponent has at most as many digits."""
+
+_PATTERN = re.compile(r"(?:[^\\]|\\[%_\\])*", re.DOTALL)
+"""Patterns of LIKE that Spark takes."""
+
+_DAY = r"\s*\d{4}-\d{1,2}-\d{1,2}"
+_HOUR = r"(?:[01]?\d|2[0-3]):[0-5]?\d(?::[0-5]?\d(?:\.\d{0,6})?)?"
+_WHEN = re.compile(rf"{_DAY}(?:[ T]{_HOUR}\s*(?:Z|UTC|[+-]\d\d:?\d\d|[A-Z][a-z]+(?:/[A-Z]\w+)+)?)?\s*|epoch", re.ASCII)
+_TYPED = {
+    "DATE": _WHEN,
+    "TIMESTAMP": _WHEN,
+    "TIMESTAMP_NTZ": _WHEN,
+    "TIMESTAMP_LTZ": _WHEN,
+}
+"""Literals of days and times that mean one thing; Spark's special words, years alone and the like are not among them."""
+
+_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
+_SECONDS = re.compile(r"\s*[+-]?\d*\.?\d{0,6}\s*", re.ASCII)
+_INTERVAL = re.compile(
+    r"\s*(?:[+-]?\d+\s+(?:year|month|week|day|hour|minute|second|millisecond|microsecond)s?\s*)+", re.ASCII | re.IGNORECASE
+)
 
 _ANSI: Any = type("_Ansi", (Spark,), {"Parser": type("_AnsiParser", (SparkParser,), {"STRICT_CAST": True})})
 """Spark's dialect in which a cast that fails is an error, and none but TRY_CAST gives null."""
@@ -139,9 +165,9 @@ def _as_ours(error: Exception) -> HudiError:
 
 def read_spark(text: str, *, expression: bool = False) -> exp.Expr:
     """A query, or an expression, of Spark's dialect, changed so that DuckDB's values are Spark's."""
-    tree = sqlglot.parse_one(text, dialect=_ANSI, into=exp.Condition if expression else None)
+    tree = parse_spark(text, _ANSI, expression=expression, check=_check_literals)
     _refuse(tree)
-    return tree.transform(_cutting)
+    return tree.transform(_as_spark)
 
 
 def to_duck(tree: exp.Expr) -> str:
@@ -158,13 +184,101 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _cutting(node: exp.Expr) -> exp.Expr:
+def _as_spark(node: exp.Expr) -> exp.Expr:
+    """What DuckDB would give another value for, in words for which it gives Spark's."""
+    if isinstance(node, exp.Cast):
+        return _cutting(node)
+    if isinstance(node, (exp.Like, exp.ILike)) and not isinstance(node.parent, exp.Escape):
+        return _with_escape(node)
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return _exact_decimal(node)
+    return node
+
+
+def _cutting(node: exp.Cast) -> exp.Expr:
     """A cast to a whole number cuts the fraction, as Spark's does; DuckDB's rounds."""
-    if isinstance(node, exp.Cast) and node.to.this in exp.DataType.INTEGER_TYPES:
+    if node.to.this in exp.DataType.INTEGER_TYPES:
         inner, macro = node.this, _WHOLE_OR_NULL if isinstance(node, exp.TryCast) else _WHOLE
         if not (isinstance(inner, exp.Anonymous) and inner.name == macro):
             node.set("this", exp.Anonymous(this=macro, expressions=[inner]))
     return node
+
+
+def _with_escape(node: exp.Like | exp.ILike) -> exp.Expr:
+    """A backslash in a pattern is an escape in Spark, and an ordinary character in DuckDB unless ESCAPE names it."""
+    pattern = node.expression.unnest()
+    if isinstance(pattern, (exp.Any, exp.All)):
+        if any("\\" in literal.name for literal in pattern.find_all(exp.Literal)):
+            raise Unsupported("a backslash in a pattern of LIKE ANY or LIKE ALL in the embedded engine. Write several LIKE")
+        return node
+    if isinstance(pattern, exp.Literal) and not _PATTERN.fullmatch(pattern.name):
+        raise InvalidRequest(
+            f"the pattern {pattern.name!r} of LIKE: a backslash stands before %, _ or another backslash only. Write two "
+            "backslashes in the pattern for one in the text"
+        )
+    return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
+
+
+def _exact_decimal(node: exp.Literal) -> exp.Expr:
+    """A decimal of so many digits that DuckDB would make it floating point."""
+    whole, _, fraction = node.name.partition(".")
+    if not (whole + fraction).isdecimal() or len(whole) + len(fraction) < _DIGITS:
+        return node
+    scale = len(fraction)
+    precision = max(len((whole + fraction).lstrip("0")), scale, 1)
+    return exp.cast(exp.Literal.string(node.name), exp.DataType.build(f"DECIMAL({precision}, {scale})"))
+
+
+# What Spark refuses, and DuckDB would give a value of its own
+
+
+def _check_literals(text: str, tokens: list[Any]) -> None:
+    for number, token in enumerate(tokens):
+        behind = tokens[number + 1] if number + 1 < len(tokens) else None
+        if token.token_type is TokenType.NUMBER:
+            _check_number(text, token, tokens[number + 1 : number + 3])
+        if behind is None or behind.token_type is not TokenType.STRING:
+            continue
+        keyword = token.text.upper()
+        pattern = _TYPED.get(keyword)
+        if pattern is not None and text[token.start] not in "'`" and not pattern.fullmatch(behind.text):
+            raise InvalidRequest(
+                f"{place(text, token.start)}: {keyword} {behind.text!r} in the embedded engine. Write DATE '2024-05-06', "
+                "TIMESTAMP '2024-05-06 07:08:09.123456', with +02:00 or Z for a zone"
+            )
+        if token.token_type is TokenType.INTERVAL:
+            unit = tokens[number + 2].text if number + 2 < len(tokens) else ""
+            _check_interval(text, token.start, behind.text, unit)
+    for token, behind, unit in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if token.token_type is TokenType.INTERVAL and behind.token_type is TokenType.NUMBER:
+            _check_interval(text, token.start, behind.text, unit.text)
+
+
+def _check_number(text: str, token: Any, after: list[Any]) -> None:
+    number = token.text.lower()
+    # The letter behind a number is a cast of the tokenizer's, at the same place.
+    has_letter = len(after) == 2 and after[0].token_type is TokenType.DCOLON and after[0].start == token.start
+    kind = after[1].text.upper() if has_letter else ""
+    if not _NUMBER.fullmatch(number):
+        raise InvalidRequest(f"{place(text, token.start)}: {token.text} is no number")
+    if "e" in number and kind in ("L", "S", "Y"):
+        raise InvalidRequest(f"{place(text, token.start)}: {token.text}{kind} has an exponent, and is no whole number")
+    if "e" not in number and len(number.replace(".", "").lstrip("0")) > _DIGITS:
+        raise InvalidRequest(f"{place(text, token.start)}: the number {token.text} has more than {_DIGITS} digits")
+    if "e" not in number and len(number.partition(".")[2]) > _DIGITS:
+        raise InvalidRequest(f"{place(text, token.start)}: the number {token.text} has more than {_DIGITS} decimal places")
+    if "e" in number and math.isinf(float(number)):
+        raise InvalidRequest(f"{place(text, token.start)}: the number {token.text} is beyond the largest double")
+
+
+def _check_interval(text: str, start: int, value: str, unit: str) -> None:
+    seconds = unit.upper() in ("SECOND", "SECONDS")
+    if _WHOLE_NUMBER.fullmatch(value) or (seconds and _SECONDS.fullmatch(value)) or _INTERVAL.fullmatch(value):
+        return
+    raise InvalidRequest(
+        f"{place(text, start)}: INTERVAL {value!r} in the embedded engine. Write INTERVAL '1' DAY, or add several intervals; "
+        "only seconds have a fraction"
+    )
 
 
 def _refuse(tree: exp.Expr) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.sql_engine.ddl_parser import alter_table, create_table, drop_table, named_partition, truncate_table
+from pyhudi.sql_engine.literals import place
 from pyhudi.sql_engine.sql_ast import (
     Assignment,
     Call,
@@ -32,7 +33,7 @@ from pyhudi.sql_engine.sql_ast import (
     Value,
 )
 from pyhudi.sql_engine.table_references import as_of, expression_of, query_of
-from pyhudi.sql_engine.tokens import Cursor, place
+from pyhudi.sql_engine.tokens import Cursor
 
 __all__ = ["parse"]
 

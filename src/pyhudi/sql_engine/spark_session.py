@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import sqlglot
 
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
@@ -40,10 +39,10 @@ from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.sql_engine import spark_table_names, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
+from pyhudi.sql_engine.literals import parse_spark
 from pyhudi.sql_engine.splicing import spliced
 from pyhudi.sql_engine.sql_pushdown import asked_of_table
 from pyhudi.sql_engine.table_functions import function_rows, table_of_function
-from pyhudi.sql_engine.tokens import DIALECT
 
 __all__ = ["Session", "SparkVerbs", "run"]
 
@@ -149,7 +148,7 @@ def _conditions(query: S.Query) -> Callable[[S.Reference, pa.Schema], Expr | Non
     if READ_OTHERWISE.search(query.body.text):
         return lambda reference, schema: None
     names = {reference.start: f"pyhudi_{number}" for number, reference in enumerate(query.references)}
-    tree = sqlglot.parse_one(spliced(query, lambda reference: names[reference.start]), dialect=DIALECT)
+    tree = parse_spark(spliced(query, lambda reference: names[reference.start]))
     return lambda reference, schema: asked_of_table(tree, names[reference.start], schema)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pyhudi.errors import Unsupported
-from pyhudi.sql_engine.tokens import Cursor, place
+from pyhudi.sql_engine.literals import place
+from pyhudi.sql_engine.tokens import Cursor
 
 _PLAIN = {
     "BOOLEAN": pa.bool_(),

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.sql_engine.literals import parse_spark, place
 from pyhudi.sql_engine.sql_ast import Fragment, Query, Reference, TableName, Value
-from pyhudi.sql_engine.tokens import DIALECT, Cursor, place
+from pyhudi.sql_engine.tokens import Cursor
 
 FUNCTIONS = (
     "hudi_query",
@@ -49,7 +49,7 @@ def expression_of(statement: str, body: Fragment) -> Query:
 def parsed(body: Fragment, statement: str, *, expression: bool = False) -> exp.Expr:
     """What sqlglot reads in a stretch of a statement."""
     try:
-        return sqlglot.parse_one(body.text, dialect=DIALECT, into=exp.Condition if expression else None)
+        return parse_spark(body.text, expression=expression)
     except ParseError as error:
         found = error.errors[0] if error.errors else {}
         offset = body.offset + _offset(body.text, found.get("line"), found.get("col"), found.get("highlight"))

@@ -1,7 +1,7 @@
 """The words of a statement, read from left to right.
 
-The text is taken apart by sqlglot's tokenizer for Spark; keywords of several words, which it joins, come one by one.  What does
-not fit raises InvalidRequest with its line, its column and what was expected.
+The tokens are those of literals.py; keywords of several words, which sqlglot joins, come one by one.  What does not fit raises
+InvalidRequest with its line, its column and what was expected.
 """
 
 from __future__ import annotations
@@ -11,16 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-import sqlglot
 from sqlglot import TokenType
-from sqlglot.errors import SqlglotError
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.sql_engine.literals import place, tokenize_spark
 from pyhudi.sql_engine.sql_ast import Fragment, TableName, Value
 
-DIALECT = "spark"
-
-_TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
+_TEXTS = (TokenType.STRING,)
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 _LEAD = "( "
@@ -208,19 +205,9 @@ class Cursor:
         return found
 
 
-def place(statement: str, offset: int) -> str:
-    """A place of a statement as messages tell it."""
-    before = statement[:offset]
-    return f"SQL, line {before.count(chr(10)) + 1}, column {len(before) - (before.rfind(chr(10)) + 1) + 1}"
-
-
 def _words(statement: str) -> tuple[Word, ...]:
-    try:
-        tokens = sqlglot.tokenize(_LEAD + statement, dialect=DIALECT)[1:]
-    except SqlglotError as error:
-        raise InvalidRequest(f"SQL that cannot be taken apart, as a quote or a comment may be left open: {error}") from error
     found: list[Word] = []
-    for token in tokens:
+    for token in tokenize_spark(statement, lead=_LEAD)[1:]:
         start = token.start - len(_LEAD)
         if token.token_type is TokenType.DCOLON and statement[start : start + 2] != "::":
             # The tokenizer makes a cast of a number's letter, and puts the sign of one between.

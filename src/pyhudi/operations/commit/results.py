@@ -14,7 +14,10 @@ class WriteResult(ShownInNotebooks):
     """The outcome of a write.
 
     instant, completion_time: request and completion time; None when there was nothing to commit.  rows_in: incoming rows after
-    combining duplicates; rows_inserted, _updated, _deleted: what they did (rows that lost to newer ones did nothing).
+    combining duplicates; rows_inserted, _updated, _deleted: what they did (rows that lost to newer ones did nothing).  Where
+    file groups are replaced (overwrites, deleted partitions), rows_deleted is the number of records that they held, by the
+    footers of their base files; None where that is not known without reading rows, as file groups with log files or more than
+    1,000 of them are replaced.
     file_groups_new / _rewritten: how many were created and rewritten.  bytes_written: all bytes of data files; bytes_rewritten:
     those of rewritten file groups.  index, index_source: which index found the file groups and from what, None when no lookup
     was needed.  conflict_retries: how often the write was planned again.  rolled_back: failed instants that this write cleaned
@@ -28,7 +31,7 @@ class WriteResult(ShownInNotebooks):
     rows_in: int = 0
     rows_inserted: int = 0
     rows_updated: int = 0
-    rows_deleted: int = 0
+    rows_deleted: int | None = 0
     file_groups_new: int = 0
     file_groups_rewritten: int = 0
     file_groups_replaced: int = 0
@@ -52,7 +55,7 @@ class WriteResult(ShownInNotebooks):
         lines = [
             f"{self.operation} {self.instant or '(nothing to commit)'}",
             f"  rows          {self.rows_in:,} in, {self.rows_inserted:,} inserted, {self.rows_updated:,} updated, "
-            f"{self.rows_deleted:,} deleted",
+            f"{'an unknown number' if self.rows_deleted is None else f'{self.rows_deleted:,}'} deleted",
             f"  file groups   {self.file_groups_new:,} new, {self.file_groups_rewritten:,} rewritten, "
             f"{self.file_groups_replaced:,} replaced",
             f"  bytes         {self.bytes_written:,} written, {self.bytes_rewritten:,} of them by rewriting",

@@ -21,7 +21,7 @@ from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction, commit_metadata
 from pyhudi.operations.services.partition_ttl import DeletePartitions
 from pyhudi.operations.services.run_services import with_services
-from pyhudi.operations.write.replaced_file_groups import groups_of, live_file_ids
+from pyhudi.operations.write.replaced_file_groups import count_replaced_rows, groups_of, live_file_ids
 from pyhudi.operations.write.resolve_blockers import settle_failed_writes, settle_groups_under_service
 from pyhudi.operations.write.write_attempt import start_of, until_no_conflict
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
@@ -90,6 +90,7 @@ def _delete_partitions(
         operation=str(settings.operation),
         instant=done.request_time,
         completion_time=done.completion_time,
+        rows_deleted=count_replaced_rows(snapshot, replaced),
         file_groups_replaced=sum(len(ids) for ids in replaced.values()),
         rolled_back=rolled_back,
         not_found=tuple(

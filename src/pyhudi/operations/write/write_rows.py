@@ -41,7 +41,7 @@ from pyhudi.operations.write.keyed_write import write_by_key
 from pyhudi.operations.write.micro_batches import check_not_landed
 from pyhudi.operations.write.non_blocking_writes import check_table
 from pyhudi.operations.write.operation_traits import WriteShape
-from pyhudi.operations.write.replaced_file_groups import groups_of, replaced_groups
+from pyhudi.operations.write.replaced_file_groups import count_replaced_rows, groups_of, replaced_groups
 from pyhudi.operations.write.resolve_blockers import settle_failed_writes
 from pyhudi.operations.write.write_attempt import Attempt, Written, outdated_where_files_are_gone, start_of, until_no_conflict
 from pyhudi.operations.write.write_preconditions import check_columns_by_ids, check_fit
@@ -397,8 +397,10 @@ class Write:
         self.phases.end("commit")
         result = write_result(done, written.statuses)
         lookup = written.lookup
+        replaced_rows = count_replaced_rows(attempt.snapshot, replaced)
         return replace(
             result,
+            rows_deleted=None if replaced_rows is None or result.rows_deleted is None else result.rows_deleted + replaced_rows,
             operation=str(self.shape.operation),
             rows_in=self.rows_in or result.rows_in,
             file_groups_replaced=len(groups_of(replaced)),
