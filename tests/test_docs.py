@@ -228,6 +228,35 @@ def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     run_page(page, tmp_path, {}, on_spark=False)
 
 
+def test_pages_make_tables_in_folders_of_their_own() -> None:
+    """A reader follows one page after the other in the same folder."""
+    makers: dict[str, str] = {}
+    for page in (page for page in PAGES if page.name != "README.md"):
+        text = "".join(snippet.text for snippet in snippets(page))
+        for name in set(re.findall(r'Table\.create\(\s*"([\w-]+)"|^pyhudi create ([\w-]+)', text, re.M)):
+            folder = name[0] or name[1]
+            assert makers.setdefault(folder, page.name) == page.name, f"{page.name} and {makers[folder]} make {folder}"
+
+
+def test_the_quick_start_shows_the_output_of_its_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "docs" / "quick-start.md"
+    shown = re.search(r"^```text\n(upsert .*?)  \.\.\.\n```", page.read_text(), re.S | re.M)
+    assert shown is not None
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(snippets(page)[1].text, str(page), "exec"), names)
+    expected, printed = shown[1].splitlines()[1:], str(names["second"]).splitlines()[1:]
+    numbers = re.compile(r"[\d,]+(?= written|,? of them)|(?<=written, )[\d,]+")
+    for wanted, line in zip(expected, printed, strict=False):
+        if "bytes" not in wanted:
+            assert line == wanted
+            continue
+        assert numbers.sub("N", line) == numbers.sub("N", wanted)
+        for one, other in zip(numbers.findall(line), numbers.findall(wanted), strict=True):
+            # Versions of Arrow write files of slightly different sizes.
+            assert abs(int(one.replace(",", "")) / int(other.replace(",", "")) - 1) < 0.2, (line, wanted)
+
+
 def test_every_page_with_commands_is_among_those_that_run() -> None:
     """A fence in another spelling would be passed over in silence."""
     for page in PAGES:

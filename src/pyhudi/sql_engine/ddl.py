@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound, Unsupported
 from pyhudi.operations.admin.alter_properties import NAME_PROPERTY
+from pyhudi.operations.admin.open_table import refusal_of_existing
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.scope import VERBS, check_given
 from pyhudi.options.supported import parse_options
@@ -123,7 +124,7 @@ def _made(session: Session, statement: S.CreateTable, path: str) -> WriteResult 
     """Create the table; where it has a name of its own, it may be there and gets that name."""
     if statement.query is not None:
         if Table.exists(path, session.storage_options):
-            raise TableExists(f"there is a Hudi table at {path} already: CREATE TABLE ... AS makes a new one")
+            raise refusal_of_existing(path, session.storage_options, parse_options(session.options), "INSERT INTO adds to it")
         return session.create_as(statement, statement.query, path)
     try:
         table_statements.create(statement, path, session.storage_options, exist_ok=statement.table.path is None)

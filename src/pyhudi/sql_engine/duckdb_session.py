@@ -21,9 +21,9 @@ from sqlglot import exp
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import OpenTable
 from pyhudi.engines.arrow.input_rows import arrow_reader
-from pyhudi.errors import HudiError, InvalidRequest
+from pyhudi.errors import InvalidRequest
 from pyhudi.features import procedures
-from pyhudi.operations.admin.create_table import discard_new_table
+from pyhudi.operations.admin.create_table import discard_after_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.supported import parse_options
@@ -166,14 +166,11 @@ def _create_as(session: Session, statement: S.CreateTable, query: S.Query, path:
         options = table_statements.new_options(statement, ordered)
         name = None if statement.table.path else statement.table.parts[-1]
         table = Table.create(path, name=name, storage_options=session.storage_options, options=options)
-        rows = pa.RecordBatchReader.from_batches(database.schema(text), database.batches(text))
         try:
+            rows = pa.RecordBatchReader.from_batches(database.schema(text), database.batches(text))
             return table.bulk_insert(rows, options=session.options)
         except Exception as error:
-            try:
-                discard_new_table(table.context, CommitSettings.of(parse_options(session.options)).lock_wait_ms)
-            except HudiError as failure:
-                error.add_note(f"the table that was made for this statement is still there, without rows ({failure})")
+            discard_after_error(table.context, CommitSettings.of(parse_options(session.options)).lock_wait_ms, error)
             raise
 
 

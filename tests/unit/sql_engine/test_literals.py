@@ -63,8 +63,8 @@ def test_like_takes_a_backslash_for_an_escape() -> None:
 def test_doubled_quotes_in_every_statement(tmp_path: Path) -> None:
     path = tmp_path / "t"
     hp.sql(
-        f"CREATE TABLE hudi.`{path}` (id BIGINT, name STRING COMMENT 'the row''s name', city STRING) USING hudi PARTITIONED BY (city) "
-        "TBLPROPERTIES (primaryKey = 'id', 'hoodie.table.name' = 'it')"
+        f"CREATE TABLE hudi.`{path}` (id BIGINT, name STRING COMMENT 'the row''s name', city STRING) "
+        "USING hudi PARTITIONED BY (city) TBLPROPERTIES (primaryKey = 'id', 'hoodie.table.name' = 'it')"
     )
     table = f"hudi.`{path}`"
     hp.sql(f"INSERT INTO {table} VALUES (1, 'O''Brien', 'a'), (2, 'OBrien', 'a'), (3, \"say \"\"x\"\"\", 'b''c'), (4, 'd', 'bc')")

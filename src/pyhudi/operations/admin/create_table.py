@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import HudiError, InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import (
@@ -78,6 +78,16 @@ def discard_new_table(context: TableContext, wait_ms: int) -> bool:
             if folder not in (LOCK_FOLDER, STAGED_FOLDER):
                 held.storage.delete_folder(folder)
     return True
+
+
+def discard_after_error(context: TableContext, wait_ms: int, error: Exception) -> None:
+    """Remove a table that this process has just made for a write that failed with `error`, which gets a note if it stays."""
+    where = f"the table at {context.storage.uri} that was made for this write"
+    try:
+        if not discard_new_table(context, wait_ms):
+            error.add_note(f"{where} stays: another writer has begun to use it")
+    except HudiError as failure:
+        error.add_note(f"{where} is still there, without rows ({failure}). Delete its folder .hoodie before the next attempt")
 
 
 def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str, str]:

@@ -207,6 +207,13 @@ _FIXED = (
 FIXED = tuple(option.key for option in _FIXED)
 """Options that are properties no caller chooses: a new table has what PyHudi writes."""
 
+FORCE = Option(
+    "pyhudi.create.force",
+    bool,
+    "false",
+    "create a table in a folder that holds another table, or data files of other programs",
+)
+
 WITHOUT_ZONE = Option(
     ZONE_OPTION,
     tuple(WithoutZone),
@@ -257,6 +264,7 @@ class TableSettings:
     several_formats: Annotated[bool, _SEVERAL_FORMATS]
     keeps_changes: Annotated[bool, _CHANGES]
     changes_mode: Annotated[str, CHANGES_MODE]
+    force: Annotated[bool, FORCE]
     fixed: Annotated[tuple[tuple[str, str], ...], *_FIXED]
 
     @classmethod

@@ -29,7 +29,7 @@ from pyhudi.format.table_versions import TableVersion, parse_table_version
 from pyhudi.operations.read.checkpoints import check_not_taken_back, earliest_request
 from pyhudi.operations.read.file_pruning import ReadSettings, plan_filtered_read
 from pyhudi.operations.read.projection import narrowed
-from pyhudi.operations.read.time_travel_checks import check_as_of
+from pyhudi.operations.read.time_travel_checks import check_as_of, check_not_before_first
 from pyhudi.options.declaration import Option, Options
 from pyhudi.planning.incremental_query import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.planning.partition_pruning import Pruning, ReadPlan, plan_slices, prune_partitions
@@ -201,14 +201,15 @@ def plan_snapshot_query(
     """A snapshot, time travel or read-optimized query.  as_of: an instant, a time in a form of `planning.time_travel`, or a
     tag (`table.tags`).  kept: the present state as it was loaded before, if it still is.
 
-    Raises InvalidRequest for columns or filters that do not fit the table and for an `as_of` of another form, TableState for a
-    table without a schema and for a time whose state may be gone or can still change.
+    Raises InvalidRequest for columns or filters that do not fit the table and for an `as_of` of another form or before the first
+    commit, TableState for a table without a schema and for a time whose state may be gone or can still change.
     """
     as_of = None if as_of is None else parse_as_of(instant_of(context, as_of))
     if as_of is None:
         snapshot = present_state(context, settings, kept)
     else:
         snapshot = load_snapshot(context, settings.listing, as_of=as_of)
+        check_not_before_first(snapshot, as_of)
         check_as_of(snapshot, as_of)
     spec = _read_spec(
         snapshot, columns, condition, _validity(snapshot, as_of), values_from_path=values_from_path, settings=settings

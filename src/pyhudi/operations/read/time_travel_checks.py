@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyhudi.errors import TableState
+from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.actions.archived_instants import decode_completed
 from pyhudi.format.actions.clean_metadata import CleanMetadata
 from pyhudi.format.instants import Action
@@ -23,6 +23,7 @@ from pyhudi.planning.cleaning import LastClean
 from pyhudi.planning.time_travel import reason_not_to_travel
 from pyhudi.table.snapshot import Snapshot, is_pending_clustering
 from pyhudi.table.snapshot_staleness import load_earliest_retained
+from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS
 from pyhudi.table.timeline.archived_timeline import Bounds
 
 
@@ -31,6 +32,22 @@ def check_as_of(snapshot: Snapshot, time: str) -> None:
     reason = _reason(snapshot, time)
     if reason is not None:
         raise TableState(f"the table at {snapshot.context.storage.uri} cannot be read as of {time}: {reason}")
+
+
+def check_not_before_first(snapshot: Snapshot, time: str) -> None:
+    """Raises InvalidRequest for a request time before the table's first commit, where Hudi gives no rows without a word."""
+    store, timeline = snapshot.context.timeline, snapshot.timeline
+    writes = [instant.request_time for instant in timeline.completed_writes()]
+    if any(write <= time for write in writes):
+        return
+    archived = [one.request_time for one in store.history.instants() if one.action in WRITE_ACTIONS]
+    if any(write <= time for write in archived):
+        return
+    first = min((*writes, *archived), default=None)
+    where = f"the table at {snapshot.context.storage.uri} cannot be read as of {time}"
+    if first is None:
+        raise InvalidRequest(f"{where}: it has no commits. Read it without as_of")
+    raise InvalidRequest(f"{where}: its first commit is {first}. Name that time or a later one")
 
 
 def _reason(snapshot: Snapshot, time: str) -> str | None:

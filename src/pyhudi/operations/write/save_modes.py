@@ -20,9 +20,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import HudiError, InvalidRequest, TableExists, TableNotFound
-from pyhudi.operations.admin.create_table import discard_new_table
-from pyhudi.operations.admin.open_table import make_table, named_settings, open_context
+from pyhudi.errors import InvalidRequest, TableNotFound
+from pyhudi.operations.admin.create_table import discard_after_error, discard_new_table
+from pyhudi.operations.admin.open_table import make_table, named_settings, open_context, refusal_of_existing
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.table_settings import RECORD_KEY_FIELDS
 from pyhudi.operations.catalog_sync.sync_table import check_sync
@@ -94,7 +94,7 @@ class Save:
         with suppress(TableNotFound):
             there = load_table_config(open_storage(uri, storage_options))
         if there is not None and mode == "errorifexists":
-            raise TableExists(f"there is a Hudi table at {uri} already; mode append adds to it")
+            raise refusal_of_existing(uri, storage_options, options, "mode append adds to it")
         operation = _operation(options, columns, there)
         check_standing(spark_write_verb(operation), options)
         settings = WriteSettings.of(options, operation)
@@ -199,10 +199,7 @@ def stream_operation(options: Options, output_mode: str) -> WriteOperation | Non
 
 def _discard(context: TableContext, settings: WriteSettings, error: Exception) -> None:
     """Remove the table that was made for a write which failed."""
-    try:
-        discard_new_table(context, settings.commit.lock_wait_ms)
-    except HudiError as failure:
-        error.add_note(f"the table that was made for this write is still there, without rows ({failure})")
+    discard_after_error(context, settings.commit.lock_wait_ms, error)
 
 
 def _save_mode(mode: str, options: Options) -> str:
