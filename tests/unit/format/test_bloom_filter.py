@@ -278,3 +278,13 @@ def test_filters_of_the_real_hudi(name: str, kind: str, entries: int, most: int)
     ours = BloomFilter.create(kind, entries, 0.000001, most)
     ours.add(keys)
     assert ours.to_text().encode() == text
+
+
+def test_an_empty_key_is_added_to_no_filter_and_may_be_in_every_one() -> None:
+    for kind in BloomKind:
+        made = BloomFilter.create(kind, 10, 0.001, 100)
+        with pytest.raises(InvalidRequest, match="empty"):
+            made.add(pa.array(["a", ""]))
+        made.add(pa.array(["a"]))
+        assert made.might_contain(pa.array(["", "a", "zzz", ""])).tolist() == [True, True, False, True]
+        assert made.might_contain(pa.array([""])).tolist() == [True]
