@@ -197,7 +197,7 @@ def test_a_copy_is_independent() -> None:
     assert second.might_contain(pa.array(["a"])).all()
 
 
-@pytest.mark.parametrize("keys", [pa.array(["a", None]), pa.array(["a", ""]), pa.array([1, 2])])
+@pytest.mark.parametrize("keys", [pa.array(["a", None]), pa.array([1, 2])])
 def test_refused_keys(keys: pa.Array) -> None:
     simple = BloomFilter.create("SIMPLE", 5, 0.1)
     with pytest.raises(InvalidRequest):
