@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.attack import flaky, kills
+from tests.simulation.attack import flaky, kills, suspensions
 from tests.simulation.attack.processes import killed, suspended
 from tests.simulation.checker.kept import excused
 from tests.simulation.checker.quick import quickly
@@ -46,3 +46,11 @@ def test_a_store_that_often_does_not_answer(seed: int) -> None:
         schedule, verdict = flaky.attack(seed)
     if not excused(verdict):
         pytest.fail("\n".join((repr(schedule), *verdict.outcomes, *verdict.faults)))
+
+
+@pytest.mark.parametrize("lock", suspensions.LOCKS)
+def test_a_writer_suspended_at_a_call_of_a_commit_blocks_nobody_for_longer_than_the_lock_wait(lock: str) -> None:
+    every = "1" if WIDE else "60"
+    program = [sys.executable, "-m", "tests.simulation.attack.suspensions", "--lock", lock, "--every", every]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stdout + done.stderr
