@@ -130,7 +130,7 @@ def test_release_1_2_cannot_go_on_with_a_partitioned_record_index(newest_hudi: R
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
 def test_dates_with_slashes_of_the_dataframe_writer_are_refused(newest_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     """Its table names no option, only the class that reads the paths; it finds no rows by the date itself."""
-    options = {
+    options: dict[str, Any] = {
         "hoodie.table.name": "t",
         "hoodie.datasource.write.recordkey.field": "id",
         "hoodie.datasource.write.precombine.field": "ts",
@@ -153,7 +153,7 @@ def test_the_plan_that_a_failed_planner_leaves(newest_hudi: RealHudi, tmp_path: 
     pair.theirs("insert", make(range(6), 1), check=False)
     pair.theirs("upsert", make(range(3), 2), check=False)
     package = "org.apache.hudi.table.action.cluster.strategy."
-    planner = {"hoodie.clustering.plan.strategy.class": package + "CommitBasedClusteringPlanStrategy"}
+    planner: dict[str, Any] = {"hoodie.clustering.plan.strategy.class": package + "CommitBasedClusteringPlanStrategy"}
     with pytest.raises(HudiFailure):
         pair.theirs("upsert", make(range(3), 3), check=False, **CLUSTER, **planner)
     (left,) = pair.table.timeline().pending(Action.CLUSTERING)

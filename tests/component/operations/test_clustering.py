@@ -317,6 +317,6 @@ def test_a_clustering_plan_without_a_record_holds_nothing(tmp_path: Path, table_
     leave_plan()
     assert table.cluster().instant != request_time
     leave_plan()
-    assert table.repair(dry_run=False)
+    assert table.repair(dry_run=False).steps
     assert not path.exists()
     assert table.scan().to_arrow().to_pylist() == [{"id": "c", "v": 3}]

@@ -3,7 +3,8 @@
     python -m tests.simulation.attack.suspensions --lock lease --every 1
 
 At each point a process commits and stops itself there (SIGSTOP).  Another writer then commits, or fails when its lock wait
-is over; it never waits without end.  The first one goes on afterwards.  What must hold: see `tests.simulation.attack.processes.judge`.
+is over; it never waits without end.  The first one goes on afterwards.  What must hold: see
+`tests.simulation.attack.processes.judge`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.paused_write import PausedWrite
+from tests.support.paused_write import PausedWrite
 
 import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
