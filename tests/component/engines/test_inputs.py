@@ -103,6 +103,7 @@ def new_table() -> Table:
     return Table.create(uri, record_key="id", ordering="ts", schema=schema, options=OPTIONS)
 
 
+@pytest.mark.sample(33)
 @pytest.mark.parametrize("verb", ["upsert", "bulk_insert", "insert_overwrite"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_written(kind: str, verb: str) -> None:
@@ -112,6 +113,7 @@ def test_written(kind: str, verb: str) -> None:
     assert_same_rows(table.scan().to_arrow(), ROWS)
 
 
+@pytest.mark.sample(17)
 @pytest.mark.parametrize("kind", KINDS)
 def test_deleted(kind: str) -> None:
     table = new_table()
