@@ -21,6 +21,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyhudi import features
 from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.spark_streaming import StreamSink, start
 from pyhudi.api.table import Filter, Table
@@ -35,7 +36,6 @@ from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession
 from pyhudi.engines.spark.update_delete import SparkDelete, run_spark_delete
 from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest
-from pyhudi.features import procedures
 from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import COLUMNS, FILTER
@@ -304,7 +304,9 @@ def call(
         raise InvalidRequest(f"procedure {procedure} takes either table= or path=")
     if table is not None:
         path = table_location(spark, table)
-    rows = procedures.call(procedure, path=path, storage_options=storage_options, spark=spark, **arguments)
+    rows = features.load("procedures", f"procedure {procedure}").call(
+        procedure, path=path, storage_options=storage_options, spark=spark, **arguments
+    )
     return spark.createDataFrame(rows)
 
 

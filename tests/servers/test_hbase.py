@@ -13,7 +13,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported
-from pyhudi.features.hbase_index.hbase_client import Entry, HbaseSettings, open_hbase
+from pyhudi.features.hbase_index.hbase_client import Entry, open_hbase
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
@@ -21,6 +21,7 @@ from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, SimulatedCrash
 from pyhudi.storage.locks.in_process import InProcessLock
 from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.hbase_lookup import HbaseSettings
 from tests.interop.conftest import real_hudi as real_hudi
 from tests.interop.oracle import RealHudi
 from tests.servers.conftest import Hbase

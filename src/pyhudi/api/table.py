@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import pyarrow as pa
 
+from pyhudi import features
 from pyhudi.api.alter import Alter
 from pyhudi.api.attribute_hints import absent
 from pyhudi.api.indexes import Indexes
@@ -29,7 +30,6 @@ from pyhudi.api.table_handle import OpenTable, is_of_spark
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import arrow_reader, is_empty
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableExists, TableNotFound, TableState
-from pyhudi.features.report.plot import Plots
 from pyhudi.format.instants import Instant
 from pyhudi.format.table_versions import parse_table_version
 from pyhudi.operations.admin.alter_properties import run_set_properties
@@ -106,6 +106,7 @@ from pyhudi.tasks.engine_protocol import Engine
 
 if TYPE_CHECKING:
     from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession
+    from pyhudi.features.report.plot import Plots
 
 __all__ = ["Filter", "Indexes", "Merge", "Scan", "Services", "Table"]
 
@@ -831,7 +832,8 @@ class Table:
     @property
     def plot(self) -> Plots:
         """Pictures of the table's health, drawn with matplotlib (`pip install "pyhudi[plot]"`)."""
-        return Plots(self.inspect, self.name)
+        plots: Plots = features.load("report", "Table.plot").Plots(self.inspect, self.name)
+        return plots
 
     # Reading
 

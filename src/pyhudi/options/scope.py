@@ -15,12 +15,12 @@ The reasons stand in docs/decisions/0011-where-an-option-acts.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from pyhudi import features
 from pyhudi.errors import InvalidRequest
-from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings
 from pyhudi.format.properties import shown
 from pyhudi.operations.admin.alter_columns import AlterSettings
 from pyhudi.operations.admin.repair import RepairSettings
@@ -180,6 +180,14 @@ _WRITES = (
 )
 _ANY_WRITE = frozenset(option for verb in _WRITES for option in verb.acting)
 
+
+def _bootstrap_verb() -> Iterator[Verb]:
+    """The verb of the capability, where this installation has it."""
+    bootstrap = features.find("bootstrap")
+    if bootstrap is not None:
+        yield _verb("pyhudi.bootstrap", Family.WRITE, bootstrap.BootstrapSettings, single=(THREADS,), operation="bulk_insert")
+
+
 VERBS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
@@ -187,7 +195,7 @@ VERBS: Mapping[str, Verb] = {
         _change("update"),
         _change("merge"),
         Verb("write_batch", Family.WRITE, _ANY_WRITE),
-        _verb("pyhudi.bootstrap", Family.WRITE, BootstrapSettings, single=(THREADS,), operation="bulk_insert"),
+        *_bootstrap_verb(),
         _service("rollback", CommitSettings, single=()),
         _service("restore", CommitSettings, single=()),
         _service("savepoint", CommitSettings, single=()),

@@ -26,8 +26,8 @@ import sys
 import warnings
 from collections.abc import Mapping
 
+from pyhudi import features
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings
 from pyhudi.format.properties import shown
 from pyhudi.operations.admin.table_settings import TableSettings
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
@@ -60,6 +60,8 @@ __all__ = [
     "spelled",
 ]
 
+_BOOTSTRAP = features.find("bootstrap")
+
 _SETTINGS = (
     TableSettings,
     LockSettings,
@@ -69,7 +71,7 @@ _SETTINGS = (
     ReadSettings,
     BatchLimits,
     SinkSettings,
-    BootstrapSettings,
+    *(() if _BOOTSTRAP is None else (_BOOTSTRAP.BootstrapSettings,)),
     SyncSettings,
 )
 _SINGLE = (THREADS, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, *QUERY_OPTIONS, START_OFFSET)

@@ -18,11 +18,11 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from pyhudi import features
 from pyhudi.api.table import Table
 from pyhudi.api.table_handle import OpenTable
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
-from pyhudi.features import procedures
 from pyhudi.operations.admin.create_table import discard_after_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
@@ -239,7 +239,10 @@ def _merge(session: Session, statement: S.Merge) -> WriteResult:
 
 def _call(session: Session, statement: S.Call) -> pa.Table:
     path, arguments = called(session, statement)
-    return procedures.call(statement.procedure, path=path, storage_options=session.storage_options, **arguments)
+    rows: pa.Table = features.load("procedures", "CALL").call(
+        statement.procedure, path=path, storage_options=session.storage_options, **arguments
+    )
+    return rows
 
 
 _RUN: Mapping[type, Callable[[Session, Any], pa.Table | WriteResult | None]] = {

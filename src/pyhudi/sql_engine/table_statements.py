@@ -8,10 +8,10 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi import features
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.features.procedures import PROCEDURES
 from pyhudi.format.paths import folder_of
 from pyhudi.format.properties import shown
 from pyhudi.operations.admin.table_settings import ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE, parse_table_type
@@ -359,7 +359,7 @@ def call_arguments(statement: Call) -> dict[str, Value]:
 
     Raises InvalidRequest for more of them than there are, and for a name that stands twice.
     """
-    procedure = PROCEDURES.get(statement.procedure.lower())
+    procedure = features.load("procedures", "CALL").PROCEDURES.get(statement.procedure.lower())
     if procedure is None:
         return dict(statement.arguments)
     order = ["table", *(parameter.name for parameter in procedure.parameters)]

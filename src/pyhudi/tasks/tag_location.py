@@ -30,7 +30,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Internal, TableState
-from pyhudi.features.hbase_index.hbase_tasks import ByHbase
 from pyhudi.format.bloom_filter import BloomFilter
 from pyhudi.metadata_table.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.metadata_table.reader.file_group_reader import KeyedCells, MetadataPartition, PartitionReader
@@ -45,6 +44,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, OpenFile, footer_filter, footer_text, open_base_file
+from pyhudi.tasks.hbase_lookup import ByHbase
 from pyhudi.tasks.in_memory_index import held_keys
 from pyhudi.tasks.incoming_layout import as_batch
 from pyhudi.tasks.read_slice import ReadSpec, read_live_keys

@@ -13,8 +13,8 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.errors import TableState
-from pyhudi.features.recovery.rebuild_timeline import REMAKING_FILE
 from pyhudi.format.instants import Action
+from pyhudi.format.paths import REMAKING_FILE
 from pyhudi.format.schema_history import decode_schema_history, encode_schema_history
 from pyhudi.storage.memory import forget_memory
 

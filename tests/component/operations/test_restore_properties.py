@@ -13,7 +13,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound
-from pyhudi.features.recovery.restore_properties import restore_properties
+from pyhudi.features.recovery.restore_lost_properties import restore_properties
 from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE
 from pyhudi.format.properties import parse_properties
 from pyhudi.options.supported import parse_options

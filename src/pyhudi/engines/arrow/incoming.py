@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi import features
 from pyhudi.engines.arrow.tagged import LocalTagged, TaggedRows, Workers
-from pyhudi.features.hbase_index.hbase_tasks import ByHbase, find_in_hbase
 from pyhudi.format.names import WriteToken
 from pyhudi.metadata_table.reader.file_group_reader import PartitionReader
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
@@ -22,6 +22,7 @@ from pyhudi.records.record_merge import combine_duplicates, row_codes
 from pyhudi.records.row_grouping import by_code, run_starts, runs
 from pyhudi.tasks.bucket_assignment import BucketPlaces
 from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, TagRequest
+from pyhudi.tasks.hbase_lookup import ByHbase
 from pyhudi.tasks.incoming_rows import StoredRows, check_refits, incoming_schema, refitted_rows, resolve_moves, run_stored
 from pyhudi.tasks.resolve_duplicates import LiveTask, keep_live, run_live
 from pyhudi.tasks.spill import RowBuffer
@@ -232,10 +233,11 @@ class LocalIncoming:
 
     def _by_hbase(self, request: TagRequest, lookup: ByHbase, tables: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
         groups = {(place.partition, place.file_id): number for number, place in enumerate(request.places)}
+        find = features.load("hbase_index", "index HBASE").find_in_hbase
         answers = []
         for rows in tables:
             asked = _key_set(self._tag_bucket_setup(rows, global_keys=True), None)
-            found, numbers, unsure = find_in_hbase(lookup, asked.keys, groups)
+            found, numbers, unsure = find(lookup, asked.keys, groups)
             row, place = asked.expand(found, numbers)
             if len(unsure):
                 here, _ = asked.expand(unsure, np.zeros(len(unsure), dtype=np.int64))

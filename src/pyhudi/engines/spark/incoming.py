@@ -10,6 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pyhudi import features
 from pyhudi.engines.spark.dataframe_cache import PlainCache
 from pyhudi.engines.spark.distributed_lookup import (
     FEW_KEY_BYTES,
@@ -46,12 +47,11 @@ from pyhudi.engines.spark.worker_tasks import (
     wire_schema,
 )
 from pyhudi.errors import Unsupported
-from pyhudi.features.hbase_index.hbase_tasks import ByHbase
-from pyhudi.features.hbase_index.spark_lookup import ask_few_of_hbase, ask_many_of_hbase
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import MergeRule
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, TagRequest
+from pyhudi.tasks.hbase_lookup import ByHbase
 from pyhudi.tasks.incoming_rows import incoming_schema
 from pyhudi.tasks.tag_location import ByBuckets, ByKeyColumns, ByRecordIndex
 from pyhudi.tasks.write_tasks import WriteStatus
@@ -188,7 +188,11 @@ class FrameIncoming:
             if isinstance(lookup, ByRecordIndex):
                 hits = check_groups(self.keep(ask_many(self.session, self.rows, request, lookup)))
             elif isinstance(lookup, ByHbase):
-                asked = self.keep(ask_many_of_hbase(self.session, self.rows, request, lookup, self.keep))
+                asked = self.keep(
+                    features.load("hbase_index", "index HBASE").ask_many_of_hbase(
+                        self.session, self.rows, request, lookup, self.keep
+                    )
+                )
                 hits = live_hits(self.session, asked, request, self.keep)
             else:
                 hits = live_hits(self.session, self.keep(look_up_many(self.session, self.rows, request)), request, self.keep)
@@ -200,7 +204,9 @@ class FrameIncoming:
         if isinstance(lookup, ByRecordIndex):
             pair_row, pair_place = ask_few(self.session, keys, request, lookup)
         elif isinstance(lookup, ByHbase):
-            pair_row, pair_place = ask_few_of_hbase(self.session, keys, request, lookup)
+            pair_row, pair_place = features.load("hbase_index", "index HBASE").ask_few_of_hbase(
+                self.session, keys, request, lookup
+            )
         else:
             pair_row, pair_place = look_up_few(self.session, keys, request)
         return FewTagged.of(self, request, keys, pair_row, pair_place)

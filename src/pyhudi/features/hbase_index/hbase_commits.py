@@ -10,18 +10,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from pyhudi.errors import HudiError, Unsupported
-from pyhudi.features.hbase_index.hbase_client import HbaseSettings, open_hbase
-from pyhudi.features.hbase_index.hbase_tasks import ByHbase, CommitsThatCount, HbaseChange, run_settle, run_tell, take_out
+from pyhudi.features.hbase_index.hbase_client import open_hbase
+from pyhudi.features.hbase_index.hbase_tasks import HbaseChange, run_settle, run_tell, take_out
 from pyhudi.format.instants import stamp_of_instant
 from pyhudi.format.paths import SIDE_FOLDER, join_path
 from pyhudi.operations.commit.commit_settings import INDEX_TYPE, CommitSettings
 from pyhudi.table.table_context import TableContext
-from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
-from pyhudi.tasks.file_stats import FileIndexing
+from pyhudi.tasks.hbase_lookup import HbaseSettings
 from pyhudi.tasks.write_tasks import WriteStatus
 
 _LOG = logging.getLogger("pyhudi.features.hbase_index.hbase_commits")
@@ -45,19 +43,6 @@ def check_hbase(context: TableContext, settings: HbaseSettings | None, *, has_me
         raise Unsupported(f"{INDEX_TYPE}=HBASE needs the metadata table of {uri}, beside which it gathers keys")
     with open_hbase(settings) as table:
         table.check()
-
-
-def by_hbase(settings: HbaseSettings, timeline: Timeline) -> ByHbase:
-    """How keys are looked up in the index by a write that is planned on a timeline."""
-    completed = frozenset(instant.request_time for instant in timeline.completed_writes())
-    return ByHbase(settings, CommitsThatCount(completed, timeline.start, timeline.archived_completions))
-
-
-def with_keys(indexing: FileIndexing | None, settings: HbaseSettings | None) -> FileIndexing | None:
-    """What tasks are to find out, the keys that come to file groups and leave them among it where index HBASE wants them."""
-    if settings is None or indexing is None or indexing.key_shards:
-        return indexing
-    return replace(indexing, key_shards=1)
 
 
 @contextmanager

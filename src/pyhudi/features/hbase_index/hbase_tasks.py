@@ -19,7 +19,7 @@ Source: docs/formats/writing.md, "Indexes used for writing"; docs/decisions/0019
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -27,10 +27,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.features.hbase_index.hbase_client import COMMIT, DELETING, FILE, PARTITION, HbaseSettings, open_hbase
+from pyhudi.features.hbase_index.hbase_client import COMMIT, DELETING, FILE, PARTITION, open_hbase
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.tasks.file_stats import KEY_CHANGES, open_side_file
+from pyhudi.tasks.hbase_lookup import ByHbase, HbaseSettings
 
 Ints = npt.NDArray[np.int64]
 
@@ -45,32 +46,6 @@ SAID = pa.schema(
     ]
 )
 """What the index says of the keys that it has; partition and file_id are null where an entry is not believed."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitsThatCount:
-    """Request times of writes: those that completed of the active timeline, its start, and the completion times of archived ones.
-
-    An instant before the start that the history does not know is one that was rolled back: the real Hudi takes it for complete.
-    """
-
-    completed: frozenset[str]
-    start: str | None
-    archived: Mapping[str, str] = field(default_factory=dict)
-
-    def counts(self, instant_time: str) -> bool:
-        """Whether the write of a request time completed."""
-        if instant_time in self.completed:
-            return True
-        return self.start is not None and instant_time < self.start and instant_time in self.archived
-
-
-@dataclass(frozen=True, slots=True)
-class ByHbase:
-    """Ask the index; what it says and is not believed is looked for in key columns."""
-
-    index: HbaseSettings
-    commits: CommitsThatCount
 
 
 def ask_hbase(lookup: ByHbase, keys: pa.StringArray) -> Iterator[pa.RecordBatch]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from pyhudi import features
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.features.bootstrap.bootstrap_table import bootstrap
-from pyhudi.features.bootstrap.plan_bootstrap import SELECTOR
 from pyhudi.features.procedures.procedure import Call, Parameter, Procedure, Rows, schema
 from pyhudi.format.bootstrap_index import IndexedGroup
 from pyhudi.operations.admin.table_settings import BASE_FORMAT, TABLE_TYPE
@@ -20,7 +19,7 @@ _ONLY = {
 """Arguments of Hudi's that may ask for something else than what there is, and the one value that does not: the default."""
 
 _CLASSES = {
-    "selector_class": SELECTOR.key,
+    "selector_class": "hoodie.bootstrap.mode.selector",
     "key_generator_class": "hoodie.datasource.write.keygenerator.class",
     "payload_class": "hoodie.datasource.write.payload.class",
     "base_file_format": BASE_FORMAT.key,
@@ -53,7 +52,7 @@ def run_bootstrap(call: Call) -> Rows:
         _CLASSES["payload_class"]: _DEFAULTS["payload_class"],
         **call.options(table_type=TABLE_TYPE.key, **given),
     }
-    bootstrap(
+    features.load("bootstrap", "procedure run_bootstrap").bootstrap(
         call.text("bootstrap_path"),
         call.path,
         record_key=call.text("rowKey_field"),

@@ -38,9 +38,9 @@ from pyhudi.format.instants import INSTANT_TIME_LENGTH, Action, Instant, State, 
 from pyhudi.format.json_document import parse_json
 from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
 from pyhudi.format.paths import (
-    AUX_FOLDER,
     MARKER_FOLDER,
     METADATA_FOLDER,
+    REMAKING_FILE,
     TIMELINE_FOLDER,
     file_name_of,
     folder_of,
@@ -62,9 +62,6 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
 
-REMAKING_FILE = f"{AUX_FOLDER}/timeline.remaking"
-"""Stands there while a timeline is being made anew: which instants it will have, and the indexes to build after it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Remake:
@@ -79,11 +76,6 @@ class Remake:
     indexes: tuple[str, ...]
     file_count: int
     notes: tuple[tuple[str, str, str], ...] = field(default=())
-
-
-def is_remaking(context: TableContext) -> bool:
-    """Whether somebody began to make the timeline anew and has not come to the end."""
-    return context.storage.stat(REMAKING_FILE) is not None
 
 
 def plan_remake(context: TableContext, engine: Engine) -> Remake | None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from pyhudi.engines.arrow.engine import LocalEngine
-from pyhudi.features.recovery.restore_properties import restore_properties as restore
+from pyhudi.features.recovery.restore_lost_properties import restore_properties as restore
 from pyhudi.operations.admin.repair import RepairResult
 from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.options.scope import VERBS, check_given

@@ -26,12 +26,12 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from pyhudi import features
 from pyhudi.errors import CorruptData
-from pyhudi.features.recovery.rebuild_timeline import is_remaking, plan_remake, run_remake
-from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.instants import Action, Instant, State, parse_instant_file
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
-from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, folder_of, join_path
+from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, REMAKING_FILE, folder_of, join_path
 from pyhudi.format.properties import check_seal, parse_properties
 from pyhudi.metadata_table.reader.index_lookups import scan_files
 from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
@@ -193,7 +193,12 @@ def _damage(data: bytes, *, backed_up: bool) -> str | None:
 
 
 def _repair_timeline(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
-    remake = plan_remake(context, engine)
+    recovery = features.find("recovery")
+    if recovery is None:
+        if _lacks_timeline(context):
+            features.load("recovery", f"the timeline of {context.storage.uri}, which is missing,")
+        return
+    remake = recovery.plan_remake(context, engine)
     if remake is None:
         return
     finding = f"is missing, and there are {remake.file_count:,} data files"
@@ -202,7 +207,18 @@ def _repair_timeline(context: TableContext, engine: Engine, settings: RepairSett
     for path, unknown, remedy in remake.notes:
         yield RepairStep(RepairKind.TIMELINE, path, unknown, remedy)
     if not dry_run:
-        run_remake(context, engine, remake, settings.commit, settings.metadata)
+        recovery.run_remake(context, engine, remake, settings.commit, settings.metadata)
+
+
+def _lacks_timeline(context: TableContext) -> bool:
+    """Whether there are data files and no instants, or an interrupted rebuild of the timeline."""
+    layout, storage = context.config.version.layout, context.storage
+    if not layout.has_timeline_folder:
+        return False
+    listed = storage.list(context.config.timeline_path).files
+    if any(parse_instant_file(info.name, layout) is not None for info in listed):
+        return storage.stat(REMAKING_FILE) is not None
+    return any(True for _ in _data_files(context))
 
 
 def _repair_pending(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
@@ -288,7 +304,7 @@ def find_unmarked_partitions(context: TableContext) -> dict[str, str]:
 
 
 def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
-    if is_remaking(context):
+    if context.storage.stat(REMAKING_FILE) is not None:
         # Files of instants that are still to be made would be taken for orphans.
         return
     files = tuple(_data_files(context))

@@ -23,7 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.features.consistent_hashing.ring_store import remove_rings
-from pyhudi.features.hbase_index.hbase_commits import sync_rollback
 from pyhudi.format.actions.restore_metadata import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
@@ -33,6 +32,7 @@ from pyhudi.operations.admin.savepoint import check_retained, completed_write
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.hbase_commits import sync_rollback
 from pyhudi.operations.commit.results import RestoreResult
 from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
 from pyhudi.storage import liveness

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.features.hbase_index.hbase_client import HbaseSettings
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.records.record_merge import DeleteMarker
 from pyhudi.storage import markers
 from pyhudi.storage.heartbeats import HeartbeatSettings
 from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.storage.time_generators import OWN, find_time_generator
+from pyhudi.tasks.hbase_lookup import HbaseSettings
 
 NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
 

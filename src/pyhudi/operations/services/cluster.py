@@ -23,7 +23,6 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.features.consistent_hashing.plan_resizes import ResizeRules
 from pyhudi.features.consistent_hashing.resize_service import check_is_resize, choose_resizes, reason_not_to_resize, rings_after
 from pyhudi.features.consistent_hashing.ring_store import partitions_with_rings, store_ring
-from pyhudi.features.hbase_index.hbase_commits import check_hbase, with_keys
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
@@ -34,6 +33,7 @@ from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
 from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.hbase_commits import check_hbase
 from pyhudi.operations.commit.plan_ownership import drop_plan, settle_plan
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.scheduled_action import Rewrite, Rewriting, plan_and_run, run_all, run_planned, schedule
@@ -78,6 +78,7 @@ from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.base_file_writer import FileSettings
 from pyhudi.tasks.clustering_tasks import ClusterTask, RangeTask, ResizeTask, run_cluster, run_range, run_resize
 from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.hbase_lookup import with_keys
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 

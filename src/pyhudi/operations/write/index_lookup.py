@@ -30,8 +30,6 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, WriteConflict
 from pyhudi.features.consistent_hashing.ring_routing import RingLayout, RingSettings, check_groups
-from pyhudi.features.hbase_index.hbase_client import HbaseSettings
-from pyhudi.features.hbase_index.hbase_commits import by_hbase
 from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.partition_bucket_config import BucketCounts
@@ -59,6 +57,7 @@ from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, footer_text, open_base_file
+from pyhudi.tasks.hbase_lookup import HbaseSettings, by_hbase
 from pyhudi.tasks.in_memory_index import forget_keys
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.read_slice import read_live_keys

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyhudi.features.hbase_index.hbase_commits import with_keys
 from pyhudi.metadata_table.writer.metadata_commit import indexing_of
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.write.early_conflict_settings import early_conflicts
@@ -16,6 +15,7 @@ from pyhudi.records.schema_on_read.column_ids import ColumnIds
 from pyhudi.table.snapshot import Snapshot, TableSchema
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.cdc_writer import ChangeLogSpec
+from pyhudi.tasks.hbase_lookup import with_keys
 from pyhudi.tasks.write_tasks import PartialUpdate, WriterSpec
 
 _NO_LIMIT_BYTES = 1 << 62
