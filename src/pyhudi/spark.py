@@ -30,11 +30,11 @@ from pyhudi.engines.spark.data_source import HudiSource
 from pyhudi.engines.spark.data_source import register as register_source
 from pyhudi.engines.spark.dataframe_semi_join import matching_dataframe
 from pyhudi.engines.spark.engine import SparkEngine
+from pyhudi.engines.spark.jobs import use_this_python
 from pyhudi.engines.spark.read_dataframe import plan_query, query_dataframe
 from pyhudi.engines.spark.session_catalog import CatalogTable
 from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, StreamingQuery, table_location
 from pyhudi.engines.spark.update_delete import SparkDelete, run_spark_delete
-from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.operations.commit.results import WriteResult

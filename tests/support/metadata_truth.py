@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi import Table
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_fields
 from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, encode_column_stats
 from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
 from pyhudi.metadata_table.codecs.metadata_schema import RecordType
@@ -43,7 +43,6 @@ from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.records.column_statistics import ColumnRange, covers, merge_ranges
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.java_strings import value_text
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 from pyhudi.tasks.file_stats import FileIndexing

@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.byte_cursor import checked_text
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 
 
 def keys_to_look_up(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:

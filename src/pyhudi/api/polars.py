@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyhudi.api.optional_imports import imported_polars
-from pyhudi.api.scan import Scan
+from pyhudi.api.scan import Scan, imported_polars
 from pyhudi.api.splits import batches_of, first_rows
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported

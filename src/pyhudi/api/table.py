@@ -52,7 +52,6 @@ from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.admin.validate import ValidationResult, run_validate
 from pyhudi.operations.admin.versions.version_step import VersionChange
 from pyhudi.operations.commit.commit_settings import THREADS, CommitSettings
-from pyhudi.operations.commit.exclusive_write import its_turn
 from pyhudi.operations.commit.results import (
     RestoreResult,
     SavepointResult,
@@ -86,6 +85,7 @@ from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
 from pyhudi.operations.write.micro_batches import BatchLanded, StreamBatch, check_not_landed
 from pyhudi.operations.write.update_merge import run_update
+from pyhudi.operations.write.write_attempt import its_turn
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import PARTIAL_UPDATE, WriteOperation, WriteSettings, with_schema_mode
 from pyhudi.options.scope import VERBS, verb_of

@@ -26,8 +26,7 @@ from pyhudi.format.actions.index_plan import IndexCommitMetadata
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback_metadata import RollbackMetadata
 from pyhudi.format.actions.savepoint_metadata import SavepointMetadata
-from pyhudi.format.avro.container import made
-from pyhudi.format.avro.datum import decode_datum, encode_datum
+from pyhudi.format.avro.container import decode_datum, encode_datum, made
 from pyhudi.format.avro.schema import parse_schema
 from pyhudi.format.byte_cursor import Cursor
 from pyhudi.format.instants import Action, State, comparable_action, parse_action

@@ -27,6 +27,7 @@ from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.hfile.hfile_writer import HFileEncoder, encode_hfile
 from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
@@ -37,7 +38,6 @@ from pyhudi.metadata_table.metadata_records import MetadataRecords, records_of
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition, PartitionReader
 from pyhudi.records.column_statistics import ColumnRange, RangeCollector
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema_on_read.column_ids import ColumnIds
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec

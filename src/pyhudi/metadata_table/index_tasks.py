@@ -25,6 +25,7 @@ from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.bloom_filter import BloomFilter, BloomKind
 from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.framing import BlockType, HeaderKey
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import parse_log_file
 from pyhudi.format.paths import file_name_of
 from pyhudi.metadata_table.codecs.secondary_index_codec import format_secondary_keys, routes_of_keys
@@ -33,7 +34,6 @@ from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.expression_functions import IndexExpression, filter_texts
 from pyhudi.records.java_strings import value_text
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema_cast import conform, conform_table
 from pyhudi.records.schema_on_read.column_ids import ColumnIds, by_ids, names_in_file
 from pyhudi.storage import open_storage

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrapped_kind
 from pyhudi.planning.bucket_routing import BucketLayout
 from pyhudi.records.column_ranges import RangeColumn, may_match
@@ -40,7 +41,6 @@ from pyhudi.records.filters.monotonic_functions import derived_column
 from pyhudi.records.hashing import bucket_hashes
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.table.file_slices import FileSlice
 
 MAX_KEYS = 100_000

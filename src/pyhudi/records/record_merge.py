@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, UpdateMode
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.ordering import NO_ORDERING, BoolMask, Ordering, newer_or_equal
 from pyhudi.records.row_grouping import run_starts
 from pyhudi.records.schema_cast import conform_table, relabel

@@ -22,6 +22,7 @@ from pyhudi.api.scan import Scan
 from pyhudi.api.table_handle import OpenTable
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import Query, plan_snapshot_query
@@ -31,10 +32,9 @@ from pyhudi.operations.write.update_merge import check_identity, columns_to_read
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.scope import VERBS
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.exact_pushdown import alike
 from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.records.filters.pushdown import alike
 from pyhudi.records.keys.key_spec import partition_columns
-from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema_cast import same_type
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.duckdb_engine import Database, Rows, quoted, read_spark

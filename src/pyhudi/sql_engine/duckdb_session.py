@@ -23,21 +23,21 @@ from pyhudi.api.table import Table
 from pyhudi.api.table_handle import OpenTable
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.create_table import discard_after_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.supported import parse_options
-from pyhudi.records.meta_fields import META_COLUMNS
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine import table_statements
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.dml import delete_rows, merge_rows, update_rows
 from pyhudi.sql_engine.duckdb_engine import Database, Rows, quoted, read_spark, to_duck
-from pyhudi.sql_engine.splicing import spliced
 from pyhudi.sql_engine.sql_catalog import Catalog
 from pyhudi.sql_engine.sql_pushdown import asked_of_table, is_plain_to_duck
 from pyhudi.sql_engine.store_assignment import check_storable, stored
 from pyhudi.sql_engine.table_functions import function_rows, table_of_function
+from pyhudi.sql_engine.table_references import spliced
 
 __all__ = ["Session", "run"]
 

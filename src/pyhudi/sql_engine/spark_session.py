@@ -34,15 +34,15 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.write_settings import OPERATION
-from pyhudi.records.filters.exact_pushdown import READ_OTHERWISE
 from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.records.filters.pushdown import READ_OTHERWISE
 from pyhudi.sql_engine import spark_table_names, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.literals import parse_spark
-from pyhudi.sql_engine.splicing import spliced
 from pyhudi.sql_engine.sql_pushdown import asked_of_table
 from pyhudi.sql_engine.table_functions import function_rows, table_of_function
+from pyhudi.sql_engine.table_references import spliced
 
 __all__ = ["Session", "SparkVerbs", "run"]
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from pyhudi.records.filters.build import OPERATORS, comparison, joined
-from pyhudi.records.filters.exact_pushdown import IsPlain, certain, is_of_its_type
 from pyhudi.records.filters.filter_ast import And, Column, Expr, In, IsNull, Not, Or, Unread
+from pyhudi.records.filters.pushdown import IsPlain, certain, is_of_its_type
 
 __all__ = ["asked_of_rows", "asked_of_table", "equated_columns", "is_plain_to_duck"]
 

@@ -7,7 +7,7 @@ stands in the text is known by its words, so that an engine may put something el
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
@@ -148,3 +148,16 @@ def _visible(with_: exp.With, around: exp.CTE | None) -> list[exp.CTE]:
         return every
     place_of = next(number for number, one in enumerate(every) if one is around)
     return every[: place_of + (1 if with_.args.get("recursive") else 0)]
+
+
+# A query with something else in the place of the tables that it reads; the rest stays as it was written.
+
+
+def spliced(query: Query, replacement: Callable[[Reference], str], written: Callable[[str], str] = lambda text: text) -> str:
+    """The text of a query.  replacement: what stands for a table, without its alias; written: what becomes of the other text."""
+    text, parts, at = query.body.text, [], 0
+    for reference in query.references:
+        alias = "" if reference.alias is None else f" AS `{reference.alias.replace('`', '``')}`"
+        parts += [written(text[at : reference.start]), replacement(reference) + alias]
+        at = reference.end
+    return "".join([*parts, written(text[at:])])

@@ -12,6 +12,7 @@ from pyhudi import features
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import folder_of
 from pyhudi.format.properties import shown
 from pyhudi.operations.admin.table_settings import ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE, parse_table_type
@@ -21,7 +22,6 @@ from pyhudi.options.supported import HONOURED, parse_options
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
-from pyhudi.records.meta_fields import META_COLUMNS
 from pyhudi.sql_engine.sql_ast import (
     AddColumns,
     AlterColumn,

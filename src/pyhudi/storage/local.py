@@ -50,8 +50,7 @@ from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavail
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.temporary_names import is_abandoned, is_temporary, removed_meanwhile, temporary_name
-from pyhudi.storage.uri_root import Located
-from pyhudi.storage.uris import Location
+from pyhudi.storage.uris import Located, Location
 
 if sys.platform != "win32":
     import fcntl

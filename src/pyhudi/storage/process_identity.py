@@ -9,6 +9,7 @@ What this does not do: machines without `/proc` tell no start times, and there n
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 from dataclasses import dataclass
@@ -86,3 +87,14 @@ def start_time(pid: int) -> int | None:
     fields = text.rpartition(")")[2].split()
     # A dead process that its parent has not asked about yet still has its entry.
     return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+# Who runs this process, as servers are told.
+
+
+def user_name() -> str:
+    """The user's name; `unknown` in a container whose user has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

@@ -39,11 +39,11 @@ from pyhudi.format.log.data_blocks import encode_avro, encode_parquet
 from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.log.record_positions import Positions, encode_positions
+from pyhudi.format.meta_columns import FILE_NAME, RECORD_KEY, constant
 from pyhudi.format.names import LogFileName, WriteToken, parse_log_file
 from pyhudi.format.parquet.avro_hints import check_values
 from pyhudi.format.paths import file_name_of
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
 from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
 from pyhudi.records.record_merge import IS_DELETED, MergeRule, PickByEventTime
 from pyhudi.storage import open_storage

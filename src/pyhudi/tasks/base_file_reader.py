@@ -5,7 +5,7 @@ Source: docs/formats/base-file.md, "Footer".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -21,7 +21,30 @@ from pyhudi.format.parquet.parquet_file import open_parquet, read_footer, read_p
 from pyhudi.storage.base import Storage
 from pyhudi.table.footer_cache import KeptFooters
 from pyhudi.tasks.dictionary_columns import coded_columns
-from pyhudi.tasks.missing_file import gone
+
+# Files that a query counts and that are not there any more: the error that says what to do.
+
+
+def gone(storage: Storage, path: str) -> TableState:
+    """The error of a file that is not there."""
+    return TableState(
+        f"{storage.absolute(path)} is gone: where a clean removed it since this query began, run the query again, and let cleans "
+        "keep what queries take that long (hoodie.clean.commits.retained, or a savepoint); else `Table.validate()` says what is "
+        "missing, and a rollback or a restore goes back to files that are there"
+    )
+
+
+def ranges_of(storage: Storage, path: str) -> Callable[[int, int], bytes]:
+    """`read_range` of a file.  Raises `gone` where it is."""
+
+    def read(offset: int, length: int) -> bytes:
+        try:
+            return storage.read_range(path, offset, length)
+        except TableState as error:
+            raise gone(storage, path) from error
+
+    return read
+
 
 BLOOM_KEY = "org.apache.hudi.bloomfilter"
 BLOOM_KEY_BEFORE_APACHE = "com.uber.hoodie.bloomfilter"

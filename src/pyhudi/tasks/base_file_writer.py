@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyhudi.format.bloom_filter import BloomFilter
+from pyhudi.format.meta_columns import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import is_orc
 from pyhudi.format.orc.orc_reader import ORC_AVRO_SCHEMA_KEY
 from pyhudi.format.orc.orc_writer import CODECS as ORC_CODECS
@@ -33,7 +34,6 @@ from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.planning.record_placement import MAX_FILE_SIZE
 from pyhudi.records.event_time_watermarks import EventTimes
 from pyhudi.records.java_strings import java_order, text_in_java_order
-from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema_cast import conform_table, relabel
 from pyhudi.storage import markers
 from pyhudi.storage.base import Storage

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Internal, TableState, Unsupported
 from pyhudi.format.bootstrap_index import SourceFile
+from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.paths import file_name_of, folder_of
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
 from pyhudi.records.keys.partition_paths import values_of_path
-from pyhudi.records.meta_fields import META_COLUMNS
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec

@@ -31,10 +31,10 @@ from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro_wrappers import Wrapper, mixed_values, wrap_ordering
 from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
+from pyhudi.format.meta_columns import FILE_NAME, RECORD_KEY, constant
 from pyhudi.format.names import LogFileName
 from pyhudi.records.log_merge.log_records import LogRecords
 from pyhudi.records.log_merge.rewrite import LogEntries
-from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
 from pyhudi.records.schema_cast import relabel
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec

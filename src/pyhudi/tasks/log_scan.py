@@ -34,20 +34,20 @@ from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, scan_blocks
 from pyhudi.format.log.log_corruption import check_whole
 from pyhudi.format.log.record_positions import Positions, decode_positions
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.log_merge.log_records import LogRecords
 from pyhudi.records.log_merge.merge_log_blocks import LogMerger
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.record_merge import MergeRule
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.schema_on_read.column_ids import ColumnIds, by_ids, names_in_file
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import LogFile
 from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.base_file_reader import ranges_of
 from pyhudi.tasks.incoming_layout import as_batch
-from pyhudi.tasks.missing_file import ranges_of
 
 Entries = TypeVar("Entries", pa.Table, pa.RecordBatch)
 

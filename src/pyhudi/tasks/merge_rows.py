@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.records.mergers import partial_merge
-from pyhudi.records.meta_fields import (
+from pyhudi.format.meta_columns import (
     COMMIT_TIME,
     PARTITION_PATH,
     RECORD_KEY,
     constant,
 )
+from pyhudi.records.mergers import partial_merge
 from pyhudi.records.ordering import BoolMask
 from pyhudi.records.record_merge import Merged, MergeRule, whole
 from pyhudi.records.schema_cast import same_values

@@ -27,22 +27,22 @@ from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.log.cdc_blocks import DELETE, INSERT, UPDATE, CdcMode, cdc_mode
 from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey
+from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from pyhudi.planning.change_data import ChangeKind, ChangePart, ChangeSource
 from pyhudi.records.filters.arrow_expressions import row_filter
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.filter_visitor import columns
 from pyhudi.records.json_strings import json_text
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from pyhudi.records.ordering import BoolMask
 from pyhudi.records.schema_cast import conform_table, relabel_array
 from pyhudi.records.schema_on_read.column_ids import by_ids
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import FileSlice, LogFile
+from pyhudi.tasks.base_file_reader import ranges_of
 from pyhudi.tasks.incoming_layout import as_batch, rows_without_columns
 from pyhudi.tasks.log_scan import read_headers, scan_logs
-from pyhudi.tasks.missing_file import ranges_of
 from pyhudi.tasks.read_slice import ReadSpec, merge_columns, run_read, told_by_path, with_constants
 
 CHANGE_COLUMNS = ("op", "ts_ms", "before", "after")

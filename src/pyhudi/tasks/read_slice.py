@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.parquet.parquet_file import take_rows
 from pyhudi.format.paths import file_name_of
@@ -36,7 +37,6 @@ from pyhudi.records.keys.key_spec import KeySpec, path_valued_columns
 from pyhudi.records.keys.partition_paths import values_of_path
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.log_merge.log_records import LogRecords
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.record_merge import IS_DELETED, MergeRule
 from pyhudi.records.schema_cast import conform_table, missing_column, relabel
 from pyhudi.records.schema_on_read.column_ids import ColumnIds, Origin, by_ids, names_in_file

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import (
+from pyhudi.format.meta_columns import (
     COMMIT_SEQNO,
     COMMIT_TIME,
     FILE_NAME,
@@ -22,6 +21,7 @@ from pyhudi.records.meta_fields import (
     constant,
     sequence_numbers,
 )
+from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.ordering import BoolMask
 from pyhudi.records.record_merge import MergeRule
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN, as_batch

@@ -19,10 +19,11 @@ Source: docs/formats/writing.md, "Indexes used for writing".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,8 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import Internal, TableState
 from pyhudi.format.bloom_filter import BloomFilter
+from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.format.paths import folder_of
 from pyhudi.metadata_table.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.metadata_table.reader.file_group_reader import KeyedCells, MetadataPartition, PartitionReader
 from pyhudi.metadata_table.reader.index_lookups import find_bloom_filters, find_records
@@ -38,16 +41,47 @@ from pyhudi.planning.bucket_routing import Placement
 from pyhudi.records.java_strings import java_order
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.record_merge import whole
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, OpenFile, footer_filter, footer_text, open_base_file
 from pyhudi.tasks.hbase_lookup import ByHbase
-from pyhudi.tasks.in_memory_index import held_keys
 from pyhudi.tasks.incoming_layout import as_batch
 from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
+
+# Key columns of base files, held in the memory of this process: the index INMEMORY.
+#
+# A base file never changes, so what is held of it stays true; files that a table no longer has are let go when it is asked next.
+# Another process begins with nothing and reads the columns once: the answers are those of the index SIMPLE.
+#
+# The memory is that of all keys of the tables that this process writes with this index, and has no limit: it is meant for tests.
+
+_HELD: dict[str, dict[tuple[str, int], pa.Array]] = {}
+_LOCK = Lock()
+
+
+def held_keys(storage: Storage, file: BaseFile, read: Callable[[], pa.Array]) -> pa.Array:
+    """The keys of a base file of a table, read when they are not held yet.  storage: the table's."""
+    name = file.path, file.size_bytes
+    with _LOCK:
+        found = _HELD.setdefault(storage.uri, {}).get(name)
+    if found is None:
+        found = read()
+        with _LOCK:
+            _HELD.setdefault(storage.uri, {})[name] = found
+    return found
+
+
+def forget_keys(storage: Storage, partitions: Iterable[str], files: Iterable[BaseFile]) -> None:
+    """Let go of what is held of a table's partitions, but for these files."""
+    kept = {(file.path, file.size_bytes) for file in files}
+    folders = frozenset(partitions)
+    with _LOCK:
+        held = _HELD.get(storage.uri, {})
+        for name in [n for n in held if n not in kept and folder_of(n[0]) in folders]:
+            del held[name]
+
 
 Ints = npt.NDArray[np.int64]
 

@@ -22,6 +22,10 @@ import pyarrow as pa
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.instants import stamp_of_instant
+from pyhudi.format.meta_columns import (
+    FILE_NAME,
+    RECORD_KEY,
+)
 from pyhudi.format.names import (
     BaseFileName,
     LogFileName,
@@ -32,10 +36,6 @@ from pyhudi.format.names import (
 )
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, join_path
-from pyhudi.records.meta_fields import (
-    FILE_NAME,
-    RECORD_KEY,
-)
 from pyhudi.records.record_merge import MergeRule, row_codes
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.schema_on_read.column_ids import Origin, by_ids, names_in_file

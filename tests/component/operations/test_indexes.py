@@ -15,7 +15,7 @@ from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.operations.write.index_lookup import IndexType, _refuse_groups_of_logs
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.file_slices import FileSlice
-from pyhudi.tasks import in_memory_index, tag_location
+from pyhudi.tasks import tag_location
 from pyhudi.tasks.base_file_reader import open_base_file
 
 _names = itertools.count()
@@ -201,7 +201,7 @@ def test_memory_holds_the_keys_of_files(uri: str, monkeypatch: pytest.MonkeyPatc
     # Each write of p made a new file; that of q was never asked for.
     assert len(read) == len(set(read)) == 3
     assert all(path.startswith("p/") for path in read)
-    assert len(in_memory_index._HELD[uri]) == 1
+    assert len(tag_location._HELD[uri]) == 1
 
 
 def test_bloom_goes_by_the_metadata_table(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

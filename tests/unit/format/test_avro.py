@@ -16,8 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.avro.container import decode_container, decode_document, encode_container, seal_container
-from pyhudi.format.avro.datum import decode_datum, encode_datum
+from pyhudi.format.avro.container import (
+    decode_container,
+    decode_datum,
+    decode_document,
+    encode_container,
+    encode_datum,
+    seal_container,
+)
 from pyhudi.format.avro.json_values import from_json
 from pyhudi.format.avro.nodes import (
     DOUBLE,

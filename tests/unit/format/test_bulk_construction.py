@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pyhudi.format.bulk_construction import made_of_columns
+from pyhudi.table.file_slices import made_of_columns
 
 
 @dataclass(frozen=True, slots=True)

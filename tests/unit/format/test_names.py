@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.bulk_construction import made_of_columns
 from pyhudi.format.names import (
     ArchiveFileName,
     BaseFileName,
@@ -24,6 +23,7 @@ from pyhudi.format.names import (
     parse_marker,
     split_base_files,
 )
+from pyhudi.table.file_slices import made_of_columns
 
 UUID = "b18a400d-c906-4878-9cc3-6bd42279d131"
 

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from pyhudi import features
 from pyhudi.engines.arrow.tagged import LocalTagged, TaggedRows, Workers
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import WriteToken
 from pyhudi.metadata_table.reader.file_group_reader import PartitionReader
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import combine_duplicates, row_codes
 from pyhudi.records.row_grouping import by_code, run_starts, runs
 from pyhudi.tasks.bucket_assignment import BucketPlaces

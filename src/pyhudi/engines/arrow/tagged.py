@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.format.meta_columns import PARTITION_PATH
 from pyhudi.format.names import WriteToken
 from pyhudi.planning.record_placement import WorkloadProfile, deal_inserts
-from pyhudi.records.meta_fields import PARTITION_PATH
 from pyhudi.records.row_grouping import by_code
 from pyhudi.tasks.engine_protocol import WritePlan
 from pyhudi.tasks.spill import store_rows

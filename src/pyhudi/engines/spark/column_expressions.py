@@ -23,9 +23,9 @@ from pyhudi.engines.spark.jobs import REFUSAL
 from pyhudi.engines.spark.type_conversion import Column, column, quoted
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.filters.build import joined
-from pyhudi.records.filters.exact_pushdown import READ_OTHERWISE, certain
 from pyhudi.records.filters.filter_ast import And, Expr
 from pyhudi.records.filters.filter_parser import parse_filter
+from pyhudi.records.filters.pushdown import READ_OTHERWISE, certain
 
 
 def expression(value: Any) -> Column:

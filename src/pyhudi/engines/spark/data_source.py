@@ -49,10 +49,10 @@ from pyspark.sql.datasource import Filter as PushedFilter
 from pyspark.sql.types import StructField, StructType
 
 from pyhudi.engines.spark.data_sink import HudiStreamWriter, HudiWriter, Target
+from pyhudi.engines.spark.jobs import use_this_python
 from pyhudi.engines.spark.read_dataframe import plan_query, streamed_schema
 from pyhudi.engines.spark.stream_source import HudiStreamReader, arrow_batches
 from pyhudi.engines.spark.type_conversion import KEPT_OPTIONS, options_kept, to_arrow_schema, to_spark_schema
-from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.open_table import open_context
 from pyhudi.operations.read.change_queries import ChangeQuery

@@ -31,12 +31,12 @@ from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows, transla
 from pyhudi.engines.spark.native_keys import key_column
 from pyhudi.engines.spark.type_conversion import PAGES_COMPARED, column, ddl, to_spark_schema
 from pyhudi.engines.spark.worker_tasks import FILE, FILE_ID, FILES, HOME, AskRecordIndex
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import is_orc
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition, PartitionReader, by_section
 from pyhudi.planning.bucket_routing import Placement
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import row_codes
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec

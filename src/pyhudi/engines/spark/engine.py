@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from pyhudi.engines.arrow.incoming import LocalIncoming
 from pyhudi.engines.spark.driver_batch import DriverWorkers, fits_here
 from pyhudi.engines.spark.incoming import FrameIncoming
-from pyhudi.engines.spark.jobs import run_tasks, translated_errors
+from pyhudi.engines.spark.jobs import run_tasks, translated_errors, use_this_python
 from pyhudi.engines.spark.native_keys import path_column
 from pyhudi.engines.spark.routing import check_reachable
 from pyhudi.engines.spark.type_conversion import (
@@ -37,10 +37,9 @@ from pyhudi.engines.spark.type_conversion import (
     SparkSession,
     to_arrow_schema,
 )
-from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.meta_columns import PARTITION_PATH
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.meta_fields import PARTITION_PATH
 from pyhudi.records.type_normalization import normalise
 from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, Tagged, TagRequest
 from pyhudi.tasks.write_tasks import WriteStatus

@@ -47,7 +47,7 @@ from pyhudi.engines.spark.worker_tasks import (
     wire_schema,
 )
 from pyhudi.errors import Unsupported
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import MergeRule
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, TagRequest

@@ -39,15 +39,15 @@ from pyhudi.engines.spark.update_delete import (
     resolved,
 )
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import Query, plan_snapshot_query
 from pyhudi.operations.write.update_merge import Clause, Outcome, Rows, columns_to_read, evolved, run_changes
 from pyhudi.operations.write.write_settings import WriteSettings
-from pyhudi.records.filters.exact_pushdown import alike
 from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In
+from pyhudi.records.filters.pushdown import alike
 from pyhudi.records.keys.key_spec import partition_columns
-from pyhudi.records.meta_fields import META_COLUMNS
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.schema_evolution import typed_nulls
 from pyhudi.records.timestamp_coercion import with_zones

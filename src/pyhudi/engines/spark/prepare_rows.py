@@ -24,9 +24,9 @@ from pyhudi.engines.spark.worker_tasks import (
 )
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
-from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.schema_evolution import typed_nulls
 from pyhudi.records.type_normalization import normalise

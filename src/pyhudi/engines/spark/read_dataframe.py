@@ -29,6 +29,7 @@ from pyhudi.engines.spark.type_conversion import PAGES_COMPARED, DataFrame, Spar
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.instants import Instant, State
+from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.names import is_orc
 from pyhudi.operations.read.change_queries import ChangeQuery, chosen_change_columns, plan_change_query
 from pyhudi.operations.read.file_pruning import ReadSettings
@@ -55,7 +56,6 @@ from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.records.filters.spark_sql import to_spark_sql
 from pyhudi.records.keys.key_spec import path_valued_columns
-from pyhudi.records.meta_fields import META_COLUMNS
 from pyhudi.records.schema_cast import relabel, same_type
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec

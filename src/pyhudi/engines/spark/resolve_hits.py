@@ -17,7 +17,7 @@ from pyhudi.engines.spark.distributed_lookup import HOMES, KEY_ROWS, PlaceTask, 
 from pyhudi.engines.spark.jobs import task_rows, translated_errors
 from pyhudi.engines.spark.type_conversion import column
 from pyhudi.engines.spark.worker_tasks import FILE, FILES, HOME
-from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.tasks.engine_protocol import TagRequest
 from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
 from pyhudi.tasks.resolve_duplicates import by_age, has_logs

@@ -32,7 +32,7 @@ from pyhudi.engines.spark.worker_tasks import (
     wire_schema,
 )
 from pyhudi.errors import Unsupported
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import MergeRule
 from pyhudi.tasks.engine_protocol import WritePlan
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN

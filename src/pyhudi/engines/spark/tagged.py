@@ -36,9 +36,9 @@ from pyhudi.engines.spark.worker_tasks import (
     SettleMoves,
     wire_schema,
 )
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.planning.record_placement import WorkloadProfile, deal_inserts
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.tasks.bucket_assignment import BucketPlaces
 from pyhudi.tasks.engine_protocol import TagRequest, WritePlan
 from pyhudi.tasks.tag_location import ByBuckets, Place

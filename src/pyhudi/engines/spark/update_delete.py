@@ -30,13 +30,13 @@ from pyhudi.engines.spark.native_keys import key_column, path_column
 from pyhudi.engines.spark.read_dataframe import cast_of, query_dataframe
 from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, column, quoted, to_spark_schema
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import Query, plan_snapshot_query, table_schema
 from pyhudi.operations.write.delete_where import key_names, run_delete_where
 from pyhudi.operations.write.update_merge import Outcome, columns_to_read, data_columns, run_changes
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.keys.key_spec import partition_columns
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema_cast import same_type
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_config import TableConfig

@@ -31,10 +31,10 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from pyhudi.engines.spark.worker_errors import with_error_fields
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import WriteToken
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition, PartitionReader
 from pyhudi.metadata_table.reader.index_lookups import find_records
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import MergeRule, combine_duplicates
 from pyhudi.records.row_grouping import by_code, runs
 from pyhudi.records.schema_cast import conform_table

@@ -23,13 +23,12 @@ import pyarrow.parquet as pq
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.bootstrap_index import SourceFile
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_fields
 from pyhudi.format.names import BaseFileName, MarkerType, WriteToken
 from pyhudi.format.paths import file_name_of, folder_of, join_path
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.timestamp_coercion import WithoutZone, with_zones
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec

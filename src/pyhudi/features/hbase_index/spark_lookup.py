@@ -21,7 +21,7 @@ from pyhudi.engines.spark.type_conversion import column, ddl
 from pyhudi.engines.spark.worker_errors import with_error_fields
 from pyhudi.engines.spark.worker_tasks import FILE, FILE_ID, FILES, HOME
 from pyhudi.features.hbase_index.hbase_tasks import KEYS_PER_QUESTION, ask_hbase, find_in_hbase
-from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.tasks.engine_protocol import TagRequest
 from pyhudi.tasks.hbase_lookup import ByHbase
 from pyhudi.tasks.tag_location import ByKeyColumns

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.features.recovery.infer_properties import KeyFacts
 from pyhudi.format.json_document import parse_json
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.format.orc.orc_reader import ORC_AVRO_SCHEMA_KEY
 from pyhudi.format.paths import folder_of
 from pyhudi.records.dotted_columns import column_at
@@ -24,7 +25,6 @@ from pyhudi.records.java_strings import has_text, value_text
 from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec, partition_columns
 from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION, partition_paths
 from pyhudi.records.keys.record_keys import record_keys, split_record_keys
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.tasks.base_file_reader import Footer, OpenFile, footer_text, open_base_file

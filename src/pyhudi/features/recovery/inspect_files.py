@@ -15,11 +15,10 @@ from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro_to_arrow import avro_to_arrow, without_meta_columns
 from pyhudi.format.log.framing import CorruptBlock, HeaderKey
 from pyhudi.format.log.log_corruption import check_whole
-from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.format.meta_columns import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY, without_meta_fields
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.orc.orc_reader import ORC_AVRO_SCHEMA_KEY
 from pyhudi.format.paths import file_name_of
-from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.file_slices import LogFile

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from pyhudi.format.avro.container import DEFAULT_SYNC, decode_document, encode_container, made
-from pyhudi.format.avro.datum import decode_datum
+from pyhudi.format.avro.container import DEFAULT_SYNC, decode_datum, decode_document, encode_container, made
 from pyhudi.format.avro.schema import Schema, parse_schema
 
 

@@ -19,8 +19,7 @@ from enum import StrEnum
 from typing import Any
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.avro.container import DEFAULT_SYNC, decode_container, decode_document, encode_container, made
-from pyhudi.format.avro.datum import decode_datum
+from pyhudi.format.avro.container import DEFAULT_SYNC, decode_container, decode_datum, decode_document, encode_container, made
 from pyhudi.format.avro.json_values import from_json
 from pyhudi.format.avro.nodes import BOOLEAN, INT, LONG, STRING, Field, array_of, map_of, optional, record, version_field
 from pyhudi.format.avro.schema import parse_schema, schema_of

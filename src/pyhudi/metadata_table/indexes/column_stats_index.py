@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import ClassVar
 
 import pyarrow as pa
@@ -20,16 +21,15 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.index_definitions import IndexDefinition, column_stats_definition
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_fields
 from pyhudi.format.paths import file_name_of
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, PARTITION_STATS
-from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrapped_kind
+from pyhudi.metadata_table.codecs.value_wrappers import has_statistics, unwrap, wrapped_kind
 from pyhudi.metadata_table.file_group_merge import STATISTICS_OF_FILES, TYPED_STATISTICS_OF_FILES, MergeRule
 from pyhudi.metadata_table.file_tasks import FilesToIndex, run_index_files
 from pyhudi.metadata_table.indexes.index_events import Asking, BuiltFrom, Cleaned, Commit
 from pyhudi.metadata_table.indexes.index_pruning import FilesPassedOver, Filter
 from pyhudi.metadata_table.indexes.index_validation import CheckedTable, FooterTask, IndexFindings, run_footer
-from pyhudi.metadata_table.indexes.indexed_columns import indexed_columns
 from pyhudi.metadata_table.indexes.metadata_index import Index, Said
 from pyhudi.metadata_table.indexes.partition_stats_delta import carried_ranges
 from pyhudi.metadata_table.indexes.stored_ranges import have_all, stored_ranges, units_of
@@ -45,7 +45,6 @@ from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.planning.data_skipping import UnitRanges, unit_ranges
 from pyhudi.records.column_statistics import ColumnRange, merge_ranges
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.records.meta_fields import META_COLUMNS, RECORD_KEY
 from pyhudi.table.bootstrap_sources import load_outside
 from pyhudi.table.cached_property import lazy_property
 from pyhudi.table.schema_on_read_history import load_column_history
@@ -53,6 +52,57 @@ from pyhudi.table.snapshot import load_schema, read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.file_stats import FileIndexing
 from pyhudi.tasks.log_scan import InstantValidity
+
+# Which columns the metadata table keeps statistics of.  Source: docs/formats/metadata-table.md, column_stats.
+#
+#     1. Three meta columns, if the table has them: commit time, partition path, record key.
+#     2. The columns of a list, nested ones by dotted name; without a list the first N top-level columns in schema order.
+#        N does not count the meta columns, nor columns whose type has no statistics.
+#
+# No statistics: structs, lists, maps, and in the first layout decimals that 30 digits, 15 of them decimals, cannot hold.  Tables
+# that Spark's record merger writes have none of binary and decimal columns either.  (Avro enums have none in Hudi; here they are
+# strings, and have.)
+
+_META_COLUMNS = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
+
+
+def indexed_columns(
+    schema: pa.Schema,
+    *,
+    max_columns: int = 32,
+    names: Sequence[str] = (),
+    with_meta_columns: bool = True,
+    with_binary: bool = True,
+    typed: bool = False,
+) -> tuple[str, ...]:
+    """The columns with statistics, in the order in which the index definition lists them.
+
+    schema: the table's, with or without meta columns.  names: the list; empty for none.  Names that the table does not have, or
+    whose columns have no statistics, are left out.  with_meta_columns: whether the table populates its meta columns.
+    with_binary: false for Spark's record merger.  typed: statistics of the second layout.
+    """
+    if names:
+        chosen = [
+            name
+            for name in dict.fromkeys(names)
+            if name not in META_COLUMNS and _has_statistics(schema, name, with_binary=with_binary, typed=typed)
+        ]
+    else:
+        columns = [field.name for field in schema if field.name not in META_COLUMNS]
+        with_statistics = (name for name in columns if _has_statistics(schema, name, with_binary=with_binary, typed=typed))
+        chosen = list(islice(with_statistics, max_columns))
+    return (*(_META_COLUMNS if with_meta_columns else ()), *chosen)
+
+
+def _has_statistics(schema: pa.Schema, name: str, *, with_binary: bool, typed: bool) -> bool:
+    try:
+        column = field_at(schema, name).type
+    except InvalidRequest:
+        return False
+    if not with_binary and (pa.types.is_binary(column) or pa.types.is_fixed_size_binary(column) or pa.types.is_decimal(column)):
+        return False
+    return has_statistics(column, typed=typed)
+
 
 _LOG = logging.getLogger("pyhudi.metadata_table.writer")
 

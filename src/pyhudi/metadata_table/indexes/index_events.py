@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyhudi.errors import Internal
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.instants import Instant
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
 from pyhudi.format.names import parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.metadata_table.file_tasks import FilesToIndex, FoundFile, run_index_files
@@ -25,7 +25,6 @@ from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import MetadataStore, drop_partitions
 from pyhudi.metadata_table.writer.sole_writer import Trust
 from pyhudi.records.mergers import merge_rule
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema_on_read.column_ids import ColumnIds
 from pyhudi.records.update_modes import Defaults
 from pyhudi.storage.base import FileInfo

@@ -36,8 +36,7 @@ from pyhudi.metadata_table.file_tasks import (
     run_metadata_log,
 )
 from pyhudi.metadata_table.metadata_records import MetadataRecords, by_shard
-from pyhudi.metadata_table.reader.log_block_validity import BlockValidity
-from pyhudi.metadata_table.reader.metadata_reader import load_rolled_back
+from pyhudi.metadata_table.reader.metadata_reader import BlockValidity, load_rolled_back
 from pyhudi.metadata_table.writer.sole_writer import SINCE_KEY
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.cached_property import lazy_property

@@ -37,6 +37,7 @@ from pyhudi.features.consistent_hashing.validate_rings import REWRITE, check_rin
 from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action, State
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name_of
 from pyhudi.metadata_table.codecs.metadata_partitions import (
@@ -48,15 +49,12 @@ from pyhudi.metadata_table.indexes.index_validation import LOST, MISLED, Check, 
 from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.operations.admin.stable_check import look_at_rest
-from pyhudi.operations.admin.validate_buckets import check_bucket_counts
-from pyhudi.operations.admin.validate_data import check_keys, check_logs, check_plans
-from pyhudi.operations.admin.validate_indexes import checks_of
+from pyhudi.operations.admin.validate_data import check_bucket_counts, check_keys, check_logs, check_plans, checks_of
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.read.query import read_spec
 from pyhudi.operations.services.clustering_plans import why_never
 from pyhudi.records.column_statistics import ColumnRange
 from pyhudi.records.html_repr import ShownInNotebooks
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.markers import files_under_way
 from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit

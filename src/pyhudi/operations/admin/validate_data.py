@@ -9,26 +9,31 @@ Source: docs/formats/log-file.md; docs/formats/writing.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import CorruptData
+from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation, WriteStat
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action
 from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
-from pyhudi.metadata_table.indexes.index_validation import IndexFindings
+from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
+from pyhudi.metadata_table.indexes import check_computable, in_build_order, kind_of, open_index
+from pyhudi.metadata_table.indexes.files_index import Files
+from pyhudi.metadata_table.indexes.index_validation import LOST, Check, CheckedTable, IndexFindings
+from pyhudi.planning.bucket_routing import BucketLayout, bucket_groups
 from pyhudi.planning.compaction import without_groups
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.table.file_slices import FileSlice, LogFile
+from pyhudi.table.partition_buckets import load_counts
 from pyhudi.table.pending_plans import files_of_compaction, load_compaction_plan
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
@@ -160,3 +165,77 @@ class _KeysOf:
     def __call__(self, slice_: FileSlice) -> pa.StringArray:
         parts = (part.cast(pa.string()) for part in read_live_keys(self.spec, slice_))
         return pa.concat_arrays([pa.array([], pa.string()), *parts])
+
+
+# Do the bucket counts that a table keeps for its partitions fit their file groups?  A part of `validate`.
+#
+#     damage        counts that cannot be read, or lie there and do not count
+#     lost groups   a file group whose id names no bucket that its partition has: writes do not find its keys, and write them a
+#                   second time
+#     second ones   two file groups of one bucket, of which writes find one
+#
+# Where a writer that knows no such counts (Hudi 1.0) has put records into buckets which the partition does have, the check of
+# keys finds those that stand twice.
+#
+# Source: docs/formats/writing.md, "Bucket index".
+
+
+def check_bucket_counts(context: TableContext, snapshot: Snapshot, slices: Sequence[FileSlice]) -> IndexFindings:
+    """Nothing is looked at in a table that keeps no counts.  slices: the present ones."""
+    findings = IndexFindings()
+    try:
+        stored = load_counts(context, snapshot.timeline)
+        if stored is None:
+            return findings
+        layout = BucketLayout(stored.default, rules=stored.expressions)
+    except (CorruptData, TableState, InvalidRequest, Unsupported) as error:
+        findings.wrong(BUCKET_COUNTS_FOLDER, str(error), LOST)
+        return findings
+    partitions = sorted({slice_.partition for slice_ in slices})
+    for partition in partitions:
+        try:
+            bucket_groups((slice_ for slice_ in slices if slice_.partition == partition), layout)
+        except TableState as error:
+            findings.wrong(partition, str(error), LOST)
+    findings.looked_at = f"{len(partitions):,} partitions"
+    return findings
+
+
+# Do the indexes of the metadata table say what is so?  A part of `validate`: the checks of all kinds, see `kinds.Index.check`.
+#
+#     files              the lists against the directories
+#     column_stats       ranges of columns in base files against their footers
+#     bloom_filters      the filters of base files against those in their footers
+#     record_index       every key of a row is where it says, and it has no other keys
+#     partition_stats    a range of every column in every partition, which covers what column_stats says of its files, and the
+#                        files themselves where such ranges can be believed
+#     secondary index    every pair of value and record key of the rows is there; none besides
+#     expression index   ranges and filters of files against the functions computed anew, those of partitions against their files
+#
+# Source: docs/formats/metadata-table.md.
+
+
+def checks_of(table: CheckedTable, pass_over: Callable[[str, str], None]) -> Iterator[tuple[str, Check]]:
+    """The checks that the indexes of a table give reason for, by name.
+
+    pass_over: is told of an index that cannot be checked, and why.
+    """
+    for name in in_build_order(table.metadata.partitions):
+        kind = kind_of(name)
+        if table.table_schema is None and kind is not Files:
+            continue
+        if kind is None:
+            pass_over(name, "PyHudi does not know this index")
+            continue
+        try:
+            index = open_index(name, table.metadata.definitions if kind.is_defined else {})
+            if table.table_schema is not None:
+                check_computable((index,), table.table_schema)
+        except (Unsupported, CorruptData) as error:
+            pass_over(name, str(error))
+            continue
+        doubt = index.doubt(table) if table.table_schema is not None else None
+        if doubt is not None:
+            pass_over(name, doubt)
+            continue
+        yield name, partial(index.check, table)

@@ -21,7 +21,7 @@ from pyhudi.operations.catalog_sync.catalog_types import hive_type, spark_schema
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
 from pyhudi.operations.read.query import table_schema
 from pyhudi.storage.catalogs import CatalogColumn, CatalogTable
-from pyhudi.storage.user_name import user_name
+from pyhudi.storage.process_identity import user_name
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_config import TableConfig
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.query import Query, plan_snapshot_query, present_state, table_schema
 from pyhudi.planning.time_travel import parse_as_of
@@ -26,7 +27,6 @@ from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In, 
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.key_values import check_given_key
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema_cast import conform
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.snapshot_cache import KeptState

@@ -22,7 +22,7 @@ from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, Unsuppor
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Instant, State
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS, with_meta_fields
 from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.paths import file_name_of
 from pyhudi.format.table_versions import TableVersion, parse_table_version
@@ -39,7 +39,6 @@ from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import And, Expr, In
 from pyhudi.records.filters.filter_parser import Filter, parse_filter
 from pyhudi.records.mergers import marked_rule, merge_rule
-from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
 from pyhudi.records.record_merge import PickByCommitTime
 from pyhudi.records.schema_evolution import SchemaMode, continues, schema_changes
 from pyhudi.storage.base import FileInfo

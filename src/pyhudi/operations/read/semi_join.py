@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.operations.read.key_lookup import MAX_COMBINATIONS, literal_of
 from pyhudi.operations.read.query import Query
 from pyhudi.records.dotted_columns import field_at
@@ -24,7 +25,6 @@ from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In, 
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.key_values import check_given_key
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema_cast import conform, refuse_rounding
 
 MAX_MATCHED = 100_000

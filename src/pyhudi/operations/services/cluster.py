@@ -26,7 +26,7 @@ from pyhudi.features.consistent_hashing.ring_store import partitions_with_rings,
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
 from pyhudi.format.names import WriteToken, format_bucket_prefix, parse_bucket
 from pyhudi.metadata_table.writer.metadata_commit import indexing_of
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
@@ -71,7 +71,6 @@ from pyhudi.planning.clustering import (
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.html_repr import ShownInNotebooks
 from pyhudi.records.mergers import merge_rule
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.table.snapshot import Snapshot, read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import Query, plan_snapshot_query
@@ -17,7 +18,6 @@ from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.keys.key_spec import partition_columns
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext

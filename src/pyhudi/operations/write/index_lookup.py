@@ -31,7 +31,7 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, WriteConflict
 from pyhudi.features.consistent_hashing.ring_routing import RingLayout, RingSettings, check_groups
 from pyhudi.format.instants import Action
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
 from pyhudi.format.partition_bucket_config import BucketCounts
 from pyhudi.metadata_table.indexes import first_answer
 from pyhudi.metadata_table.indexes.index_events import key_reader
@@ -50,7 +50,6 @@ from pyhudi.planning.bucket_routing import (
     Placement,
     bucket_groups,
 )
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.table.file_slices import BaseFile, FileSlice, logs_beside_base
 from pyhudi.table.partition_buckets import load_counts, store_first
 from pyhudi.table.snapshot import Snapshot
@@ -58,10 +57,9 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.tasks.hbase_lookup import HbaseSettings, by_hbase
-from pyhudi.tasks.in_memory_index import forget_keys
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.read_slice import read_live_keys
-from pyhudi.tasks.tag_location import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIndex, Lookup, Place
+from pyhudi.tasks.tag_location import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIndex, Lookup, Place, forget_keys
 
 _PROBED_FILES = 4
 """How many files of a bucketed table a write asks whether their keys lie in their buckets."""

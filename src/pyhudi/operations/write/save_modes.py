@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableNotFound
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.operations.admin.create_table import discard_after_error, discard_new_table
 from pyhudi.operations.admin.open_table import make_table, named_settings, open_context, refusal_of_existing
 from pyhudi.operations.admin.option_consistency import check_against_table
@@ -42,7 +43,6 @@ from pyhudi.operations.write.write_settings import (
 from pyhudi.options.scope import check_standing, spark_write_verb
 from pyhudi.options.supported import Options
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.table.table_config import TableConfig, load_table_config

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.events import observed
@@ -41,7 +42,6 @@ from pyhudi.records.filters.filter_parser import Filter, parse_filter
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import row_codes
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.schema_evolution import SchemaMode, evolve, typed_nulls

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from pyhudi.errors import TableState, WriteConflict
+from pyhudi.features.consistent_hashing.hashing_metadata import is_copy
 from pyhudi.features.consistent_hashing.write_rings import RingsOfWrite
+from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation, WriteStat
+from pyhudi.format.instants import Instant
 from pyhudi.metadata_table.reader.metadata_listing import MetadataListing
 from pyhudi.operations.commit.action_attempt import Phases, give_way
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.exclusive_write import its_turn
+from pyhudi.operations.commit.hudi_writers import wait_for_foreign_writers
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.write.index_lookup import PlannedLookup
 from pyhudi.operations.write.operation_traits import WriteShape
-from pyhudi.operations.write.write_report import encode_profile
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.planning.conflicts import FileGroupId, WriteStart
@@ -25,6 +27,63 @@ from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
+
+# What a write says of itself: to other writers before it begins, to its caller when it is done.
+
+
+def encode_profile(profile: WorkloadProfile, operation: Operation, token: bytes) -> bytes:
+    """The workload profile as other writers expect it in the inflight file: planned inserts of each partition, then each file
+    group with updates.  token: sixteen random bytes.
+    """
+    by_partition: dict[str, list[WriteStat]] = {}
+    for partition, count in sorted(profile.inserts.items()):
+        by_partition.setdefault(partition, []).append(WriteStat(file_id="", partition_path=None, num_inserts=count))
+    for (partition, file_id), count in sorted(profile.updates.items()):
+        by_partition.setdefault(partition, []).append(WriteStat(file_id=file_id, num_update_writes=count))
+    metadata = CommitMetadata(
+        partition_to_write_stats={p: tuple(stats) for p, stats in by_partition.items()},
+        operation_type=operation.value,
+    )
+    return metadata.encode(token)
+
+
+def write_result(done: Instant, statuses: Iterable[WriteStatus]) -> WriteResult:
+    """What the tasks of a committed write tell of it; its operation and what was planned are for the caller to say."""
+    # Rows that a pending resize moves are written twice, and count once.
+    stats = [status.stat for status in statuses if not is_copy(status.stat.path or "", done.request_time)]
+    rewritten = [s for s in stats if s.prev_base_file is not None]
+    return WriteResult(
+        operation="",
+        instant=done.request_time,
+        completion_time=done.completion_time,
+        rows_in=sum(s.num_inserts for s in stats),
+        rows_inserted=sum(s.num_inserts for s in stats),
+        rows_updated=sum(s.num_update_writes for s in stats),
+        rows_deleted=sum(s.num_deletes for s in stats),
+        file_groups_new=sum(1 for s in stats if s.prev_base_file is None and not s.log_files),
+        file_groups_rewritten=len(rewritten),
+        log_files=sum(1 for s in stats if s.log_files),
+        bytes_written=sum(s.total_write_bytes for s in stats),
+        bytes_rewritten=sum(s.total_write_bytes for s in rewritten),
+    )
+
+
+# The turn of a write that keeps losing: it holds the table's lock from its read to its commit, so that nobody overtakes it.
+
+_LATEST = "9" * 17
+
+
+@contextmanager
+def its_turn(context: TableContext, settings: CommitSettings, longest_ms: int) -> Iterator[TableContext]:
+    """The table during a turn.  longest_ms: how long others should expect it to be.
+
+    Writers of another kind that are under way would wait for the lock until they have lost, and begin from nothing then: they are
+    let go first, for a while.  Raises as `LockProvider.acquire`.
+    """
+    if not context.in_turn:
+        wait_for_foreign_writers(context, settings, context.timeline.load(), _LATEST, None)
+    with context.turn(settings.lock_wait_ms, longest_ms) as held:
+        yield held
 
 
 @dataclass(frozen=True, slots=True)

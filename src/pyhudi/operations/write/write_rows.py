@@ -23,6 +23,7 @@ from pyhudi.errors import IndexStarted, InvalidRequest, SnapshotOutdated, TableS
 from pyhudi.format.actions.commit_metadata import BOOTSTRAP_PARTS_KEY
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import BOOTSTRAP_INSTANT_TIMES, Instant
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.metadata_table.indexes import check_computable, open_indexes
 from pyhudi.metadata_table.reader.metadata_listing import choose_listing
 from pyhudi.metadata_table.writer.initialize_partitions import drop_for_new_columns, ensure_metadata_table
@@ -35,24 +36,27 @@ from pyhudi.operations.commit.hbase_commits import check_hbase, told_to_hbase
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction, commit_metadata
 from pyhudi.operations.services.run_services import with_services
-from pyhudi.operations.write.delete_partitions import partition_deleter
+from pyhudi.operations.write.delete_partitions import count_replaced_rows, groups_of, partition_deleter, replaced_groups
 from pyhudi.operations.write.index_lookup import check_counts_still
 from pyhudi.operations.write.keyed_write import write_by_key
 from pyhudi.operations.write.micro_batches import check_not_landed
-from pyhudi.operations.write.non_blocking_writes import check_table
 from pyhudi.operations.write.operation_traits import WriteShape
-from pyhudi.operations.write.replaced_file_groups import count_replaced_rows, groups_of, replaced_groups
 from pyhudi.operations.write.resolve_blockers import settle_failed_writes
-from pyhudi.operations.write.write_attempt import Attempt, Written, outdated_where_files_are_gone, start_of, until_no_conflict
+from pyhudi.operations.write.write_attempt import (
+    Attempt,
+    Written,
+    outdated_where_files_are_gone,
+    start_of,
+    until_no_conflict,
+    write_result,
+)
 from pyhudi.operations.write.write_preconditions import check_columns_by_ids, check_fit
-from pyhudi.operations.write.write_report import write_result
 from pyhudi.operations.write.write_schemas import WriteSchemas
-from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.operations.write.write_settings import WriteSettings, check_table
 from pyhudi.operations.write.writer_spec import writer_spec
 from pyhudi.planning.bucket_routing import BUCKET_ENGINE
 from pyhudi.planning.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.planning.record_placement import WorkloadProfile
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import RefuseRepeated
 from pyhudi.records.schema_evolution import continues
 from pyhudi.table.file_slices import FileSlice

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro
-from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_fields
 from pyhudi.operations.admin.create_table import check_columns
 from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER
@@ -18,7 +18,6 @@ from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.key_values import check_given_key
 from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_markers, marked_rule, merge_rule
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import IS_DELETED, MergeRule, PickByCommitTime
 from pyhudi.records.schema_evolution import SchemaMode, continues, evolve, schema_changes, typed_nulls, whole_number_hint
 from pyhudi.records.timestamp_coercion import WithoutZone, with_zones

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -12,15 +12,19 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.metadata_table.codecs.metadata_partitions import RECORD_INDEX, SECONDARY_INDEX_PREFIX
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.create_table import check_columns
 from pyhudi.operations.admin.table_settings import WITHOUT_ZONE, TableSettings, zone_mode
 from pyhudi.operations.catalog_sync.sync_settings import HIVE_SYNC, META_SYNC, SyncSettings
 from pyhudi.operations.commit.commit_settings import (
+    CONCURRENCY,
     DELETE_FIELD,
     DELETE_MARKER,
+    INDEX_TYPE,
     MEMORY_BUDGET,
     METADATA_PREFIX,
+    NON_BLOCKING,
     CommitSettings,
     delete_marker,
 )
@@ -28,16 +32,74 @@ from pyhudi.operations.services.service_settings import ServiceSettings
 from pyhudi.operations.write.early_conflict_settings import EarlySettings
 from pyhudi.operations.write.index_lookup import LookupSettings
 from pyhudi.operations.write.micro_batches import StreamBatch
-from pyhudi.operations.write.non_blocking_writes import check_operation, check_table
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.planning.bucket_routing import BUCKET_ENGINE
 from pyhudi.planning.record_placement import SizingSettings
+from pyhudi.records.merge_mode import MergeMode, MergeSettings
 from pyhudi.records.record_merge import DeleteMarker
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.records.timestamp_coercion import NANOSECONDS_OPTION, WithoutZone, with_zones
 from pyhudi.records.type_normalization import normalise
 from pyhudi.table.table_config import TableType
 from pyhudi.tasks.base_file_writer import FileSettings
+
+# Which writes may append to file groups that other writers append to at the same moment.
+#
+# Nobody waits for anybody and nobody's work is done again, so the result must be the same in whatever order the writes complete:
+#
+#     merge on read    every write is a log file of its own; a new base file would hide what others append to the old one
+#     bucket index     the key alone says which file group takes a record, so that all writers name the same one
+#     event time       of two records of one key the ordering field decides, not who came last
+#     whole rows       a row that was completed from what stood there would undo what others write meanwhile
+#     no key index     what a write brings to an index of keys depends on what others do to those keys meanwhile
+#
+# Compaction alone makes base files.  It takes what completed before it was planned; the rest follows its base file.
+#
+# Source: docs/locks.md, "Writers that do not wait".
+
+_MODE = f"{CONCURRENCY}={NON_BLOCKING}"
+
+
+def check_operation(operation: str, index: str, *, replaces: bool, partial: bool) -> None:
+    """What the options alone tell.  operation, index: their names.  Raises InvalidRequest, Unsupported."""
+    if replaces:
+        raise InvalidRequest(
+            f"{operation} does not go with {_MODE}: it would replace file groups to which others append; run it while nobody "
+            "else writes, under another mode"
+        )
+    if index != "BUCKET":
+        raise InvalidRequest(
+            f"{_MODE} needs {INDEX_TYPE}=BUCKET, not {index}: only its bucket leads all writers of a key to one file group"
+        )
+    if partial:
+        raise Unsupported(
+            f"a partial update under {_MODE}: columns that it leaves as they are may change meanwhile; upsert whole rows"
+        )
+
+
+def check_table(uri: str, merge: MergeSettings, indexes: Iterable[str], *, is_cow: bool) -> None:
+    """What the table tells.  indexes: partitions of its metadata table, those that are being built too.
+
+    Raises InvalidRequest, Unsupported.
+    """
+    if is_cow:
+        raise InvalidRequest(f"{_MODE} needs a merge-on-read table, and the one at {uri} is copy on write: it has no log files")
+    if merge.mode is not MergeMode.EVENT_TIME_ORDERING or not merge.ordering:
+        raise InvalidRequest(
+            f"{_MODE} needs a table that merges by {MergeMode.EVENT_TIME_ORDERING} and has an ordering field, not one like "
+            f"{uri} ({merge.mode}): writers complete in any order, so something else has to say which record is newer"
+        )
+    if merge.update_mode is not None:
+        raise Unsupported(
+            f"{_MODE} for the table at {uri}, whose records take values from older ones (update mode {merge.update_mode}): "
+            "which ones depends on the order of the writes; use OPTIMISTIC_CONCURRENCY_CONTROL"
+        )
+    keyed = sorted(name for name in indexes if name == RECORD_INDEX or name.startswith(SECONDARY_INDEX_PREFIX))
+    if keyed:
+        raise Unsupported(
+            f"{_MODE} for the table at {uri}, which has or gets the index {', '.join(keyed)}: which keys are there "
+            "cannot be told while others write them; drop the index, or use OPTIMISTIC_CONCURRENCY_CONTROL"
+        )
 
 
 class WriteOperation(StrEnum):

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.records.log_merge.log_records import LogRecords
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.ordering import BoolMask, Ints, newer_or_equal, ordering_ranks
 from pyhudi.records.pair_merge import Side, merge_pairs
 from pyhudi.records.record_merge import MergeRule, choose_column, row_codes, whole

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
-from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.records.ordering import BoolMask, Ints, newer_or_equal
 from pyhudi.records.pair_merge import Side, merge_pairs, overlaid
 from pyhudi.records.record_merge import Gaps, MergeRule, choose_column

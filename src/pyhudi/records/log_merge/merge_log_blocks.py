@@ -32,9 +32,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.records.log_merge.fold import Entries, Pool, fold_by_modes, fold_in_passes, pick_winners
 from pyhudi.records.log_merge.log_records import LogRecords
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.ordering import BoolMask, Ints
 from pyhudi.records.record_merge import MergeRule
 

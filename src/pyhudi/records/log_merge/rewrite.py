@@ -28,10 +28,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Unsupported
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.records.log_merge.log_records import LogRecords
 from pyhudi.records.log_merge.merge_log_blocks import LogMerger
 from pyhudi.records.mergers import MergerRule
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.ordering import BoolMask, Ints, ordering_ranks
 from pyhudi.records.record_merge import IS_DELETED, whole
 from pyhudi.records.schema_cast import same_values

@@ -19,9 +19,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.storage.process_identity import user_name
 from pyhudi.storage.storage_option_names import truth
 from pyhudi.storage.uris import Location
-from pyhudi.storage.user_name import user_name
 
 HDFS_SCHEMES = ("hdfs", "webhdfs")
 

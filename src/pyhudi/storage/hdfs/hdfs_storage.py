@@ -32,18 +32,49 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from pyhudi.errors import StorageUnavailable, TableState, Unsupported
+from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.format.paths import file_name_of, folder_of, join_path
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
-from pyhudi.storage.hdfs.hdfs_errors import hdfs_error
 from pyhudi.storage.hdfs.hdfs_options import hdfs_settings
 from pyhudi.storage.hdfs.webhdfs_client import FileStatus, HdfsClient, is_absence
 from pyhudi.storage.hdfs.webhdfs_http import NoAnswer, RemoteError, Upload
-from pyhudi.storage.range_file import TAIL_BYTES, RangeReader
+from pyhudi.storage.range_file import TAIL_BYTES, RangeReader, UploadSink
 from pyhudi.storage.temporary_names import is_abandoned, is_of_a_dead, is_temporary, removed_meanwhile, temporary_name
-from pyhudi.storage.upload_sink import UploadSink
-from pyhudi.storage.uri_root import Located, files_below
-from pyhudi.storage.uris import Location
+from pyhudi.storage.uris import Located, Location, files_below
+
+# What HDFS reports, as errors of ours: what failed, where, and what to do.
+
+_REFUSED_BY = frozenset({"AccessControlException", "SecurityException", "AuthorizationException"})
+_FULL = frozenset(
+    {"DSQuotaExceededException", "NSQuotaExceededException", "QuotaExceededException", "QuotaByStorageTypeExceededException"}
+)
+_WRONG_NAME = frozenset({"InvalidPathException", "IllegalArgumentException", "PathComponentTooLongException"})
+
+
+def hdfs_error(error: NoAnswer | RemoteError, verb: str, uri: str) -> HudiError:
+    """Our error for what the client raised when it should `verb` ("read", "write", "delete", "list") what lies at `uri`."""
+    if isinstance(error, NoAnswer):
+        return StorageUnavailable(
+            f"cannot {verb} {uri}: no answer from HDFS ({error}); "
+            "the storage option http_address names the NameNode's HTTP server"
+        )
+    if error.status == 401:
+        return Unsupported(
+            f"cannot {verb} {uri}: the NameNode asks who this is by Kerberos or a token, which is not built; "
+            "a cluster whose hadoop.security.authentication is simple, or an HttpFS of that kind, is reached"
+        )
+    if error.kind in _REFUSED_BY:
+        return InvalidRequest(f"cannot {verb} {uri}: HDFS forbids it to this user (storage option user): {error}")
+    if error.kind in _FULL:
+        return StorageFull(f"cannot {verb} {uri}: {error}: free some space or raise the quota")
+    if error.kind in _WRONG_NAME:
+        return InvalidRequest(f"cannot {verb} {uri}: HDFS does not take the name: {error}")
+    if error.kind in ("FileAlreadyExistsException", "PathIsNotEmptyDirectoryException", "ParentNotDirectoryException"):
+        return InvalidRequest(f"cannot {verb} {uri}: the path, or a part of it, is of another kind: {error}")
+    if error.kind == "FileNotFoundException":
+        return TableState(f"{uri}: no such file")
+    return StorageUnavailable(f"cannot {verb} {uri}: {error.kind or 'HDFS'}: {error}")
+
 
 _WRITE_ATTEMPTS = 3
 _RENAME_ATTEMPTS = 5

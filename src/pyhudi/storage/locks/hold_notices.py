@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyhudi.errors import HudiError
 from pyhudi.format.paths import LOCK_FOLDER
 from pyhudi.storage.base import Storage
-from pyhudi.storage.locks.lock_documents import fields_of
 from pyhudi.storage.process_identity import Process
+
+# The JSON objects that stand in files of locks.
+
+
+def fields_of(data: bytes) -> Mapping[str, Any]:
+    """The fields of a JSON object; none where the bytes are no such thing."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
 
 TURN_PATH = f"{LOCK_FOLDER}/turn.json"
 

@@ -31,8 +31,8 @@ from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.fifo_queue import WaitingQueue
+from pyhudi.storage.locks.hold_notices import fields_of
 from pyhudi.storage.locks.lease import LeaseLock
-from pyhudi.storage.locks.lock_documents import fields_of
 from pyhudi.storage.locks.lock_provider import Wait
 from pyhudi.storage.process_identity import Process
 

@@ -56,8 +56,7 @@ from pyhudi.storage.object_store.object_files import ObjectOutput, ObjectRanges
 from pyhudi.storage.object_store.object_options import ENDPOINT_OF_S3, KINDS, RETRY_TIMEOUT, store_settings, store_target
 from pyhudi.storage.range_file import RangeReader
 from pyhudi.storage.storage_option_names import CREDENTIALS, like
-from pyhudi.storage.uri_root import Located, files_below
-from pyhudi.storage.uris import Location
+from pyhudi.storage.uris import Located, Location, files_below
 
 _DELETE_BATCH = 1000
 

@@ -9,8 +9,8 @@ import pytest
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.storage import open_storage
-from pyhudi.storage.hdfs.hdfs_errors import hdfs_error
 from pyhudi.storage.hdfs.hdfs_options import hdfs_settings
+from pyhudi.storage.hdfs.hdfs_storage import hdfs_error
 from pyhudi.storage.hdfs.webhdfs_http import NoAnswer, RemoteError
 from pyhudi.storage.uris import parse_uri
 
