@@ -32,7 +32,7 @@ from pyhudi.operations.admin.savepoint import check_retained, completed_write
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.hbase_commits import sync_rollback
+from pyhudi.operations.commit.hbase_hooks import sync_rollback
 from pyhudi.operations.commit.results import RestoreResult
 from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
 from pyhudi.storage import liveness

@@ -39,7 +39,7 @@ from pyhudi.format.paths import (
 from pyhudi.metadata_table.writer.metadata_commit import mirror_rollback
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.hbase_commits import sync_rollback
+from pyhudi.operations.commit.hbase_hooks import sync_rollback
 from pyhudi.operations.commit.orphan_cleanup import remove_leftovers, sweep_unfinished_documents
 from pyhudi.operations.commit.rollback_checks import check_may_go, file_id_of
 from pyhudi.operations.commit.transaction import check_same_version, new_instant_time

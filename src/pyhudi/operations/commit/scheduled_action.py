@@ -27,7 +27,7 @@ from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.writer.metadata_commit import mirror_of
 from pyhudi.operations.commit.action_attempt import Phases, taken_back_on_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.hbase_commits import told_to_hbase
+from pyhudi.operations.commit.hbase_hooks import told_to_hbase
 from pyhudi.operations.commit.plan_ownership import PlanOvertaken, PlanTaken, claim, drop_plan, plan_and_claim
 from pyhudi.operations.commit.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.commit.service_result import NotDue, Planned, Run, Runs

@@ -33,7 +33,7 @@ from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.hbase_commits import check_hbase
+from pyhudi.operations.commit.hbase_hooks import check_hbase
 from pyhudi.operations.commit.plan_ownership import drop_plan, settle_plan
 from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.commit.scheduled_action import Rewrite, Rewriting, plan_and_run, run_all, run_planned, schedule

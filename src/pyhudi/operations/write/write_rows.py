@@ -32,7 +32,7 @@ from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
 from pyhudi.operations.commit.action_attempt import Phases, taken_back_on_error
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.hbase_commits import check_hbase, told_to_hbase
+from pyhudi.operations.commit.hbase_hooks import check_hbase, told_to_hbase
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction, commit_metadata
 from pyhudi.operations.services.run_services import with_services
