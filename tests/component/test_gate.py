@@ -93,7 +93,7 @@ def last(table: Table) -> str:
 
 def _serve(table: Table) -> None:
     stop = threading.Event()
-    table.serve(stop, on_pass=lambda outcomes: stop.set())
+    table.serve(stop, on_run=lambda outcomes: stop.set())
 
 
 def _beside(table: Table) -> None:
@@ -102,7 +102,7 @@ def _beside(table: Table) -> None:
 
 
 def _turn(table: Table) -> None:
-    with table.turn():
+    with table.exclusive():
         pass
 
 

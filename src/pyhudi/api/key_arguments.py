@@ -20,7 +20,7 @@ from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.keys.key_spec import KeySpec
 
 
-def keys_to_look_up(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
+def parse_keys_argument(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
     """Record keys as strings, or rows with the key fields.  Raises InvalidRequest for what is neither."""
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()

@@ -19,14 +19,14 @@ import pyarrow as pa
 
 from pyhudi import features
 from pyhudi.api.alter import Alter
-from pyhudi.api.attribute_hints import absent
+from pyhudi.api.attribute_hints import missing_attribute_message
 from pyhudi.api.indexes import Indexes
 from pyhudi.api.inspect import Inspection
-from pyhudi.api.key_arguments import keys_to_delete, keys_to_look_up
+from pyhudi.api.key_arguments import keys_to_delete, parse_keys_argument
 from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.scan import Scan
 from pyhudi.api.services import Services
-from pyhudi.api.table_handle import OpenTable, is_of_spark
+from pyhudi.api.table_handle import TableHandle, is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import arrow_reader, is_empty
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableExists, TableNotFound, TableState
@@ -34,7 +34,7 @@ from pyhudi.format.instants import Instant
 from pyhudi.format.table_versions import parse_table_version
 from pyhudi.operations.admin.alter_properties import run_set_properties
 from pyhudi.operations.admin.create_table import new_table_properties, stored_columns
-from pyhudi.operations.admin.open_table import make_table, named_settings
+from pyhudi.operations.admin.open_table import make_table, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_same_columns, check_same_table
 from pyhudi.operations.admin.repair import RepairKind, RepairResult, RepairSettings, run_repair
 from pyhudi.operations.admin.restore import run_restore
@@ -60,20 +60,20 @@ from pyhudi.operations.commit.results import (
 from pyhudi.operations.commit.rollback import RollbackResult, rollback_instant
 from pyhudi.operations.read.change_queries import plan_change_query
 from pyhudi.operations.read.file_pruning import ReadSettings
-from pyhudi.operations.read.key_lookup import plan_lookup
+from pyhudi.operations.read.key_lookup import plan_read_lookup
 from pyhudi.operations.read.query import (
     AS_OF,
     FALL_BACK,
     INCREMENTAL_FORMAT,
     VALUES_FROM_PATH,
-    Query,
+    SnapshotQuery,
     completion_range,
     incremental_range,
     plan_incremental_query,
     plan_snapshot_query,
     table_schema,
 )
-from pyhudi.operations.read.semi_join import MAX_MATCHED, key_columns, narrowed_to, without_matches
+from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, anti_join, key_columns, semi_join_filter
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.compact import (
     CompactSettings,
@@ -83,24 +83,24 @@ from pyhudi.operations.services.index_admin import (
 )
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.micro_batches import BatchLanded, StreamBatch, check_not_landed
+from pyhudi.operations.write.micro_batches import BatchAlreadyCommitted, StreamBatch, check_not_committed
 from pyhudi.operations.write.update_merge import run_update
-from pyhudi.operations.write.write_attempt import its_turn
+from pyhudi.operations.write.write_attempt import exclusive_write
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import PARTIAL_UPDATE, WriteOperation, WriteSettings, with_schema_mode
-from pyhudi.options.scope import VERBS, verb_of
+from pyhudi.options.scope import VERBS, operation_for
 from pyhudi.options.supported import Options, parse_options
 from pyhudi.planning.incremental_query import EARLIEST, CompletionRange, RequestRange
-from pyhudi.planning.instant_arguments import Moment, as_of_text, check_told_apart, range_text
+from pyhudi.planning.instant_arguments import InstantArgument, check_not_request_time, format_as_of, range_text
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.html_repr import facts_as_html
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import Environment, SystemEnvironment
-from pyhudi.storage.locks import LONGEST_TURN_MS, LockSettings
+from pyhudi.storage.locks import MAX_HOLD_MS, LockSettings
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_config import TableConfig, load_table_config, new_table_config
 from pyhudi.table.table_context import TableContext
-from pyhudi.table.tags import tags_of
+from pyhudi.table.tags import load_tags
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
 
@@ -156,7 +156,7 @@ class Table:
             CorruptData: The table's properties are damaged.
             InvalidRequest: An option contradicts the table.
         """
-        self._open = OpenTable(uri, storage_options, options, environment)
+        self._open = TableHandle(uri, storage_options, options, environment)
 
     @classmethod
     def create(
@@ -207,7 +207,7 @@ class Table:
             },
         )
         named = settings
-        settings = named_settings(storage, settings)
+        settings = settings_with_name(storage, settings)
         try:
             make_table(storage, environment or SystemEnvironment(), given, settings, schema)
         except TableExists:
@@ -233,7 +233,7 @@ class Table:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise AttributeError(absent(type(self).__name__, name), name=name, obj=self)
+            raise AttributeError(missing_attribute_message(type(self).__name__, name), name=name, obj=self)
 
     def __repr__(self) -> str:
         config = self._open.context.config
@@ -331,7 +331,7 @@ class Table:
         if partial:
             options = {**(options or {}), PARTIAL_UPDATE.key: True}
         seen = None if based_on is None else self._state_of(based_on)
-        return self._write(data, WriteOperation.UPSERT, with_schema_mode(options, schema_mode), seen=seen)
+        return self._write(data, WriteOperation.UPSERT, with_schema_mode(options, schema_mode), base_snapshot=seen)
 
     def insert(self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
         """Add records without looking for their keys; small files are filled up first.
@@ -431,7 +431,7 @@ class Table:
             engine = self._open.engine(spark, parsed)
             read = None if spark is None else _reader_on(spark)
             return self._open.write(
-                lambda settings: run_delete_where(self._open.now(parsed), engine, where, settings, read),
+                lambda settings: run_delete_where(self._open.load_context(parsed), engine, where, settings, read),
                 WriteSettings.of(parsed, WriteOperation.DELETE),
             )
         if spark is not None:
@@ -474,7 +474,7 @@ class Table:
             return update_on_spark(self._open, parsed, spark, set, where)
         engine, found = self._open.engine(None, parsed), _filter_of(where)
         return self._open.write(
-            lambda settings: run_update(self._open.now(parsed), engine, set, found, settings),
+            lambda settings: run_update(self._open.load_context(parsed), engine, set, found, settings),
             WriteSettings.of(parsed, WriteOperation.UPSERT),
         )
 
@@ -523,7 +523,9 @@ class Table:
         parsed = self._open.parse(VERBS["delete_partitions"], options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         engine = self._open.engine(spark, parsed)
-        return self._open.write(lambda settings: run_delete_partitions(self._open.now(parsed), paths, settings, engine), settings)
+        return self._open.write(
+            lambda settings: run_delete_partitions(self._open.load_context(parsed), paths, settings, engine), settings
+        )
 
     def write_batch(
         self, data: Any, operation: WriteOperation, batch: StreamBatch, *, options: Mapping[str, object] | None = None
@@ -539,18 +541,18 @@ class Table:
         Returns:
             The instant of the write, and what it changed; no instant when the batch had landed before.
         """
-        parsed = self._open.parse(verb_of(operation), options)
+        parsed = self._open.parse(operation_for(operation), options)
         settings = replace(WriteSettings.of(parsed, operation), batch=batch)
         try:
-            context = self._open.now(parsed)
-            check_not_landed(context, batch, context.timeline.load())
+            context = self._open.load_context(parsed)
+            check_not_committed(context, batch, context.timeline.load())
             engine = _engine_for(data, parsed)
-            return self._open.write(lambda chosen: run_write(self._open.now(parsed), engine, data, chosen), settings)
-        except BatchLanded:
+            return self._open.write(lambda chosen: run_write(self._open.load_context(parsed), engine, data, chosen), settings)
+        except BatchAlreadyCommitted:
             return WriteResult(str(operation), None, None)
 
     @contextmanager
-    def turn(self, *, seconds: float = 60) -> Iterator[Table]:
+    def exclusive(self, *, seconds: float = 60) -> Iterator[Table]:
         """Hold the table's lock from a read to the commit of what was computed from it, so that no other writer comes first.
 
         For callers that read, compute and write with `based_on`, and that have lost to others often enough.  Everybody else waits
@@ -568,10 +570,10 @@ class Table:
             StorageUnavailable: The lock was not free in time.
             InvalidRequest: The time is not between a thousandth of a second and a day.
         """
-        if not 0.001 <= seconds <= LONGEST_TURN_MS / 1000:
-            raise InvalidRequest(f"a turn of {seconds} seconds on {self.uri}: give between 0.001 and {LONGEST_TURN_MS // 1000}")
+        if not 0.001 <= seconds <= MAX_HOLD_MS / 1000:
+            raise InvalidRequest(f"a turn of {seconds} seconds on {self.uri}: give between 0.001 and {MAX_HOLD_MS // 1000}")
         context = self._open.writable(self._open.options)
-        with its_turn(context, CommitSettings.of(self._open.options), int(seconds * 1000)) as held:
+        with exclusive_write(context, CommitSettings.of(self._open.options), int(seconds * 1000)) as held:
             mine = copy(self)
             mine._open = self._open.at(held)
             yield mine
@@ -590,7 +592,7 @@ class Table:
             TableState: Later writes build on it.
         """
         parsed = self._open.parse(VERBS["rollback"], options)
-        context = self._open.writable(parsed, keeps_indexes=False)
+        context = self._open.writable(parsed, retains_indexes=False)
         return rollback_instant(context, self._find_write(instant), CommitSettings.of(parsed))
 
     # Table services
@@ -644,7 +646,7 @@ class Table:
         """
         parsed = self._open.parse(VERBS["savepoint"], options)
         settings = CommitSettings.of(parsed)
-        return run_savepoint(self._open.now(parsed), settings, instant=instant, user=user, comments=comments, tag=tag)
+        return run_savepoint(self._open.load_context(parsed), settings, instant=instant, user=user, comments=comments, tag=tag)
 
     def tags(self) -> dict[str, str]:
         """The names that savepoints have, oldest first, and for each the request time of the write that it names.
@@ -653,7 +655,7 @@ class Table:
         savepoint.
         """
         context = self._open.context.reloaded()
-        return tags_of(context, context.timeline.load())
+        return load_tags(context, context.timeline.load())
 
     def delete_savepoint(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Remove a savepoint; later cleans may delete what it kept.
@@ -666,7 +668,7 @@ class Table:
             InstantNotFound: There is no such savepoint.
         """
         parsed = self._open.parse(VERBS["delete_savepoint"], options)
-        run_delete_savepoint(self._open.now(parsed), CommitSettings.of(parsed), instant)
+        run_delete_savepoint(self._open.load_context(parsed), CommitSettings.of(parsed), instant)
 
     def set_properties(
         self, properties: Mapping[str, object], *, options: Mapping[str, object] | None = None
@@ -688,7 +690,7 @@ class Table:
         """
         parsed = self._open.parse(VERBS["set_properties"], options)
         changes = {key: _property_text(key, value) for key, value in properties.items()}
-        context = self._open.now(parsed)
+        context = self._open.load_context(parsed)
         changed = run_set_properties(context, changes, CommitSettings.of(parsed), LockSettings.of(parsed, self.name))
         self._open.context = self._open.context.reloaded()
         return changed
@@ -703,7 +705,7 @@ class Table:
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["drop_metadata_table"], options)
-        drop_metadata_table(self._open.now(parsed), CommitSettings.of(parsed).lock_wait_ms)
+        drop_metadata_table(self._open.load_context(parsed), CommitSettings.of(parsed).lock_wait_ms)
 
     def restore(self, instant: str, *, options: Mapping[str, object] | None = None) -> RestoreResult:
         """Take the table back to a savepoint, or to any completed write whose files are all there; later writes are deleted.
@@ -719,7 +721,7 @@ class Table:
             TableState: Another restore did not finish, files that this one needs are gone, or later writes are kept or archived.
         """
         parsed = self._open.parse(VERBS["restore"], options)
-        return run_restore(self._open.now(parsed), CommitSettings.of(parsed), instant)
+        return run_restore(self._open.load_context(parsed), CommitSettings.of(parsed), instant)
 
     def upgrade(
         self, to: int | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
@@ -745,7 +747,7 @@ class Table:
         parsed = self._open.parse(VERBS["upgrade"], options)
         settings, codec = CompactSettings.of(parsed), ArchiveSettings.of(parsed).compression
         target = None if to is None else parse_table_version(str(to))
-        result = run_upgrade(self._open.now(parsed), self._open.engine(spark, parsed), settings, codec, target)
+        result = run_upgrade(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, codec, target)
         self._open.context = self._open.context.reloaded()
         return result
 
@@ -770,7 +772,7 @@ class Table:
         parsed = self._open.parse(VERBS["downgrade"], options)
         settings = CompactSettings.of(parsed)
         target = None if to is None else parse_table_version(str(to))
-        result = run_downgrade(self._open.now(parsed), self._open.engine(spark, parsed), settings, target)
+        result = run_downgrade(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, target)
         self._open.context = self._open.context.reloaded()
         return result
 
@@ -841,7 +843,7 @@ class Table:
         self,
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
-        as_of: Moment | None = None,
+        as_of: InstantArgument | None = None,
         *,
         limit: int | None = None,
         keys: Any = None,
@@ -867,16 +869,16 @@ class Table:
         """
         parsed = self._open.parse(VERBS["scan"], options)
         query = plan_snapshot_query(
-            self._open.now(parsed),
+            self._open.load_context(parsed),
             columns,
             filter,
-            as_of=_as_of(None if as_of is None else as_of_text(as_of, self._open.context.config.zone), parsed),
+            as_of=_as_of(None if as_of is None else format_as_of(as_of, self._open.context.config.zone), parsed),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
-            kept=self._open.kept,
+            cached=self._open.snapshot_cache,
         )
         if keys is not None:
-            query = narrowed_to(query, arrow_reader(keys).read_all(), exactly=True)
+            query = semi_join_filter(query, arrow_reader(keys).read_all(), exactly=True)
         return Scan(query, parsed.integer(THREADS), limit)
 
     def read_optimized(
@@ -898,14 +900,14 @@ class Table:
         parsed = self._open.parse(VERBS["read_optimized"], options)
         settings = ReadSettings.of(parsed)
         query = plan_snapshot_query(
-            self._open.now(parsed),
+            self._open.load_context(parsed),
             columns,
             filter,
             as_of=parsed.text(AS_OF),
             base_files_only=True,
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=settings,
-            kept=self._open.kept,
+            cached=self._open.snapshot_cache,
         )
         return Scan(query, parsed.integer(THREADS), limit)
 
@@ -922,14 +924,14 @@ class Table:
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["lookup"], options)
-        query = plan_lookup(
-            self._open.now(parsed),
-            keys_to_look_up(_collected(keys), self._open.context.config.keys),
+        query = plan_read_lookup(
+            self._open.load_context(parsed),
+            parse_keys_argument(_collected(keys), self._open.context.config.keys),
             columns,
             ReadSettings.of(parsed),
             as_of=parsed.text(AS_OF),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
-            kept=self._open.kept,
+            cached=self._open.snapshot_cache,
         )
         return Scan(query, parsed.integer(THREADS))
 
@@ -950,25 +952,25 @@ class Table:
             InvalidRequest: The rows lack a key field, or the table generates its keys.
         """
         parsed = self._open.parse(VERBS["filter_exists"], options)
-        context, spec = self._open.now(parsed), self._open.context.config.keys
-        if is_of_spark(data):
-            from pyhudi.engines.spark.dataframe_semi_join import rows_without_known
+        context, spec = self._open.load_context(parsed), self._open.context.config.keys
+        if is_spark_value(data):
+            from pyhudi.engines.spark.dataframe_semi_join import anti_join_table
 
-            return rows_without_known(context, parsed, data, key_columns(spec, data.columns))
+            return anti_join_table(context, parsed, data, key_columns(spec, data.columns))
         rows = arrow_reader(data).read_all()
         names = key_columns(spec, rows.column_names)
-        query = plan_snapshot_query(context, names, settings=ReadSettings.of(parsed), kept=self._open.kept)
-        found = Scan(narrowed_to(query, rows.select(names)), parsed.integer(THREADS)).to_arrow()
-        return without_matches(rows, found)
+        query = plan_snapshot_query(context, names, settings=ReadSettings.of(parsed), cached=self._open.snapshot_cache)
+        found = Scan(semi_join_filter(query, rows.select(names)), parsed.integer(THREADS)).to_arrow()
+        return anti_join(rows, found)
 
     def incremental(
         self,
-        start: Moment | None = None,
-        end: Moment | None = None,
+        start: InstantArgument | None = None,
+        end: InstantArgument | None = None,
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
         *,
-        after: Moment | None = None,
+        after: InstantArgument | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
         """The records changed by instants that completed from `start` to `end`, both included, in their state as of `end`.
@@ -994,14 +996,18 @@ class Table:
         """
         parsed = self._open.parse(VERBS["incremental"], options)
         first, last = self._range_ends(start, end, after)
-        if parsed.word(INCREMENTAL_FORMAT) == "cdc":
+        if parsed.value_or_default(INCREMENTAL_FORMAT) == "cdc":
             changes = plan_change_query(
-                self._open.now(parsed), RequestRange.parse(first, last), columns, filter, settings=ReadSettings.of(parsed)
+                self._open.load_context(parsed),
+                RequestRange.parse(first, last),
+                columns,
+                filter,
+                settings=ReadSettings.of(parsed),
             )
             return Scan(changes, parsed.integer(THREADS))
         range_ = _opened(incremental_range(parsed, self._open.context.config.version, first, last), after)
         query = plan_incremental_query(
-            self._open.now(parsed),
+            self._open.load_context(parsed),
             range_,
             columns,
             filter,
@@ -1009,17 +1015,17 @@ class Table:
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
         )
-        check_told_apart(range_, (start, end, after), query.snapshot.timeline)
+        check_not_request_time(range_, (start, end, after), query.snapshot.timeline)
         return Scan(query, parsed.integer(THREADS))
 
     def changes(
         self,
-        start: Moment | None = None,
-        end: Moment | None = None,
+        start: InstantArgument | None = None,
+        end: InstantArgument | None = None,
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
         *,
-        after: Moment | None = None,
+        after: InstantArgument | None = None,
         typed: bool = False,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
@@ -1053,13 +1059,15 @@ class Table:
         settings = ReadSettings.of(parsed)
         first, last = self._range_ends(EARLIEST if start is None and after is None else start, end, after)
         range_ = _opened(completion_range(self.context.config.version, first, last), after)
-        query = plan_change_query(self._open.now(parsed), range_, columns, filter, typed=typed, settings=settings)
-        check_told_apart(range_, (start, end, after), query.snapshot.timeline)
+        query = plan_change_query(self._open.load_context(parsed), range_, columns, filter, typed=typed, settings=settings)
+        check_not_request_time(range_, (start, end, after), query.snapshot.timeline)
         return Scan(query, parsed.integer(THREADS))
 
     # Private
 
-    def _range_ends(self, start: Moment | None, end: Moment | None, after: Moment | None) -> tuple[str, str | None]:
+    def _range_ends(
+        self, start: InstantArgument | None, end: InstantArgument | None, after: InstantArgument | None
+    ) -> tuple[str, str | None]:
         """The ends of a range of times, as text.  Raises InvalidRequest unless one of start and after is given."""
         zone, given = self._open.context.config.zone, start if after is None else after
         if given is None or (start is not None and after is not None):
@@ -1077,14 +1085,14 @@ class Table:
         operation: WriteOperation,
         options: Mapping[str, object] | None,
         engine: Engine | None = None,
-        seen: Snapshot | None = None,
+        base_snapshot: Snapshot | None = None,
     ) -> WriteResult:
-        parsed = self._open.parse(verb_of(operation), options)
+        parsed = self._open.parse(operation_for(operation), options)
         if operation in _ADDING and is_empty(data) and (columns := self._columns_of_files()) is not None:
             data = columns.empty_table()
         chosen = engine or _engine_for(data, parsed)
         return self._open.write(
-            lambda settings: run_write(self._open.now(parsed), chosen, data, settings, seen=seen),
+            lambda settings: run_write(self._open.load_context(parsed), chosen, data, settings, base_snapshot=base_snapshot),
             WriteSettings.of(parsed, operation),
         )
 
@@ -1098,7 +1106,7 @@ class Table:
     def _state_of(self, scan: Scan) -> Snapshot:
         """The state that a scan reads.  Raises InvalidRequest for one that rows to be written cannot be based on."""
         query = scan.query
-        if not (isinstance(query, Query) and query.is_latest):
+        if not (isinstance(query, SnapshotQuery) and query.is_latest):
             raise InvalidRequest("based_on takes a scan of the table's latest state: `table.scan(...)` without as_of")
         read = query.snapshot.context.storage.uri
         if read != self.uri:
@@ -1128,28 +1136,30 @@ def _engine_for(data: Any, options: Options) -> Engine:
 
 def _collected(keys: Any) -> Any:
     """Keys as this process has them: few enough rows of a DataFrame are brought here.  Raises InvalidRequest for more."""
-    if not is_of_spark(keys):
+    if not is_spark_value(keys):
         return keys
-    rows = keys.limit(MAX_MATCHED + 1).toArrow()
-    if rows.num_rows > MAX_MATCHED:
-        raise InvalidRequest(f"more than {MAX_MATCHED} keys to look up: pyhudi.spark.read(spark, path, keys=...) joins with them")
+    rows = keys.limit(MAX_JOIN_KEYS + 1).toArrow()
+    if rows.num_rows > MAX_JOIN_KEYS:
+        raise InvalidRequest(
+            f"more than {MAX_JOIN_KEYS} keys to look up: pyhudi.spark.read(spark, path, keys=...) joins with them"
+        )
     return rows
 
 
 def _filter_of(where: Filter | Column | None) -> Filter | None:
     """Raises InvalidRequest for a Column of Spark's, which says nothing to the embedded engine."""
-    if is_of_spark(where):
+    if is_spark_value(where):
         raise InvalidRequest("where is a Column of Spark: give spark= too, and the cluster does the work")
     return cast("Filter | None", where)
 
 
-def _reader_on(spark: SparkSession) -> Callable[[Query], DataFrame]:
+def _reader_on(spark: SparkSession) -> Callable[[SnapshotQuery], DataFrame]:
     from pyhudi.engines.spark.read_dataframe import query_dataframe
 
     return lambda query: query_dataframe(spark, query)
 
 
-def _opened(range_: CompletionRange | RequestRange, after: Moment | None) -> CompletionRange | RequestRange:
+def _opened(range_: CompletionRange | RequestRange, after: InstantArgument | None) -> CompletionRange | RequestRange:
     """The range without its start, where it comes after that."""
     return replace(range_, open_start=True) if after is not None and isinstance(range_, CompletionRange) else range_
 

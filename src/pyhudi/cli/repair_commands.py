@@ -20,7 +20,7 @@ from pyhudi.cli.arguments import (
     open_table,
     parse_pairs,
 )
-from pyhudi.cli.output import Format, print_rows, print_value, say
+from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.operations.admin.repair import RepairKind
 
 KindOption = Annotated[list[RepairKind] | None, typer.Option("--only", help="What to look at; may be repeated. All by default.")]
@@ -77,7 +77,7 @@ def doctor(
     # The options are what is looked at, so opening the table does not check them.
     result = diagnose(None if table is None else open_table(table, storage), parse_pairs(options))
     if output is Format.TABLE:
-        say(result)
+        print_text(result)
     else:
         print_rows(result.findings, output)
     if not result.ok:
@@ -102,7 +102,7 @@ def procs(procedure: Annotated[str | None, typer.Argument(help="One of them; all
     """Hudi's procedures that `call` runs, with their arguments and columns."""
     procedures = _procedures()
     for name in procedures.NAMES if procedure is None else (procedure,):
-        say(procedures.describe(name) if procedure else procedures.describe(name).splitlines()[0])
+        print_text(procedures.describe(name) if procedure else procedures.describe(name).splitlines()[0])
 
 
 def _procedures() -> ModuleType:

@@ -11,7 +11,7 @@ import typer
 
 from pyhudi import features
 from pyhudi.cli.arguments import StorageOption, TableArgument, open_table
-from pyhudi.cli.output import say
+from pyhudi.cli.output import print_text
 from pyhudi.errors import InvalidRequest, visible
 
 
@@ -42,4 +42,4 @@ def report(
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(f"cannot write {path}: {error.strerror}; name another file with --to") from error
-    say(f"report of {opened.uri} written to {path}")
+    print_text(f"report of {opened.uri} written to {path}")

@@ -48,7 +48,7 @@ class Process:
         host = "".join(c if c.isalnum() or c in ".-" else "-" for c in self.host)
         return _SEPARATOR.join((host, self.boot[:8], "".join(filter(str.isdigit, self.space)), str(self.pid), str(self.started)))
 
-    def lives(self) -> bool | None:
+    def is_running(self) -> bool | None:
         """Whether it runs, be it suspended; None when nobody here can tell."""
         here = Process.parse(Process.current().text)
         assert here is not None, "a process has a name that parses"

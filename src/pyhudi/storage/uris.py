@@ -113,7 +113,7 @@ def _parts(path: str) -> list[str]:
 _LISTINGS_AT_ONCE = 8
 
 
-class Located:
+class UriMixin:
     """Names of a storage and of what lies in it.  location: of the storage."""
 
     __slots__ = ("_location",)

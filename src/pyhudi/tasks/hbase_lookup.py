@@ -99,7 +99,7 @@ def _address(uri: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitsThatCount:
+class ValidCommits:
     """Request times of writes: those that completed of the active timeline, its start, and the completion times of archived ones.
 
     An instant before the start that the history does not know is one that was rolled back: the real Hudi takes it for complete.
@@ -117,17 +117,17 @@ class CommitsThatCount:
 
 
 @dataclass(frozen=True, slots=True)
-class ByHbase:
+class LookupInHbaseIndex:
     """Ask the index; what it says and is not believed is looked for in key columns."""
 
     index: HbaseSettings
-    commits: CommitsThatCount
+    commits: ValidCommits
 
 
-def by_hbase(settings: HbaseSettings, timeline: Timeline) -> ByHbase:
+def by_hbase(settings: HbaseSettings, timeline: Timeline) -> LookupInHbaseIndex:
     """How keys are looked up in the index by a write that is planned on a timeline."""
     completed = frozenset(instant.request_time for instant in timeline.completed_writes())
-    return ByHbase(settings, CommitsThatCount(completed, timeline.start, timeline.archived_completions))
+    return LookupInHbaseIndex(settings, ValidCommits(completed, timeline.start, timeline.archived_completions))
 
 
 def with_keys(indexing: FileIndexing | None, settings: HbaseSettings | None) -> FileIndexing | None:

@@ -166,16 +166,16 @@ def test_a_filter_on_the_key_reads_one_bucket_of_a_partition(uri: str) -> None:
 def test_two_writers_that_begin_one_bucket_conflict(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(uri, **BUCKET)
     other = hp.Table(uri, options=BUCKET)
-    original = tag_location.Place
+    original = tag_location.FileGroupCandidate
     raced: list[str] = []
 
-    def racing(*args: Any, **kwargs: Any) -> tag_location.Place:
+    def racing(*args: Any, **kwargs: Any) -> tag_location.FileGroupCandidate:
         if not raced:
             raced.append("now")
             other.upsert(rows(1, ts=1))
         return original(*args, **kwargs)
 
-    monkeypatch.setattr("pyhudi.tasks.bucket_assignment.Place", racing)
+    monkeypatch.setattr("pyhudi.tasks.bucket_assignment.FileGroupCandidate", racing)
     options = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL", "hoodie.clean.failed.writes.policy": "LAZY"}
     with pytest.raises(WriteConflict, match="new file group of bucket"):
         table.upsert(rows(1, ts=2), options={**options, "hoodie.write.num.retries.on.conflict.failures": 0})

@@ -91,13 +91,13 @@ class HbaseTable:
             self._ask(self._client.putMultiple, self._name, puts)
             _pause(self._settings.put_pause_ms)
 
-    def delete_places(self, rows: Iterable[tuple[str, int]]) -> None:
+    def delete_locations(self, rows: Iterable[tuple[str, int]]) -> None:
         """Remove where keys stand, but not `deleting`, as far as it was put at a time or before: ms of the server's clock."""
         self._delete(
             rows, self._m.TDeleteType.DELETE_COLUMNS, [self._m.TColumn(FAMILY, name) for name in (COMMIT, FILE, PARTITION)]
         )
 
-    def delete_puts(self, rows: Iterable[tuple[str, int]]) -> None:
+    def delete_written(self, rows: Iterable[tuple[str, int]]) -> None:
         """Remove the cells of keys that were put at a time; where HBase keeps what stood there before, that comes back."""
         self._delete(rows, self._m.TDeleteType.DELETE_FAMILY_VERSION, [self._m.TColumn(FAMILY)])
 

@@ -19,10 +19,10 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.avro.readers import Read, reader_of, run_reader
+from pyhudi.format.avro.readers import Read, node_reader, run_reader
 from pyhudi.format.avro.schema import Schema, parse_schema
 from pyhudi.format.avro.writers import encode_bytes
-from pyhudi.format.byte_cursor import Cursor, encode_zigzag
+from pyhudi.format.byte_cursor import ByteCursor, encode_zigzag
 
 # Single Avro values, without any header: encode and decode.
 #
@@ -55,7 +55,7 @@ def decode_datum(schema: Schema, data: bytes | bytearray | memoryview, target: S
 @lru_cache(maxsize=256)
 def compiled_reader(schema: Schema, target: Schema | None) -> Read:
     """What reads values of `schema` in the shape of `target` (None: of `schema`).  Raises CorruptData when the two do not fit."""
-    return reader_of(schema.root, schema.root if target is None else target.root, {})
+    return node_reader(schema.root, schema.root if target is None else target.root, {})
 
 
 MAGIC: Final = b"Obj\x01"
@@ -66,7 +66,7 @@ MAX_INFLATED_BYTES: Final = 1 << 30
 _MOST_INFLATED_PER_BYTE: Final = 200
 _ALWAYS_INFLATED_BYTES: Final = 16 << 20
 
-Made = TypeVar("Made")
+DocumentT = TypeVar("DocumentT")
 
 
 def encode_container(schema: Schema, value: Any, sync: bytes = DEFAULT_SYNC) -> bytes:
@@ -82,15 +82,15 @@ def encode_container(schema: Schema, value: Any, sync: bytes = DEFAULT_SYNC) -> 
     return b"".join((MAGIC, header, sync, b"\x02", encode_zigzag(len(datum)), datum, sync))
 
 
-def seal_container(data: bytes) -> bytes:
+def add_checksum_marker(data: bytes) -> bytes:
     """A container of one block with the sync marker that holds its checksum; other bytes as they are."""
     if not data.startswith(MAGIC):
         return data
-    cursor = Cursor(data)
+    cursor = ByteCursor(data)
     cursor.expect(MAGIC, "the magic of an Avro container")
     _read_header(cursor)
     start = cursor.offset
-    sync = bytes(cursor.take(SYNC_BYTES))
+    sync = bytes(cursor.read(SYNC_BYTES))
     if sync.startswith(_SEAL) or data.count(sync) != 2 or not data.endswith(sync):
         return data
     head, body = data[:start], data[start + SYNC_BYTES : -SYNC_BYTES]
@@ -114,11 +114,11 @@ def decode_container(data: bytes | bytearray | memoryview, target: Schema | None
 
     Raises CorruptData for broken bytes or a schema that does not fit `target`, Unsupported for a codec other than deflate.
     """
-    cursor = Cursor(data)
+    cursor = ByteCursor(data)
     cursor.expect(MAGIC, "the magic of an Avro container")
     header = _read_header(cursor)
     start = cursor.offset
-    sync = bytes(cursor.take(SYNC_BYTES))
+    sync = bytes(cursor.read(SYNC_BYTES))
     _check_seal(data, start, sync)
     if b"avro.schema" not in header:
         raise cursor.corrupt("an Avro container has no schema")
@@ -134,7 +134,7 @@ def decode_container(data: bytes | bytearray | memoryview, target: Schema | None
     while cursor.remaining:
         count, size_bytes = cursor.zigzag(), cursor.zigzag()
         start = cursor.offset
-        block = bytes(cursor.take(size_bytes))
+        block = bytes(cursor.read(size_bytes))
         if codec == "deflate":
             block = _inflate(block, start)
         if not 0 <= count <= len(block):
@@ -150,7 +150,7 @@ def decode_container(data: bytes | bytearray | memoryview, target: Schema | None
     return schema, tuple(records)
 
 
-def decode_document(target: Schema, data: bytes | bytearray | memoryview, made_of: type[Made]) -> Made:
+def decode_document(target: Schema, data: bytes | bytearray | memoryview, made_of: type[DocumentT]) -> DocumentT:
     """The one record of a container file, in the shape of `target`, whose root is bound to `made_of`.
 
     Raises as `decode_container`.
@@ -158,17 +158,17 @@ def decode_document(target: Schema, data: bytes | bytearray | memoryview, made_o
     records = decode_container(data, target)[1]
     if len(records) != 1:
         raise CorruptData("a document holds one record", expected=1, found=len(records))
-    return made(records[0], made_of)
+    return check_type(records[0], made_of)
 
 
-def made(value: Any, made_of: type[Made]) -> Made:
+def check_type(value: Any, made_of: type[DocumentT]) -> DocumentT:
     """`value`, which must be a `made_of`: it is, unless a schema is bound to another class.  Raises CorruptData."""
     if not isinstance(value, made_of):
         raise CorruptData("an Avro document is of another kind", expected=made_of.__name__, found=type(value).__name__)
     return value
 
 
-def _read_header(cursor: Cursor) -> dict[bytes, bytes]:
+def _read_header(cursor: ByteCursor) -> dict[bytes, bytes]:
     header: dict[bytes, bytes] = {}
     while True:
         count = cursor.zigzag()
@@ -180,8 +180,8 @@ def _read_header(cursor: Cursor) -> dict[bytes, bytes]:
         if count > cursor.remaining:
             raise cursor.corrupt("the header of an Avro container has more entries than bytes", found=count)
         for _ in range(count):
-            key = bytes(cursor.take(cursor.zigzag()))
-            header[key] = bytes(cursor.take(cursor.zigzag()))
+            key = bytes(cursor.read(cursor.zigzag()))
+            header[key] = bytes(cursor.read(cursor.zigzag()))
 
 
 def _inflate(block: bytes, offset: int) -> bytes:

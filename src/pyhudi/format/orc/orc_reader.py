@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.orc as po
 
 from pyhudi.format.avro_to_arrow import avro_to_arrow
-from pyhudi.format.orc.orc_columns import from_orc, holds_times, schema_of_file
+from pyhudi.format.orc.orc_columns import from_orc, has_timestamps, schema_from_file
 from pyhudi.format.orc.orc_tail import Tail, read_tail, writer_zone
 from pyhudi.format.parquet.avro_hints import file_schema
 
@@ -88,22 +88,22 @@ ORC_AVRO_SCHEMA_KEY: Final = "orc.avro.schema"
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
+class _OrcLeaf:
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaves:
+class _OrcLeaves:
     """The columns of a file without those that nest others."""
 
     paths: tuple[str, ...]
 
-    def column(self, index: int) -> _Leaf:
-        return _Leaf(self.paths[index])
+    def column(self, index: int) -> _OrcLeaf:
+        return _OrcLeaf(self.paths[index])
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class _OrcChunk:
     """A column of a stripe, of which nothing is known but how many values it has."""
 
     num_values: int
@@ -117,9 +117,9 @@ class _Chunk:
 class _StripeFooter:
     num_rows: int
 
-    def column(self, index: int) -> _Chunk:
+    def column(self, index: int) -> _OrcChunk:
         """The column of that number, as all of them."""
-        return _Chunk(self.num_rows)
+        return _OrcChunk(self.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +127,14 @@ class OrcFooter:
     """What is asked of `pyarrow.parquet.FileMetaData`.  metadata: the user metadata."""
 
     rows_of_stripes: tuple[int, ...]
-    schema: _Leaves
+    schema: _OrcLeaves
     metadata: dict[bytes, bytes] = field(default_factory=dict)
     created_by: str = "ORC"
 
     @classmethod
     def of(cls, schema: pa.Schema, rows_of_stripes: tuple[int, ...], metadata: dict[bytes, bytes]) -> OrcFooter:
         """The footer of a file with these columns."""
-        return cls(rows_of_stripes, _Leaves(tuple(_leaf_paths(schema))), metadata)
+        return cls(rows_of_stripes, _OrcLeaves(tuple(_leaf_paths(schema))), metadata)
 
     @property
     def num_rows(self) -> int:
@@ -156,14 +156,14 @@ class OrcFooter:
 class OrcFile:
     """An open file.  Raises CorruptData for what is no ORC file, and pyarrow's errors for what it cannot read, also later.
 
-    outside: the file was not made for a table.  Then old dates are read by the calendar that it says; Hudi counts them by the
-    Gregorian one whatever its files say.
+    is_bootstrapped: the file was not made for a table.  Then old dates are read by the calendar that it says; Hudi counts them by
+    the Gregorian one whatever its files say.
     """
 
-    def __init__(self, source: pa.NativeFile, *, outside: bool = False) -> None:
+    def __init__(self, source: pa.NativeFile, *, is_bootstrapped: bool = False) -> None:
         self._source = source
         self._tail: Tail = read_tail(source)
-        self._hybrid_days = outside and self._tail.hybrid_days
+        self._hybrid_days = is_bootstrapped and self._tail.hybrid_days
         source.seek(0)
         self._file = po.ORCFile(source)
         held: pa.Schema = self._file.schema.remove_metadata()
@@ -171,7 +171,7 @@ class OrcFile:
         entries = {} if user is None else {bytes(key): bytes(value) for key, value in user.items()}
         text = entries.get(ORC_AVRO_SCHEMA_KEY.encode())
         said = None if text is None else file_schema(avro_to_arrow(text.decode()), text.decode())
-        self.schema_arrow = schema_of_file(held, said)
+        self.schema_arrow = schema_from_file(held, said)
         self._held = held
         rows = tuple(stripe.row_count for stripe in self._tail.stripes)
         self.metadata = OrcFooter.of(self.schema_arrow, rows, entries)
@@ -194,7 +194,7 @@ class OrcFile:
 
     def _table(self, batches: list[pa.RecordBatch], names: Sequence[str]) -> pa.Table:
         if self._zone is None:
-            self._zone = writer_zone(self._source, self._tail) if holds_times(self._held) else "UTC"
+            self._zone = writer_zone(self._source, self._tail) if has_timestamps(self._held) else "UTC"
         rows = pa.Table.from_batches(batches).select(list(names))
         return from_orc(gregorian(rows) if self._hybrid_days else rows, self._chosen(names), self._zone)
 

@@ -25,16 +25,16 @@ from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
-from pyhudi.metadata_table.indexes import check_computable, in_build_order, kind_of, open_index
-from pyhudi.metadata_table.indexes.files_index import Files
-from pyhudi.metadata_table.indexes.index_validation import LOST, Check, CheckedTable, IndexFindings
+from pyhudi.metadata_table.indexes import check_computable, in_build_order, index_for_partition, open_index
+from pyhudi.metadata_table.indexes.files_index import FilesIndex
+from pyhudi.metadata_table.indexes.index_validation import MISSING_ROWS, Check, CheckedTable, IndexFindings
 from pyhudi.planning.bucket_routing import BucketLayout, bucket_groups
 from pyhudi.planning.compaction import without_groups
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.table.file_slices import FileSlice, LogFile
 from pyhudi.table.partition_buckets import load_counts
-from pyhudi.table.pending_plans import files_of_compaction, load_compaction_plan
+from pyhudi.table.pending_plans import compaction_files, load_compaction_plan
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -114,26 +114,26 @@ def check_logs(
     for log, count in zip(logs, counted, strict=True):
         stat = said.get(log.path)
         if isinstance(count, str):
-            found.wrong(log.path, count)
+            found.add_error(log.path, count)
         elif stat is not None and (count.record_count < stat.num_writes or count.delete_count < stat.num_deletes):
             inside = f"{count.record_count} records and {count.delete_count} deletes"
             expected = f"{stat.num_writes} records and {stat.num_deletes} deletes"
-            found.wrong(log.path, f"holds {inside}, and its commit says {expected}")
-    found.looked_at = f"{len(logs):,} read"
+            found.add_error(log.path, f"holds {inside}, and its commit says {expected}")
+    found.checked = f"{len(logs):,} read"
     return found
 
 
-def check_plans(snapshot: Snapshot, present: frozenset[str]) -> IndexFindings:
-    """Pending compactions.  Of replaced file groups they rewrite nothing.  present: paths of all data files."""
+def check_plans(snapshot: Snapshot, is_present: frozenset[str]) -> IndexFindings:
+    """Pending compactions.  Of replaced file groups they rewrite nothing.  is_present: paths of all data files."""
     context, found = snapshot.context, IndexFindings()
     pending = snapshot.timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
     for instant in pending:
         plan = without_groups(load_compaction_plan(context.timeline, instant), snapshot.slicing.replaced)
-        gone = files_of_compaction(plan) - present
+        gone = compaction_files(plan) - is_present
         if gone:
             what = f"can never run, as {min(gone)} is gone: put the file back, or drop the plan with unschedule_compaction"
-            found.wrong(context.timeline.path(instant), what)
-    found.looked_at = f"{len(pending):,} pending"
+            found.add_error(context.timeline.path(instant), what)
+    found.checked = f"{len(pending):,} pending"
     return found
 
 
@@ -145,7 +145,7 @@ def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> I
         by_partition.setdefault(slice_.partition, []).append(slice_)
     total = 0
     for partition, there in sorted(by_partition.items()):
-        parts = engine.map(_KeysOf(spec), there)
+        parts = engine.map(_SliceKeys(spec), there)
         keys = pa.concat_arrays([pa.array([], pa.string()), *parts])
         total += len(keys)
         if len(keys) == pc.count_distinct(keys).as_py():
@@ -153,13 +153,13 @@ def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> I
         counted = keys.value_counts()
         twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
         named = ", ".join(map(repr, twice.take(pc.array_sort_indices(twice))[:_NAMED_KEYS].to_pylist()))
-        found.wrong(partition, f"{len(twice)} keys stand there more than once, such as {named}")
-    found.looked_at = f"{total:,} keys"
+        found.add_error(partition, f"{len(twice)} keys stand there more than once, such as {named}")
+    found.checked = f"{total:,} keys"
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _KeysOf:
+class _SliceKeys:
     spec: ReadSpec
 
     def __call__(self, slice_: FileSlice) -> pa.StringArray:
@@ -189,15 +189,15 @@ def check_bucket_counts(context: TableContext, snapshot: Snapshot, slices: Seque
             return findings
         layout = BucketLayout(stored.default, rules=stored.expressions)
     except (CorruptData, TableState, InvalidRequest, Unsupported) as error:
-        findings.wrong(BUCKET_COUNTS_FOLDER, str(error), LOST)
+        findings.add_error(BUCKET_COUNTS_FOLDER, str(error), MISSING_ROWS)
         return findings
     partitions = sorted({slice_.partition for slice_ in slices})
     for partition in partitions:
         try:
             bucket_groups((slice_ for slice_ in slices if slice_.partition == partition), layout)
         except TableState as error:
-            findings.wrong(partition, str(error), LOST)
-    findings.looked_at = f"{len(partitions):,} partitions"
+            findings.add_error(partition, str(error), MISSING_ROWS)
+    findings.checked = f"{len(partitions):,} partitions"
     return findings
 
 
@@ -215,14 +215,14 @@ def check_bucket_counts(context: TableContext, snapshot: Snapshot, slices: Seque
 # Source: docs/formats/metadata-table.md.
 
 
-def checks_of(table: CheckedTable, pass_over: Callable[[str, str], None]) -> Iterator[tuple[str, Check]]:
+def index_checks(table: CheckedTable, pass_over: Callable[[str, str], None]) -> Iterator[tuple[str, Check]]:
     """The checks that the indexes of a table give reason for, by name.
 
     pass_over: is told of an index that cannot be checked, and why.
     """
     for name in in_build_order(table.metadata.partitions):
-        kind = kind_of(name)
-        if table.table_schema is None and kind is not Files:
+        kind = index_for_partition(name)
+        if table.table_schema is None and kind is not FilesIndex:
             continue
         if kind is None:
             pass_over(name, "PyHudi does not know this index")
@@ -234,7 +234,7 @@ def checks_of(table: CheckedTable, pass_over: Callable[[str, str], None]) -> Ite
         except (Unsupported, CorruptData) as error:
             pass_over(name, str(error))
             continue
-        doubt = index.doubt(table) if table.table_schema is not None else None
+        doubt = index.skip_check_reason(table) if table.table_schema is not None else None
         if doubt is not None:
             pass_over(name, doubt)
             continue

@@ -26,7 +26,7 @@ from pyhudi.operations.commit.commit_settings import (
     METADATA_PREFIX,
     NON_BLOCKING,
     CommitSettings,
-    delete_marker,
+    delete_marker_setting,
 )
 from pyhudi.operations.services.service_settings import ServiceSettings
 from pyhudi.operations.write.early_conflict_settings import EarlySettings
@@ -38,7 +38,7 @@ from pyhudi.planning.record_placement import SizingSettings
 from pyhudi.records.merge_mode import MergeMode, MergeSettings
 from pyhudi.records.record_merge import DeleteMarker
 from pyhudi.records.schema_evolution import SchemaMode
-from pyhudi.records.timestamp_coercion import NANOSECONDS_OPTION, WithoutZone, with_zones
+from pyhudi.records.timestamp_coercion import NANOSECONDS_OPTION, ZonelessTimestamps, with_zones
 from pyhudi.records.type_normalization import normalise
 from pyhudi.table.table_config import TableType
 from pyhudi.tasks.base_file_writer import FileSettings
@@ -238,7 +238,7 @@ _WATERMARK = Option(
     "commits say it; Hudi 1.1 leaves it out unless this is true, Hudi 1.0 does not know it",
     verbs=_WITH_ROWS,
 )
-OF_ROWS_AS_GIVEN = (PARTIAL_UPDATE, _DROP_DUPLICATES, _NULL_FOR_MISSING, _RECONCILE, _ALLOW_DROP)
+OPERATIONS_ON_INPUT_ROWS = (PARTIAL_UPDATE, _DROP_DUPLICATES, _NULL_FOR_MISSING, _RECONCILE, _ALLOW_DROP)
 """What says of an upsert how its rows are meant: nothing to act on where the rows are made of those of the table."""
 DRIVER_BATCH = Option(
     "pyhudi.spark.driver.batch.bytes",
@@ -280,7 +280,7 @@ class WriteSettings:
     rings; drops_clusterings: whether they drop the plan then, so that nobody works for nothing.  batch: what of a stream is
     written, so that it lands once.  partial: an upsert's rows hold some columns only, and the others keep their values.  marker:
     what makes a row a delete, in place of `_hoodie_is_deleted`.  sync: the catalogs that are told of the commit, None for none.
-    anew: the columns of the rows become the table's, whatever those were.
+    replaces_schema: the columns of the rows become the table's, whatever those were.
     event_time: the column that tells when events happened.
     """
 
@@ -319,8 +319,8 @@ class WriteSettings:
         ),
     ]
     schema_mode: Annotated[SchemaMode, SCHEMA_MODE]
-    without_zone: Annotated[WithoutZone | None, WITHOUT_ZONE]
-    cuts_nanoseconds: Annotated[bool, _NANOSECONDS]
+    without_zone: Annotated[ZonelessTimestamps | None, WITHOUT_ZONE]
+    truncates_nanoseconds: Annotated[bool, _NANOSECONDS]
     null_for_missing: Annotated[bool, _NULL_FOR_MISSING, _RECONCILE]
     allow_drop: Annotated[
         bool,
@@ -355,12 +355,12 @@ class WriteSettings:
     event_time: Annotated[str | None, _EVENT_TIME, _WATERMARK] = None
     batch: StreamBatch | None = None
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
-    anew: bool = False
+    replaces_schema: bool = False
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
         """From checked options.  Raises InvalidRequest for options that do not go together."""
-        policy = options.word(DUPLICATE_POLICY)
+        policy = options.value_or_default(DUPLICATE_POLICY)
         if options.flag(_DROP_DUPLICATES):
             if operation is WriteOperation.BULK_INSERT:
                 raise InvalidRequest(f"{_DROP_DUPLICATES} does not go with bulk_insert; use insert")
@@ -370,22 +370,22 @@ class WriteSettings:
                     raise InvalidRequest(f"{_DROP_DUPLICATES} makes the upsert an insert, and {PARTIAL_UPDATE} needs an upsert")
                 operation = WriteOperation.INSERT
         static = options.text(_STATIC_PARTITIONS)
-        prefix = options.word(METADATA_PREFIX)
+        prefix = options.value_or_default(METADATA_PREFIX)
         settings = read_settings(
             cls,
             options,
             operation=operation,
             combine=options.flag(_COMBINE.get(operation, _COMBINE_INSERTS)),
             duplicate_policy=policy,
-            schema_mode=SchemaMode(options.word(SCHEMA_MODE)),
-            cuts_nanoseconds=options.word(_NANOSECONDS) == "cut",
+            schema_mode=SchemaMode(options.value_or_default(SCHEMA_MODE)),
+            truncates_nanoseconds=options.value_or_default(_NANOSECONDS) == "cut",
             null_for_missing=options.flag(_NULL_FOR_MISSING) or options.flag(_RECONCILE),
             partitions_to_overwrite=tuple(part.strip() for part in static.split(",")) if static else None,
             extra_metadata=tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix)),
             clustering_updates=_update_strategy(options),
             partial=options.flag(PARTIAL_UPDATE) and operation is WriteOperation.UPSERT,
             event_time=options.text(_EVENT_TIME) if options.flag(_WATERMARK) else None,
-            marker=delete_marker(options, beside_flag=False),
+            marker=delete_marker_setting(options, combines_with_flag=False),
             sync=SyncSettings.after_writes(options),
         )
         settings._check_mode()
@@ -395,7 +395,7 @@ class WriteSettings:
         """Raises InvalidRequest, Unsupported for what does not go with writers that do not wait for each other."""
         operation = self.operation
         if self.commit.is_non_blocking and operation is not WriteOperation.DELETE_PARTITION:
-            check_operation(operation, self.index.kind, replaces=operation.replaces, partial=self.partial)
+            check_operation(operation, self.index.index_type, replaces=operation.replaces, partial=self.partial)
 
     def overwriting(self) -> WriteSettings:
         """The write that leaves these rows alone in the table, combined as they would be, and their columns as the table's.
@@ -404,7 +404,7 @@ class WriteSettings:
         """
         if self.partial:
             raise InvalidRequest("a partial update changes records that are there; overwriting the table leaves none of them")
-        settings = replace(self, operation=WriteOperation.INSERT_OVERWRITE_TABLE, anew=True)
+        settings = replace(self, operation=WriteOperation.INSERT_OVERWRITE_TABLE, replaces_schema=True)
         settings._check_mode()
         return settings
 
@@ -426,14 +426,14 @@ def check_first_write(uri: str, options: Options, settings: WriteSettings, colum
         raise InvalidRequest(f"there is no Hudi table at {uri}, so {wanted} has nothing to work on")
     table = TableSettings.of(options)
     if settings.commit.is_non_blocking:
-        check_table(uri, table.merge, settings.metadata.wanted, is_cow=table.table_type is TableType.COPY_ON_WRITE)
+        check_table(uri, table.merge, settings.metadata.enabled_partitions, is_cow=table.table_type is TableType.COPY_ON_WRITE)
     taken = with_zones(without_meta_fields(columns), None, zone_mode(settings.without_zone, table.version))
     check_columns(table.keys, table.merge.ordering.fields, normalise(taken))
 
 
 def _update_strategy(options: Options) -> str:
     """`hoodie.clustering.updates.strategy` as reject, allow or duplicate."""
-    name = options.word(UPDATE_STRATEGY)
+    name = options.value_or_default(UPDATE_STRATEGY)
     known = {
         "SparkRejectUpdateStrategy": "reject",
         "SparkAllowUpdateStrategy": "allow",
@@ -442,6 +442,6 @@ def _update_strategy(options: Options) -> str:
     found = known.get(name.rsplit(".", 1)[-1])
     if found is None:
         raise Unsupported(f"option {UPDATE_STRATEGY}={name} is refused: PyHudi has {', '.join(known)}")
-    if found == "duplicate" and options.word(BUCKET_ENGINE) != "CONSISTENT_HASHING":
+    if found == "duplicate" and options.value_or_default(BUCKET_ENGINE) != "CONSISTENT_HASHING":
         raise InvalidRequest(f"option {UPDATE_STRATEGY}={name} goes with {BUCKET_ENGINE}=CONSISTENT_HASHING alone")
     return found

@@ -24,13 +24,13 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.filters import from_arrow, from_polars
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.build import joined
+from pyhudi.records.filters.build import join_conditions
 from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
 
 
 def pushed_down(expression: Any, schema: pa.Schema) -> Expr | None:
     """What an expression of pyarrow or Polars says about the columns of the schema, bound to it; None where that is nothing."""
-    read = from_arrow.read_what_is_known if isinstance(expression, pc.Expression) else from_polars.read_what_is_known
+    read = from_arrow.convert_known_arrow if isinstance(expression, pc.Expression) else from_polars.convert_known_polars
     whole = read(expression)
     kept: list[Expr] = []
     for part in whole.parts if isinstance(whole, And) else (whole,):
@@ -73,24 +73,24 @@ def _loosened(expr: Expr, schema: pa.Schema, *, negated: bool) -> Expr:
 # An engine that reads a condition its own way, and tests each row by it, can so be handed the rows of fewer files: where neither
 # side of a comparison is cast there is one answer.  Casts depend on an engine, and on the settings of a session.
 
-READ_OTHERWISE = re.compile(r"''|[\"\\]")
+COMPARED_DIFFERENTLY = re.compile(r"''|[\"\\]")
 """Spark takes double quotes for text, a backslash for an escape, and two texts beside one another for one."""
 
-IsPlain = Callable[[Any, pa.DataType], bool]
+IsExact = Callable[[Any, pa.DataType], bool]
 """Whether a literal and values of a type are compared without a cast, or with one that has one answer."""
 
 
-def certain(expr: Expr, table: pa.Schema, *, alias: str | None = None, is_plain: IsPlain | None = None) -> Expr | None:
+def exact_filter(expr: Expr, table: pa.Schema, *, alias: str | None = None, is_plain: IsExact | None = None) -> Expr | None:
     """A filter that is true for every row for which the given one is, whoever evaluates it; None where nothing is known.
 
-    alias: what columns of the table may be qualified with.  is_plain: that of the engine; None is `is_of_its_type`.
+    alias: what columns of the table may be qualified with.  is_plain: that of the engine; None is `has_exact_type`.
     """
-    return _known(expr, alias, table, is_plain or is_of_its_type)
+    return _known(expr, alias, table, is_plain or has_exact_type)
 
 
-def is_of_its_type(value: Any, kind: pa.DataType) -> bool:
+def has_exact_type(value: Any, kind: pa.DataType) -> bool:
     """Whether a literal is of a type whose values are compared alike everywhere."""
-    if not alike(kind):
+    if not compares_identically(kind):
         return False
     if pa.types.is_string(kind):
         return isinstance(value, str)
@@ -99,16 +99,16 @@ def is_of_its_type(value: Any, kind: pa.DataType) -> bool:
     return isinstance(value, bool) == pa.types.is_boolean(kind) and isinstance(value, int)
 
 
-def alike(kind: pa.DataType) -> bool:
+def compares_identically(kind: pa.DataType) -> bool:
     """Whether values of a type are compared alike here and in every session of Spark's."""
     types = pa.types
     return bool(types.is_string(kind) or types.is_integer(kind) or types.is_date32(kind) or types.is_boolean(kind))
 
 
-def _known(expr: Expr, alias: str | None, table: pa.Schema, is_plain: IsPlain) -> Expr | None:
+def _known(expr: Expr, alias: str | None, table: pa.Schema, is_plain: IsExact) -> Expr | None:
     if isinstance(expr, And):
         parts = [part for one in expr.parts if (part := _known(one, alias, table, is_plain)) is not None]
-        return joined(And, parts) if parts else None
+        return join_conditions(And, parts) if parts else None
     if isinstance(expr, Or):
         found = [part for one in expr.parts if (part := _known(one, alias, table, is_plain)) is not None]
         return Or(tuple(found)) if len(found) == len(expr.parts) else None

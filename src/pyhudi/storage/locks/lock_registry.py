@@ -99,7 +99,7 @@ class LockSettings:
         return read_settings(cls, options, table_name=table_name)
 
     @property
-    def goes_by_table_name(self) -> bool:
+    def uses_table_name(self) -> bool:
         """Whether the lock has the name of the table, for want of a key of its own."""
         keys = {_ZOOKEEPER_PROVIDER: self.zookeeper.lock_key, _DYNAMODB_PROVIDER: self.dynamodb.partition_key}
         return self.provider in keys and not keys[self.provider]
