@@ -123,7 +123,7 @@ CHANGES: dict[str, Verb] = {
     "delete_partitions": lambda table, at: table.delete_partitions("*"),
     "write_batch": lambda table, at: table.write_batch(ROWS, WriteOperation.UPSERT, StreamBatch("stream", 1)),
     "rollback": lambda table, at: table.rollback(at),
-    "turn": lambda table, at: _turn(table),
+    "exclusive": lambda table, at: _turn(table),
     "clean": lambda table, at: table.clean(dry_run=False),
     "archive": lambda table, at: table.archive(),
     "cluster": lambda table, at: table.cluster(),

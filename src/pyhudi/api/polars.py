@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyhudi.api.scan import Scan, imported_polars
+from pyhudi.api.optional_imports import imported_polars
+from pyhudi.api.scan import Scan
 from pyhudi.api.splits import first_rows, read_batches
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from pyhudi.api.optional_imports import imported, imported_polars
 from pyhudi.api.splits import Split, build_splits, first_rows, read_batches
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest
@@ -23,21 +23,6 @@ if TYPE_CHECKING:
 
     from pyhudi.api.dataset import HudiDataset
     from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession
-
-# Packages that only some calls need: imported by these, or named with the extra that brings them.
-
-
-def imported(name: str, purpose: str) -> Any:
-    """A package that has the name of its extra.  Raises InvalidRequest where it is not installed."""
-    try:
-        return import_module(name)
-    except ImportError:
-        raise InvalidRequest(f'{purpose} needs {name}: pip install "pyhudi[{name}]"') from None
-
-
-def imported_polars() -> Any:
-    """Polars.  Raises as `imported`."""
-    return imported("polars", "a Polars frame")
 
 
 class Scan:
