@@ -210,7 +210,7 @@ def test_limitations_list_what_the_specification_page_marks_as_not_built() -> No
     for what, _, _, here in specified():
         quoted = re.findall(r'"([^"]+)"', here)
         assert here.startswith("**not built**") == bool(quoted), (
-            f"{what}: quote words of docs/limitations.md where it is not built, and there alone"
+            f"{what}: quote words of docs/limitations.md where it is not built"
         )
         for words in quoted:
             assert words in limits, f"docs/specification.md: {what!r} is marked as not built; docs/limitations.md lacks it"
