@@ -204,15 +204,16 @@ def test_each_row_of_the_specification_has_its_modules_and_its_test() -> None:
     assert not wrong, "docs/specification.md names what is not there:\n" + "\n".join(wrong)
 
 
-def test_what_the_specification_says_is_not_built_stands_under_limits() -> None:
-    """Whoever builds it takes it from the README, and from here as well."""
-    _, _, limits = (ROOT / "README.md").read_text("utf-8").partition("## Limits")
-    limits = " ".join(limits.partition("\n## ")[0].split())
+def test_limitations_list_what_the_specification_page_marks_as_not_built() -> None:
+    """A feature that gets built is removed from both pages."""
+    limits = " ".join((ROOT / "docs" / "limitations.md").read_text("utf-8").split())
     for what, _, _, here in specified():
         quoted = re.findall(r'"([^"]+)"', here)
-        assert here.startswith("**not built**") == bool(quoted), f"{what}: name the words of Limits where it is not built"
+        assert here.startswith("**not built**") == bool(quoted), (
+            f"{what}: quote words of docs/limitations.md where it is not built"
+        )
         for words in quoted:
-            assert words in limits, f"docs/specification.md: {what!r} is said to be not built; the README says so no more"
+            assert words in limits, f"docs/specification.md: {what!r} is marked as not built; docs/limitations.md lacks it"
 
 
 def test_every_page_that_a_source_names_is_there() -> None:

@@ -1,4 +1,4 @@
-"""How every ordered pair of actions ends that meet on one table.  The page docs/concurrency.md has the same tables.
+"""How every ordered pair of actions ends that meet on one table.  The page docs/concurrency-control.md has the same tables.
 
 A row is the first action, a column the second, in the order of `pairs.ACTIONS`.  `both`: both land, one after the other.
 Otherwise the words say what becomes of the first (1) and of the second (2): `anew` (planned anew, and lands), `idle` (finds
