@@ -5,15 +5,16 @@ WORKERS ?= 2
 # Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-hudi setup-servers test test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-check bench-curves bench-writers demo docs dist clean
+.PHONY: help setup setup-hudi setup-servers test test-rest test-full test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-check bench-curves bench-writers demo docs dist clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
 	@echo 'make setup-hudi    the real Apache Hudi, for the interop tests'
 	@echo 'make setup-servers HDFS, HBase, DynamoDB Local, Azurite and more S3 servers, for the wide tests'
-	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests: a minute or so, no JVM'
-	@echo 'make test          every test but the wide combinations, in one run'
-	@echo 'make test-wide     the same with every combination and more seeds: an hour or two'
+	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests; no JVM'
+	@echo 'make test          every test but combination runs, with a smoke suite on Spark and one against Apache Hudi'
+	@echo 'make test-full     every test but the wide combinations; make test-rest: what make test leaves out of it'
+	@echo 'make test-wide     every combination, more seeds, all servers: an hour or two'
 	@echo 'make test-lowest   the unit tests on the lowest versions that pyproject.toml allows'
 	@echo 'make test-python VERSION=3.13   the unit tests on another Python'
 	@echo 'make coverage      the lines that the unit tests run, with a floor'
@@ -42,12 +43,22 @@ setup-servers: setup
 	@scripts/setup.sh servers
 	@scripts/setup.sh versitygw
 
-# One run of pytest, so that its closing line counts everything; tests/conftest.py deals the tests out to the workers.
+# tests/support/tiers.py describes the tiers. `make test CHECKED=1` leaves out the unit tests, which `make check` runs.
+test: export PYHUDI_TIER := smoke
 test: setup setup-hudi
+	$(PY) -m pytest -n $(WORKERS) --durations=25 $(if $(CHECKED),-m 'not unit') tests
+
+test-rest: export PYHUDI_TIER := rest
+test-rest: setup setup-hudi
 	$(PY) -m pytest -n $(WORKERS) --durations=25 tests
 
-test-wide: export PYHUDI_WIDE := 1
-test-wide: setup-servers test
+test-full: export PYHUDI_TIER := full
+test-full: setup setup-hudi
+	$(PY) -m pytest -n $(WORKERS) --durations=25 tests
+
+test-wide: export PYHUDI_TIER := wide
+test-wide: setup setup-hudi setup-servers
+	$(PY) -m pytest -n $(WORKERS) --durations=25 tests
 
 check: lint types unit
 
@@ -61,20 +72,20 @@ types: .venv/.done
 	$(PY) -m mypy
 
 unit: .venv/.done
-	$(PY) -m pytest -n auto -m 'not slow' tests/unit tests/conformance tests/test_*.py
+	$(PY) -m pytest -n auto -m unit tests/unit tests/test_*.py
 
 test-lowest: .venv/.done
 	scripts/setup.sh lowest
-	.venv-lowest/bin/python -m pytest -n $(WORKERS) tests/unit
+	.venv-lowest/bin/python -m pytest -n $(WORKERS) tests/unit tests/component
 
 test-python: .venv/.done
 	scripts/setup.sh on $(VERSION)
-	.venv-$(VERSION)/bin/python -m pytest -n $(WORKERS) tests/unit
+	.venv-$(VERSION)/bin/python -m pytest -n $(WORKERS) tests/unit tests/component
 
 # In one process: each line is counted once, and the floor is that of [tool.coverage.report].
 coverage: .venv/.done
 	scripts/setup.sh python --group coverage
-	$(PY) -m coverage run -m pytest tests/unit
+	$(PY) -m coverage run -m pytest tests/unit tests/component
 	$(PY) -m coverage report
 
 test-spark: setup

@@ -26,32 +26,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.api import Table
-from pyhudi.execute.indexing import FileIndexing, IndexedFile
-from pyhudi.execute.write_tasks import WriteStatus
-from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata, Operation, WriteStat
+from pyhudi.api.table import Table
+from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata, Operation, WriteStat
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.hfile import encode_hfile
 from pyhudi.format.index_definitions import column_stats_definition, format_index_definitions
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, encode_column_stats
-from pyhudi.format.metadata.files import ALL_PARTITIONS, FILES_SCHEMA, encode_files
-from pyhudi.format.metadata.partitions import format_file_id
-from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
-from pyhudi.format.metadata.schema import COMMIT_SCHEMA, RECORD_SCHEMA, RecordType
-from pyhudi.format.metadata.wrapped import wrap
-from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction, commit_metadata
-from pyhudi.operations.metadata.mirror import CommitMirror
-from pyhudi.operations.metadata.store import MetadataStore, create_store
-from pyhudi.options import parse_options
+from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, encode_column_stats
+from pyhudi.metadata_table.codecs.files_codec import ALL_PARTITIONS, FILES_SCHEMA, encode_files
+from pyhudi.metadata_table.codecs.metadata_partitions import format_file_id
+from pyhudi.metadata_table.codecs.metadata_schema import COMMIT_SCHEMA, RECORD_SCHEMA, RecordType
+from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
+from pyhudi.metadata_table.codecs.value_wrappers import wrap
+from pyhudi.metadata_table.metadata_keys import column_stats_keys, file_hashes, partition_stats_key
+from pyhudi.metadata_table.reader.index_lookups import find_records
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.metadata_table.writer.metadata_commit import CommitMirror
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore, create_store
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.options.supported import parse_options
+from pyhudi.records.column_statistics import ColumnRange
 from pyhudi.records.hashing import shard_of_keys
-from pyhudi.records.metadata_keys import column_stats_keys, file_hashes, partition_stats_key
-from pyhudi.records.stats import ColumnRange
 from pyhudi.storage.base import Storage
-from pyhudi.table.config import store_table_config
-from pyhudi.table.metadata.indexes import find_records
-from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.table.table_config import store_table_config
+from pyhudi.tasks.file_stats import FileIndexing, IndexedFile
+from pyhudi.tasks.write_tasks import WriteStatus
 
 INSTANT, COMPLETED = "20260101000000000", "20260101000001000"
 INITIAL = "00000000000000000"

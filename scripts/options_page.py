@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-# ruff: noqa: E501 - rows of a Markdown table cannot be broken
 from pathlib import Path
 
-from pyhudi.options import FLINK, HONOURED, MOOT, REFUSED
+from pyhudi.options.supported import FLINK, HONOURED, MOOT, REFUSED
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "options.md"
 
@@ -58,7 +57,10 @@ def render() -> str:
         "| --- | --- |",
     ]
     lines += [f"| `{key}` | {reason} |" for key, reason in sorted(MOOT.items())]
-    lines += ["\n## Refused\n", "Valid in Hudi, not supported by PyHudi: the call is refused, unless the value is one of the last column.\n"]
+    lines += [
+        "\n## Refused\n",
+        "Valid in Hudi, not supported by PyHudi: the call is refused, unless the value is one of the last column.\n",
+    ]
     lines += ["| option | why | may be set to |", "| --- | --- | --- |"]
     for key, (reason, neutral) in sorted(REFUSED.items()):
         lines.append(f"| `{key}` | {reason} | {', '.join(f'`{value}`' for value in neutral if value)} |")

@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.text import Text
 
 import pyhudi as hp
-from pyhudi.report.page import render_report
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.features.report.page import render_report
+from pyhudi.storage.environment import ReplayEnvironment
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 COMMANDS = ("pyhudi show orders", "pyhudi commits orders --limit 5", "pyhudi compact orders")

@@ -1,6 +1,6 @@
 """What vulture takes for dead and is not, by reason.  `python -m vulture` reads this file with the sources."""
 
-# The public API (tests/public_api.txt).
+# The public API (tests/support/public_api.txt).
 _.__getattr__
 _.__dir__
 _.filter_exists

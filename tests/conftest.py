@@ -1,12 +1,12 @@
-"""What all tests share: the marker and the turn of a folder, the wide runs, and the profiles of Hypothesis.
+"""Configuration of all tests: markers from paths, the tier of a run, the distribution over workers, profiles of Hypothesis.
 
-A test that goes through many combinations names those that show each rule and each pair of parts once; the rest carry the
-marker `wide` and run with PYHUDI_WIDE=1, as `make test-wide` does, which also draws more seeds (`tests.needs.WIDE`).
+tests/support/tiers.py describes the tiers.  A test that goes through many combinations marks the cases that show no rule and no
+pair of parts for the first time as `wide`.  Cases that `make test` has no time for carry the marker `full`.
 
-Property tests draw the same examples in every run: a run tells of the change that it was made for.  Others are drawn by hand:
+Property tests draw the same examples in every run.  To draw others:
 
-    HYPOTHESIS_PROFILE=random .venv/bin/python -m pytest tests/unit     the same number of new ones
-    HYPOTHESIS_PROFILE=thorough ...                                     2,000 new ones for each test that names no number
+    HYPOTHESIS_PROFILE=random .venv/bin/python -m pytest tests/unit     the same number of random examples
+    HYPOTHESIS_PROFILE=thorough ...                                     2,000 for each test that states no number
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from hypothesis.internal.constants_ast import Constants
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from tests.needs import WIDE
-from tests.slow import SLOW_FOLDERS, name_of, slow_tests
+from tests.support.tiers import JVM_FOLDERS, TIER, is_selected, markers_of_path
 
 # The workers of a run and what the tests start hash texts alike, so that sets have the same order in every run; others by hand:
 # PYTHONHASHSEED=random.
@@ -54,27 +53,22 @@ def no_wait_for_the_disk() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test in spark/, interop/ or servers/ carries the marker of its folder.  Those of spark/ and interop/ come last, so that
-    quick failures show first.
-
-    Simulations and models run for minutes, servers start for S3 and for locks, and some tests go through many whole tables
-    (tests/slow.py says which): `make check` leaves them to `make test`.
+    """Mark each test by its path, deselect the tests of other tiers, and put the tests that need a JVM last, so that quick
+    failures show first.
     """
-    slow = slow_tests()
-    ranks = {}
     for item in items:
-        module = item.path.relative_to(_TESTS).as_posix() if item.path.is_relative_to(_TESTS) else ""
-        folder = module.split("/")[0]
-        if folder in {"spark", "interop", "servers"}:
-            item.add_marker(folder)
-        if folder in SLOW_FOLDERS or name_of(item.nodeid) in slow or "s3_endpoint" in getattr(item, "fixturenames", ()):
-            item.add_marker("slow")
-        ranks[item] = 2 if item.get_closest_marker("interop") else 1 if item.get_closest_marker("spark") else 0
-    items.sort(key=lambda item: ranks[item])
-    if not WIDE:
-        wide = [item for item in items if item.get_closest_marker("wide")]
-        config.hook.pytest_deselected(items=wide)
-        items[:] = [item for item in items if not item.get_closest_marker("wide")]
+        path = item.path.relative_to(_TESTS).as_posix() if item.path.is_relative_to(_TESTS) else ""
+        for marker in markers_of_path(path):
+            item.add_marker(marker)
+    selected = [item for item in items if is_selected({marker.name for marker in item.iter_markers()}, TIER)]
+    if len(selected) < len(items):
+        chosen = set(selected)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = sorted(selected, key=_jvms)
+
+
+def _jvms(item: pytest.Item) -> int:
+    return 2 if item.get_closest_marker("interop") else 1 if item.get_closest_marker("spark") else 0
 
 
 class JvmsTogether(LoadScopeScheduling):
@@ -91,7 +85,7 @@ class JvmsTogether(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         folder = nodeid.split("/")[1]
-        return folder if folder in {"spark", "interop", "servers"} else nodeid
+        return folder if folder in JVM_FOLDERS else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Callable[..., None]) -> JvmsTogether:

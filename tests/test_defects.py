@@ -14,10 +14,10 @@ import pytest
 
 TESTS = Path(__file__).parent
 
-OWN = "unit/operations/test_defects.py"
+OWN = "component/operations/test_defects.py"
 REAL = "interop/test_real_defects.py"
 SKIPPING = "interop/test_data_skipping.py"
-SLICES = "unit/table/test_slices.py"
+SLICES = "unit/table/test_file_slices.py"
 
 DEFECTS: dict[str, tuple[str, ...]] = {
     # Data files
@@ -27,21 +27,21 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "soft deletes with a date as ordering field: the write fails": (f"{OWN}::test_deletes_hold_what_the_real_reader_compares",),
     "a key that a log deleted and an insert brought back elsewhere: an upsert changes both places, and it stands twice": (
         f"{REAL}::test_a_key_that_an_insert_brought_back_elsewhere",
-        "unit/operations/test_places_of_keys.py"
+        "component/operations/test_places_of_keys.py"
         "::test_an_upsert_of_a_key_that_came_back_by_an_insert_changes_its_living_row_alone",
     ),
     "an UPDATE overwrites what was committed between its reading and its instant, and tells no conflict": (
         "interop/test_statements_beside_commits.py::test_a_commit_that_an_update_of_the_real_one_has_not_read",
         "simulation/test_concurrent_writers.py::test_an_update_reads_what_another_writer_wrote_meanwhile",
-        "unit/operations/test_based_on.py::test_no_increment_is_lost_between_reading_and_writing",
+        "component/operations/test_based_on.py::test_no_increment_is_lost_between_reading_and_writing",
     ),
     "partial updates after a late row: the columns that they lack come from the late row, for good": (
         "interop/test_partial_updates.py::test_a_partial_update_after_a_late_row",
-        "unit/operations/test_partial_updates.py::test_a_late_row_in_the_logs_gives_a_partial_update_nothing",
+        "component/operations/test_partial_updates.py::test_a_late_row_in_the_logs_gives_a_partial_update_nothing",
     ),
     "late rows under PartialUpdateAvroPayload move a record to a partition that its columns do not name": (
         "interop/test_payloads.py::test_records_that_move_to_another_partition",
-        "unit/operations/test_payloads.py::test_truth_table_of_records_that_move",
+        "component/operations/test_payloads.py::test_truth_table_of_records_that_move",
     ),
     "compactions by path merge without the ordering field: late rows win, and deletes with a value end them": (
         f"{REAL}::test_a_compaction_by_path_does_not_know_the_ordering_field",
@@ -55,7 +55,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "HFile blocks in logs of data tables: reads fail": (
         f"{REAL}::test_hfile_blocks_in_logs",
         f"{REAL}::test_hfile_blocks_in_logs_without_meta_columns",
-        "unit/execute/test_hfile_blocks.py::test_a_damaged_block_names_its_file",
+        "component/tasks/test_hfile_blocks.py::test_a_damaged_block_names_its_file",
     ),
     "timestamps as keys and partitions: bulk_insert writes another text than upsert": (
         f"{OWN}::test_timestamps_in_keys_are_one_text_in_every_operation",
@@ -67,53 +67,53 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "tinyint and smallint columns of a bulk_insert: reads fail": (f"{REAL}::test_bytes_and_shorts_of_a_bulk_insert",),
     "partition columns left out of files: a bulk_insert loses its rows, a delete stores nulls for the columns": (
         "interop/test_omitted_columns.py::test_a_bulk_insert_of_the_real_hudi_loses_its_rows",
-        "unit/operations/test_omitted_columns.py::test_nulls_that_hudi_stored_do_not_count",
+        "component/operations/test_omitted_columns.py::test_nulls_that_hudi_stored_do_not_count",
     ),
     # Columns by ids
     "clustering after a column was renamed: the column is null in every old row": (
         "interop/test_columns_by_ids.py::test_the_real_hudi_changes_columns_and_both_write",
-        "unit/operations/test_columns_by_ids.py::test_writes_and_services_keep_the_ids",
+        "component/operations/test_columns_by_ids.py::test_writes_and_services_keep_the_ids",
     ),
     "ids given twice: a column that is added shows values of one that was dropped": (
         "interop/test_columns_by_ids.py::test_what_the_real_hudi_gets_wrong",
-        "unit/records/test_column_ids.py::test_an_id_that_was_given_twice_is_two_columns",
+        "unit/records/schema_on_read/test_column_ids.py::test_an_id_that_was_given_twice_is_two_columns",
     ),
     "statistics of a renamed or retyped column are asked by its new name: rows are missed, or the query fails": (
         "interop/test_columns_by_ids.py::test_what_the_real_hudi_gets_wrong",
-        "unit/operations/test_columns_by_ids.py::test_filters_go_by_ids",
+        "component/operations/test_columns_by_ids.py::test_filters_go_by_ids",
     ),
     "the history of columns is deleted before the next one is written": (
-        "unit/operations/test_columns_by_ids.py::test_a_schema_of_a_change_that_died_does_not_count",
-        "unit/operations/test_columns_by_ids.py::test_every_commit_carries_the_schema_and_the_history",
+        "component/operations/test_columns_by_ids.py::test_a_schema_of_a_change_that_died_does_not_count",
+        "component/operations/test_columns_by_ids.py::test_every_commit_carries_the_schema_and_the_history",
     ),
     "one write without ids ends reading by ids: renamed columns of old files are null": (
-        "unit/operations/test_columns_by_ids.py::test_what_was_written_by_names_since_keeps_the_ids_of_its_columns",
+        "component/operations/test_columns_by_ids.py::test_what_was_written_by_names_since_keeps_the_ids_of_its_columns",
     ),
     "a change of columns takes no part in conflict checks: a writer lands with the columns of before": (
-        "unit/operations/test_columns_by_ids.py::test_a_change_of_columns_that_lands_while_a_write_is_under_way",
+        "component/operations/test_columns_by_ids.py::test_a_change_of_columns_that_lands_while_a_write_is_under_way",
     ),
     "a field of a struct gets another type: the vectorized reader fails": (
-        "unit/operations/test_alter.py::test_rows_before_and_after_a_change",
+        "component/operations/test_alter.py::test_rows_before_and_after_a_change",
         "spark/test_columns_by_ids.py::test_rows_on_spark_are_those_of_the_real_hudi",
     ),
     "columns by ids: a renamed field of a struct is null in rows of older log files": (
         "interop/test_columns_by_ids.py::test_a_renamed_field_in_a_log_that_1_0_reads",
     ),
     "many changes of columns, one after the other: updates of rows fail": (
-        "unit/operations/test_alter.py::test_rows_are_changed_after_many_changes_of_columns",
+        "component/operations/test_alter.py::test_rows_are_changed_after_many_changes_of_columns",
     ),
     "bootstraps with column statistics fail after their commit, and leave partitions out": (
-        "unit/operations/test_bootstrap.py::test_a_table_is_made_written_and_serviced",
+        "component/operations/test_bootstrap.py::test_a_table_is_made_written_and_serviced",
     ),
     "bootstraps with rows drop those of partitions whose values look like whole numbers": (
-        "unit/operations/test_bootstrap.py::test_a_table_is_made_written_and_serviced",
+        "component/operations/test_bootstrap.py::test_a_table_is_made_written_and_serviced",
     ),
     "bootstraps that died: writes with a metadata table fail": (
         "interop/test_bootstrap.py::test_the_real_hudi_beside_a_bootstrap_of_ours_that_died",
         "simulation/test_bootstrap.py::test_a_bootstrap_that_dies_begins_anew",
     ),
     "bootstrapped tables: source files that changed are read as if they had not": (
-        "unit/operations/test_bootstrapped.py::test_files_that_changed_are_found_out",
+        "component/operations/test_bootstrapped.py::test_files_that_changed_are_found_out",
     ),
     # Logs and merging
     "a delete without ordering value, then the key again: reads fail, or the old row comes back": (
@@ -122,12 +122,12 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "ordering values of deletes in another type than the column's: reads fail": (
         f"{OWN}::test_deletes_hold_what_the_real_reader_compares",
-        "unit/format/test_ordering_values.py::test_ordering_values_of_deletes",
+        "unit/format/test_avro_wrappers.py::test_ordering_values_of_deletes",
     ),
-    "null ordering values that meet a log record: reads fail": ("unit/test_bad_input.py::test_a_null_ordering_value",),
+    "null ordering values that meet a log record: reads fail": ("component/test_bad_input.py::test_a_null_ordering_value",),
     "partial blocks where the last write wins: reads fail": (
         f"{REAL}::test_partial_rows_where_the_last_write_wins",
-        "unit/operations/test_partial_updates.py::test_by_commit_time_whole_rows_are_written",
+        "component/operations/test_partial_updates.py::test_by_commit_time_whole_rows_are_written",
     ),
     "incremental queries over partial blocks: garbage, or the process dies": (
         f"{OWN}::test_partial_updates_in_incremental_queries",
@@ -137,19 +137,19 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "log compactions pass over partial updates, and name them as merged": (
         "interop/test_partial_updates.py::test_log_compactions_of_partial_updates",
-        "unit/execute/test_compact.py::test_a_log_compaction_of_the_real_hudi_stands_for_no_partial_updates",
+        "unit/tasks/test_compaction_tasks.py::test_a_log_compaction_of_the_real_hudi_stands_for_no_partial_updates",
     ),
     "log compactions merge by ordering value whatever the payload class is": (
         "interop/test_payloads.py::test_log_compactions_of_either",
-        "unit/execute/test_compact.py::test_a_log_compaction_of_the_real_hudi_stands_for_nothing_where_a_payload_decides",
+        "unit/tasks/test_compaction_tasks.py::test_a_log_compaction_of_the_real_hudi_stands_for_nothing_where_a_payload_decides",
     ),
     "files from before a required column with a default: reads fail, or show 0": (
         "interop/test_required_defaults.py::test_files_from_before_the_column",
-        "unit/operations/test_required_defaults.py::test_every_read_gives_the_default",
+        "component/operations/test_required_defaults.py::test_every_read_gives_the_default",
     ),
     "positions that do not fit the base file: the wrong row is replaced": (
-        "unit/execute/test_positions.py::test_positions_of_other_rows_are_found_out_where_keys_are_read",
-        "unit/execute/test_positions.py::test_a_key_that_the_base_file_holds_twice_has_no_position",
+        "unit/tasks/test_positions.py::test_positions_of_other_rows_are_found_out_where_keys_are_read",
+        "unit/tasks/test_positions.py::test_a_key_that_the_base_file_holds_twice_has_no_position",
     ),
     "an uncommitted base file takes later log files along: committed logs are hidden": (
         f"{SLICES}::test_logs_beside_a_base_file_that_is_not_committed_are_read",
@@ -160,21 +160,21 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "merge properties that disagree or are missing: reads fail": (
         "unit/records/test_merge_mode.py::test_contradictions",
-        "unit/test_bad_input.py::test_each_property_of_tables_has_a_contradiction",
+        "component/test_bad_input.py::test_each_property_of_tables_has_a_contradiction",
     ),
     "options that contradict the table are taken for one commit": (
-        "unit/test_bad_input.py::test_options_that_contradict_the_table",
+        "component/test_bad_input.py::test_options_that_contradict_the_table",
     ),
     "payload classes whose deletes differ between copy on write and merge on read": (
-        "unit/operations/test_payloads.py::test_truth_table",
+        "component/operations/test_payloads.py::test_truth_table",
     ),
     "delete markers under EventTimeAvroPayload: updates are stored, or the write fails": (
-        "unit/operations/test_delete_marker.py::test_a_write_of_a_payload_that_looks_at_no_marker_is_refused",
+        "component/operations/test_delete_marker.py::test_a_write_of_a_payload_that_looks_at_no_marker_is_refused",
     ),
     "the column _hoodie_operation": (f"{OWN}::test_the_column_of_operations_hides_no_row",),
     "identifiers of blocks are not heeded; bytes after a block hide it": (f"{OWN}::test_what_headers_of_blocks_say",),
     "log compactions bring back rows that were deleted softly": (
-        "unit/execute/test_compact.py::test_a_merged_block_stands_where_the_newest_of_what_it_merged_stood",
+        "unit/tasks/test_compaction_tasks.py::test_a_merged_block_stands_where_the_newest_of_what_it_merged_stood",
         "interop/test_mor_compaction.py::test_we_read_and_compact_log_compactions_of_the_real_hudi",
     ),
     "columns that become numbers or texts in another sense: timestamp to bigint, binary and string": (
@@ -194,15 +194,15 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "partitions without statistics of a column are dropped": (
         f"{OWN}::test_statistics_of_a_column_that_came_later_hide_nothing",
         f"{OWN}::test_statistics_that_are_not_there_hide_nothing",
-        "unit/plan/test_metadata.py::test_statistics_of_partitions_are_tight_and_go_with_their_files",
+        "unit/metadata_table/test_metadata_records.py::test_statistics_of_partitions_are_tight_and_go_with_their_files",
     ),
     "files with statistics that say nothing are dropped": (
-        "unit/plan/test_metadata.py::test_a_range_that_is_not_known_is_never_written",
-        "unit/operations/test_metadata.py::test_bounds_that_footers_do_not_tell",
+        "unit/metadata_table/test_metadata_records.py::test_a_range_that_is_not_known_is_never_written",
+        "component/metadata_table/test_writer.py::test_bounds_that_footers_do_not_tell",
     ),
     "files and partitions with a bound that is NaN are dropped": (
         f"{REAL}::test_nan_in_columns_with_statistics",
-        "unit/operations/test_skipping.py::test_infinity_as_upper_bound_may_stand_for_nan",
+        "component/operations/test_skipping.py::test_infinity_as_upper_bound_may_stand_for_nan",
     ),
     "secondary keys with a dollar sign or a backslash are not found": (f"{SKIPPING}::test_secondary_and_expression_indexes",),
     "secondary keys that are dates are not found": (f"{OWN}::test_dates_in_a_secondary_index",),
@@ -214,36 +214,38 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "interop/test_metadata_table.py::test_each_compacts_the_metadata_table_in_turn",
     ),
     "files that the metadata table does not know are lost": (
-        "unit/operations/test_validate.py::test_damage_is_found",
+        "component/operations/test_validate.py::test_damage_is_found",
         "simulation/test_metadata_table.py::test_writes",
     ),
     "filters fail where column statistics have no definition": (
-        "unit/operations/test_skipping.py::test_without_definition_statistics_are_not_used",
+        "component/operations/test_skipping.py::test_without_definition_statistics_are_not_used",
     ),
-    "sizes in the listing that are too small cut files": ("unit/plan/test_metadata.py::test_files_without_a_size_are_refused",),
+    "sizes in the listing that are too small cut files": (
+        "unit/metadata_table/test_metadata_records.py::test_files_without_a_size_are_refused",
+    ),
     "timestamps in milliseconds are compared as microseconds": (
-        "unit/records/test_stats.py::test_finer_and_coarser_timestamps_of_a_footer_become_microseconds",
+        "unit/records/test_column_statistics.py::test_finer_and_coarser_timestamps_of_a_footer_become_microseconds",
     ),
     "a metadata table that is gone and still listed: writes fail": (
-        "unit/operations/test_metadata.py::test_a_metadata_table_that_is_gone_is_said_so",
+        "component/metadata_table/test_writer.py::test_a_metadata_table_that_is_gone_is_said_so",
     ),
     # Timeline and services
     "a clustering that was taken back looks pending": (f"{OWN}::test_a_clustering_that_was_taken_back",),
     "a data file without a marker outlives the rollback and counts later": (f"{OWN}::test_no_data_file_comes_before_its_marker",),
     "files of the history that span a range are passed over": (
-        "unit/timeline/test_history.py::test_a_range_opens_files_that_span_it",
+        "unit/table/timeline/test_archived_timeline.py::test_a_range_opens_files_that_span_it",
     ),
     "writes to a file group under clustering are lost": (
-        "unit/operations/test_clustering.py::test_a_pending_plan_holds_its_file_groups",
-        "unit/operations/test_clustering.py::test_a_clustering_and_a_write_at_once_where_writes_win",
+        "component/operations/test_clustering.py::test_a_pending_plan_holds_its_file_groups",
+        "component/operations/test_clustering.py::test_a_clustering_and_a_write_at_once_where_writes_win",
     ),
     "a deleted key that comes back beside a planned compaction is not found after it: the next upsert doubles it": (
-        "unit/engines/test_write_indexes.py::test_keys_that_only_a_log_has_after_a_compaction",
+        "component/engines/test_write_indexes.py::test_keys_that_only_a_log_has_after_a_compaction",
         "spark/test_write_indexes.py::test_keys_that_only_a_log_has_after_a_compaction",
         f"{SLICES}::test_logs_that_may_hold_keys_which_the_base_file_lacks",
     ),
     "two file groups of one bucket stop all writers": (
-        "unit/operations/test_indexes.py::test_two_writers_that_begin_one_bucket_conflict",
+        "component/operations/test_indexes.py::test_two_writers_that_begin_one_bucket_conflict",
     ),
     "partitions that were written to lately expire, as log files are not looked at": (
         "interop/test_services.py::test_both_let_the_same_partitions_expire",
@@ -259,7 +261,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "interop/test_orc.py::test_beside_release_1_1",
     ),
     "upgrade of a table with a merger of its own beside a payload class: the merger is dropped": (
-        "unit/operations/test_upgrade_9.py::test_a_merger_of_ones_own_stays_what_merges",
+        "component/operations/test_upgrade_9.py::test_a_merger_of_ones_own_stays_what_merges",
     ),
     "a null in a tuple of ordering values: writes or reads of its file fail": (
         f"{OWN}::test_a_null_in_a_tuple_of_ordering_values_is_refused",
@@ -275,14 +277,14 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     ),
     "a partitioned record index puts a key of two partitions into one, and a row is lost": (
         "interop/test_daily_work_of_version_9.py::test_the_real_hudi_loses_a_key_of_two_partitions",
-        "unit/operations/test_partitioned_record_index.py::test_every_operation_and_service",
+        "component/operations/test_partitioned_record_index.py::test_every_operation_and_service",
     ),
     "a partitioned record index is written as one of the whole table, or not at all beside a partition with a dot": (
-        "unit/operations/test_partitioned_record_index.py::test_what_cannot_be_is_refused",
+        "component/operations/test_partitioned_record_index.py::test_what_cannot_be_is_refused",
     ),
     "a downgrade leaves a partitioned record index in a table of version 8": (
-        "unit/operations/test_upgrade_9.py::test_what_version_8_cannot_hold_is_refused",
-        "unit/operations/test_version_9.py::test_a_partitioned_record_index_is_asked_in_every_partition",
+        "component/operations/test_upgrade_9.py::test_what_version_8_cannot_hold_is_refused",
+        "component/operations/test_version_9.py::test_a_partitioned_record_index_is_asked_in_every_partition",
     ),
     "a partition that is due ends its procedure of their time to live": (
         "interop/test_queries_of_version_9.py::test_partitions_that_have_lived_their_time",
@@ -307,7 +309,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "simulation/test_overwrites_beside_compactions.py::test_a_clean_and_an_archival_before_the_plan_runs",
     ),
     "a downgrade of a table without a payload class names none": (
-        "unit/operations/test_upgrade_9.py::test_without_a_payload_class_a_table_gets_that_of_its_mode",
+        "component/operations/test_upgrade_9.py::test_without_a_payload_class_a_table_gets_that_of_its_mode",
         "interop/test_upgrade_9.py::test_tables_of_version_9_go_back_with_their_indexes",
     ),
 }

@@ -26,20 +26,20 @@ from typer.testing import CliRunner
 
 import pyhudi as hp
 from pyhudi.cli.app import app
-from pyhudi.format.actions.savepoint import SavepointMetadata, SavepointPartitionMetadata
-from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.actions.savepoint_metadata import SavepointMetadata, SavepointPartitionMetadata
+from pyhudi.format.bloom_filter import BloomFilter
 from pyhudi.format.hfile.blocks import BlockKind
 from pyhudi.format.hfile.blocks import encode_block as encode_block_of_hfile
 from pyhudi.format.hfile.cells import encode_cells
 from pyhudi.format.hfile.compression import Codec
 from pyhudi.format.instants import parse_instant_file
-from pyhudi.format.log.deletes import deletes_batch, encode_deletes
+from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
-from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
-from pyhudi.format.metadata.secondary_index import encode_secondary_values, format_secondary_keys
 from pyhudi.format.names import parse_base_file
+from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
+from pyhudi.metadata_table.codecs.secondary_index_codec import encode_secondary_values, format_secondary_keys
 from scripts import options_page
-from tests import public_api, sources
+from tests.support import public_api, sources
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -228,6 +228,35 @@ def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     run_page(page, tmp_path, {}, on_spark=False)
 
 
+def test_pages_make_tables_in_folders_of_their_own() -> None:
+    """A reader follows one page after the other in the same folder."""
+    makers: dict[str, str] = {}
+    for page in (page for page in PAGES if page.name != "README.md"):
+        text = "".join(snippet.text for snippet in snippets(page))
+        for name in set(re.findall(r'Table\.create\(\s*"([\w-]+)"|^pyhudi create ([\w-]+)', text, re.M)):
+            folder = name[0] or name[1]
+            assert makers.setdefault(folder, page.name) == page.name, f"{page.name} and {makers[folder]} make {folder}"
+
+
+def test_the_quick_start_shows_the_output_of_its_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "docs" / "quick-start.md"
+    shown = re.search(r"^```text\n(upsert .*?)  \.\.\.\n```", page.read_text(), re.S | re.M)
+    assert shown is not None
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(snippets(page)[1].text, str(page), "exec"), names)
+    expected, printed = shown[1].splitlines()[1:], str(names["second"]).splitlines()[1:]
+    numbers = re.compile(r"[\d,]+(?= written|,? of them)|(?<=written, )[\d,]+")
+    for wanted, line in zip(expected, printed, strict=False):
+        if "bytes" not in wanted:
+            assert line == wanted
+            continue
+        assert numbers.sub("N", line) == numbers.sub("N", wanted)
+        for one, other in zip(numbers.findall(line), numbers.findall(wanted), strict=True):
+            # Versions of Arrow write files of slightly different sizes.
+            assert abs(int(one.replace(",", "")) / int(other.replace(",", "")) - 1) < 0.2, (line, wanted)
+
+
 def test_every_page_with_commands_is_among_those_that_run() -> None:
     """A fence in another spelling would be passed over in silence."""
     for page in PAGES:
@@ -325,8 +354,8 @@ def test_the_public_api_is_what_the_file_says() -> None:
     gone = [line for line in kept if line not in now]
     new = [line for line in now if line not in kept]
     assert now == kept, (
-        "the public API differs from tests/public_api.txt; if that is meant, run `python -m tests.public_api` and say it in "
-        f"CHANGELOG.md\ngone: {gone}\nnew: {new}"
+        "the public API differs from tests/support/public_api.txt; if that is meant, run `python -m tests.support.public_api` "
+        f"and say it in CHANGELOG.md\ngone: {gone}\nnew: {new}"
     )
 
 

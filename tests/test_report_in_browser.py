@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.report.page import render_report
+from pyhudi.features.report.page import render_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs Playwright: make test-browser")
 

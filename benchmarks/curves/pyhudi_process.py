@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from benchmarks.curves.steps import Timed, least_of, measured
 from benchmarks.metadata_scale import build, measure_commits, measure_lookups, peak_rss_bytes
-from pyhudi.api import Table
+from pyhudi.api.table import Table
 
 FILES_A_PARTITION = 100
 TOUCHED = 10

@@ -11,17 +11,17 @@ from typing import Any
 from benchmarks.many_writers.world import LateStorage, Store, VirtualTime, WriterEnvironment
 from pyhudi import Table
 from pyhudi.errors import StorageUnavailable
-from pyhudi.execute.write_tasks import WriteStatus
-from pyhudi.format.actions.commit import CommitMetadata, Operation, WriteStat
+from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation, WriteStat
 from pyhudi.format.instants import Action
-from pyhudi.operations.action.attempt import taken_back_on_error
-from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction, commit_metadata
-from pyhudi.options import parse_options
-from pyhudi.plan.conflicts import WriteStart
+from pyhudi.operations.commit.action_attempt import taken_back_on_error
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.options.supported import parse_options
+from pyhudi.planning.conflicts import WriteStart
 from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.memory import MemoryStorage
-from pyhudi.timeline.timeline import Timeline
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.write_tasks import WriteStatus
 
 _START_MS = 1_767_225_600_000
 _SCHEMA = '{"type":"record","name":"r","fields":[{"name":"id","type":"string"}]}'

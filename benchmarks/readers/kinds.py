@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 import pyhudi as hp
 from benchmarks import queries
-from pyhudi.table.slices import FileSlice
+from pyhudi.table.file_slices import FileSlice
 
 COMMIT_TIME = "_hoodie_commit_time"
 

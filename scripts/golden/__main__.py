@@ -11,8 +11,8 @@ from pathlib import Path
 
 from scripts.golden.maker import Case, Maker, store
 from scripts.golden.version_9 import CASES
-from tests.golden_tables import ROOT, case_folder, golden_cases, load_case
 from tests.interop.oracle import HudiFailure, RealHudi
+from tests.support.golden_tables import ROOT, case_folder, golden_cases, load_case
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,7 +58,7 @@ def _readme() -> str:
         "",
         "Written by `make golden` (scripts/golden/cases.py says how, step by step) with the real Hudi, the release that the",
         "folder names, on Spark 3.5, and read by it: `expected.zip` holds the rows of each query in `case.json`. Tests open them",
-        "through `tests/golden_tables.py`. Paths inside plans and metadata are those of the machine that wrote them.",
+        "through `tests/support/golden_tables.py`. Paths inside plans and metadata are those of the machine that wrote them.",
         "Do not edit; make anew.",
         "",
         "| case | release | shows | traits | queries |",

@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyhudi.api import Scan, Table
-    from pyhudi.bootstrapping import bootstrap
+    from pyhudi.api.polars import scan_polars
+    from pyhudi.api.table import Scan, Table
     from pyhudi.errors import (
         CommitUnknown,
         CorruptData,
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
         Unsupported,
         WriteConflict,
     )
-    from pyhudi.execute.progress import set_reporter
-    from pyhudi.lazy_frame import scan_polars
-    from pyhudi.operations.action.observe import OperationEvent, add_listener
-    from pyhudi.operations.action.results import WriteResult
-    from pyhudi.plan.clustering import register_clustering_strategy
-    from pyhudi.plan.compaction import register_compaction_strategy
-    from pyhudi.plugins import load_plugin
+    from pyhudi.features.bootstrap.bootstrap_table import bootstrap
+    from pyhudi.features.recovery.restore_table_properties import restore_properties
+    from pyhudi.operations.commit.events import OperationEvent, add_listener
+    from pyhudi.operations.commit.results import WriteResult
+    from pyhudi.options.plugins import load_plugin
+    from pyhudi.planning.clustering import register_clustering_strategy
+    from pyhudi.planning.compaction import register_compaction_strategy
     from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger, register_payload
-    from pyhudi.restoring import restore_properties
-    from pyhudi.statements import Catalog, register, sql
+    from pyhudi.sql_engine import Catalog, register, sql
     from pyhudi.storage.time_generators import register_time_generator
+    from pyhudi.tasks.progress import set_reporter
 
 __version__ = "0.1.0"
 
@@ -89,17 +89,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Scan", "Table"), "pyhudi.api"),
-    "bootstrap": "pyhudi.bootstrapping",
-    "restore_properties": "pyhudi.restoring",
-    "WriteResult": "pyhudi.operations.action.results",
-    "scan_polars": "pyhudi.lazy_frame",
-    "set_reporter": "pyhudi.execute.progress",
-    **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.action.observe"),
-    **dict.fromkeys(("Catalog", "register", "sql"), "pyhudi.statements"),
-    "load_plugin": "pyhudi.plugins",
-    "register_clustering_strategy": "pyhudi.plan.clustering",
-    "register_compaction_strategy": "pyhudi.plan.compaction",
+    **dict.fromkeys(("Scan", "Table"), "pyhudi.api.table"),
+    "bootstrap": "pyhudi.features.bootstrap.bootstrap_table",
+    "restore_properties": "pyhudi.features.recovery.restore_table_properties",
+    "WriteResult": "pyhudi.operations.commit.results",
+    "scan_polars": "pyhudi.api.polars",
+    "set_reporter": "pyhudi.tasks.progress",
+    **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.commit.events"),
+    **dict.fromkeys(("Catalog", "register", "sql"), "pyhudi.sql_engine"),
+    "load_plugin": "pyhudi.options.plugins",
+    "register_clustering_strategy": "pyhudi.planning.clustering",
+    "register_compaction_strategy": "pyhudi.planning.compaction",
     "register_time_generator": "pyhudi.storage.time_generators",
     **dict.fromkeys(("RecordMerger", "record_by_record", "register_merger", "register_payload"), "pyhudi.records.mergers"),
 }

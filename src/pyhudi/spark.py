@@ -21,30 +21,30 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyhudi import procedures
-from pyhudi.api import Filter, Table
-from pyhudi.engines.spark.catalog import CatalogTable
-from pyhudi.engines.spark.change import SparkDelete, run_spark_delete
-from pyhudi.engines.spark.convert import Column, DataFrame, SparkSession, StreamingQuery, table_location
+from pyhudi.api.merge import Merge, update_on_spark
+from pyhudi.api.spark_streaming import StreamSink, start
+from pyhudi.api.table import Filter, Table
+from pyhudi.api.table_handle import OpenTable
+from pyhudi.engines.spark.data_source import HudiSource
+from pyhudi.engines.spark.data_source import register as register_source
+from pyhudi.engines.spark.dataframe_semi_join import matching_dataframe
 from pyhudi.engines.spark.engine import SparkEngine
-from pyhudi.engines.spark.matching import matching_dataframe
-from pyhudi.engines.spark.read import plan_query, query_dataframe
-from pyhudi.engines.spark.source import HudiSource
-from pyhudi.engines.spark.source import register as register_source
+from pyhudi.engines.spark.read_dataframe import plan_query, query_dataframe
+from pyhudi.engines.spark.session_catalog import CatalogTable
+from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, StreamingQuery, table_location
+from pyhudi.engines.spark.update_delete import SparkDelete, run_spark_delete
 from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest
-from pyhudi.merge import Merge, update_on_spark
-from pyhudi.opened import OpenTable
-from pyhudi.operations.action.results import WriteResult
+from pyhudi.features import procedures
 from pyhudi.operations.admin.table_settings import NAME
+from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import COLUMNS, FILTER
-from pyhudi.operations.write.save import Save
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings, with_schema_mode
-from pyhudi.options import parse_options
-from pyhudi.statements import spark_names
-from pyhudi.statements.reading import read_statement
-from pyhudi.stream import StreamSink, start
-from pyhudi.verbs import VERBS, check_standing
+from pyhudi.operations.write.save_modes import Save
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.options.scope import VERBS, check_standing
+from pyhudi.options.supported import parse_options
+from pyhudi.sql_engine import spark_table_names
+from pyhudi.sql_engine.read_statement import read_statement
 
 __all__ = [
     "Merge",
@@ -285,7 +285,8 @@ def call(
 ) -> DataFrame:
     """Run one of Hudi's procedures on the table at `path`, or on the table of the session's catalog with that name.
 
-    Names, arguments and columns are those of Hudi's `CALL`; `pyhudi.procedures.NAMES` lists them.  Compactions and clusterings
+    Names, arguments and columns are those of Hudi's `CALL`; `pyhudi.features.procedures.NAMES` lists them.  Compactions and
+    clusterings
     run their tasks on the session.
 
     Args:
@@ -336,7 +337,7 @@ def sql(
         TableExists: CREATE TABLE of one that is there.
     """
     parsed = read_statement(statement, embedded=False)
-    from pyhudi.statements.on_spark import Session, SparkVerbs, run
+    from pyhudi.sql_engine.spark_session import Session, SparkVerbs, run
 
     verbs = SparkVerbs(write=write, update=update, delete=delete, merge=merge, call=call)
     return run(Session(spark, verbs, storage_options, options), parsed)
@@ -392,7 +393,7 @@ def register(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> No
         name: The name; several parts may have dots between them.
         path: Where the table lies.
     """
-    spark_names.remember(spark, name, os.fspath(path))
+    spark_table_names.remember(spark, name, os.fspath(path))
 
 
 def enable(spark: SparkSession, alias: str | None = "hudi") -> None:

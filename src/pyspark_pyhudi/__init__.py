@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from pyhudi.engines.spark.source import HudiSource
+    from pyhudi.engines.spark.data_source import HudiSource
 
 __all__ = ["DefaultSource"]
 
@@ -52,6 +52,6 @@ class DefaultSource(DataSource):
         return self._source().streamWriter(schema, overwrite)
 
     def _source(self) -> HudiSource:
-        from pyhudi.engines.spark.source import HudiSource
+        from pyhudi.engines.spark.data_source import HudiSource
 
         return HudiSource(self.options)

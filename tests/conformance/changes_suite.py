@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.api import Merge
+from pyhudi.api.table import Merge
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.commit.results import WriteResult
 
 OPTIONS = {"hoodie.metadata.enable": False, "hoodie.table.services.enabled": False, "pyhudi.threads": 1}
 _names = itertools.count()

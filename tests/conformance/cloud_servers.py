@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.conformance.moto_server import make_bucket
 from tests.conformance.servers import free_port, running
-from tests.needs import java_home, unavailable
+from tests.support.needs import java_home, unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVERS = ROOT / ".servers"

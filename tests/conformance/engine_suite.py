@@ -16,25 +16,25 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest, TagRequest, WritePlan
-from pyhudi.execute.incoming import incoming_rows
-from pyhudi.execute.layout import as_batch
-from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.read_slice import run_read
-from pyhudi.execute.tag import ByKeyColumns, Place
-from pyhudi.execute.write_group import create_files
-from pyhudi.execute.write_tasks import CreateTask, WriterSpec, WriteStatus
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, format_file_id, parse_base_file, parse_log_file
 from pyhudi.format.paths import file_name_of
-from pyhudi.options import FileSettings, parse_options
-from pyhudi.plan.write import InsertTarget
-from pyhudi.records.keys.spec import KeyGenerator, KeySpec, PartitionField
-from pyhudi.records.merge import PickByEventTime
+from pyhudi.options.supported import FileSettings, parse_options
+from pyhudi.planning.record_placement import InsertTarget
+from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec, PartitionField
+from pyhudi.records.record_merge import PickByEventTime
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.heartbeats import heartbeat_path
-from pyhudi.table.slices import BaseFile, FileSlice, LogFile
+from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
+from pyhudi.tasks.engine_protocol import BulkPlan, Engine, Incoming, PrepareRequest, TagRequest, WritePlan
+from pyhudi.tasks.incoming_layout import as_batch
+from pyhudi.tasks.incoming_rows import incoming_rows
+from pyhudi.tasks.log_scan import InstantValidity
+from pyhudi.tasks.read_slice import run_read
+from pyhudi.tasks.tag_location import ByKeyColumns, Place
+from pyhudi.tasks.write_file_group import create_files
+from pyhudi.tasks.write_tasks import CreateTask, WriterSpec, WriteStatus
 
 ToData = Callable[[pa.Table], Any]
 Row = tuple[str, str, int, int | None]

@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from pyhudi.errors import HudiError, StorageUnavailable
-from pyhudi.storage.clock import Environment, ReplayEnvironment, SystemEnvironment
+from pyhudi.storage.environment import Environment, ReplayEnvironment, SystemEnvironment
 from pyhudi.storage.locks import LockProvider
 
 MakeLock = Callable[[Environment], LockProvider]

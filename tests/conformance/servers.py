@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.needs import java_home, unavailable
+from tests.support.needs import java_home, unavailable
 
 # The Java that PySpark 4 runs on; its jars hold the servers.
 _JAVA = (17, 99)

@@ -15,7 +15,7 @@ import pytest
 from pyhudi.errors import InvalidRequest
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.base import settle_put_if_absent
-from pyhudi.storage.clock import SystemEnvironment
+from pyhudi.storage.environment import SystemEnvironment
 from tests.conformance.moto_server import s3_options
 
 

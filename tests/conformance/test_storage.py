@@ -1,4 +1,6 @@
-"""Each storage against the one suite.  GCS and Azure have no server here: tests/unit/storage/test_objects.py builds them."""
+"""Each storage against the one suite.  GCS and Azure have no server here:
+tests/component/storage/object_store/test_object_storage.py builds them.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import FaultyStorage
-from pyhudi.storage.leased import LeasedStorage
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import FaultyStorage
+from pyhudi.storage.fenced import LeasedStorage
 from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.memory import forget_memory
 from tests.conformance.moto_server import s3_options

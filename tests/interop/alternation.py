@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pyhudi import Table
 from tests.interop.oracle import RealHudi
-from tests.rows import META_COLUMNS, assert_same_rows, without_meta
+from tests.support.rows import META_COLUMNS, assert_same_rows, without_meta
 
 OPERATION = "hoodie.datasource.write.operation"
 COMMON: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pytest
 from pyhudi.storage.locks.zookeeper import end_sessions
 from tests.conformance.servers import Server, running_zookeeper
 from tests.interop.oracle import RELEASE, ROOT, RealHudi, missing
-from tests.needs import unavailable
+from tests.support.needs import unavailable
 
 
 @pytest.fixture

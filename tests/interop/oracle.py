@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tests.needs import SMALL_JVM, java_home
+from tests.support.needs import SMALL_JVM, java_home
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-hudi" / "bin" / "python"

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from pyhudi import Table
 from pyhudi.format.instants import Action
-from pyhudi.table.metadata.indexes import find_partitions, find_records, scan_files
-from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.metadata_table.reader.index_lookups import find_partitions, find_records, scan_files
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows, without_meta
+from tests.support.rows import assert_same_rows, without_meta
 
 Row = dict[str, Any]
 OPERATION = "hoodie.datasource.write.operation"

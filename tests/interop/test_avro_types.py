@@ -15,7 +15,7 @@ import pytest
 from pyhudi import Table
 from scripts.golden.version_9 import AVRO_TYPES, avro_rows
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 SKIPPING: dict[str, Any] = {"hoodie.metadata.enable": True, "hoodie.enable.data.skipping": True}
 OPTIONS: dict[str, Any] = {

@@ -12,16 +12,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pyhudi import Table, TableState, bootstrap, procedures
-from pyhudi.engines.local import LocalEngine
-from pyhudi.operations.admin.bootstrap import BootstrapSettings, BootstrapTarget, run_bootstrap
-from pyhudi.options import parse_options
+from pyhudi import Table, TableState, bootstrap
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.features import procedures
+from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings, BootstrapTarget, run_bootstrap
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.clock import SystemEnvironment
-from pyhudi.storage.faults import Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
 from pyhudi.storage.locks import InProcessLock
 from tests.interop.oracle import RELEASE, HudiFailure, RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 OPERATION = "hoodie.datasource.write.operation"
 CITIES = ("oslo", "são paulo", "rome")

@@ -15,11 +15,11 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import TableState
-from pyhudi.format.bucket_counts import BucketCounts, counts_path
+from pyhudi.format.partition_bucket_config import BucketCounts, counts_path
 from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
 from pyhudi.records.hashing import bucket_ids
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows, without_meta
+from tests.support.rows import assert_same_rows, without_meta
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("day", pa.string())])
 DAYS = ("d1", "d2", "e1")

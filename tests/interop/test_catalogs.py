@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.storage.catalogs.hive import HiveCatalog
+from pyhudi.storage.catalogs.hive_catalog import HiveCatalog
 from tests.conformance.servers import Server, running_metastore
 from tests.interop.oracle import RELEASE, ROOT, RealHudi, missing
-from tests.needs import unavailable
+from tests.support.needs import unavailable
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from pyhudi import Table
 from pyhudi import spark as hs
 from tests.conformance.changes_suite import new_table, rows
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows
-from tests.spark.conftest import spark as spark
+from tests.support.rows import assert_same_rows
+from tests.support.spark_session import spark as spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.format.instants import Action
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 OPTIONS: dict[str, Any] = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
 WRITE: dict[str, Any] = OPTIONS | {

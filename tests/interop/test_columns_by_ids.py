@@ -10,7 +10,8 @@ import pytest
 
 from pyhudi import Table
 from tests.interop.oracle import RELEASE, RealHudi
-from tests.rows import assert_same_rows, without_meta
+from tests.support.hudi_shared_table import SharedTable, keyed_rows
+from tests.support.rows import assert_same_rows, without_meta
 
 
 @pytest.fixture
@@ -284,3 +285,24 @@ def test_a_renamed_field_in_a_log_that_1_0_reads(session: RealHudi, tmp_path: Pa
     assert found == {f"k{n}": {"x": n, "z": f"y{n}"} for n in range(6)}
     assert theirs == found | {key: {**found[key], "z": None} for key in ("k0", "k1")}
     session.sql("DROP TABLE serviced")
+
+
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
+def test_columns_are_added_and_widened_in_turn(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    shared = SharedTable(newer_hudi, tmp_path / "t", kind, {"hoodie.write.set.null.for.missing.columns": True})
+    shared.theirs(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 3)))
+    wider = keyed_rows(("a", 2, "a2", 2)).append_column("more", pa.array(["m2"]))
+    shared.ours(wider.set_column(4, "qty", pa.array([1 << 40], pa.int64())))
+    shared.same()
+    third = keyed_rows(("c", 3, "c3", 3)).append_column("more", pa.array(["m3"])).append_column("last", pa.array([0.5]))
+    shared.theirs(third.set_column(4, "qty", pa.array([1 << 41], pa.int64())))
+    shared.same()
+    shared.ours(keyed_rows(("a", 4, "a4", 4), ("b", 4, "b4", 4)))
+    shared.same()
+    found = {row["id"]: row for row in shared.table.scan(["id", "qty", "more", "last"]).to_arrow().to_pylist()}
+    assert found["c"] == {"id": "c", "qty": 1 << 41, "more": "m3", "last": 0.5}
+    assert found["a"] == {"id": "a", "qty": 4, "more": None, "last": None}
+    if kind == "mor":
+        shared.table.compact()
+        shared.same()
+    shared.checked()

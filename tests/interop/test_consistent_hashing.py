@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyhudi.format.actions.clustering import ClusteringPlan
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.features.consistent_hashing.hashing_metadata import decode_nodes, encode_nodes
+from pyhudi.features.consistent_hashing.ring_routing import RingLayout
+from pyhudi.features.consistent_hashing.ring_store import load_ring
+from pyhudi.format.actions.clustering_plan import ClusteringPlan
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
-from pyhudi.format.rings import decode_nodes, encode_nodes
-from pyhudi.plan.rings import RingLayout
 from pyhudi.records.hashing import bucket_ids, consistent_hashes
-from pyhudi.table.rings import load_ring
 from tests.interop.alternation import OPERATION, Alternation, Row
 from tests.interop.oracle import RealHudi
 

@@ -16,8 +16,9 @@ from pyhudi import Table
 from scripts.golden.cases import rows_of_every_type
 from tests.interop.alternation import COMMON, OPERATION, READ, Alternation
 from tests.interop.oracle import RealHudi
-from tests.needs import WIDE
-from tests.rows import assert_same_rows, without_meta
+from tests.support.hudi_shared_table import SharedTable, keyed_rows
+from tests.support.needs import WIDE
+from tests.support.rows import assert_same_rows, without_meta
 
 KEY, ORDERING = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.precombine.field"
 PARTITION, GENERATOR = "hoodie.datasource.write.partitionpath.field", "hoodie.datasource.write.keygenerator.class"
@@ -303,9 +304,11 @@ def test_timestamps_as_keys(hudi: RealHudi, tmp_path: Path, consistent: bool) ->
     assert sorted(found["ts"].to_pylist()) == [2, 2, 3, 3, 4]
 
 
-def test_generated_keys(hudi: RealHudi, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("fixture", "version"), [("hudi", 8), pytest.param("newer_hudi", 9, marks=pytest.mark.wide)])
+def test_generated_keys(request: pytest.FixtureRequest, tmp_path: Path, fixture: str, version: int) -> None:
+    hudi: RealHudi = request.getfixturevalue(fixture)
     path = tmp_path / "t"
-    options: dict[str, Any] = {**COMMON, PARTITION: "city"}
+    options: dict[str, Any] = {**COMMON, PARTITION: "city", "hoodie.write.table.version": version}
     batches = [rows(range(4 * n, 4 * n + 4), n) for n in range(4)]
     Table.create(path, options=options)
     Table(path, options=options).bulk_insert(batches[0])
@@ -377,3 +380,44 @@ def test_tables_created_by_sql(hudi: RealHudi, tmp_path: Path, partitioned: bool
     folders = {entry.name for entry in path.iterdir() if entry.is_dir()} - {".hoodie"}
     assert folders == ({f"city={city}" for city in CITIES} if partitioned else set())
     hudi.sql(f"DROP TABLE {name}")
+
+
+GENERATORS_OF_VERSION_9: dict[str, dict[str, Any]] = {
+    "complex": {"hoodie.datasource.write.recordkey.field": "id,qty", "hoodie.datasource.write.partitionpath.field": "city,v"},
+    "timestamp": {
+        "hoodie.datasource.write.partitionpath.field": "ts",
+        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
+        "hoodie.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS",
+        "hoodie.keygen.timebased.output.dateformat": "yyyy-MM-dd",
+    },
+    "custom": {
+        "hoodie.datasource.write.partitionpath.field": "city:SIMPLE,ts:TIMESTAMP",
+        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.CustomKeyGenerator",
+        "hoodie.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS",
+        "hoodie.keygen.timebased.output.dateformat": "yyyy/MM",
+        "hoodie.datasource.write.hive_style_partitioning": True,
+    },
+    "none": {
+        "hoodie.datasource.write.partitionpath.field": "",
+        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+    },
+    "no_meta": {"hoodie.populate.meta.fields": False},
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in ("custom", "no_meta") else pytest.mark.wide) for name in GENERATORS_OF_VERSION_9],
+)
+def test_key_generators_of_version_9(newer_hudi: RealHudi, tmp_path: Path, name: str) -> None:
+    """Ours makes the table, and each finds the keys of the other."""
+    shared = SharedTable(newer_hudi, tmp_path / "t", "cow", GENERATORS_OF_VERSION_9[name])
+    shared.create()
+    shared.ours(keyed_rows(("a", 1, "x", 1), ("b", 1, "x", 2), ("c", 1, "x", 3)))
+    shared.theirs(keyed_rows(("a", 2, "x", 1), ("d", 2, "x", 4)))
+    shared.ours(keyed_rows(("d", 3, "x", 4), ("b", 3, "x", 2)))
+    found = shared.table.scan().to_arrow()
+    assert dict(zip(found["id"].to_pylist(), found["ts"].to_pylist(), strict=True)) == {"a": 2, "b": 3, "c": 1, "d": 3}
+    # The real one reads a column by which time partitions are named as their names, text where no column says otherwise.
+    assert shared.same(left_out=("ts",) if name == "timestamp" else ()).keys() == {"a", "b", "c", "d"}
+    shared.checked()

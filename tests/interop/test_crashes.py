@@ -18,22 +18,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.format.instants import Action
-from pyhudi.operations.action.rollback import rollback_instant
-from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.rollback import rollback_instant
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, run_log_compaction
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.clock import SystemEnvironment
-from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.locks import InProcessLock
-from pyhudi.table.context import TableContext
+from pyhudi.table.table_context import TableContext
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import Pair, make
-from tests.needs import WIDE
-from tests.rows import without_meta
+from tests.support.needs import WIDE
+from tests.support.rows import without_meta
 
 ENGINE = LocalEngine(1)
 OPTIONS: dict[str, Any] = {

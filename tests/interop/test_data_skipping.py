@@ -13,19 +13,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi.api import Table
+from pyhudi.api.table import Table
 from pyhudi.format.paths import PARTITION_METADATA_FILE
-from pyhudi.records.filters.arrow import to_arrow
-from pyhudi.records.filters.parse import parse_filter
+from pyhudi.metadata_table.reader import index_lookups
+from pyhudi.metadata_table.reader.metadata_listing import MetadataListing
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.records.filters.arrow_expressions import to_arrow
+from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.metadata import indexes
-from pyhudi.table.metadata.listing import MetadataListing
-from pyhudi.table.metadata.records import MetadataTable
+from tests.component.operations.test_changed_types import CHANGES, DOUBLE, FLOAT, INT, LONG, TEXT
+from tests.component.operations.test_changed_types import changed as with_changed_type
 from tests.interop.oracle import RealHudi
-from tests.needs import WIDE
-from tests.rows import assert_same_rows, without_meta
-from tests.unit.operations.test_changed_types import CHANGES, DOUBLE, FLOAT, INT, LONG, TEXT
-from tests.unit.operations.test_changed_types import changed as with_changed_type
+from tests.support.needs import WIDE
+from tests.support.rows import assert_same_rows, without_meta
 
 pytestmark = pytest.mark.interop
 
@@ -253,7 +253,7 @@ def test_secondary_and_expression_indexes(hudi: RealHudi, insertions: dict[str, 
     assert "secondary_index_idx_rider" in metadata.partitions
     taken = check_filters(hudi, tmp_path, asked_of_it=OF_EACH_INDEX)
     assert "secondary index secondary_index_idx_rider" in taken["rider = 'b$b'"]
-    keys = indexes.find_secondary_keys(metadata, "secondary_index_idx_rider", pa.array(["b$b", "c\\d"]))
+    keys = index_lookups.find_secondary_keys(metadata, "secondary_index_idx_rider", pa.array(["b$b", "c\\d"]))
     every = Table(tmp_path).scan(["*"]).to_arrow()
     wanted = {row["_hoodie_record_key"] for row in every.to_pylist() if row["rider"] in ("b$b", "c\\d")}
     assert set(keys.to_pylist()) == wanted

@@ -13,7 +13,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.format.instants import shift_instant_time
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 KIND, OPERATION = "hoodie.datasource.query.type", "hoodie.datasource.write.operation"
 BEGIN, END = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.end.instanttime"

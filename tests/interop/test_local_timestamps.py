@@ -11,7 +11,7 @@ import pytest
 
 from pyhudi import Table
 from tests.interop.oracle import HudiFailure, RealHudi
-from tests.rows import assert_same_rows, without_meta
+from tests.support.rows import assert_same_rows, without_meta
 
 NOON = datetime(2026, 7, 1, 12)
 BY_LISTING: dict[str, Any] = {"hoodie.metadata.enable": False}

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 import pytest
 
 import pyhudi as hp
-from pyhudi import Table, conformance, plugins
+from pyhudi import Table, testing
+from pyhudi.options import plugins
 from pyhudi.records import mergers
-from pyhudi.records.merge import choose_rows
+from pyhudi.records.record_merge import choose_rows
 from tests.interop.alternation import OPERATION
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 JAVA = Path(__file__).with_name("java")
 MERGER, PAYLOAD = "interop.HighestScore", "interop.HighestScorePayload"
@@ -198,4 +199,4 @@ def test_a_row_that_is_kept_keeps_its_commit_time(hudi: RealHudi, tmp_path: Path
 
 def test_the_twin_holds_to_what_mergers_have_to() -> None:
     states = [rows(1, "a", k1=5, k2=5), rows(2, "b", k1=3, k2=8), rows(3, "c", k1=9, k2=1)]
-    conformance.check_merger(HighestScore(), *states)
+    testing.check_merger(HighestScore(), *states)

@@ -18,7 +18,7 @@ from pyhudi import Table
 from pyhudi.errors import TableState, WriteConflict
 from tests.conformance.servers import Server
 from tests.interop.oracle import HudiFailure, RealHudi, missing
-from tests.needs import unavailable
+from tests.support.needs import unavailable
 
 pytestmark = pytest.mark.interop
 

@@ -15,16 +15,17 @@ import pyarrow.compute as pc
 import pytest
 
 from pyhudi import Table
-from pyhudi.execute.read_slice import merge_columns, merge_slice
-from pyhudi.format.actions.commit import CommitMetadata, WriteStat
-from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
+from pyhudi.format.actions.commit_metadata import WriteStat
+from pyhudi.format.actions.compaction_plan import CompactionOperation, CompactionPlan
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.read.query import read_spec
-from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import load_snapshot, read_commit
+from pyhudi.tasks.read_slice import merge_columns, merge_slice
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import Pair, make
-from tests.rows import assert_same_rows
+from tests.support.hudi_log_compaction import MANUAL, commit_of, real_log_compaction, real_options
+from tests.support.rows import assert_same_rows
 
 NOW = datetime.datetime(2026, 11, 21, 10, 20, 30, 123456, tzinfo=datetime.UTC)
 SCHEMA = pa.schema(
@@ -41,13 +42,6 @@ SCHEMA = pa.schema(
         ("_hoodie_is_deleted", pa.bool_()),
     ]
 )
-MANUAL = {
-    "hoodie.clean.automatic": False,
-    "hoodie.archive.automatic": False,
-    "hoodie.parquet.small.file.limit": 0,
-    "hoodie.compact.inline": False,
-    "hoodie.log.compaction.blocks.threshold": 2,
-}
 # A merge mode with a log format.  The defaults are those of the tests that take no parameters, which leaves to the others each
 # mode and each format once.
 DEFAULT = ("EVENT_TIME_ORDERING", "avro")
@@ -80,21 +74,6 @@ def rows(numbers: range, ts: int, deleted: frozenset[int] = frozenset()) -> pa.T
 
 def keys(numbers: range) -> pa.Table:
     return rows(numbers, 0).select(["id", "part"])
-
-
-def real_options(mode: str, log_format: str, **more: object) -> dict[str, Any]:
-    return {
-        "hoodie.table.name": "t",
-        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.precombine.field": "ts",
-        "hoodie.datasource.write.partitionpath.field": "part",
-        "hoodie.write.record.merge.mode": mode,
-        "hoodie.logfile.data.block.format": log_format,
-        "hoodie.metadata.enable": False,
-        **MANUAL,
-        **more,
-    }
 
 
 def our_table(path: Path, mode: str, log_format: str) -> Table:
@@ -176,11 +155,6 @@ def theirs(hudi: RealHudi, path: Path) -> pa.Table:
 def plan_of(path: Path, instant: str) -> CompactionPlan:
     store = Table(str(path)).context.timeline
     return load_compaction_plan(store, Instant(instant, Action.COMPACTION, State.REQUESTED))
-
-
-def commit_of(path: Path, instant: str) -> CommitMetadata:
-    table = Table(str(path))
-    return read_commit(table.context.timeline, table.timeline().find(instant, Action.COMMIT, Action.DELTACOMMIT))
 
 
 def by_group(plan: CompactionPlan) -> list[CompactionOperation]:
@@ -405,14 +379,6 @@ def test_we_read_and_compact_log_compactions_of_the_real_hudi(
     table.compact()
     assert_same_rows(ours(path), before, ignoring=OWN)
     assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
-
-
-def real_log_compaction(hudi: RealHudi, path: Path, mode: str, log_format: str, instant: str | None = None) -> str:
-    """The real Hudi plans a log compaction, or carries out that of `instant`."""
-    schema = commit_of(path, Table(str(path)).timeline().completed_writes()[0].request_time).extra_metadata["schema"]
-    planned = hudi.log_compact(path, schema, instant, **real_options(mode, log_format))
-    assert planned is not None
-    return planned
 
 
 @pytest.mark.parametrize(

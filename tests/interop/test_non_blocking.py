@@ -12,18 +12,18 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
-from pyhudi.format.actions.commit import Operation
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import is_shared_file_id
-from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.table.plans import load_compaction_plan
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import read_commit
+from tests.component.operations.test_non_blocking import Meeting
 from tests.interop.oracle import RealHudi
-from tests.unit.operations.test_non_blocking import Meeting
 
 OURS: dict[str, Any] = {
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",

@@ -13,7 +13,7 @@ import pytest
 from pyhudi import Table
 from tests.interop.alternation import OPERATION, Alternation
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows, without_meta
+from tests.support.rows import assert_same_rows, without_meta
 
 OMIT = "hoodie.datasource.write.drop.partition.columns"
 REGIONS = ("north/east", "a=b c", None)

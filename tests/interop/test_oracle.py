@@ -12,7 +12,7 @@ import pytest
 
 from tests.interop import oracle
 from tests.interop.oracle import HudiFailure, HudiUnavailable, RealHudi
-from tests.rows import META_COLUMNS, assert_same_rows, without_meta
+from tests.support.rows import META_COLUMNS, assert_same_rows, without_meta
 
 NOW = datetime.datetime(2026, 11, 21, 10, 20, 30, 123456, tzinfo=datetime.UTC)
 SCHEMA = pa.schema(

@@ -16,7 +16,7 @@ import pytest
 
 from pyhudi import Table
 from tests.interop.oracle import HudiFailure, RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 NESTED = pa.struct([("lat", pa.float64()), ("words", pa.list_(pa.string()))])
 SCHEMA = pa.schema(

@@ -18,7 +18,7 @@ from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
 from pyhudi.table.snapshot import load_snapshot
 from tests.interop.oracle import HudiFailure, RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 SCHEMA = pa.schema({"id": pa.string(), "city": pa.string(), "ts": pa.int64(), "v": pa.string()})
 OPERATION = "hoodie.datasource.write.operation"

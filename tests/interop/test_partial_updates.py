@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.execute.log_scan import read_headers
 from pyhudi.format.log.framing import LogBlock
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.tasks.log_scan import read_headers
 from tests.interop.alternation import OPERATION, READ
 from tests.interop.oracle import RealHudi
-from tests.interop.test_mor_compaction import real_log_compaction
-from tests.rows import assert_same_rows
+from tests.support.hudi_log_compaction import real_log_compaction
+from tests.support.hudi_shared_table import SharedTable, keyed_rows
+from tests.support.rows import assert_same_rows
 
 OPTIONS: dict[str, Any] = {
     "hoodie.table.name": "partial",
@@ -188,3 +189,72 @@ def test_a_partial_update_after_a_late_row(hudi: RealHudi, tmp_path: Path) -> No
     Table(copy, options=options).compact()
     assert seen(hudi.read(copy, **READ)) == [(6, "a6-0", 5), other]
     hudi.sql("DROP TABLE late_news")
+
+
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
+def test_updates_merges_and_partial_updates(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    shared = SharedTable(newer_hudi, tmp_path / "t", kind)
+    shared.theirs(keyed_rows(*((key, 1, f"{key}1", 1) for key in "abcdef")))
+    shared.table.update({"v": "'updated'"}, where="qty = 1 AND id < 'c'")
+    assert shared.same()["b"] == "updated"
+    merge = shared.table.merge(keyed_rows(("b", 2, "merged", 2), ("g", 2, "merged", 2)), on=["id", "city"])
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert (shared.same()["b"], shared.same()["g"]) == ("merged", "merged")
+    if kind == "mor":
+        shared.hudi.register(shared.path, shared.name)
+        shared.hudi.sql("SET hoodie.compact.inline.max.delta.commits=100")
+        shared.hudi.view("daily_news", keyed_rows(("d", 5, "by them", 9)).select(["id", "city", "ts", "v"]))
+        shared.hudi.sql(
+            f"MERGE INTO {shared.name} t USING daily_news s ON t.id = s.id AND t.city = s.city "
+            "WHEN MATCHED THEN UPDATE SET t.ts = s.ts, t.v = s.v"
+        )
+        shared.table.upsert(
+            keyed_rows(("d", 6, "by us", 7), ("e", 6, "by us", 7)).select(["id", "city", "ts", "v"]), partial=True
+        )
+        assert (shared.same()["d"], shared.same()["e"]) == ("by us", "by us")
+        assert set(shared.table.scan(["qty"], filter="id IN ('d', 'e')").to_arrow()["qty"].to_pylist()) == {1}
+        shared.table.compact()
+        shared.same()
+    shared.theirs(keyed_rows(("b", 9, "b9", 9)))
+    assert shared.same()["b"] == "b9"
+    shared.checked()
+
+
+@pytest.mark.parametrize("payload", ["PartialUpdate", pytest.param("OverwriteNonDefaultsWithLatest", marks=pytest.mark.wide)])
+def test_partial_updates_and_moves_under_update_modes(newer_hudi: RealHudi, tmp_path: Path, payload: str) -> None:
+    """The same statements to one table each, as MERGE INTO and as ours: the rows are the same, and each reads the other's."""
+    more = {
+        "hoodie.datasource.write.payload.class": f"org.apache.hudi.common.model.{payload}AvroPayload",
+        "hoodie.index.type": "RECORD_INDEX",
+        "hoodie.metadata.record.index.enable": True,
+        "hoodie.record.index.update.partition.path": True,
+    }
+    mine, other = (SharedTable(newer_hudi, tmp_path / name, "mor", more) for name in ("mine", "other"))
+    mine.create()
+    first = keyed_rows(("a", 5, "a5", 1), ("b", 5, "b5", 2), ("c", 5, None, 3), ("d", 5, "d5", None))
+    moved = keyed_rows(("a", 6, None, 9), ("b", 4, "late", None), ("c", 5, None, None), ("d", 4, "late", 7))
+    moved = moved.set_column(1, "city", pa.array(["y", "y", "x", "x"]))
+    news = keyed_rows(("c", 8, "c8", 0), ("a", 3, "late", 0), ("d", 8, None, 0))
+    for shared in (mine, other):
+        (shared.ours if shared is mine else shared.theirs)(first)
+        (shared.ours if shared is mine else shared.theirs)(moved)
+    assert_same_rows(mine.table.scan().to_arrow(), other.table.scan().to_arrow(), key=["id"])
+    assert mine.same() == other.same()
+    news = news.set_column(
+        1, "city", pa.array([{r["id"]: r["city"] for r in mine.table.scan().to_arrow().to_pylist()}[k] for k in "cad"])
+    )
+    mine.table.upsert(news.select(["id", "city", "ts", "v"]), partial=True)
+    newer_hudi.register(other.path, other.name)
+    newer_hudi.sql("SET hoodie.compact.inline.max.delta.commits=100")
+    newer_hudi.view("news_of_modes", news)
+    newer_hudi.sql(
+        f"MERGE INTO {other.name} t USING news_of_modes s ON t.id = s.id AND t.city = s.city "
+        "WHEN MATCHED THEN UPDATE SET t.id = s.id, t.ts = s.ts, t.v = s.v"
+    )
+    assert_same_rows(mine.table.scan().to_arrow(), other.table.scan().to_arrow(), key=["id"])
+    mine.theirs(keyed_rows(("a", 9, None, 10)))
+    other.ours(keyed_rows(("a", 9, None, 10)))
+    for shared in (mine, other):
+        shared.same()
+        shared.checked()
+    assert_same_rows(mine.table.scan().to_arrow(), other.table.scan().to_arrow(), key=["id"])

@@ -1,7 +1,8 @@
 """Payload classes on merge-on-read: PyHudi and the real Hudi write, delete and compact in turn, in an order that a seed deals
 out, with Avro and Parquet blocks in one log.
 
-After each step we must show what the model of tests/payload_model.py says, and so must the real Hudi after plans and at the end.
+After each step we must show what the model of tests/support/payload_model.py says, and so must the real Hudi after plans and at
+the end.
 
 A delete by key of the real Hudi has no ordering value.  Where the key comes back before a compaction it cannot read its own table
 (see test_real_defects.py), so in the dealt steps such keys wait for the next compaction; the last tests do not wait.
@@ -22,9 +23,9 @@ from pyhudi.format.instants import Action
 from pyhudi.table.snapshot import load_snapshot
 from tests.interop.alternation import OPERATION
 from tests.interop.oracle import HudiFailure, RealHudi
-from tests.needs import WIDE
-from tests.payload_model import KEYS, MODES, PAYLOADS, SCHEMA, Delete, Key, Row, deletes, drawn_row
-from tests.rows import assert_same_rows, without_meta
+from tests.support.needs import WIDE
+from tests.support.payload_model import KEYS, MODES, PAYLOADS, SCHEMA, Delete, Key, Row, deletes, drawn_row
+from tests.support.rows import assert_same_rows, without_meta
 
 READ: dict[str, Any] = {"hoodie.metadata.enable": False}
 

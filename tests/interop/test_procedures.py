@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi import InstantNotFound, Table, procedures
+from pyhudi import InstantNotFound, Table
+from pyhudi.features import procedures
 from pyhudi.format.instants import Action
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 from tests.interop.oracle import HudiFailure, RealHudi
-from tests.needs import WIDE
+from tests.support.hudi_shared_table import SharedTable, keyed_rows
+from tests.support.needs import WIDE
+from tests.support.rows import assert_same_rows
 
 KINDS = ("cow", "mor")
 MANUAL = {
@@ -314,3 +318,78 @@ def test_a_file_that_is_gone(hudi: RealHudi, tmp_path: Path) -> None:
     mine = procedures.call("validate_metadata_table_files", path=path)
     assert [(row["file_name"], row["is_present_in_fs"]) for row in mine.to_pylist()] == [(victim.name, False)]
     assert hudi.call("validate_metadata_table_files", table="gone").num_rows == 0
+
+
+KIND = "hoodie.datasource.query.type"
+BEGIN, END = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.end.instanttime"
+KEEPING: dict[str, Any] = {"hoodie.clean.automatic": False, "hoodie.parquet.small.file.limit": 0}
+
+
+def worked_on(shared: SharedTable) -> None:
+    """Writes of both, a delete, what rewrites and what replaces."""
+    shared.theirs(keyed_rows(("a", 1, "a1", 1), ("b", 1, "b1", 1), ("c", 1, "c1", 1), ("d", 1, "d1", 1)))
+    shared.ours(keyed_rows(("a", 2, "a2", 2), ("e", 2, "e2", 2)))
+    shared.theirs(keyed_rows(("b", 3, "b3", 3), ("c", 3, "c3", 3)))
+    shared.ours(keyed_rows(("d", 4, "", 0)), "delete")
+    if shared.kind == "mor":
+        shared.table.compact(options={"hoodie.compact.inline.max.delta.commits": 1})
+    else:
+        shared.table.cluster()
+    shared.theirs(keyed_rows(("a", 5, "a5", 5), ("f", 5, "f5", 5)))
+    shared.ours(keyed_rows(("g", 6, "g6", 6)), "insert_overwrite")
+
+
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
+def test_queries_and_procedures_of_version_9(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    shared = SharedTable(newer_hudi, tmp_path / "t", kind, KEEPING)
+    worked_on(shared)
+    table = shared.table
+
+    def both(ours: pa.Table, **options: Any) -> None:
+        """The real one gives the same rows, meta columns included."""
+        assert_same_rows(ours, shared.hudi.read(shared.path, **options))
+
+    writes = table.timeline().completed_writes()
+    times = [str(instant.completion_time) for instant in writes]
+    ranges = [*itertools.combinations([*times, None], 2)] if WIDE else [(times[1], times[4]), (times[3], None)]
+    for begin, end in [("000", None), *ranges]:
+        assert begin is not None
+        found = table.incremental(begin, end, ["*"]).to_arrow()
+        both(found, **{KIND: "incremental", BEGIN: begin, **({} if end is None else {END: end})})
+    for instant in writes if WIDE else [writes[3]]:
+        both(table.scan(["*"], as_of=instant.request_time).to_arrow(), **{"as.of.instant": instant.request_time})
+    both(table.read_optimized(["*"]).to_arrow(), **{KIND: "read_optimized"})
+
+    table.savepoint(user="somebody", comments="to keep")
+    table.rollback(shared.ours(keyed_rows(("g", 7, "g7", 7))))
+    shared.hudi.register(shared.path, shared.name)
+    asked = [(name, {**given, "partition": "x"} if given.get("partition") == "a" else given) for name, given in READS]
+    asked += [
+        (name, {"instant_time": instant.request_time})
+        for name in ("show_commit_files", "show_commit_partitions", "show_commit_write_stats")
+        for instant in (writes if WIDE else writes[-2:])
+    ]
+    asked += [("show_rollback_detail", {"instant_time": i.request_time}) for i in table.timeline().completed(Action.ROLLBACK)]
+    for name, given in asked:
+        if name != "show_compaction" or kind == "mor":
+            same(name, procedures.call(name, path=shared.path, **given), shared.hudi.call(name, table=shared.name, **given))
+
+
+@pytest.mark.wide
+def test_time_to_live_of_version_9(newer_hudi: RealHudi, tmp_path: Path) -> None:
+    """Ours deletes them, also where the real procedure has found one and died of it; the real one writes them anew."""
+    mine = SharedTable(newer_hudi, tmp_path / "mine", "mor", KEEPING)
+    old = Table.create(mine.path, options=mine.options, environment=ReplayEnvironment(1, 1_600_000_000_000))
+    old.upsert(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 1)))
+    mine.ours(keyed_rows(("c", 2, "c2", 2)))
+    theirs = SharedTable(newer_hudi, tmp_path / "theirs", "mor", KEEPING)
+    shutil.copytree(mine.path, theirs.path)
+    with pytest.raises(HudiFailure, match=r"replacecommit\.inflight does not exist"):
+        theirs.call("run_ttl", retain_days=30)
+    for shared in (mine, theirs):
+        assert shared.same() == {"a": "a1", "c": "c2"}
+        assert procedures.call("run_ttl", path=shared.path, retain_days=30).to_pylist() == [{"deleted_partitions": "x"}]
+        assert shared.same() == {"c": "c2"}
+    theirs.theirs(keyed_rows(("a", 3, "a3", 3)))
+    assert theirs.same() == {"a": "a3", "c": "c2"}
+    theirs.checked()

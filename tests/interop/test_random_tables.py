@@ -1,4 +1,4 @@
-"""Random tables that PyHudi and the real Hudi write in turn; tests/attack/random_tables/judged.py goes on from other seeds."""
+"""Random tables that PyHudi and Hudi write in turn; tests/simulation/attack/random_tables/judged.py explores other seeds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attack.random_tables.judged import carry_out
 from tests.interop.oracle import RealHudi
+from tests.simulation.attack.random_tables.judged import carry_out
 
 pytestmark = [pytest.mark.interop, pytest.mark.wide]
 

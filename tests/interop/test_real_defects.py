@@ -17,7 +17,7 @@ import pytest
 from pyhudi import Table
 from tests.interop.alternation import COMMON, OPERATION, READ
 from tests.interop.oracle import HudiFailure, RealHudi
-from tests.needs import WIDE
+from tests.support.needs import WIDE
 
 KEY, ORDERING = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.precombine.field"
 PARTITION, TYPE = "hoodie.datasource.write.partitionpath.field", "hoodie.datasource.write.table.type"

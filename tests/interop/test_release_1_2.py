@@ -5,29 +5,17 @@ What goes wrong with release 1.2.0 alone is shown here too, so that a later rele
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyhudi import Table
-from pyhudi.format.instants import Action
 from tests.interop.oracle import HudiFailure, RealHudi
-from tests.interop.pair import Pair, make
-from tests.rows import assert_same_rows, without_meta
+from tests.interop.pair import make
+from tests.support.hudi_pair_of_version import PairOfVersion
+from tests.support.rows import assert_same_rows, without_meta
 
-INDEXED: dict[str, Any] = {
-    "hoodie.metadata.record.index.enable": True,
-    "hoodie.metadata.record.index.min.filegroup.count": 1,
-    "hoodie.metadata.record.index.max.filegroup.count": 1,
-    "hoodie.metadata.index.column.stats.enable": True,
-    "hoodie.metadata.index.column.stats.file.group.count": 1,
-    "hoodie.clean.automatic": False,
-    "hoodie.archive.automatic": False,
-    "hoodie.compact.inline": False,
-    "hoodie.embed.timeline.server": False,
-}
 BY_RECORD_INDEX: dict[str, Any] = {"hoodie.index.type": "RECORD_INDEX"}
 COMPACT: dict[str, Any] = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
 CLUSTER: dict[str, Any] = {"hoodie.clustering.inline": True, "hoodie.clustering.inline.max.commits": 1}
@@ -35,26 +23,6 @@ RETAINED: dict[str, Any] = {"hoodie.clean.commits.retained": 1}
 KEPT: dict[str, Any] = {**RETAINED, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
 TIDY: dict[str, Any] = {"hoodie.clean.automatic": True, "hoodie.archive.automatic": True, **KEPT}
 WITHOUT_STATISTICS: dict[str, Any] = {"hoodie.metadata.index.column.stats.enable": False}
-
-
-@dataclass
-class PairOfVersion(Pair):
-    """A pair whose table stays at its version."""
-
-    version: int = 9
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {**super().options, **INDEXED, **self.more, "hoodie.write.table.version": self.version}
-
-    def theirs(self, operation: str, data: Any, *, filters: int = 0, check: bool = True, **options: Any) -> None:
-        # Release 1.2.0 takes a table of version 8 to version 9 unless it is told not to.
-        super().theirs(operation, data, filters=filters, check=check, **{"hoodie.write.auto.upgrade": False, **options})
-
-    def checked(self) -> None:
-        report = self.table.validate()
-        assert report.ok, str(report)
-        assert int(self.table.config.version) == self.version
 
 
 @pytest.mark.parametrize(("kind", "version"), [("cow", 9), ("mor", 9), ("cow", 8), ("mor", 8)])
@@ -87,47 +55,6 @@ def test_writes_and_services_in_turn(newest_hudi: RealHudi, tmp_path: Path, kind
     pair.checked()
     actions = {entry.action for entry in newest_hudi.timeline(pair.path)}
     assert "clean" in actions
-
-
-@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
-def test_plans_of_either_are_carried_out_by_the_other(newest_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
-    pair = PairOfVersion(newest_hudi, tmp_path / "t", kind)
-    pair.theirs("insert", make(range(12), 1), check=False)
-    pair.ours("upsert", make(range(6), 2), check=False)
-    newest_hudi.call("run_clustering", path=str(pair.path), op="schedule")
-    (theirs,) = pair.table.timeline().pending(Action.CLUSTERING)
-    assert pair.table.cluster(theirs.request_time).instant == theirs.request_time
-    pair.check()
-    ours = pair.table.schedule_clustering().instant
-    assert ours is not None
-    newest_hudi.call("run_clustering", path=str(pair.path), op="execute", instants=ours)
-    assert not pair.table.timeline().pending()
-    pair.check()
-    if kind == "mor":
-        pair.theirs("upsert", make(range(3), 3), check=False)
-        compaction = pair.table.schedule_compaction().planned
-        newest_hudi.compact(pair.path, "run", compaction, metadata=True)
-        pair.theirs("upsert", make(range(3), 4), check=False)
-        newest_hudi.compact(pair.path, "schedule", metadata=True)
-        assert pair.table.compact().runs
-    pair.check(filters=1)
-    pair.checked()
-
-
-def test_properties_of_a_table_of_release_1_2_are_kept(newest_hudi: RealHudi, tmp_path: Path) -> None:
-    """It notes how partition values are read from paths, as earlier releases do not."""
-    pair = PairOfVersion(newest_hudi, tmp_path / "t", "cow")
-    pair.theirs("insert", make(range(6), 1), check=False)
-    before = newest_hudi.properties(pair.path)
-    name = "hoodie.table.partition_extractor_class"
-    assert before[name] == "org.apache.hudi.hive.SinglePartPartitionValueExtractor"
-    pair.ours("upsert", make(range(3), 2), check=False)
-    pair.table.set_properties({"owner": "us"})
-    after = newest_hudi.properties(pair.path)
-    assert {key: value for key, value in after.items() if key not in ("owner", "hoodie.table.checksum")} == {
-        key: value for key, value in before.items() if key != "hoodie.table.checksum"
-    }
-    pair.check()
 
 
 @pytest.mark.parametrize("version", [9, pytest.param(8, marks=pytest.mark.wide)])

@@ -12,6 +12,7 @@ import pytest
 from pyhudi import Table, restore_properties
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import BY_METADATA
+from tests.support.hudi_shared_table import BLOOMS, SharedTable, keyed_rows
 
 WRITE: dict[str, Any] = {
     "hoodie.table.name": "remade",
@@ -108,3 +109,20 @@ def test_both_go_on_where_columns_go_by_ids(hudi: RealHudi, tmp_path: Path) -> N
     Table(path).upsert(rows(range(2, 3), 5).rename_columns(["id", "p", "ts", "w"]))
     latest = {**dict(before), "k000": 4000, "k001": 4001, "k002": 5002}
     assert dict(known(Table(path).scan().to_arrow())) == dict(known(hudi.read(path, **by_ids))) == latest
+
+
+@pytest.mark.wide
+def test_hudi_writes_on_after_a_repair(newer_hudi: RealHudi, tmp_path: Path) -> None:
+    """A metadata table that does not list a file is mended, and the real Hudi writes on."""
+    shared = SharedTable(newer_hudi, tmp_path / "t", "mor", BLOOMS)
+    shared.theirs(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 3)))
+    shared.theirs(keyed_rows(("a", 2, "a2", 1)))
+    base = next((shared.path / "x").glob("*.parquet"))
+    shutil.copy(base, base.with_name("stray-0_0-0-0_20200101000000000.parquet"))
+    (shared.path / "x" / ".hoodie_partition_metadata").unlink()
+    assert not shared.table.validate().ok
+    shared.table.repair(dry_run=False)
+    shared.checked()
+    shared.theirs(keyed_rows(("a", 3, "a3", 1), ("b", 3, "b3", 1)))
+    assert shared.same() == {"a": "a3", "b": "b3", "c": "c1"}
+    shared.checked()

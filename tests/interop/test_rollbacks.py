@@ -14,17 +14,19 @@ from typing import Any
 
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.format.instants import Action, State
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.clock import SystemEnvironment
-from pyhudi.storage.faults import Call, Fault, FaultyStorage, SimulatedCrash
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, SimulatedCrash
 from pyhudi.storage.locks.in_process import InProcessLock
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import Pair, make
-from tests.needs import WIDE
+from tests.support.hudi_dead_writes import DYING, data_files
+from tests.support.hudi_shared_table import BLOOMS, SharedTable, keyed_rows
+from tests.support.needs import WIDE
 
 OPTIONS: dict[str, Any] = {
     "hoodie.compact.inline": False,
@@ -32,8 +34,6 @@ OPTIONS: dict[str, Any] = {
     "hoodie.archive.automatic": False,
     "hoodie.parquet.small.file.limit": 0,
 }
-# It is asked for between the writing of the files and the commit, and there is none: so the files and markers stay.
-DYING: dict[str, Any] = {"hoodie.precommit.validators": "no.such.Validator"}
 
 
 Make = Callable[[Path, str], Pair]
@@ -117,11 +117,6 @@ def test_the_real_one_undoes_a_write_of_ours_by_its_lists(grown: Make, tmp_path:
     assert not lost & data_files(pair.path)
     assert not [i for i in pair.table.timeline().instants if i.request_time == dead.request_time]
     goes_on(pair, dead.request_time)
-
-
-def data_files(path: Path) -> set[Path]:
-    found = (file for file in path.rglob("*") if file.suffix == ".parquet" or ".log." in file.name)
-    return {file.relative_to(path) for file in found if ".hoodie" not in file.parts and not file.name.endswith(".crc")}
 
 
 def twin(pair: Pair) -> Pair:
@@ -220,3 +215,19 @@ def test_its_rollback_of_a_completed_write_is_ended_by_us(hudi: RealHudi, grown:
     pair.rows = kept
     pair.ours("upsert", make(range(3), 6), check=False)
     goes_on(pair, target.request_time)
+
+
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
+def test_a_dead_write_of_version_9_is_undone_by_us(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    shared = SharedTable(newer_hudi, tmp_path / "t", kind, BLOOMS)
+    shared.create()
+    shared.ours(keyed_rows(("a", 1, "a1", 1), ("c", 1, "c1", 3)))
+    shared.theirs(keyed_rows(("a", 2, "a2", 1)))
+    with pytest.raises(HudiFailure, match=r"no\.such\.Validator"):
+        shared.theirs(keyed_rows(("a", 3, "dead", 1), ("d", 3, "dead", 1)), **DYING)
+    (dead,) = shared.table.timeline().pending_writes()
+    assert shared.same() == {"a": "a2", "c": "c1"}
+    shared.ours(keyed_rows(("c", 4, "c4", 1)))
+    assert dead.request_time not in {i.request_time for i in shared.table.timeline().instants if i.action is not Action.ROLLBACK}
+    assert shared.same() == {"a": "a2", "c": "c4"}
+    shared.checked()

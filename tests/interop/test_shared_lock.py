@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pyhudi import Table
 from pyhudi.errors import WriteConflict
-from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from tests.interop.oracle import HudiFailure, RealHudi
 
 LOCK = {

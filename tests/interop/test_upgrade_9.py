@@ -11,7 +11,7 @@ import pytest
 
 from pyhudi import Table, register_merger
 from tests.interop.oracle import RealHudi
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 MODEL = "org.apache.hudi.common.model."
 PAYLOAD = "hoodie.compaction.payload.class"

@@ -13,6 +13,7 @@ from pyhudi.format.instants import Action
 from pyhudi.records.hashing import bucket_ids
 from tests.interop.alternation import OPERATION, Alternation, Row
 from tests.interop.oracle import RealHudi
+from tests.support.hudi_shared_table import BLOOMS, SharedTable, keyed_rows
 
 SCHEMA = pa.schema([("id", pa.string()), ("code", pa.int32()), ("ts", pa.int64()), ("city", pa.string())])
 CITIES = ("oslo", "rome", "são paulo")
@@ -160,3 +161,80 @@ def test_buckets_merge_on_read(hudi: RealHudi, tmp_path: Path) -> None:
     both.theirs("upsert", rows((5, 32, 40), 6), **{"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1})
     both.ours("upsert", rows((5, 31, 40, 41), 7))
     check_buckets(both, "code")
+
+
+@pytest.mark.wide
+def test_every_index_that_finds_keys(newer_hudi: RealHudi, tmp_path: Path) -> None:
+    shared = SharedTable(newer_hudi, tmp_path / "t", "cow", {**BLOOMS, "hoodie.metadata.record.index.enable": True})
+    shared.theirs(keyed_rows(("a", 1, "a1", 1), ("b", 1, "b1", 2), ("c", 1, "c1", 3)), **{"hoodie.index.type": "BLOOM"})
+    expected = {"a": "a1", "b": "b1", "c": "c1"}
+    turns: list[tuple[str, str, dict[str, Any]]] = [
+        ("ours", "INMEMORY", {}),
+        ("theirs", "GLOBAL_SIMPLE", {}),
+        ("ours", "INMEMORY", {}),
+        ("ours", "BLOOM", {"hoodie.bloom.index.use.metadata": True}),
+        ("theirs", "RECORD_INDEX", {}),
+        ("ours", "GLOBAL_BLOOM", {"hoodie.bloom.index.use.metadata": True}),
+        ("ours", "GLOBAL_SIMPLE", {}),
+        ("theirs", "GLOBAL_BLOOM", {}),
+        ("ours", "RECORD_INDEX", {}),
+    ]
+    for ts, (who, index, more) in enumerate(turns, 2):
+        new = f"{'abcd'[ts % 4]}{ts}"
+        data = keyed_rows(("a", ts, f"a{ts}", ts), ("c", ts, f"c{ts}", ts), (new, ts, new, ts))
+        expected |= {"a": f"a{ts}", "c": f"c{ts}", new: new}
+        (shared.ours if who == "ours" else shared.theirs)(data, **{"hoodie.index.type": index, **more})
+        found = shared.table.scan().to_arrow()
+        assert dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)) == expected, index
+        assert found.num_rows == len(expected), index
+    assert shared.same() == expected
+    shared.checked()
+
+
+def placed(*given: tuple[str, str, int, str]) -> pa.Table:
+    """(key, partition, ordering value, text)."""
+    data = keyed_rows(*((key, ts, v, ts) for key, _, ts, v in given))
+    return data.set_column(1, "city", pa.array([city for _, city, _, _ in given], pa.string()))
+
+
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
+def test_a_partitioned_record_index_in_turn(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    """Each finds the keys of the other by it, in the partitions that either began."""
+    more = {"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.metadata.record.level.index.enable": True}
+    shared = SharedTable(newer_hudi, tmp_path / "t", kind, more)
+    shared.theirs(placed(("a", "x", 1, "xa"), ("b", "x", 1, "xb"), ("a", "y-_z", 1, "ya")))
+    result = shared.table.upsert(
+        placed(("a", "x", 2, "xa2"), ("b", "w a", 2, "wb"), ("c", "y-_z", 2, "yc"), ("d", "w a", 2, "wd"))
+    )
+    assert result.index_source == "record_index"
+    shared.theirs(placed(("b", "w a", 3, "wb3"), ("c", "y-_z", 3, "yc3"), ("a", "v", 3, "va"), ("g", "v", 3, "vg")))
+    shared.theirs(placed(("b", "x", 4, "")), "delete")
+    shared.ours(placed(("a", "v", 5, "va5"), ("b", "x", 5, "back"), ("e", "u", 5, "ue"), ("f", "u", 5, "uf")))
+    shared.table.delete(pa.table({"id": ["g"], "city": ["v"]}))
+    shared.ours(placed(("z", "y-_z", 5, "yz")), "insert_overwrite")
+    if kind == "mor":
+        shared.table.compact()
+    else:
+        shared.table.cluster()
+    shared.theirs(placed(("a", "v", 6, "va6"), ("g", "v", 6, "vg6"), ("z", "y-_z", 6, "yz6"), ("e", "u", 6, "u")))
+    shared.same()
+    found = {(row["city"], row["id"]): row["v"] for row in shared.table.scan().to_arrow().to_pylist()}
+    assert found == {
+        **{("x", "a"): "xa2", ("x", "b"): "back", ("w a", "b"): "wb3", ("w a", "d"): "wd", ("v", "a"): "va6", ("v", "g"): "vg6"},
+        **{("y-_z", "z"): "yz6", ("u", "e"): "u", ("u", "f"): "uf"},
+    }
+    assert "record_index" in shared.table.config.metadata_partitions
+    shared.checked()
+
+
+def test_the_real_hudi_loses_a_key_of_two_partitions(newer_hudi: RealHudi, tmp_path: Path) -> None:
+    """It stands in one of them, and comes with both in one batch: both rows go to the one, where the last stays."""
+    more = {"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.metadata.record.level.index.enable": True}
+    mine, other = (SharedTable(newer_hudi, tmp_path / name, "cow", more) for name in ("mine", "other"))
+    mine.create()
+    for data in (placed(("a", "x", 1, "xa")), placed(("a", "x", 2, "xa2"), ("a", "y", 2, "ya2"))):
+        mine.ours(data)
+        other.theirs(data)
+    assert sorted(mine.table.scan().to_arrow()["v"].to_pylist()) == ["xa2", "ya2"]
+    assert other.table.scan().to_arrow()["v"].to_pylist() == ["ya2"]
+    assert newer_hudi.read(mine.path).num_rows == 2

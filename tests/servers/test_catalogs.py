@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from pyhudi import ServiceFailed, StorageUnavailable, Table, TableState, procedures
+from pyhudi import ServiceFailed, StorageUnavailable, Table, TableState
 from pyhudi.cli.app import app
+from pyhudi.features import procedures
 from pyhudi.storage.catalogs import Catalog, CatalogColumn, CatalogPartition, CatalogTable
-from pyhudi.storage.catalogs.glue import GlueCatalog
-from pyhudi.storage.catalogs.hive import HiveCatalog
+from pyhudi.storage.catalogs.glue_catalog import GlueCatalog
+from pyhudi.storage.catalogs.hive_catalog import HiveCatalog
 from tests.conformance.servers import Server
 
 NOBODY = "thrift://127.0.0.1:1"

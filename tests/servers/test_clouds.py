@@ -13,11 +13,11 @@ import pytest
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
-from pyhudi.storage.hdfs_client import HdfsClient
-from pyhudi.storage.hdfs_http import NoAnswer
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.hdfs.webhdfs_client import HdfsClient
+from pyhudi.storage.hdfs.webhdfs_http import NoAnswer
 from pyhudi.storage.locks import FileSystemLock, StorageLock
-from pyhudi.storage.processes import Process
+from pyhudi.storage.process_identity import Process
 from tests.conformance.cloud_servers import Hdfs, running_azurite, running_hdfs, running_s3rver, running_versity
 from tests.conformance.lock_suite import LockSuite, MakeLock
 from tests.conformance.storage_suite import StorageSuite

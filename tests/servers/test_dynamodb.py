@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyhudi.errors import StorageUnavailable
-from pyhudi.storage.clock import Environment, ReplayEnvironment
+from pyhudi.storage.environment import Environment, ReplayEnvironment
 from pyhudi.storage.locks import dynamodb
 from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
 from tests.conformance.lock_suite import LockSuite, MakeLock

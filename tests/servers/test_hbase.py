@@ -11,23 +11,23 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.clock import SystemEnvironment
-from pyhudi.storage.faults import Call, Fault, FaultyStorage, SimulatedCrash
-from pyhudi.storage.hbase import Entry, HbaseSettings, open_hbase
+from pyhudi.features.hbase_index.hbase_client import Entry, HbaseSettings, open_hbase
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, SimulatedCrash
 from pyhudi.storage.locks.in_process import InProcessLock
-from pyhudi.table.context import TableContext
+from pyhudi.table.table_context import TableContext
 from tests.interop.conftest import real_hudi as real_hudi
 from tests.interop.oracle import RealHudi
-from tests.paused_write import PausedWrite
 from tests.servers.conftest import Hbase
-from tests.spark.conftest import spark as spark
-from tests.spark.ways import go
-from tests.write_index_suite import Checked, Index, Values, row, run_beside_compactions, run_script, table_of
+from tests.support.paused_write import PausedWrite
+from tests.support.spark_session import spark as spark
+from tests.support.spark_ways import go
+from tests.support.write_index_suite import Checked, Index, Values, row, run_beside_compactions, run_script, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -241,18 +241,18 @@ def test_refused_before_anything_is_written(hbase: Hbase, tmp_path: Path) -> Non
 
 def test_a_write_that_cannot_tell_does_not_land(hbase: Hbase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checked = beginning(tmp_path, index_in(hbase))
-    from pyhudi.execute import hbase_index
+    from pyhudi.features.hbase_index import hbase_tasks
 
     def fails(*_: object) -> int:
         raise StorageUnavailable("HBase went away")
 
-    monkeypatch.setattr("pyhudi.operations.action.hbase_index.run_tell", fails)
+    monkeypatch.setattr("pyhudi.features.hbase_index.hbase_commits.run_tell", fails)
     with pytest.raises(StorageUnavailable, match="went away"):
         checked.table.upsert(table_of((row(30, "p0", 2),)))
     checked.check()
-    monkeypatch.setattr("pyhudi.operations.action.hbase_index.run_tell", hbase_index.run_tell)
+    monkeypatch.setattr("pyhudi.features.hbase_index.hbase_commits.run_tell", hbase_tasks.run_tell)
     # After the commit nothing fails it any more, and the entries that stay marked are not believed.
-    monkeypatch.setattr("pyhudi.operations.action.hbase_index.run_settle", fails)
+    monkeypatch.setattr("pyhudi.features.hbase_index.hbase_commits.run_settle", fails)
     checked.delete(("p0", "k0"))
     monkeypatch.undo()
     write_again(checked)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyhudi.errors import StorageUnavailable
-from pyhudi.storage.clock import Environment, ReplayEnvironment
+from pyhudi.storage.environment import Environment, ReplayEnvironment
 from pyhudi.storage.locks import hive_metastore
 from pyhudi.storage.locks.hive_metastore import HiveLock, HiveLockSettings
 from tests.conformance.lock_suite import LockSuite, MakeLock

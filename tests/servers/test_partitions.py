@@ -18,15 +18,15 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import HudiError
-from pyhudi.storage.clock import Environment, ReplayEnvironment
-from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.storage.environment import Environment, ReplayEnvironment
+from pyhudi.storage.factory import open_storage
+from pyhudi.storage.fault_injection import Call, FaultyStorage
 from pyhudi.storage.locks import dynamodb, hive_metastore
 from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
 from pyhudi.storage.locks.hive_metastore import HiveLock, HiveLockSettings
 from pyhudi.storage.locks.lease import LeaseLock
 from pyhudi.storage.locks.storage_lease import StorageLock
 from pyhudi.storage.locks.zookeeper import ZookeeperLock
-from pyhudi.storage.opening import open_storage
 from tests.conformance.moto_server import make_bucket, s3_options
 from tests.conformance.servers import Server
 from tests.servers.relay import Relay, relay_to

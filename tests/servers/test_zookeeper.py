@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi.api import Table
+from pyhudi.api.table import Table
 from pyhudi.errors import StorageUnavailable
-from pyhudi.storage.clock import Environment, ReplayEnvironment, SystemEnvironment
+from pyhudi.storage.environment import Environment, ReplayEnvironment, SystemEnvironment
 from pyhudi.storage.locks.zookeeper import ZookeeperLock, ZookeeperSettings, _session_of
 from tests.conformance.lock_suite import LockSuite, MakeLock
 from tests.conformance.servers import Server

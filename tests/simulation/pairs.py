@@ -24,12 +24,12 @@ import pyarrow as pa
 
 from pyhudi import Table
 from pyhudi.errors import HudiError, InvalidRequest, TableState, WriteConflict
-from pyhudi.operations.action.results import ArchiveResult, CleanResult, CompactionResult, WriteResult
-from pyhudi.operations.admin.versions.base import VersionChange
+from pyhudi.operations.admin.versions.version_step import VersionChange
+from pyhudi.operations.commit.results import ArchiveResult, CleanResult, CompactionResult, WriteResult
 from pyhudi.operations.services.cluster import ClusteringResult
 from pyhudi.storage import Storage
 from pyhudi.storage.locks import LockProvider
-from pyhudi.table.context import TableContext
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import Rows, World, partition_of
 
 OPTIONS: Mapping[str, object] = {

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from pyhudi import Table
 from pyhudi.storage import open_storage
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Call, Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Call, Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.storage.memory import MemoryStorage
-from pyhudi.table.context import TableContext
-from tests.needs import WIDE
+from pyhudi.table.table_context import TableContext
+from tests.support.needs import WIDE
 
 Rows = dict[str, int]
 """Record key -> value."""

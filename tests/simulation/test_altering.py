@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.admin.alter import AlterSettings, run_alter
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.records.column_changes import Add, ColumnChange, Drop, Rename
-from pyhudi.table.context import TableContext
-from tests.paused_write import PausedWrite
+from pyhudi.operations.admin.alter_columns import AlterSettings, run_alter
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Drop, Rename
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, killed_everywhere, partition_of
+from tests.support.paused_write import PausedWrite
 
 RENAMED = Rename("value", "worth")
 

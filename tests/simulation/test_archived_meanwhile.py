@@ -15,8 +15,8 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import HudiError, TableState
-from pyhudi.operations.metadata import services
-from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.metadata_table.writer import metadata_services
+from pyhudi.storage.fault_injection import Call, FaultyStorage
 from tests.simulation.tables import World, ends_of_each, kind_of
 
 OPTIONS = {
@@ -130,7 +130,7 @@ def is_locked(table: Table) -> bool:
 )
 def test_a_verb_loads_again_what_was_taken_away(kind: str, verb: Verb, act: Act, monkeypatch: pytest.MonkeyPatch) -> None:
     # Else cleans and archival of the metadata table keep more than twenty commits.
-    monkeypatch.setattr(services, "_MIN_RETAINED", 1)
+    monkeypatch.setattr(metadata_services, "_MIN_RETAINED", 1)
     calls: list[tuple[int, Call]] = []
     kept = verb is not cleans
     first = ground(kind, kept=kept).copy()

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import TableExists, TableNotFound, TableState
-from pyhudi.operations.admin.bootstrap import BootstrapSettings, BootstrapTarget, run_bootstrap
-from pyhudi.options import parse_options
+from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings, BootstrapTarget, run_bootstrap
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Fault, FaultyStorage, SimulatedCrash
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, SimulatedCrash
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.storage.memory import MemoryStorage
 from tests.simulation.tables import SMALL, crash_points, sampled

@@ -18,18 +18,18 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import HudiError, InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.format.instants import Action, State
-from pyhudi.operations.write.change import run_update
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Call, FaultyStorage
-from pyhudi.table.context import TableContext
-from tests.needs import WIDE
-from tests.paused_write import PausedWrite
+from pyhudi.operations.write.update_merge import run_update
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.table.table_context import TableContext
+from tests.support.needs import WIDE
+from tests.support.paused_write import PausedWrite
 
 KEYS = [f"k{number}" for number in range(6)]
 OPTIONS: dict[str, object] = {

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pyhudi.storage.faults import Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import Outcome, SimulatedCrash
 from pyhudi.table.snapshot import read_commit
 from tests.simulation.tables import World
 from tests.simulation.test_writes import ACTS, OPTIONS, check_next_writer, faults_of, faulty, through

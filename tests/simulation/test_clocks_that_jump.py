@@ -13,20 +13,20 @@ from dataclasses import replace
 
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import StorageUnavailable
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.cluster import ClusterSettings, run_clusterings
 from pyhudi.operations.services.compact import CompactSettings, run_compaction
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import Options, parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import Options, parse_options
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Call, FaultyStorage
 from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.memory import MemoryStorage
-from pyhudi.table.context import TableContext
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World
 from tests.simulation.test_concurrent_writers import rows
 

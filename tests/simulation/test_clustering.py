@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action, State
 from pyhudi.operations.services.cluster import (
@@ -16,9 +16,9 @@ from pyhudi.operations.services.cluster import (
     schedule_clustering,
     settle_clustering,
 )
-from pyhudi.options import parse_options
-from pyhudi.storage.faults import Fault, Moment
-from pyhudi.table.context import TableContext
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.fault_injection import Fault, Moment
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import Act, World, every_file_counts, killed, killed_everywhere
 
 OPTIONS = {

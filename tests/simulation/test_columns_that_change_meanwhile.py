@@ -8,12 +8,12 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, WriteConflict
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.table.context import TableContext
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World
 from tests.simulation.test_overlapping_writers import GROUPS, OPTIONS, begin, rows
 

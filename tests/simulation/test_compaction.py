@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InstantNotFound, TableState, WriteConflict
 from pyhudi.format.instants import Action, State
-from pyhudi.operations.action.rollback import rollback_failed_writes, rollback_instant
-from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.rollback import rollback_failed_writes, rollback_instant
 from pyhudi.operations.services.compact import (
     CompactSettings,
     run_compaction,
@@ -22,11 +22,11 @@ from pyhudi.operations.services.compact import (
     schedule_log_compaction,
     unschedule,
 )
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.faults import Fault, Moment
-from pyhudi.table.context import TableContext
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.fault_injection import Fault, Moment
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import Act, World, every_file_counts, killed, killed_everywhere, partition_of
 
 OPTIONS = {

@@ -18,28 +18,28 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, WriteConflict
-from pyhudi.execute.write_tasks import WriteStatus
-from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.format.names import MarkerType
-from pyhudi.operations.action.attempt import abandon
-from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.action.rollback import RollbackResult, rollback_failed_writes
-from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction
-from pyhudi.operations.write.change import Clause, Outcome, run_merge, run_update
+from pyhudi.operations.commit.action_attempt import abandon
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.commit.rollback import RollbackResult, rollback_failed_writes
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.update_merge import Clause, Outcome, run_merge, run_update
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import Storage
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.markers import Markers
-from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.write_tasks import WriteStatus
 from tests.simulation.tables import World
 
 OPTIONS = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "pyhudi.threads": 1}
@@ -611,7 +611,7 @@ def test_a_killed_process_is_cleaned_up_after_at_once(tmp_path: Path) -> None:
     table.upsert(pa.table({"id": ["a"], "ts": [1], "v": [1]}))
     program = _WRITER.replace(
         "print(table",
-        "import os; from pyhudi.operations.action.transaction import Transaction; "
+        "import os; from pyhudi.operations.commit.transaction import Transaction; "
         "Transaction.commit = lambda *a, **k: os.kill(os.getpid(), 9)\n    print(table",
     )
     # Not waited for until the table was written again: a dead child that is still listed counts as dead.

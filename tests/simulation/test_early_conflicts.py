@@ -11,18 +11,18 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
 from pyhudi.format.instants import Action
 from pyhudi.format.names import MarkerType
-from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.fault_injection import Call, FaultyStorage
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.storage.markers import Markers
-from pyhudi.table.context import TableContext
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, partition_of
 from tests.simulation.test_concurrent_writers import meeting
 

@@ -11,20 +11,20 @@ from functools import cache, partial
 
 import pytest
 
-from pyhudi.doctor import Severity as Pressing
-from pyhudi.doctor import diagnose
-from pyhudi.engines.local import LocalEngine
-from pyhudi.operations.action.results import WriteResult
+from pyhudi.api.doctor import Severity as Pressing
+from pyhudi.api.doctor import diagnose
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.operations.admin.repair import RepairSettings, run_repair
 from pyhudi.operations.admin.validate import Severity, run_validate
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.faults import Call, FaultyStorage
-from pyhudi.table.context import TableContext
-from tests.paused_write import PausedWrite
+from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, ends_of_each, kind_of
+from tests.support.paused_write import PausedWrite
 
 OPTIONS = {
     "hoodie.metadata.enable": True,

@@ -13,33 +13,33 @@ from dataclasses import replace
 
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import HudiError, TableState
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import MarkerType
-from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_instant
-from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.metadata_table.writer.initialize_partitions import ensure_metadata_table
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_savepoint
-from pyhudi.operations.metadata.initialise import ensure_metadata_table
-from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_instant
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
+from pyhudi.operations.services.async_indexing import IndexSettings
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.cluster import ClusterSettings, schedule_clustering
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction, schedule_log_compaction
-from pyhudi.operations.services.index import drop_index, index_request, rebuild_index, schedule_index
-from pyhudi.operations.services.indexing import IndexSettings
-from pyhudi.operations.write.change import run_update
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import Options, parse_options
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.operations.services.index_admin import drop_index, index_request, rebuild_index, schedule_index
+from pyhudi.operations.write.update_merge import run_update
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import Options, parse_options
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Call, FaultyStorage
 from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.markers import Markers
-from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
-from tests.needs import WIDE
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, ends_of_each, kind_of
+from tests.support.needs import WIDE
 
 PLAIN = {
     "hoodie.clean.automatic": False,

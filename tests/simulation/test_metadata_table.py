@@ -12,24 +12,24 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine
-from pyhudi.operations.action.rollback import rollback_instant
-from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.metadata_table.writer.metadata_services import compact_metadata_table
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.restore import run_restore
-from pyhudi.operations.metadata.services import compact_metadata_table
-from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.rollback import rollback_instant
+from pyhudi.operations.services.async_indexing import IndexRequest, IndexSettings
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.compact import CompactSettings, run_compaction
-from pyhudi.operations.services.index import create_index, index_request, list_indexes, run_index, schedule_index
-from pyhudi.operations.services.indexing import IndexRequest, IndexSettings
+from pyhudi.operations.services.index_admin import create_index, index_request, list_indexes, run_index, schedule_index
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.faults import SimulatedCrash
-from pyhudi.table.context import TableContext
-from tests.metadata_truth import assert_metadata_is_true
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.fault_injection import SimulatedCrash
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import Rows, World, crash_points, partition_of, sampled
+from tests.support.metadata_truth import assert_metadata_is_true
 
 OPTIONS = {
     "hoodie.metadata.enable": True,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.format.instants import Action
-from pyhudi.operations.action.rollback import rollback_failed_writes
-from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.rollback import rollback_failed_writes
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.cluster import ClusterSettings, schedule_clustering
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction
-from pyhudi.options import parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.memory import MemoryStorage
-from pyhudi.table.context import TableContext
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import Act, World, every_file_counts, killed_everywhere
 
 OPTIONS = {

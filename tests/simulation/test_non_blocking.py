@@ -14,18 +14,18 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import WriteConflict
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import FaultyStorage
-from pyhudi.table.context import TableContext
-from tests.checker.actors import Actor, Clock, Stage
-from tests.checker.quick import quickly
-from tests.checker.run import ActorTable
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import FaultyStorage
+from pyhudi.table.table_context import TableContext
+from tests.simulation.checker.actors import Actor, Clock, Stage
+from tests.simulation.checker.quick import quickly
+from tests.simulation.checker.run import ActorTable
 from tests.simulation.tables import World, every_file_counts, killed_everywhere, partition_of
 from tests.simulation.test_concurrent_writers import meeting
 

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
-from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import Storage
 from pyhudi.storage.locks import LockProvider
-from pyhudi.table.context import TableContext
-from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.pending_plans import load_compaction_plan
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, every_file_counts, killed_everywhere
 from tests.simulation.test_non_blocking import FIRST, OPTIONS, Batch, merged, rows
 

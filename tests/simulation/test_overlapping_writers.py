@@ -15,24 +15,24 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import HudiError, TableState
-from pyhudi.execute.metadata_records import LogTask, MetadataFile, run_metadata_log
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.metadata.partitions import PARTITION_STATS
-from pyhudi.operations.metadata.store import MetadataStore
+from pyhudi.metadata_table.codecs.metadata_partitions import PARTITION_STATS
+from pyhudi.metadata_table.file_tasks import LogTask, MetadataFile, run_metadata_log
+from pyhudi.metadata_table.metadata_records import partition_stats_records
+from pyhudi.metadata_table.reader.index_lookups import find_partition_ranges
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.plan.metadata import partition_stats_records
-from pyhudi.records.stats import ColumnRange
-from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.indexes import find_partition_ranges
-from pyhudi.table.metadata.records import MetadataTable
-from tests.paused_write import PausedWrite
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.records.column_statistics import ColumnRange
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World
+from tests.support.paused_write import PausedWrite
 
 OPTIONS = {
     "hoodie.metadata.enable": True,

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.format.instants import Action, State
-from pyhudi.operations.action.results import CompactionRun
+from pyhudi.operations.commit.results import CompactionRun
 from pyhudi.operations.services.compact import (
     CompactSettings,
     run_compaction,
@@ -25,11 +25,11 @@ from pyhudi.operations.services.compact import (
     schedule_log_compaction,
 )
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.faults import Fault, Moment
-from pyhudi.table.context import TableContext
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.fault_injection import Fault, Moment
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, every_file_counts, killed, killed_everywhere, partition_of
 
 QUIET: Mapping[str, object] = {

@@ -17,24 +17,24 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.arrow_incoming import LocalIncoming
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.engines.arrow.incoming import LocalIncoming
 from pyhudi.errors import TableState, WriteConflict
-from pyhudi.execute.engine import PrepareRequest
 from pyhudi.operations.read.query import plan_snapshot_query
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import Storage
 from pyhudi.storage.base import FileInfo, Listing
 from pyhudi.storage.locks import LockProvider
-from pyhudi.table.context import TableContext
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.engine_protocol import PrepareRequest
 from tests.simulation.tables import Rows, World, partition_of
 from tests.simulation.test_concurrent_writers import meeting
-from tests.write_index_suite import FILE_INDEXES, INDEXES
+from tests.support.write_index_suite import FILE_INDEXES, INDEXES
 
 FORGETFUL = {
     "hoodie.clean.commits.retained": 1,

@@ -13,22 +13,22 @@ from dataclasses import replace
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import StorageUnavailable
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback_instant
-from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.admin.repair import RepairSettings, run_repair
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_savepoint
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.rollback import finish_pending_rollbacks, rollback_instant
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.cluster import ClusterSettings, run_clusterings
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, run_log_compaction
-from pyhudi.options import Options, parse_options
-from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment
+from pyhudi.options.supported import Options, parse_options
+from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, Moment
 from pyhudi.storage.heartbeats import delete_heartbeat
 from pyhudi.storage.locks import StorageLock
-from pyhudi.table.context import TableContext
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, killed
 
 OPTIONS = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.format.instants import Action
-from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
 from pyhudi.operations.admin.restore import run_restore
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.services.clean import CleanSettings, run_clean
-from pyhudi.options import parse_options
-from pyhudi.table.context import TableContext
+from pyhudi.options.supported import parse_options
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, killed_everywhere
 
 

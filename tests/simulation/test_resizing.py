@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.format.instants import Action
-from pyhudi.operations.action.rollback import rollback_instant
 from pyhudi.operations.admin.restore import run_restore
+from pyhudi.operations.commit.rollback import rollback_instant
 from pyhudi.operations.services.cluster import (
     ClusterSettings,
     drop_clustering,
@@ -22,11 +22,11 @@ from pyhudi.operations.services.cluster import (
     run_clusterings,
     schedule_clustering,
 )
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.table.context import TableContext
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.table.snapshot import copies_of
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import Rows, World, killed_everywhere, partition_of
 
 OPTIONS = {

@@ -7,14 +7,14 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.format.instants import Action
-from pyhudi.operations.action.rollback import rollback_failed_writes, rollback_instant
+from pyhudi.operations.commit.rollback import rollback_failed_writes, rollback_instant
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.table.context import TableContext
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import Rows, World, every_file_counts, killed_everywhere, partition_of
 
 OPTIONS = {

@@ -6,13 +6,13 @@ import pytest
 
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
-from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoint
+from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
-from pyhudi.options import parse_options
-from pyhudi.table.context import TableContext
+from pyhudi.options.supported import parse_options
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, killed_everywhere
 
 OPTIONS = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.operations.services.compact import CompactSettings, run_compaction
-from pyhudi.options import parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.faults import Fault, Moment
-from pyhudi.table.context import TableContext
+from pyhudi.storage.fault_injection import Fault, Moment
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, crash_points, killed
 
 

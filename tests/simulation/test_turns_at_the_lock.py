@@ -14,12 +14,12 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import WriteConflict
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.action.attempt import abandon
-from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback_instant
-from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction
-from pyhudi.options import parse_options
-from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.operations.commit.action_attempt import abandon
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.rollback import finish_pending_rollbacks, rollback_instant
+from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.storage.locks import StorageLock
 from tests.simulation.tables import World

@@ -11,20 +11,20 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import Internal, InvalidRequest, StorageUnavailable, WriteConflict
 from pyhudi.format.instants import Action
-from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.write.change import Clause, Outcome, run_merge, run_update
+from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
-from pyhudi.storage.faults import Call, Fault, FaultyStorage, SimulatedCrash
+from pyhudi.operations.write.update_merge import Clause, Outcome, run_merge, run_update
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, SimulatedCrash
 from pyhudi.storage.locks import LEASE_PATH, TURN_PATH, InProcessLock, TurnLock
-from pyhudi.storage.locks.notices import TurnNotice
-from pyhudi.table.context import TableContext
+from pyhudi.storage.locks.hold_notices import TurnNotice
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, crash_points, partition_of, sampled
 
 OPTIONS: dict[str, object] = {

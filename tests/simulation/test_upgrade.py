@@ -10,18 +10,18 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, LOCK_FOLDER, METADATA_FOLDER
-from pyhudi.format.versions import TableVersion
+from pyhudi.format.table_versions import TableVersion
 from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.services.compact import CompactSettings
-from pyhudi.options import parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.faults import Fault, Moment, SimulatedCrash
-from pyhudi.table.config import load_table_config
-from pyhudi.table.context import TableContext
+from pyhudi.storage.fault_injection import Fault, Moment, SimulatedCrash
+from pyhudi.table.table_config import load_table_config
+from pyhudi.table.table_context import TableContext
 from tests.simulation.pairs import Stop
 from tests.simulation.tables import Act, World, killed_everywhere
 

@@ -12,17 +12,17 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action
-from pyhudi.operations.action.leftovers import sweep_side_files
-from pyhudi.operations.metadata.store import MetadataStore
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore
+from pyhudi.operations.commit.orphan_cleanup import sweep_side_files
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
-from pyhudi.options import parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment
+from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, Moment
 from pyhudi.storage.heartbeats import delete_heartbeat
 from pyhudi.storage.markers import marked_instants
-from pyhudi.storage.processes import Process
-from pyhudi.table.context import TableContext
+from pyhudi.storage.process_identity import Process
+from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, killed
 
 OPTIONS = {

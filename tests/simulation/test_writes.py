@@ -14,16 +14,16 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import CommitUnknown, StorageUnavailable
 from pyhudi.format.instants import Action
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.paths import file_name_of
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.faults import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
 from pyhudi.storage.memory import MemoryStorage
 from tests.simulation.tables import IN_PARTS, Rows, World, crash_points, partition_of, sampled
 

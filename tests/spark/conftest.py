@@ -1,61 +1,14 @@
-"""PyHudi's own Spark: one session for the whole run, as a user on a laptop would start it."""
+"""Fixtures of the tests on PyHudi's own Spark; `spark` is one session for the whole run."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.conformance.moto_server import running_s3_server
-from tests.needs import SMALL_JVM, java_home, unavailable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two cores and UTC; started by the first test that asks, stopped at the end of the run.
-
-    Tests share it: what a test sets or registers, it takes back. Nothing here configures PyHudi, which must work in any session.
-    """
-    home = java_home(17, 99)
-    if home is None:
-        unavailable("spark", "no Java >= 17; run `make setup` as root, or install one")
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        unavailable("spark", "PySpark is not installed; run `make setup`")
-
-    scratch = tmp_path_factory.mktemp("spark")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("JAVA_HOME", str(home))
-        environment.setenv("JDK_JAVA_OPTIONS", SMALL_JVM)
-        # Workers must be this interpreter, which has PyHudi; and the host name of a container need not resolve.
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
-        environment.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
-        environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        environment.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("pyhudi-tests")
-            .config("spark.driver.memory", "2g")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC")
-            .config("spark.local.dir", str(scratch / "local"))
-            .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.shuffle.partitions", "4")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("ERROR")
-        yield session
-        session.stop()
+from tests.support.spark_session import spark as spark
+from tests.support.spark_ways import go
 
 
 @pytest.fixture(scope="session")
@@ -64,3 +17,10 @@ def aws_endpoint() -> Iterator[str]:
     pytest.importorskip("boto3")
     with running_s3_server() as endpoint:
         yield endpoint
+
+
+@pytest.fixture(params=["driver", "many keys", *(pytest.param(way, marks=pytest.mark.wide) for way in ("tasks", "few keys"))])
+def lookups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The ways to find keys; the ordinary run has the two that differ most."""
+    go(monkeypatch, request.param)
+    return str(request.param)

@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from pyhudi.engines.spark import engine, jobs, lookup, routing, taken
-from pyhudi.engines.spark.tasks import WriteGroups
-from tests.spark.ways import go
+from pyhudi.engines.spark import distributed_lookup, driver_batch, engine, jobs, routing
+from pyhudi.engines.spark.worker_tasks import WriteGroups
+from tests.support.spark_ways import go
 
 COUNT = 120
 OPTIONS = {
@@ -111,13 +111,13 @@ def with_deaths(
     def deadly(session: SparkSession, function: Any, tasks: Any) -> Any:
         inner = function
         if isinstance(function, partial):
-            inner = function.args[0] if function.func is taken._each else function.func
+            inner = function.args[0] if function.func is driver_batch._each else function.func
         name = getattr(inner, "__name__", type(inner).__name__)
         chosen = {"look up": "look", "write": "WriteGroup", "compact": "compact", "cluster": ""}[part]
         return run(session, Deadly(function, flag) if chosen in name else function, tasks)
 
     if part != "prepare":
-        for module in (engine, lookup, taken):
+        for module in (engine, distributed_lookup, driver_batch):
             patch.setattr(module, "run_tasks", deadly)
     go(patch, "tasks" if way == "driver" else "few keys")
     if (way, part) == ("cluster", "write"):

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from pyhudi import Table, bootstrap
 from pyhudi import spark as hs
-from tests.golden_tables import open_golden
-from tests.rows import assert_same_rows
+from tests.support.golden_tables import open_golden
+from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyhudi import spark as hs
-from pyhudi.engines.spark.cache import PlainCache
+from pyhudi.engines.spark.dataframe_cache import PlainCache
 from pyhudi.errors import InvalidRequest
 
 SETTING = "spark.sql.inMemoryColumnarStorage.compressed"

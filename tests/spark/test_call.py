@@ -10,7 +10,7 @@ import pytest
 
 from pyhudi import InvalidRequest, Table, set_reporter
 from pyhudi import spark as hs
-from pyhudi.execute import progress
+from pyhudi.tasks import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ def test_a_service_runs_on_the_session_and_its_stages_are_shown(
         def begin(self, name: str) -> Callable[[int, int], None]:
             return lambda done, total: seen.append((name, done, total))
 
-    monkeypatch.setattr("pyhudi.engines.spark.progress.POLL_S", 0.01)
+    monkeypatch.setattr("pyhudi.engines.spark.job_progress.POLL_S", 0.01)
     set_reporter(Recorder())
     try:
         found = hs.call(

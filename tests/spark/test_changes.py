@@ -11,7 +11,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi import spark as hs
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,18 +12,17 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import functions as F
 
 from pyhudi import Table
 from pyhudi import spark as hs
-from pyhudi.api import Merge
-from pyhudi.engines.spark import change as change_module
-from pyhudi.engines.spark.expressions import MatchedBy, files_condition
-from pyhudi.engines.spark.read import query_dataframe
+from pyhudi.api.table import Merge
+from pyhudi.engines.spark import update_delete as change_module
+from pyhudi.engines.spark.column_expressions import MatchedBy, files_condition
+from pyhudi.engines.spark.read_dataframe import query_dataframe
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import Query, plan_snapshot_query
-from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.filters.filter_parser import parse_filter
 from tests.conformance.changes_suite import OPTIONS, SOURCE, Asked, ChangesSuite, PlainChangesSuite, held, new_table, rows
 
 if TYPE_CHECKING:
@@ -71,20 +70,6 @@ def merged(spark: SparkSession, table: Table, source: DataFrame, on: Any, **sett
 # What Spark means
 
 
-def test_values_and_conditions_are_those_of_spark(spark: SparkSession, table: Table) -> None:
-    hs.update(spark, table.uri, {"fare": "coalesce(fare, 0) * 2 + ts"}, "length(id) = 1 AND ts <> fare", options=OPTIONS)
-    assert held(table, "fare") == {"a": 1.0, "b": 2.0, "c": None}
-    hs.update(spark, table.uri, {"FARE": "r.ts / 2"}, "r.ts > coalesce(r.fare, 2.5)", alias="r", options=OPTIONS)
-    assert held(table, "fare") == {"a": 1.0, "b": 2.0, "c": 1.5}
-    hs.update(spark, table.uri, {"ts": F.col("ts") + 1, "fare": None}, F.col("id").isin("a", "b"), options=OPTIONS)
-    assert held(table, "ts", "fare") == {"a": (2, None), "b": (3, None), "c": (3, 1.5)}
-    hs.update(spark, table.uri, {"fare": "unix_seconds(current_timestamp())"}, "fare IS NULL", options=OPTIONS)
-    assert held(table, "fare")["a"] > 1.7e9
-    hs.delete(spark, table.uri, "fare > ts + 1", options=OPTIONS)
-    assert set(held(table, "ts")) == {"c"}
-    assert len(table.timeline().completed_writes()) == 6
-
-
 def test_values_become_those_of_their_columns_or_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     data = pa.table({"id": ["a"], "n": pa.array([1], pa.int32()), "d": [date(2024, 1, 1)], "x": [1.5], "t": ["t"], "l": [[1]]})
     table = new_table(data=data, partition_by=None, ordering=None, uri=str(tmp_path / "t"))
@@ -106,19 +91,6 @@ def test_values_become_those_of_their_columns_or_are_refused(spark: SparkSession
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
     assert table.scan().to_arrow().to_pylist() == [row]
-
-
-def test_a_merge_by_a_condition_with_every_clause(spark: SparkSession, table: Table) -> None:
-    source = spark.createDataFrame(SOURCE.append_column("word", pa.array(["go", None, "new"])))
-    merge = merged(spark, table, source, "t.id = s.id").when_matched_update({"fare": "s.fare + t.ts"}, "s.ts > t.ts * 4")
-    merge = merge.when_matched_delete("s.word IS NULL")
-    merge = merge.when_not_matched_insert({"id": "s.id", "city": "concat(s.city, 1)", "ts": 1}, F.col("s.word") == "new")
-    merge = merge.when_not_matched_by_source_update({"fare": "t.ts"}, "t.fare IS NULL").when_not_matched_by_source_delete()
-    result = merge.execute()
-    assert (result.rows_inserted, result.rows_updated, result.rows_deleted) == (1, 2, 1)
-    assert held(table, "city", "ts", "fare") == {"a": ("x", 1, 11.0), "c": ("x", 3, 3.0), "z": ("w1", 1, None)}
-    merged(spark, table, source.limit(0), "id").when_not_matched_by_source_delete("t.id <> 'a'").execute()
-    assert set(held(table, "ts")) == {"a"}
 
 
 # Keys and partitions

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.test_job import started
+from tests.support.spark_jobs import started
 
 WRITES = [f"{way}:{part}" for way in ("driver", "cluster") for part in ("prepare", "look up", "write")]
 

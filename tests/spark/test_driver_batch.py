@@ -13,11 +13,11 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from pyhudi.engines.spark.convert import to_arrow_schema
 from pyhudi.engines.spark.engine import rows_for_driver
 from pyhudi.engines.spark.incoming import FrameIncoming
+from pyhudi.engines.spark.type_conversion import to_arrow_schema
 from tests.conformance.engine_suite import REQUEST
-from tests.spark.ways import go
+from tests.support.spark_ways import go
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,12 +13,12 @@ from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.errors import WriteConflict
 from pyhudi.format.instants import Action
 from pyhudi.format.names import MarkerType
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.storage.markers import Markers
-from tests.paused_write import PausedWrite
+from tests.support.paused_write import PausedWrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 
 from pyhudi.engines.spark.engine import SparkEngine
 from tests.conformance.engine_suite import EngineSuite, ToData
-from tests.spark.ways import go
+from tests.support.spark_ways import go
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyhudi.records.filters.arrow import computed_column, row_filter
+from pyhudi.records.filters.arrow_expressions import computed_column, row_filter
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.functions import bind_call
-from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.filters.filter_ast import Call
+from pyhudi.records.filters.filter_functions import bind_call
+from pyhudi.records.filters.filter_parser import parse_filter
+from pyhudi.records.filters.filter_visitor import calls
 from pyhudi.records.filters.spark_sql import spark_expression, to_spark_sql
-from pyhudi.records.filters.tree import Call
-from pyhudi.records.filters.walk import calls
-from tests.filter_functions import COMPARED, SCHEMA, TERMS, rows
+from tests.support.filter_functions import COMPARED, SCHEMA, TERMS, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from tests.float_filters import VALUES
+from tests.support.float_filters import VALUES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,39 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.needs import SMALL_JVM, java_home, unavailable
-
-
-def started(
-    tmp_path: Path, *arguments: str, program: str = "job_program.py", **environment: str
-) -> subprocess.CompletedProcess[str]:
-    home = java_home(17, 99)
-    if home is None:
-        unavailable("spark", "no Java >= 17; run `make setup` as root, or install one")
-    other = tmp_path / "bin" / "python3"
-    other.parent.mkdir()
-    other.write_text("#!/bin/sh\necho this Python has no PyHudi >&2\nexit 3\n")
-    other.chmod(0o755)
-    given = {
-        **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))},
-        "JAVA_HOME": str(home),
-        "JDK_JAVA_OPTIONS": SMALL_JVM,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "PATH": f"{other.parent}{os.pathsep}{os.environ['PATH']}",
-        **environment,
-    }
-    path = Path(__file__).with_name(program)
-    return subprocess.run(
-        [sys.executable, path, tmp_path, *arguments], env=given, cwd=tmp_path, capture_output=True, text=True, timeout=1800
-    )
+from tests.support.spark_jobs import started
 
 
 @pytest.mark.parametrize("master", ["local-cluster[2,1,2048]", pytest.param("local[2,4]", marks=pytest.mark.wide)])

@@ -12,19 +12,19 @@ import pytest
 import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.engines.spark.engine import SparkEngine
-from pyhudi.execute.log_scan import read_headers
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.table.snapshot import load_snapshot
-from tests.rows import assert_same_rows
-from tests.unit.operations.test_log_files import created as log_files_table
-from tests.unit.operations.test_log_files import run_log_files
-from tests.unit.operations.test_non_blocking import Meeting
-from tests.unit.operations.test_partial_updates import Sums
-from tests.unit.operations.test_payloads import CASES, OLD, PAYLOADS, SCHEMA, KeepHighest, record, scores
-from tests.unit.operations.test_small_inserts import created, run_small_inserts
+from pyhudi.tasks.log_scan import read_headers
+from tests.component.operations.test_log_files import created as log_files_table
+from tests.component.operations.test_log_files import run_log_files
+from tests.component.operations.test_non_blocking import Meeting
+from tests.component.operations.test_partial_updates import Sums
+from tests.component.operations.test_payloads import CASES, OLD, PAYLOADS, SCHEMA, KeepHighest, record, scores
+from tests.component.operations.test_small_inserts import created, run_small_inserts
+from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pyhudi import Table
 from pyhudi import spark as hs
-from tests.needs import WIDE
-from tests.odd_types import columns_of, kinds, values_of
+from tests.support.needs import WIDE
+from tests.support.odd_types import columns_of, kinds, values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from pyhudi import Table
 from pyhudi import spark as hs
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

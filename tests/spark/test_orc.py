@@ -9,8 +9,8 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from pyhudi.engines.spark import lookup
-from tests.rows import assert_same_rows
+from pyhudi.engines.spark import distributed_lookup
+from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def test_written_and_read(
     write(range(40), 1, "bulk_insert")
     write(range(0, 40, 4), 2, "upsert")
     # As keys that are many are looked up, by joins on the cluster.
-    monkeypatch.setattr(lookup, "FEW_KEYS", 0)
+    monkeypatch.setattr(distributed_lookup, "FEW_KEYS", 0)
     write(range(39, 45), 3, "upsert")
     table = hp.Table(str(tmp_path / "t"))
     embedded = table.scan().to_arrow()

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import spark as hs
-from pyhudi.engines.spark import jobs, source
-from tests.replay import INDEXES, KEYS, MODES, PARTITIONS, SCHEMA, VERBS, ChangingTable, apply_changes, changing_table
+from pyhudi.engines.spark import data_source, jobs
+from tests.support.replay import INDEXES, KEYS, MODES, PARTITIONS, SCHEMA, VERBS, ChangingTable, apply_changes, changing_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -30,7 +30,7 @@ def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sp
     pushdown = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false")
     hs.enable(spark, alias=None)
     # Each source of changes is a partition of its own.
-    monkeypatch.setattr(source, "_PARTITION_BYTES", 1)
+    monkeypatch.setattr(data_source, "_PARTITION_BYTES", 1)
     yield spark
     spark.conf.set("spark.sql.python.filterPushdown.enabled", str(pushdown))
 

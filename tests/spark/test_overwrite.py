@@ -12,7 +12,7 @@ import pytest
 import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.errors import HudiError, InvalidRequest, Unsupported
-from tests.golden_tables import open_golden
+from tests.support.golden_tables import open_golden
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

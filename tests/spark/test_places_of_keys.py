@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from tests.spark.ways import go
+from tests.support.spark_ways import go
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyhudi import spark as hs
-from tests.old_columns import EXPECTED, grown
+from tests.support.old_columns import EXPECTED, grown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,76 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.engines.spark.engine import SparkEngine
-from pyhudi.execute.cluster import run_cluster
-from tests.rows import assert_same_rows
+from tests.support.rows import assert_same_rows
+from tests.support.spark_services import grown, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-OPTIONS = {
-    "hoodie.index.bloom.num_entries": "100",
-    "hoodie.parquet.small.file.limit": "0",
-    "hoodie.compact.inline": "false",
-    "hoodie.log.compaction.blocks.threshold": "2",
-}
-
-
-def rows(batch: int, count: int = 30) -> pa.Table:
-    return pa.table(
-        {
-            "id": [str(i) for i in range(count)],
-            "part": [f"p{i % 3}" for i in range(count)],
-            "ts": pa.array([batch] * count, pa.int64()),
-            "x": pa.array([(i * 7 + batch) % 13 for i in range(count)], pa.int64()),
-        }
-    )
-
-
-def grown(path: Path, table_type: str) -> hp.Table:
-    table = hp.Table.create(path, record_key="id", partition_by="part", ordering="ts", table_type=table_type, options=OPTIONS)
-    for batch in range(3):
-        table.upsert(rows(batch))
-    return table
-
-
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_clustering(spark: SparkSession, tmp_path: Path, table_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = grown(tmp_path / "t", table_type)
-    before = table.scan(["*"]).to_arrow()
-    counts: list[int] = []
-    whole = SparkEngine.map
-
-    def counted(self, function, tasks):  # type: ignore[no-untyped-def]
-        todo = list(tasks)
-        if function is run_cluster:
-            counts.append(len(todo))
-        return whole(self, function, todo)
-
-    monkeypatch.setattr(SparkEngine, "map", counted)
-    result = table.cluster(order_by="x", spark=spark)
-    assert (result.groups, result.rows) == (3, 30) and counts == [3]
-    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
-    found = table.scan(["x"], filter="part = 'p1'").to_arrow()["x"].to_pylist()
-    assert found == sorted(found)
-    assert table.validate().ok
-
-
-def test_compactions(spark: SparkSession, tmp_path: Path) -> None:
-    table = grown(tmp_path / "t", "mor")
-    before = table.scan(["id", "ts", "x"]).to_arrow()
-    assert table.log_compact(spark=spark).runs[0].file_groups == 3
-    assert_same_rows(table.scan(["id", "ts", "x"]).to_arrow(), before)
-    table.upsert(rows(5, 12))
-    before = table.scan(["id", "ts", "x"]).to_arrow()
-    assert table.compact(spark=spark).runs[0].file_groups == 3
-    assert_same_rows(table.read_optimized(["id", "ts", "x"]).to_arrow(), before)
-    assert table.validate().ok
 
 
 def test_a_pass_of_services(spark: SparkSession, tmp_path: Path) -> None:

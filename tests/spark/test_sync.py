@@ -9,9 +9,9 @@ import pytest
 
 from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
-from pyhudi.storage.catalogs.hive import HiveCatalog
+from pyhudi.storage.catalogs.hive_catalog import HiveCatalog
 from tests.conformance.servers import running_metastore
-from tests.spark.glue import glue_options, registered
+from tests.support.spark_glue import glue_options, registered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

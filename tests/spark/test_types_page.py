@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyhudi import Table
 from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
-from tests.types_page import rows_of
+from tests.support.types_page import rows_of
 
 KEYED = {"hoodie.datasource.write.recordkey.field": "id", "hoodie.index.bloom.num_entries": 100}
 

@@ -11,8 +11,8 @@ import pytest
 from pyhudi import Table
 from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
-from tests.golden_tables import golden_cases, open_golden
-from tests.rows import assert_same_rows
+from tests.support.golden_tables import golden_cases, open_golden
+from tests.support.rows import assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,78 +15,23 @@ import pytest
 import pyhudi as hp
 from pyhudi import Table
 from pyhudi import spark as hs
+from pyhudi.engines.spark import distributed_lookup
 from pyhudi.engines.spark import engine as spark_engine
 from pyhudi.engines.spark import incoming as spark_incoming
-from pyhudi.engines.spark import lookup
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.errors import InvalidRequest, StorageUnavailable, TableExists, Unsupported, WriteConflict
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.options import parse_options
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
 from pyhudi.table.snapshot import read_commit
-from tests.needs import WIDE
-from tests.paused_write import PausedWrite
-from tests.rows import assert_same_rows, without_meta
-from tests.spark.ways import go
+from tests.support.needs import WIDE
+from tests.support.paused_write import PausedWrite
+from tests.support.rows import assert_same_rows, without_meta
+from tests.support.spark_trips import FIRST, OPTIONS, SCHEMA, frame_of, rows_of, stored, written
+from tests.support.spark_ways import go
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-OPTIONS = {
-    "hoodie.table.name": "trips",
-    "hoodie.datasource.write.recordkey.field": "id",
-    "hoodie.datasource.write.partitionpath.field": "city",
-    "hoodie.datasource.write.precombine.field": "ts",
-}
-SCHEMA = "id string, city string, ts long, fare double"
-Row = tuple[Any, ...]
-
-
-@pytest.fixture(params=["driver", "many keys", *(pytest.param(way, marks=pytest.mark.wide) for way in ("tasks", "few keys"))])
-def lookups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """All ways to find keys, of which the first and the last differ most: see `go`."""
-    go(monkeypatch, request.param)
-    return str(request.param)
-
-
-def rows_of(spark: SparkSession, path: Path | str, columns: str = "id, city, ts, fare") -> list[Row]:
-    frame = hs.read(spark, str(path))
-    return sorted(tuple(row) for row in frame.select(*[name.strip() for name in columns.split(",")]).collect())
-
-
-def frame_of(spark: SparkSession, rows: Iterable[Row], schema: str = SCHEMA) -> DataFrame:
-    # In three partitions that cost no shuffle.
-    return spark.createDataFrame(spark.sparkContext.parallelize(list(rows), 3), schema)
-
-
-def written(spark: SparkSession, path: Path, rows: Iterable[Row], operation: str = "upsert", **options: str) -> Any:
-    given = {**OPTIONS, "hoodie.datasource.write.operation": operation, **options}
-    return hs.write(frame_of(spark, rows), str(path), options=given)
-
-
-def stored(path: Path, rows: Iterable[Row], operation: str = "upsert", **options: str) -> None:
-    """A write of the embedded engine, for what a test begins with: it costs a tenth of one on Spark."""
-    table = hp.Table(str(path)) if Table.exists(path) else hp.Table.create(str(path), options={**OPTIONS, **options})
-    columns = zip(("id", "city", "ts", "fare"), zip(*rows, strict=True), strict=True)
-    getattr(table, operation)(pa.table({name: list(values) for name, values in columns}), options=options)
-
-
-FIRST = [(f"id{n}", "sf" if n % 2 else "ny", n, n / 2) for n in range(100)]
-
-
-def test_upsert_inserts_updates_and_obeys_event_time(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
-    created = written(spark, tmp_path / "t", FIRST)
-    assert (created.rows_inserted, created.rows_updated, created.file_groups_new) == (100, 0, 2)
-    newer = [(f"id{n}", "sf" if n % 2 else "ny", n + 1000, -1.0) for n in range(0, 20)]
-    older = [(f"id{n}", "sf" if n % 2 else "ny", -5, -2.0) for n in range(20, 30)]
-    fresh = [("new1", "sf", 1, 1.0), ("new2", "la", 1, 1.0)]
-    result = written(spark, tmp_path / "t", [*newer, *older, *fresh])
-    assert (result.rows_inserted, result.rows_updated) == (2, 20)
-    expected = {row[0]: row for row in FIRST} | {row[0]: row for row in newer} | {row[0]: row for row in fresh}
-    assert rows_of(spark, tmp_path / "t") == sorted(expected.values())
-    embedded = hp.Table(str(tmp_path / "t")).scan().to_arrow()
-    assert_same_rows(hs.read(spark, str(tmp_path / "t")).select("id", "city", "ts", "fare").toArrow(), embedded, ignoring=())
-    assert hp.Table(str(tmp_path / "t")).partitions() == ("la", "ny", "sf")
+    from pyspark.sql import SparkSession
 
 
 def test_commits_tell_event_times(spark: SparkSession, tmp_path: Path) -> None:
@@ -112,15 +57,56 @@ def test_duplicates_of_a_batch_become_the_newest(spark: SparkSession, tmp_path: 
     assert len(found) == 11
 
 
-def test_delete_by_keys_and_by_rows(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
-    stored(tmp_path / "t", FIRST)
-    result = written(spark, tmp_path / "t", FIRST[:7], "delete")
-    assert result.rows_deleted == 7
-    table = hp.Table(str(tmp_path / "t"))
-    # Rows that name no partition are looked for everywhere; unknown keys are content.
-    result = table.delete(keys=spark.createDataFrame([("id8",), ("id9",), ("nobody",)], "id string"))
-    assert result.rows_deleted == 2
-    assert rows_of(spark, tmp_path / "t") == sorted(row for row in FIRST if row[0] not in {f"id{n}" for n in (*range(7), 8, 9)})
+def test_nested_nulls_take_the_type_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), record_key="id")
+    table.insert(
+        pa.table(
+            {
+                "id": pa.array([1]),
+                "s": pa.array([None], pa.struct([("a", pa.int64()), ("b", pa.string())])),
+                "l": pa.array([None], pa.list_(pa.int64())),
+                "m": pa.array([None], pa.map_(pa.string(), pa.float64())),
+            }
+        )
+    )
+    before = table.schema()
+    untyped = spark.sql("SELECT 2L AS id, named_struct('a', 1L, 'b', NULL) AS s, array() AS l, map('k', NULL) AS m")
+    assert "void" in untyped.schema.simpleString()
+    table.upsert(untyped)
+    table.upsert(spark.sql("SELECT 3L AS id, named_struct('b', NULL, 'a', NULL) AS s, array(NULL) AS l, NULL AS m"))
+    assert table.schema() == before
+    assert table.scan(filter="id > 1").to_arrow().sort_by("id").to_pylist() == [
+        {"id": 2, "s": {"a": 1, "b": None}, "l": [], "m": [("k", None)]},
+        {"id": 3, "s": {"a": None, "b": None}, "l": [None], "m": None},
+    ]
+    nothing = spark.sql("SELECT NULL AS id WHERE false")
+    assert table.delete(nothing).rows_deleted == 0
+
+
+def test_nested_nulls_take_the_type_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), record_key="id")
+    table.insert(
+        pa.table(
+            {
+                "id": pa.array([1]),
+                "s": pa.array([None], pa.struct([("a", pa.int64()), ("b", pa.string())])),
+                "l": pa.array([None], pa.list_(pa.int64())),
+                "m": pa.array([None], pa.map_(pa.string(), pa.float64())),
+            }
+        )
+    )
+    before = table.schema()
+    untyped = spark.sql("SELECT 2L AS id, named_struct('a', 1L, 'b', NULL) AS s, array() AS l, map('k', NULL) AS m")
+    assert "void" in untyped.schema.simpleString()
+    table.upsert(untyped)
+    table.upsert(spark.sql("SELECT 3L AS id, named_struct('b', NULL, 'a', NULL) AS s, array(NULL) AS l, NULL AS m"))
+    assert table.schema() == before
+    assert table.scan(filter="id > 1").to_arrow().sort_by("id").to_pylist() == [
+        {"id": 2, "s": {"a": 1, "b": None}, "l": [], "m": [("k", None)]},
+        {"id": 3, "s": {"a": None, "b": None}, "l": [None], "m": None},
+    ]
+    nothing = spark.sql("SELECT NULL AS id WHERE false")
+    assert table.delete(nothing).rows_deleted == 0
 
 
 def test_keys_to_delete_may_come_twice(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
@@ -128,28 +114,6 @@ def test_keys_to_delete_may_come_twice(spark: SparkSession, tmp_path: Path, look
     twice = spark.createDataFrame([("id1", "sf"), ("id1", "sf"), ("id2", "ny")], "id string, city string")
     assert hp.Table(str(tmp_path / "t")).delete(keys=twice).rows_deleted == 2
     assert len(rows_of(spark, tmp_path / "t")) == 8
-
-
-def test_merge_on_read_appends_updates_and_deletes(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
-    options = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.parquet.small.file.limit": "0"}
-    stored(tmp_path / "t", FIRST, **options)
-    newer = [(f"id{n}", "sf" if n % 2 else "ny", n + 1000, -1.0) for n in range(10)]
-    older = [(f"id{n}", "sf" if n % 2 else "ny", -5, -2.0) for n in range(20, 24)]
-    result = written(spark, tmp_path / "t", [*newer, newer[0], *older, ("new", "sf", 1, 1.0)], **options)
-    assert (result.log_files, result.file_groups_rewritten, result.rows_inserted) == (2, 0, 1)
-    deleted = written(spark, tmp_path / "t", FIRST[30:32], "delete", **options)
-    assert (deleted.log_files, deleted.file_groups_rewritten) == (2, 0)
-    expected = {row[0]: row for row in FIRST} | {row[0]: row for row in newer} | {"new": ("new", "sf", 1, 1.0)}
-    left = sorted(row for row in expected.values() if row[0] not in ("id30", "id31"))
-    assert rows_of(spark, tmp_path / "t") == left
-    assert_same_rows(hs.read(spark, str(tmp_path / "t")).toArrow(), hp.Table(str(tmp_path / "t")).scan(["*"]).to_arrow())
-    found = hs.read(spark, str(tmp_path / "t"), columns=["id"], filter="fare = -1 AND city = 'ny'")
-    assert sorted(row["id"] for row in found.collect()) == ["id0", "id2", "id4", "id6", "id8"]
-    optimized = hs.read(spark, str(tmp_path / "t"), options={"hoodie.datasource.query.type": "read_optimized"})
-    assert optimized.where("fare < 0").count() == 0
-    moved = written(spark, tmp_path / "t", [("id3", "la", 5000, 9.0)], **options, **{"hoodie.index.type": "GLOBAL_SIMPLE"})
-    assert moved.rows_inserted == 1
-    assert [row for row in rows_of(spark, tmp_path / "t") if row[0] == "id3"] == [("id3", "la", 5000, 9.0)]
 
 
 # Each pair of values once.
@@ -185,7 +149,7 @@ def test_delete_by_filter_runs_on_the_session(
         raise AssertionError("the rows were read by threads of the driver")
 
     # With the many keys of a large table not even the keys come to the driver.
-    monkeypatch.setattr("pyhudi.engines.local.LocalEngine.map", refused)
+    monkeypatch.setattr("pyhudi.engines.arrow.engine.LocalEngine.map", refused)
     result = hp.Table(str(tmp_path / "t")).delete(where="fare < 0 OR ts IN (20, 21)", spark=spark)
     monkeypatch.undo()
     assert result.rows_deleted == embedded.rows_deleted == 12
@@ -250,12 +214,6 @@ def test_bulk_insert_sort_modes(spark: SparkSession, tmp_path: Path, mode: str) 
             assert row[1] == sorted(row[1])
 
 
-def test_bulk_insert_combines_when_asked(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [("a", "sf", 1, 1.0), ("a", "sf", 3, 3.0), ("a", "sf", 2, 2.0), ("b", "ny", 1, 1.0)]
-    written(spark, tmp_path / "t", rows, "bulk_insert", **{"hoodie.combine.before.insert": "true"})
-    assert rows_of(spark, tmp_path / "t") == [("a", "sf", 3, 3.0), ("b", "ny", 1, 1.0)]
-
-
 def test_a_task_that_ends_when_its_write_is_over_removes_its_files(spark: SparkSession, tmp_path: Path) -> None:
     stored(tmp_path / "t", FIRST)
     before = sorted(tmp_path.glob("t/*/*.parquet"))
@@ -275,15 +233,6 @@ def test_a_task_that_ends_when_its_write_is_over_removes_its_files(spark: SparkS
     with pytest.raises(WriteConflict, match="while a task of it wrote"):
         hs.write(frame.mapInArrow(over, frame.schema), str(tmp_path / "t"), mode="append", options=options)
     assert sorted(tmp_path.glob("t/*/*.parquet")) == before
-
-
-def test_overwrites(spark: SparkSession, tmp_path: Path) -> None:
-    stored(tmp_path / "t", FIRST)
-    result = written(spark, tmp_path / "t", [("only", "sf", 1, 1.0)], "insert_overwrite")
-    assert result.file_groups_replaced == 1
-    assert rows_of(spark, tmp_path / "t") == sorted([("only", "sf", 1, 1.0), *(row for row in FIRST if row[1] == "ny")])
-    written(spark, tmp_path / "t", [("last", "la", 1, 1.0)], "insert_overwrite_table")
-    assert rows_of(spark, tmp_path / "t") == [("last", "la", 1, 1.0)]
 
 
 def test_delete_partitions_by_option_and_by_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -590,7 +539,7 @@ def test_incoming_meta_columns_are_dropped(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_key_table_knows_of_duplicates() -> None:
-    table = lookup.KeyTable(pa.array(["a", "b"]), ("p",), pa.array([0, 0]).to_numpy(), 3)
+    table = distributed_lookup.KeyTable(pa.array(["a", "b"]), ("p",), pa.array([0, 0]).to_numpy(), 3)
     assert table.has_duplicates
     assert table.keys_are_unique
 

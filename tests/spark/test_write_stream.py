@@ -10,63 +10,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action
-from pyhudi.operations.write.batches import SINK_CHECKPOINT_KEY
 from pyhudi.table.snapshot import read_commit
+from tests.support.spark_streams import ONCE, OPTIONS, ids_of, put_file, source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-OPTIONS = {
-    "hoodie.table.name": "events",
-    "hoodie.datasource.write.recordkey.field": "id",
-    "hoodie.datasource.write.precombine.field": "ts",
-    "hoodie.datasource.write.operation": "bulk_insert",
-    "hoodie.datasource.write.streaming.retry.interval.ms": "10",
-    "hoodie.metadata.enable": "false",
-}
-ONCE = {"availableNow": True}
-
-
-def put_file(folder: Path, number: int, ids: range) -> None:
-    """Rows of one micro-batch; a bulk insert of them twice would show."""
-    folder.mkdir(exist_ok=True)
-    table = pa.table({"id": [str(i) for i in ids], "ts": pa.array([number] * len(ids), pa.int64())})
-    pq.write_table(table, folder / f"{number:04}.parquet")
-
-
-def source(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.readStream.schema("id string, ts long").option("maxFilesPerTrigger", 1).parquet(str(folder))
-
-
-def ids_of(path: Path) -> list[int]:
-    return sorted(int(value) for value in hp.Table(path).scan(["id"]).to_arrow()["id"].to_pylist())
-
-
-def test_every_batch_is_one_commit_and_a_restart_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    folder, path = tmp_path / "in", tmp_path / "t"
-    for number in range(3):
-        put_file(folder, number, range(number * 10, number * 10 + 10))
-    query = hs.write_stream(source(spark, folder), path, OPTIONS, checkpoint=tmp_path / "c", trigger=ONCE)
-    query.awaitTermination()
-    assert ids_of(path) == list(range(30))
-    put_file(folder, 3, range(30, 40))
-    hs.write_stream(source(spark, folder), path, OPTIONS, checkpoint=tmp_path / "c", trigger=ONCE).awaitTermination()
-    assert ids_of(path) == list(range(40))
-    table = hp.Table(path)
-    numbers = [
-        read_commit(table.context.timeline, i).extra_metadata[SINK_CHECKPOINT_KEY] for i in table.timeline().completed_writes()
-    ]
-    # The query's id in its checkpoint names the stream, so these are four batches of one.
-    assert len(set(text.split('"')[1] for text in numbers)) == 1
-    assert [text.split('"')[3] for text in numbers] == ["0", "1", "2", "3"]
 
 
 def test_a_failure_between_commit_and_checkpoint(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from pyhudi.cli import data, indexes, look, maintain, repair, report
+from pyhudi.cli import data_commands, index_commands, inspect_commands, repair_commands, report_command, service_commands
 from pyhudi.cli.output import in_commands, say
 from pyhudi.errors import CommitUnknown, EngineFailed, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
-from pyhudi.plugins import load_plugin
+from pyhudi.options.plugins import load_plugin
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 the table forbids it or is damaged; 2 the call is wrong; 3 another writer or the store is in the way: "
@@ -29,12 +29,12 @@ app = typer.Typer(
     help="Look at Apache Hudi tables, and keep them in order.  TABLE is a path or an object store URI.",
     epilog=EXIT_CODES,
 )
-look.add_to(app)
-data.add_to(app)
-maintain.add_to(app)
-repair.add_to(app)
-indexes.add_to(app)
-report.add_to(app)
+inspect_commands.add_to(app)
+data_commands.add_to(app)
+service_commands.add_to(app)
+repair_commands.add_to(app)
+index_commands.add_to(app)
+report_command.add_to(app)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - as Typer calls it

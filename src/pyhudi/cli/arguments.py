@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pyhudi.api import Table
+from pyhudi.api.table import Table
 from pyhudi.cli.output import Format
 from pyhudi.errors import InvalidRequest
 

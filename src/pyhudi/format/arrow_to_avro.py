@@ -17,7 +17,7 @@ Hudi stores a table's schema as Avro JSON; PyHudi works on Arrow.  The mapping (
 
 A nullable field is the union ["null", T] with default null when it is a field of a record, without a default as item of
 an array or value of a map.  A field that is not nullable is T.  These Arrow types are the canonical ones, to which
-`records.normalise` brings a user's schema.
+`records.type_normalization` brings a user's schema.
 
 `avro_to_arrow` reads more than this writes.  So that such a schema survives a commit of ours, `arrow_to_avro` takes the text
 that the table has now and keeps whatever part of it still says the same.

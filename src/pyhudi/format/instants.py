@@ -24,7 +24,7 @@ from enum import IntEnum, StrEnum
 from functools import lru_cache
 
 from pyhudi.errors import CorruptData, Internal, InvalidRequest
-from pyhudi.format.versions import TimelineLayout
+from pyhudi.format.table_versions import TimelineLayout
 
 INIT_INSTANT_TIME = "00000000000000"
 METADATA_BOOTSTRAP_INSTANT_TIME = "00000000000001"

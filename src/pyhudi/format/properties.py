@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.format.coding import checked_text
+from pyhudi.format.byte_cursor import checked_text
 
 HIDDEN = "****"
 

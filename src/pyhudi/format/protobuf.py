@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyhudi.format.coding import Cursor, encode_varint
+from pyhudi.format.byte_cursor import Cursor, encode_varint
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 

@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.columns import column_at, field_at
-from pyhudi.records.conform import conform, refuse_rounding
-from pyhudi.records.filters.arrow import arrow_scalar
+from pyhudi.records.dotted_columns import column_at, field_at
+from pyhudi.records.filters.arrow_expressions import arrow_scalar
 from pyhudi.records.filters.binding import bind, same_family
-from pyhudi.records.filters.parse import COMPUTED, parse_value
-from pyhudi.records.filters.tree import Column, Compare
+from pyhudi.records.filters.filter_ast import Column, Compare
+from pyhudi.records.filters.filter_parser import COMPUTED, parse_value
+from pyhudi.records.schema_cast import conform, refuse_rounding
 
 
 @dataclass(frozen=True, slots=True)

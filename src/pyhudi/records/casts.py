@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.records.expressions import IndexExpression
+from pyhudi.records.expression_functions import IndexExpression
 
 _LONG = np.iinfo(np.int64)
 

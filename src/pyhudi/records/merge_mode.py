@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.versions import TableVersion
+from pyhudi.format.table_versions import TableVersion
 from pyhudi.records.ordering import Ordering
 
 MODEL_PACKAGE = "org.apache.hudi.common.model."

@@ -62,13 +62,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.plugins import Registry
-from pyhudi.records.conform import conform_table
-from pyhudi.records.merge import CommonRule, DeleteMarker, Merged, MergeRule, built_in_rule, deleted_rows
+from pyhudi.options.plugins import Registry
 from pyhudi.records.merge_mode import DEFAULT_PAYLOAD, MergeMode, MergeSettings
-from pyhudi.records.mode_rule import Defaults, mode_rule
 from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
 from pyhudi.records.payloads import MARKER_PAYLOADS, known_payloads, payload_rule
+from pyhudi.records.record_merge import CommonRule, DeleteMarker, Merged, MergeRule, built_in_rule, deleted_rows
+from pyhudi.records.schema_cast import conform_table
+from pyhudi.records.update_modes import Defaults, mode_rule
 
 _registered: Registry[RecordMerger] = Registry("merger")
 _classes: Registry[RecordMerger] = Registry("merger's class")

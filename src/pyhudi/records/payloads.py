@@ -15,7 +15,7 @@
                                                                              columns that the change lacks keep the stored value
 
 DefaultHoodieRecordPayload and OverwriteWithLatestAvroPayload are the two built-in merge modes.  In log files deletes are settled
-by ordering value before a payload is asked (see `records.log_merge`).
+by ordering value before a payload is asked (see `records.log_merge.merge_log_blocks`).
 
 Source: docs/formats/reading.md, "Payload classes".
 """
@@ -31,10 +31,10 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import is_meta_field
-from pyhudi.records.conform import relabel_column
-from pyhudi.records.merge import CommonRule, DeleteMarker, Merged, choose_rows, delete_flags, deleted_rows
 from pyhudi.records.merge_mode import EVENT_TIME_PAYLOAD, MODEL_PACKAGE, MYSQL_PAYLOAD
 from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
+from pyhudi.records.record_merge import CommonRule, DeleteMarker, Merged, choose_rows, delete_flags, deleted_rows
+from pyhudi.records.schema_cast import relabel_column
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium writes for a large column that a change did not carry."""

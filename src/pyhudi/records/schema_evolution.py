@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
-from pyhudi.records.conform import same_type
-from pyhudi.records.normalise import normalise
+from pyhudi.records.schema_cast import same_type
+from pyhudi.records.type_normalization import is_list_like, normalise
 
 _INTEGER_BITS = {"int32": 32, "int64": 64}
 _MODE_OPTION = "set pyhudi.schema.mode"
@@ -107,15 +107,41 @@ def continues(before: pa.Schema, after: pa.Schema, mode: SchemaMode = SchemaMode
 
 
 def typed_nulls(incoming: pa.Schema, table: pa.Schema) -> pa.Schema:
-    """The incoming columns; those that hold nulls alone have the type of the table's column."""
-    held = set(table.names)
+    """The incoming columns, in which every part of type null, at any depth, has the type of the table's part.
+
+    Arrow infers the type null for a column, struct field, list or map that holds nulls alone.  A part that the table lacks,
+    or has in another shape, keeps its type.
+    """
+    known = {field.name: field for field in table}
     return pa.schema(
-        [
-            field.with_type(table.field(field.name).type) if pa.types.is_null(field.type) and field.name in held else field
-            for field in incoming
-        ],
+        [_typed_field(field, known[field.name]) if field.name in known else field for field in incoming],
         metadata=incoming.metadata,
     )
+
+
+def _typed_field(field: pa.Field, table: pa.Field) -> pa.Field:
+    return field.with_type(_typed_type(field.type, table.type))
+
+
+def _typed_type(incoming: pa.DataType, table: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_null(incoming):
+        return table
+    if types.is_dictionary(incoming) or types.is_run_end_encoded(incoming):
+        return table if types.is_null(incoming.value_type) else incoming
+    if types.is_struct(incoming) and types.is_struct(table):
+        known = {field.name: field for field in table.fields}
+        return pa.struct([_typed_field(field, known[field.name]) if field.name in known else field for field in incoming.fields])
+    if is_list_like(incoming) and types.is_list(table):
+        value = _typed_field(incoming.value_field, table.value_field)
+        # The rows are cast to the table's list whatever the layout of theirs.
+        return incoming if value.type == incoming.value_type else pa.list_(value)
+    if types.is_map(incoming) and types.is_map(table):
+        key = table.key_field if types.is_null(incoming.key_type) else incoming.key_field
+        item = _typed_field(incoming.item_field, table.item_field)
+        same = key.type == incoming.key_type and item.type == incoming.item_type
+        return incoming if same else pa.map_(key, item)
+    return incoming
 
 
 def schema_changes(before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:

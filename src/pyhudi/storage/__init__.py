@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec
-from pyhudi.storage.opening import open_storage
+from pyhudi.storage.factory import open_storage
 
 __all__ = ["FileInfo", "Listing", "Storage", "StorageSpec", "open_storage"]

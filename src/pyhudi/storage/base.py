@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.format.paths import file_name_of, parts_of
-from pyhudi.storage.clock import Environment
+from pyhudi.storage.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)

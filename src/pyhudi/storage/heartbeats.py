@@ -19,9 +19,9 @@ from typing import Annotated
 
 from pyhudi.errors import HudiError, WriteConflict
 from pyhudi.format.paths import HEARTBEAT_FOLDER
-from pyhudi.settings import Option, Options, read_settings
+from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.storage.base import Storage
-from pyhudi.storage.clock import Environment, Repetition
+from pyhudi.storage.environment import Environment, Repetition
 
 _LOG = logging.getLogger("pyhudi.storage.heartbeats")
 

@@ -8,7 +8,7 @@ The content is one line of JSON: host, boot id, the namespace that process ids a
 time, an id of this module's load.  Real Hudi reads only the file's time.
 
 A write whose tasks run while no process carries it tells that instead, and its heartbeat counts until it expires, as that of real
-Hudi does.  An empty one is real Hudi's, for whose writers ours wait (`operations.action.foreign_writers`).
+Hudi does.  An empty one is real Hudi's, for whose writers ours wait (`operations.commit.hudi_writers`).
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".  The content is PyHudi's own.
 """
@@ -24,7 +24,7 @@ import uuid
 
 from pyhudi.errors import HudiError, WriteConflict
 from pyhudi.storage.base import Storage
-from pyhudi.storage.clock import Environment, Repetition
+from pyhudi.storage.environment import Environment, Repetition
 from pyhudi.storage.heartbeats import (
     Heartbeat,
     HeartbeatSettings,
@@ -33,7 +33,7 @@ from pyhudi.storage.heartbeats import (
     heartbeat_path,
     last_heartbeat_ms,
 )
-from pyhudi.storage.processes import boot_id, pid_space, start_time
+from pyhudi.storage.process_identity import boot_id, pid_space, start_time
 
 _LOG = logging.getLogger("pyhudi.storage.liveness")
 _OF_TASKS = b'{"tasks": true}'

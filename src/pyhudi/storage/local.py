@@ -9,9 +9,20 @@ Writing a file:
    the name exists, then drops the temporary name.  An empty document needs none of this: exclusive creation is whole at once.
 4. Documents are synced to disk, file and folder; see `Sync` for data files.
 
-`put_if_matches` reads, compares and renames while it holds an advisory lock (flock) on the folder.  That makes it atomic among
-calls of `put_if_matches`, and against `put_if_absent`, which never replaces anything; a plain `put` or `delete` of the same
-path at the same moment is not seen.  The system releases the lock when its process dies.
+`put_if_matches` is a compare-and-swap that no suspended process can block:
+1. Stage: the synced temporary file is renamed into `.pyhudi-<hash of the name>.cas/`, under its unique name.
+2. Fence: every other file staged there is deleted.
+3. Compare: the document is read; another tag ends the call.
+4. Publish: the staged file is renamed over the document.  Where another call has deleted it, the rename fails, nothing is
+   published, and the call starts again.
+
+Two calls A and B cannot both replace the same content.  A and B each list the folder after they have staged, so one of them, say
+A, lists after both have staged.  If B has not published by then, A deletes its file and B's rename fails.  If B has published, A
+reads afterwards, finds B's content and ends.  `put_if_absent` fences too before it creates a name, so a call that compared before
+the document was deleted does not replace its successor.  A plain `put` or `delete` between steps 3 and 4 is not noticed.
+
+An advisory lock (flock) on the folder keeps calls from fencing each other all the time.  It decides nothing: whoever does not
+get it within a limit, because its holder is suspended, goes on without it.  The system releases it when its process dies.
 
 Where links are not supported (some network and FUSE mounts), `put_if_absent` creates the name exclusively and writes into it:
 still at most one winner, but a reader may see a part of the document for a moment, and after a crash for good.
@@ -37,12 +48,28 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
-from pyhudi.storage.located import Located
-from pyhudi.storage.temporaries import is_abandoned, is_temporary, removed_meanwhile, temporary_name
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.temporary_names import is_abandoned, is_temporary, removed_meanwhile, temporary_name
+from pyhudi.storage.uri_root import Located
 from pyhudi.storage.uris import Location
 
 if sys.platform != "win32":
     import fcntl
+
+_CLOCK = SystemEnvironment()
+
+# How long a call waits for the advisory lock of a folder, and how long if the last call in this process waited in vain.
+_FLOCK_WAIT_MS = 500
+_FLOCK_WAIT_STUCK_MS = 20
+_FLOCK_PAUSES_MS = (1, 20)
+_stuck_folders: set[str] = set()
+
+# Without the lock calls may fence each other; random pauses let one of them through.
+_REPLACE_ATTEMPTS = 30
+_LONGEST_REPLACE_PAUSE_MS = 100
+
+_STAGING_PREFIX = ".pyhudi-"
+_STAGING_SUFFIX = ".cas"
 
 # What open() says when the path is not a file; as in an object store, a folder is none.
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -140,7 +167,8 @@ class LocalStorage(Located):
                         # No part of a table is named so, and no other store could hold it.
                         continue
                     if entry.is_dir():
-                        folders.append(prefix + entry.name)
+                        if not _is_staging_folder(entry.name):
+                            folders.append(prefix + entry.name)
                     elif not _is_hidden(entry.name):
                         # A file that was deleted since the folder was read is simply not listed.
                         with contextlib.suppress(FileNotFoundError):
@@ -171,6 +199,7 @@ class LocalStorage(Located):
         with _translated("write", self._full(check_file_path(path))) as full:
             if os.path.lexists(full):
                 return False
+            _fence(full)
             _unlink_sidecar(full)
             if not data:
                 return self._create_exclusively(full, data)
@@ -201,13 +230,20 @@ class LocalStorage(Located):
         return None if data is None else (data, _tag(data))
 
     def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
+        if sys.platform == "win32":
+            raise Unsupported("put_if_matches needs flock, which Windows has not: choose another lock provider")
         full = self._full(check_file_path(path))
-        with _translated("write", full), _locked_folder(os.path.dirname(full)) as is_there:
-            current = self.read(path) if is_there else None
-            if current is None or _tag(current) != tag:
-                return None
-            self._put(full, data)
-            return _tag(data)
+        with _translated("write", full):
+            for attempt in range(_REPLACE_ATTEMPTS):
+                if not self._matches(path, tag):
+                    return None
+                # A missing file is the one that another call has fenced off.
+                with contextlib.suppress(FileNotFoundError):
+                    return _tag(data) if self._replace_if_matches(path, data, tag) else None
+                _CLOCK.sleep_ms(_CLOCK.token_bytes(1)[0] * min(1 << attempt, _LONGEST_REPLACE_PAUSE_MS) // 256)
+        raise StorageUnavailable(
+            f"cannot write {full}: other processes that replace it overtook {_REPLACE_ATTEMPTS} attempts; try again"
+        )
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -274,6 +310,37 @@ class LocalStorage(Located):
             _unlink(temporary)
             raise
         self._sync_folder(os.path.dirname(full))
+
+    def _matches(self, path: str, tag: str) -> bool:
+        current = self.read(path)
+        return current is not None and _tag(current) == tag
+
+    def _replace_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+        """One attempt of `put_if_matches`; False when the content differs.  Raises FileNotFoundError when it was fenced off."""
+        full = self._full(path)
+        folder = os.path.dirname(full)
+        # Synced before anybody waits for this call.
+        temporary = self._write_temporary(folder, data)
+        staging = _staging_folder(full)
+        staged = os.path.join(staging, os.path.basename(temporary))
+        try:
+            with _contending(folder):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(staging)
+                os.rename(temporary, staged)
+                _fence(full, staged)
+                if not self._matches(path, tag):
+                    return False
+                _unlink_sidecar(full)
+                os.replace(staged, full)
+        finally:
+            _unlink(temporary)
+            _unlink(staged)
+            # Others may have staged files there.
+            with contextlib.suppress(OSError):
+                os.rmdir(staging)
+        self._sync_folder(folder)
+        return True
 
     def _create_exclusively(self, full: str, data: bytes) -> bool:
         try:
@@ -433,24 +500,52 @@ def _file_info(path: str, status: os.stat_result) -> FileInfo:
     return FileInfo(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
+def _staging_folder(full: str) -> str:
+    """Where calls of `put_if_matches` stage the next content of a document."""
+    folder, name = os.path.split(full)
+    return os.path.join(folder, f"{_STAGING_PREFIX}{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}{_STAGING_SUFFIX}")
+
+
+def _is_staging_folder(name: str) -> bool:
+    return name.startswith(_STAGING_PREFIX) and name.endswith(_STAGING_SUFFIX)
+
+
+def _fence(full: str, own: str | None = None) -> None:
+    """Delete what other calls have staged for a document, so that they cannot publish it."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(_staging_folder(full)) as entries:
+        for entry in entries:
+            if entry.path != own:
+                _unlink(entry.path)
+
+
 @contextlib.contextmanager
-def _locked_folder(full: str) -> Iterator[bool]:
-    """Hold the folder's advisory lock; False when there is no such folder."""
-    if sys.platform == "win32":
-        raise Unsupported("put_if_matches needs flock, which Windows has not: choose another lock provider")
+def _contending(folder: str) -> Iterator[None]:
+    """Hold the folder's advisory lock, unless its holder keeps it for longer than a call takes."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        descriptor = os.open(full, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        yield False
-        return
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError as error:
-            raise Unsupported(f"{full}: the file system has no flock ({error}): choose another lock provider") from error
-        yield True
+        _wait_for_flock(descriptor, folder)
+        yield
     finally:
         os.close(descriptor)
+
+
+def _wait_for_flock(descriptor: int, folder: str) -> None:
+    end_ms = _CLOCK.monotonic_ms() + (_FLOCK_WAIT_STUCK_MS if folder in _stuck_folders else _FLOCK_WAIT_MS)
+    pause_ms, longest_ms = _FLOCK_PAUSES_MS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if _CLOCK.monotonic_ms() >= end_ms:
+                _stuck_folders.add(folder)
+                return
+        except OSError as error:
+            raise Unsupported(f"{folder}: the file system has no flock ({error}): choose another lock provider") from error
+        else:
+            _stuck_folders.discard(folder)
+            return
+        _CLOCK.sleep_ms(pause_ms)
+        pause_ms = min(2 * pause_ms, longest_ms)
 
 
 class _translated:

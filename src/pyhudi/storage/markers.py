@@ -29,7 +29,7 @@ import xxhash
 from pyhudi.errors import CorruptData
 from pyhudi.format.names import MarkerType, decode_marker_list, format_marker, parse_marker
 from pyhudi.format.paths import MARKER_FOLDER, file_name_of, folder_of, join_path
-from pyhudi.settings import Option
+from pyhudi.options.declaration import Option
 from pyhudi.storage.base import Storage
 
 _TYPE_FILE = "MARKERS.type"

@@ -19,8 +19,8 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.paths import join_path
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
-from pyhudi.storage.clock import Environment, SystemEnvironment
-from pyhudi.storage.located import Located
+from pyhudi.storage.environment import Environment, SystemEnvironment
+from pyhudi.storage.uri_root import Located
 from pyhudi.storage.uris import Location, parse_uri
 
 

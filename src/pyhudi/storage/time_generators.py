@@ -2,7 +2,7 @@
 
 A name for `hoodie.time.generator.type` other than Hudi's own is that of a generator that `register_time_generator` has made known
 in this process, by a call or by a plug-in (see `plugins`).  It says what time it is; the zone of the table, the floor that the
-timeline is, and the wait for clocks that differ stay with the table (`operations.action.transaction.new_instant_time`).
+timeline is, and the wait for clocks that differ stay with the table (`operations.commit.transaction.new_instant_time`).
 
 Source: docs/decisions/0001-instant-times-and-skew.md.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pyhudi.errors import Unsupported
-from pyhudi.plugins import Registry
+from pyhudi.options.plugins import Registry
 
 OWN = "WAIT_TO_ADJUST_SKEW"
 """Hudi's only generator: the clock, and a wait for those of others."""

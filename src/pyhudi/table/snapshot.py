@@ -18,9 +18,9 @@ from typing import Any, ParamSpec, TypeVar
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, SnapshotOutdated
-from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
-from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata
-from pyhudi.format.actions.rollback import RollbackPlan
+from pyhudi.format.actions.archived_instants import COMMIT_LIKE, decode_completed
+from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata
+from pyhudi.format.actions.rollback_metadata import RollbackPlan
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro.nodes import NO_DEFAULT, Record
 from pyhudi.format.avro.schema import parse_schema
@@ -29,23 +29,23 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import SCHEMA_FOLDER, file_name_of
-from pyhudi.records.column_ids import ColumnIds
-from pyhudi.records.keys.spec import path_valued_columns
+from pyhudi.metadata_table.reader.metadata_listing import MetadataListing, choose_listing
+from pyhudi.records.keys.key_spec import path_valued_columns
+from pyhudi.records.schema_on_read.column_ids import ColumnIds
 from pyhudi.storage.base import FileInfo
-from pyhudi.table.bootstrap import with_sources
-from pyhudi.table.closed import check_commit_open, check_open
-from pyhudi.table.column_history import ColumnHistory, CommitReader, load_column_history
-from pyhudi.table.config import TableConfig
-from pyhudi.table.context import TableContext
+from pyhudi.table.bootstrap_sources import with_sources
+from pyhudi.table.feature_support import check_commit_open, check_open
+from pyhudi.table.file_slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slices, visible_slices_of_rows
 from pyhudi.table.listing import DirectoryListing, FileListing
-from pyhudi.table.metadata.listing import MetadataListing, choose_listing
-from pyhudi.table.plans import load_clustering_plan, load_pending_compactions
-from pyhudi.table.slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slices, visible_slices_of_rows
-from pyhudi.table.wholeness import find_loss
-from pyhudi.timeline.copies import copies_among
-from pyhudi.timeline.history import Bounds
-from pyhudi.timeline.store import TimelineStore
-from pyhudi.timeline.timeline import Timeline
+from pyhudi.table.pending_plans import load_clustering_plan, load_pending_compactions
+from pyhudi.table.schema_on_read_history import ColumnHistory, CommitReader, load_column_history
+from pyhudi.table.snapshot_staleness import find_loss
+from pyhudi.table.table_config import TableConfig
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.archived_timeline import Bounds
+from pyhudi.table.timeline.double_writes import copies_among
+from pyhudi.table.timeline.timeline_store import TimelineStore
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -232,7 +232,8 @@ def load_snapshot(
 
     listing: by default the metadata table's where the table has one, else that of its directories.  timeline: one that was loaded
     before, to load the state that it tells of.
-    Raises Unsupported for a table that stays closed (`table.closed`), SnapshotOutdated when instants of that timeline were rolled
+    Raises Unsupported for a table that stays closed (`table.feature_support`), SnapshotOutdated when instants of that timeline
+    were rolled
     back or dropped meanwhile; without one, when that happens again and again.
     """
     if timeline is not None:

@@ -17,11 +17,11 @@ from __future__ import annotations
 import re
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, SnapshotOutdated
-from pyhudi.format.actions.savepoint import SavepointMetadata
+from pyhudi.format.actions.savepoint_metadata import SavepointMetadata
 from pyhudi.format.instants import Action, Instant
-from pyhudi.table.context import TableContext
-from pyhudi.timeline.store import TimelineStore
-from pyhudi.timeline.timeline import Timeline
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.timeline_store import TimelineStore
 
 PREFIX = "tag:"
 

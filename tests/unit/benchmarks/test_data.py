@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks import data
-from tests.unit.benchmarks.rows import lineitem
+from tests.support.benchmark_rows import lineitem
 
 ROWS = lineitem(200)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from benchmarks import fingerprint
 from benchmarks.data import SCHEMA
-from tests.unit.benchmarks.rows import lineitem
+from tests.support.benchmark_rows import lineitem
 
 ROWS = lineitem(40)
 

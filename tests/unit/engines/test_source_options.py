@@ -10,10 +10,10 @@ from pyhudi.errors import InvalidRequest
 
 pytest.importorskip("pyspark")
 
-from pyhudi.engines.spark.source import _divided_options
-from pyhudi.operations.read.skipping import ReadSettings
-from pyhudi.options import HONOURED
-from pyhudi.settings import Option
+from pyhudi.engines.spark.data_source import _divided_options
+from pyhudi.operations.read.file_pruning import ReadSettings
+from pyhudi.options.declaration import Option
+from pyhudi.options.supported import HONOURED
 
 
 def test_options_with_capitals_act() -> None:

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyhudi.engines.spark.routing import TASKS_A_CORE, Groups
-from pyhudi.execute.write_group import GroupTarget
-from pyhudi.plan.write import InsertTarget
+from pyhudi.planning.record_placement import InsertTarget
+from pyhudi.tasks.write_file_group import GroupTarget
 
 
 def task_rows(inserts: dict[str, Sequence[int]], cores: int) -> list[int]:

@@ -37,7 +37,7 @@ from pyhudi.format.avro.nodes import (
 from pyhudi.format.avro.schema import Schema, parse_schema, schema_of
 from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.avro_to_arrow import avro_to_arrow
-from pyhudi.format.coding import encode_zigzag
+from pyhudi.format.byte_cursor import encode_zigzag
 
 SYNC = bytes(range(16))
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.avro_columns import AvroRecords, avro_records, supports
-from pyhudi.format.coding import encode_zigzag
+from pyhudi.format.byte_cursor import encode_zigzag
 
 UTC = datetime.UTC
 EARLIEST = datetime.datetime(1, 1, 2)

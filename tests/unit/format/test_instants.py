@@ -23,7 +23,7 @@ from pyhudi.format.instants import (
     parse_instant_time,
     shift_instant_time,
 )
-from pyhudi.format.versions import TimelineLayout
+from pyhudi.format.table_versions import TimelineLayout
 
 T, C = "20261121044645518", "20261121044652001"
 REQUESTED, INFLIGHT, DONE = State.REQUESTED, State.INFLIGHT, State.COMPLETED

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.bulk import made_of_columns
+from pyhudi.format.bulk_construction import made_of_columns
 from pyhudi.format.names import (
     ArchiveFileName,
     BaseFileName,

@@ -12,11 +12,11 @@ import pytest
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro
-from pyhudi.format.coding import Cursor
-from pyhudi.format.orc.columns import from_orc
-from pyhudi.format.orc.reading import ORC_AVRO_SCHEMA_KEY, OrcFile
-from pyhudi.format.orc.tail import read_tail, with_user_metadata, writer_zone
-from pyhudi.format.orc.writing import CODECS, OrcWriter
+from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.orc.orc_columns import from_orc
+from pyhudi.format.orc.orc_reader import ORC_AVRO_SCHEMA_KEY, OrcFile
+from pyhudi.format.orc.orc_tail import read_tail, with_user_metadata, writer_zone
+from pyhudi.format.orc.orc_writer import CODECS, OrcWriter
 from pyhudi.format.protobuf import decode_fields, encode_bytes, encode_number
 
 MOMENT = datetime.datetime(2026, 7, 1, 12, 30, 15, 123456, tzinfo=datetime.UTC)

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.arrow import computed_column, row_filter, to_arrow
+from pyhudi.records.column_ranges import RangeColumn, may_match
+from pyhudi.records.column_statistics import batch_ranges, stored_value
+from pyhudi.records.filters.arrow_expressions import computed_column, row_filter, to_arrow
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.derived import derived_column
-from pyhudi.records.filters.functions import as_index_expression
-from pyhudi.records.filters.parse import parse_filter, parse_value
-from pyhudi.records.filters.pruning import prune_ranges, prune_values
-from pyhudi.records.filters.tree import And, Call, Column, Compare, Expr, In, IsNull, Like, Literal, Not
-from pyhudi.records.filters.walk import calls, columns, key_literals
-from pyhudi.records.range_columns import RangeColumn, may_match
-from pyhudi.records.stats import batch_ranges, stored_value
-from tests.filter_functions import COMPARED, SCHEMA, TERMS, ZONED, rows
-from tests.unit.records.test_range_columns import range_column
+from pyhudi.records.filters.filter_ast import And, Call, Column, Compare, Expr, In, IsNull, Like, Literal, Not
+from pyhudi.records.filters.filter_functions import as_index_expression
+from pyhudi.records.filters.filter_parser import parse_filter, parse_value
+from pyhudi.records.filters.filter_visitor import calls, columns, key_literals
+from pyhudi.records.filters.monotonic_functions import derived_column
+from pyhudi.records.filters.range_pruning import prune_ranges, prune_values
+from tests.support.filter_functions import COMPARED, SCHEMA, TERMS, ZONED, rows
+from tests.unit.records.test_column_ranges import range_column
 
 ROWS = rows(120)
 NUMBERED = ROWS.append_column("place", pa.array(range(120)))

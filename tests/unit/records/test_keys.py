@@ -11,15 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
-from pyhudi.records.keys.partition_paths import (
-    decode_partition_value,
-    encode_partition_value,
-    parse_partition_path,
-    partition_paths,
-    partition_value,
-)
-from pyhudi.records.keys.record_keys import auto_record_keys, record_keys, split_record_keys
-from pyhudi.records.keys.spec import (
+from pyhudi.records.keys.key_spec import (
     KeyGenerator,
     KeySpec,
     PartitionField,
@@ -28,7 +20,15 @@ from pyhudi.records.keys.spec import (
     partition_columns,
     path_valued_columns,
 )
-from pyhudi.records.keys.time_rule import TimeRule, TimeType
+from pyhudi.records.keys.partition_paths import (
+    decode_partition_value,
+    encode_partition_value,
+    parse_partition_path,
+    partition_paths,
+    partition_value,
+)
+from pyhudi.records.keys.record_keys import auto_record_keys, record_keys, split_record_keys
+from pyhudi.records.keys.timestamp_key_rule import TimeRule, TimeType
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 

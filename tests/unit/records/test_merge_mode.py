@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.versions import TableVersion
+from pyhudi.format.table_versions import TableVersion
 from pyhudi.records.merge_mode import (
     COMMIT_TIME_STRATEGY,
     DEFAULT_PAYLOAD,

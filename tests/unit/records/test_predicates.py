@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyhudi.errors import Internal, InvalidRequest, Unsupported
-from pyhudi.records.filters.arrow import arrow_scalar, row_filter, to_arrow
+from pyhudi.records.column_statistics import ColumnRange, batch_ranges, stored_value
+from pyhudi.records.filters.arrow_expressions import arrow_scalar, row_filter, to_arrow
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.parse import parse_filter
-from pyhudi.records.filters.pruning import prune_ranges, prune_values
+from pyhudi.records.filters.filter_ast import Always, And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
+from pyhudi.records.filters.filter_parser import parse_filter
+from pyhudi.records.filters.filter_visitor import columns, key_literals
+from pyhudi.records.filters.range_pruning import prune_ranges, prune_values
 from pyhudi.records.filters.spark_sql import to_spark_sql
-from pyhudi.records.filters.tree import Always, And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
-from pyhudi.records.filters.walk import columns, key_literals
-from pyhudi.records.stats import ColumnRange, batch_ranges, stored_value
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(

@@ -18,11 +18,11 @@ from pyhudi.errors import CorruptData, Internal, InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, minimal_decimal_size, sanitized_name
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.meta_columns import META_FIELDS, is_meta_field, with_meta_fields, without_meta_fields
-from pyhudi.records.columns import column_at, field_at
-from pyhudi.records.conform import conform, refuse_rounding, relabel
-from pyhudi.records.normalise import normalise
+from pyhudi.records.dotted_columns import column_at, field_at
+from pyhudi.records.schema_cast import conform, refuse_rounding, relabel
 from pyhudi.records.schema_evolution import SchemaMode, evolve, schema_changes, typed_nulls
-from tests.vectors import vector
+from pyhudi.records.type_normalization import normalise
+from tests.support.vectors import vector
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -406,6 +406,24 @@ def test_a_column_of_nulls_alone_takes_the_tables_type() -> None:
     table = pa.schema([("a", pa.int64()), ("b", pa.string())])
     incoming = pa.schema([("a", pa.null()), ("b", pa.string()), ("c", pa.null())])
     assert typed_nulls(incoming, table).types == [pa.int64(), pa.string(), pa.null()]
+
+
+def test_nulls_at_any_depth_take_the_tables_type() -> None:
+    struct = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))])
+    table = pa.schema([("s", struct), ("l", pa.list_(struct)), ("m", pa.map_(pa.string(), struct)), ("t", pa.string())])
+    untyped = pa.struct([("y", pa.list_(pa.null())), ("x", pa.null()), ("new", pa.null())])
+    typed = pa.struct([("y", pa.list_(pa.string())), ("x", pa.int64()), ("new", pa.null())])
+    incoming = pa.schema(
+        [("s", untyped), ("l", pa.large_list(untyped)), ("m", pa.map_(pa.string(), untyped)), ("t", pa.list_(pa.null()))]
+    )
+    assert typed_nulls(incoming, table).types == [
+        typed,
+        pa.list_(typed),
+        pa.map_(pa.string(), typed),
+        pa.list_(pa.null()),
+    ]
+    dictionary = pa.schema([("t", pa.dictionary(pa.int32(), pa.null()))])
+    assert typed_nulls(dictionary, table).types == [pa.string()]
 
 
 def test_a_new_table_takes_the_normalised_schema() -> None:

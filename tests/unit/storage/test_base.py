@@ -8,8 +8,8 @@ from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.format.paths import join_path
 from pyhudi.storage import Storage, StorageSpec, open_storage
 from pyhudi.storage.base import settle_put_if_absent
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Counted, Fault, FaultyStorage, Moment, Outcome
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Counted, Fault, FaultyStorage, Moment, Outcome
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pyhudi.storage import hdfs_client
-from pyhudi.storage.hdfs_client import HdfsClient
-from pyhudi.storage.hdfs_http import NoAnswer, RemoteError
+from pyhudi.storage.hdfs import webhdfs_client
+from pyhudi.storage.hdfs.webhdfs_client import HdfsClient
+from pyhudi.storage.hdfs.webhdfs_http import NoAnswer, RemoteError
 
 STATUS = {"FileStatus": {"pathSuffix": "", "type": "FILE", "length": 3, "modificationTime": 7, "fileId": 1}}
 
@@ -54,7 +54,7 @@ class NameNode:
 
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[NameNode, NameNode]]:
-    monkeypatch.setattr(hdfs_client, "_FIRST_PAUSE_S", 0)
+    monkeypatch.setattr(webhdfs_client, "_FIRST_PAUSE_S", 0)
     both = NameNode("StandbyException"), NameNode()
     yield both
     for node in both:

@@ -6,8 +6,8 @@ import pytest
 
 from pyhudi.errors import StorageUnavailable, WriteConflict
 from pyhudi.storage import Storage
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
 from pyhudi.storage.heartbeats import (
     Heartbeat,
     HeartbeatSettings,

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pyhudi.storage import Storage
-from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Fault, FaultyStorage, SimulatedCrash
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, SimulatedCrash
 from pyhudi.storage.heartbeats import HeartbeatSettings, heartbeat_path
 from pyhudi.storage.liveness import RunningWrite, forget, is_alive
 from pyhudi.storage.memory import MemoryStorage

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import hashlib
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,8 +16,9 @@ import pytest
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported, WriteConflict
 from pyhudi.storage import Storage, StorageSpec, open_storage
-from pyhudi.storage.faults import SimulatedCrash
-from pyhudi.storage.processes import Process
+from pyhudi.storage.fault_injection import SimulatedCrash
+from pyhudi.storage.local import _staging_folder
+from pyhudi.storage.process_identity import Process
 
 
 @pytest.fixture
@@ -126,13 +130,11 @@ class TestWhatADeadWriterLeaves:
         assert storage.sweep_unfinished("p", 1 << 50) == 0
         assert names(tmp_path / "p") == [leftover]
 
-    @pytest.mark.parametrize("method", ["put", "put_if_absent", "put_if_matches", "open_output"])
+    @pytest.mark.parametrize("method", ["put", "put_if_absent", "open_output"])
     def test_its_writer_lives_after_all_and_is_told_that_it_lost(
         self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
     ) -> None:
         storage.put("old", b"old")
-        found = storage.read_versioned("old")
-        assert found is not None
 
         def swept_before(call: Callable[[str, str], None]) -> Callable[[str, str], None]:
             def late(source: str, target: str) -> None:
@@ -147,8 +149,6 @@ class TestWhatADeadWriterLeaves:
             if method == "open_output":
                 with storage.open_output("new") as sink:
                     sink.write(b"new")
-            elif method == "put_if_matches":
-                storage.put_if_matches("old", b"new", found[1])
             else:
                 getattr(storage, method)("new", b"new")
         assert storage.read("old") == b"old"
@@ -312,7 +312,7 @@ class TestErrors:
         monkeypatch.setattr("fcntl.flock", flock)
         storage.put("f", b"1")
         with pytest.raises(Unsupported, match="lock provider"):
-            storage.put_if_matches("f", b"2", "tag")
+            storage.put_if_matches("f", b"2", storage_tag(b"1"))
 
     def test_options(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidRequest, match="region"):
@@ -391,3 +391,110 @@ def test_a_process_killed_while_it_replaces_does_not_block_the_next(tmp_path: Pa
     assert found is not None
     assert found[0] == b"old"
     assert storage.put_if_matches("f", b"ours", found[1])
+
+
+class TestSuspendedReplacement:
+    """A call of `put_if_matches` that stops in the middle blocks no other call, and publishes nothing when it goes on."""
+
+    @pytest.fixture
+    def tag(self, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setattr("pyhudi.storage.local._FLOCK_WAIT_MS", 2)
+        storage.put("f", b"old")
+        found = storage.read_versioned("f")
+        assert found is not None
+        return found[1]
+
+    def test_lock_of_the_folder_is_waited_for_within_a_limit(self, storage: Storage, tmp_path: Path, tag: str) -> None:
+        descriptor = os.open(tmp_path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            assert storage.put_if_matches("f", b"new", tag)
+        finally:
+            os.close(descriptor)
+        assert storage.read("f") == b"new"
+        assert names(tmp_path) == ["f"]
+
+    @pytest.mark.parametrize("step", ["flock", "mkdir", "rename", "scandir", "replace", "rmdir"])
+    @pytest.mark.parametrize("content", [b"other", b"old"])
+    def test_call_that_others_overtake_loses(
+        self, storage: Storage, tmp_path: Path, tag: str, step: str, content: bytes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """content: what another call writes in its place; the same content again counts as unchanged."""
+        overtaken = self.at(monkeypatch, step, lambda: storage.put_if_matches("f", content, tag))
+        landed = storage.put_if_matches("f", b"new", tag)
+        assert overtaken == ([None] if step == "rmdir" else [storage_tag(content)])
+        assert bool(landed) == (content == b"old" or step == "rmdir")
+        assert storage.read("f") == (b"new" if landed else content)
+        assert names(tmp_path) == ["f"]
+
+    @pytest.mark.parametrize("step", ["flock", "mkdir", "rename", "scandir", "replace"])
+    def test_document_that_is_deleted_and_created_again_stays(
+        self, storage: Storage, tmp_path: Path, tag: str, step: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def create_again() -> bool:
+            storage.delete(["f"])
+            return storage.put_if_absent("f", b"next")
+
+        created = self.at(monkeypatch, step, create_again)
+        assert storage.put_if_matches("f", b"new", tag) is None
+        assert created == [True]
+        assert storage.read("f") == b"next"
+        assert names(tmp_path) == ["f"]
+
+    def test_staged_file_of_a_dead_process_is_removed(self, storage: Storage, tmp_path: Path, tag: str) -> None:
+        folder = tmp_path / os.path.basename(_staging_folder("f"))
+        folder.mkdir()
+        (folder / "left").write_bytes(b"dead")
+        assert storage.list("").folders == ()
+        assert [info.path for info in storage.walk("")] == ["f"]
+        assert storage.put_if_matches("f", b"new", tag)
+        assert names(tmp_path) == ["f"]
+
+    @staticmethod
+    def at(monkeypatch: pytest.MonkeyPatch, step: str, act: Callable[[], object]) -> list[object]:
+        """Let another call act before a step of the first call; what it returned."""
+        module = fcntl if step == "flock" else os
+        real = getattr(module, step)
+        results: list[object] = []
+
+        def late(*args: object) -> object:
+            if not results:
+                results.append(None)
+                results[0] = act()
+            return real(*args)
+
+        monkeypatch.setattr(module, step, late)
+        return results
+
+
+def storage_tag(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("step", ["flock", "rename", "scandir", "replace"])
+def test_a_process_suspended_while_it_replaces_loses_nothing(tmp_path: Path, step: str) -> None:
+    script = (
+        "import fcntl, os, signal, sys\n"
+        "from tests.unit.storage.test_local import _increment\n"
+        "from pyhudi.storage import open_storage\n"
+        "module = fcntl if sys.argv[2] == 'flock' else os\n"
+        "real = getattr(module, sys.argv[2])\n"
+        "def late(*arguments):\n"
+        "    result = real(*arguments) if sys.argv[2] == 'flock' else None\n"
+        "    setattr(module, sys.argv[2], real)\n"
+        "    os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "    return result if sys.argv[2] == 'flock' else real(*arguments)\n"
+        "setattr(module, sys.argv[2], late)\n"
+        "_increment(sys.argv[1], 20)\n"
+    )
+    open_storage(tmp_path).put("n", b"0")
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path), step], cwd=Path(__file__).parents[3])
+    try:
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        _increment(str(tmp_path), 20)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(600) == 0
+    finally:
+        process.kill()
+    assert open_storage(tmp_path).read("n") == b"40"
+    assert names(tmp_path) == ["n"]

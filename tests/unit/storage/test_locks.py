@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from pyhudi.errors import Internal, InvalidRequest, StorageFull, StorageUnavailable, Unsupported
-from pyhudi.options import parse_options
+from pyhudi.options.supported import parse_options
 from pyhudi.records.hashing import path_hash
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.clock import ReplayEnvironment, SystemEnvironment
-from pyhudi.storage.faults import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.environment import ReplayEnvironment, SystemEnvironment
+from pyhudi.storage.fault_injection import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
 from pyhudi.storage.locks import (
     LEASE_PATH,
     QUEUE_FOLDER,
@@ -32,15 +32,15 @@ from pyhudi.storage.locks import (
     StorageLock,
     StorageLockSettings,
     hive_metastore,
+    lock_registry,
     open_lock,
     register_lock_provider,
-    registry,
 )
 from pyhudi.storage.locks.dynamodb import DynamoDbSettings
 from pyhudi.storage.locks.hive_metastore import HiveLockSettings
 from pyhudi.storage.locks.zookeeper import ZookeeperSettings
 from pyhudi.storage.memory import MemoryStorage
-from pyhudi.storage.processes import Process
+from pyhudi.storage.process_identity import Process
 
 CLASS = "org.apache.hudi.client.transaction.lock."
 ZOOKEEPER = CLASS + "ZookeeperBasedLockProvider"
@@ -628,8 +628,8 @@ class TestOpenLock:
 
     def test_names_of_locks(self, env: ReplayEnvironment, tmp_path: Path) -> None:
         s3 = open_storage("s3a://bucket/table", {"anonymous": "true"})
-        assert registry._implicit_name(s3) == "4DCF035CB614089C"
-        assert registry._implicit_name(open_storage(tmp_path)) == path_hash(str(tmp_path))
+        assert lock_registry._implicit_name(s3) == "4DCF035CB614089C"
+        assert lock_registry._implicit_name(open_storage(tmp_path)) == path_hash(str(tmp_path))
         assert ZookeeperSettings(base_path="//a//b/").path("trips") == "/a/b/trips"
         assert ZookeeperSettings(base_path="/a", lock_key="k").path("trips") == "/a/k"
 

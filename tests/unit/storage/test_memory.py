@@ -6,7 +6,7 @@ import pytest
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.storage import open_storage
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 
 

@@ -26,4 +26,4 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError('this needs PySpark: pip install "pyhudi[spark]"', name=error.name) from None
 
 # Before any module of PyHudi that converts something, so that a worker starts without pandas.
-from pyhudi.engines.spark import worker_start as worker_start
+from pyhudi.engines.spark import skip_pandas_import as skip_pandas_import

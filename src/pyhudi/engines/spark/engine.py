@@ -26,24 +26,24 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.engines.arrow_incoming import LocalIncoming
-from pyhudi.engines.spark.convert import (
+from pyhudi.engines.arrow.incoming import LocalIncoming
+from pyhudi.engines.spark.driver_batch import DriverWorkers, fits_here
+from pyhudi.engines.spark.incoming import FrameIncoming
+from pyhudi.engines.spark.jobs import run_tasks, translated_errors
+from pyhudi.engines.spark.native_keys import path_column
+from pyhudi.engines.spark.routing import check_reachable
+from pyhudi.engines.spark.type_conversion import (
     DataFrame,
     SparkSession,
     to_arrow_schema,
 )
-from pyhudi.engines.spark.incoming import FrameIncoming
-from pyhudi.engines.spark.jobs import run_tasks, translated_errors
-from pyhudi.engines.spark.keys import path_column
-from pyhudi.engines.spark.routing import check_reachable
-from pyhudi.engines.spark.taken import DriverWorkers, fits_here
 from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest
-from pyhudi.execute.engine import BulkPlan, PrepareRequest, Tagged, TagRequest
-from pyhudi.execute.write_tasks import WriteStatus
-from pyhudi.records.keys.spec import KeySpec
+from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.meta_fields import PARTITION_PATH
-from pyhudi.records.normalise import normalise
+from pyhudi.records.type_normalization import normalise
+from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, Tagged, TagRequest
+from pyhudi.tasks.write_tasks import WriteStatus
 
 R = TypeVar("R")
 A = TypeVar("A")

@@ -10,19 +10,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pyhudi.engines.spark.cache import PlainCache
-from pyhudi.engines.spark.convert import (
-    DataFrame,
-    SparkSession,
-    column,
-    quoted,
-    to_arrow_schema,
-    to_spark_schema,
-)
-from pyhudi.engines.spark.hbase import ask_few_of_hbase, ask_many_of_hbase
-from pyhudi.engines.spark.jobs import parallelism, translated_errors
-from pyhudi.engines.spark.live_hits import live_hits
-from pyhudi.engines.spark.lookup import (
+from pyhudi.engines.spark.dataframe_cache import PlainCache
+from pyhudi.engines.spark.distributed_lookup import (
     FEW_KEY_BYTES,
     FEW_KEYS,
     KeyTable,
@@ -32,11 +21,21 @@ from pyhudi.engines.spark.lookup import (
     look_up_few,
     look_up_many,
 )
-from pyhudi.engines.spark.preparation import prepared_rows
-from pyhudi.engines.spark.progress import spark_stage
+from pyhudi.engines.spark.job_progress import spark_stage
+from pyhudi.engines.spark.jobs import parallelism, translated_errors
+from pyhudi.engines.spark.prepare_rows import prepared_rows
+from pyhudi.engines.spark.resolve_hits import live_hits
 from pyhudi.engines.spark.routing import TASKS_A_CORE, check_reachable
 from pyhudi.engines.spark.tagged import FewTagged, ManyTagged
-from pyhudi.engines.spark.tasks import (
+from pyhudi.engines.spark.type_conversion import (
+    DataFrame,
+    SparkSession,
+    column,
+    quoted,
+    to_arrow_schema,
+    to_spark_schema,
+)
+from pyhudi.engines.spark.worker_tasks import (
     FILE,
     ORDER,
     STATUS_SCHEMA,
@@ -47,14 +46,15 @@ from pyhudi.engines.spark.tasks import (
     wire_schema,
 )
 from pyhudi.errors import Unsupported
-from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest
-from pyhudi.execute.hbase_index import ByHbase
-from pyhudi.execute.incoming import incoming_schema
-from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByRecordIndex
-from pyhudi.execute.write_tasks import WriteStatus
-from pyhudi.records.conform import conform_table
-from pyhudi.records.merge import MergeRule
+from pyhudi.features.hbase_index.hbase_tasks import ByHbase
+from pyhudi.features.hbase_index.spark_lookup import ask_few_of_hbase, ask_many_of_hbase
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.record_merge import MergeRule
+from pyhudi.records.schema_cast import conform_table
+from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, TagRequest
+from pyhudi.tasks.incoming_rows import incoming_schema
+from pyhudi.tasks.tag_location import ByBuckets, ByKeyColumns, ByRecordIndex
+from pyhudi.tasks.write_tasks import WriteStatus
 
 _LONGEST_FEW_KEY = 256
 """Bytes of one key beyond which the keys count as many, however few they are: what comes to the driver is bounded beforehand."""

@@ -25,12 +25,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pyhudi import errors
-from pyhudi.engines.spark.convert import ddl
-from pyhudi.engines.spark.progress import spark_stage
+from pyhudi.engines.spark.job_progress import spark_stage
+from pyhudi.engines.spark.type_conversion import ddl
 from pyhudi.engines.spark.worker_errors import parse_error, with_error_fields
 from pyhudi.engines.spark.workers import of_wrong_worker, use_this_python
 from pyhudi.errors import EngineFailed, HudiError, Internal, InvalidRequest
-from pyhudi.execute.progress import stage_name
+from pyhudi.tasks.progress import stage_name
 
 A = TypeVar("A")
 R = TypeVar("R")

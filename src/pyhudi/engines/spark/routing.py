@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pyhudi.engines.spark.convert import (
+from pyhudi.engines.spark.distributed_lookup import (
+    Ints,
+)
+from pyhudi.engines.spark.job_progress import spark_stage
+from pyhudi.engines.spark.jobs import translated_errors
+from pyhudi.engines.spark.type_conversion import (
     DataFrame,
     SparkSession,
     column,
     quoted,
 )
-from pyhudi.engines.spark.jobs import translated_errors
-from pyhudi.engines.spark.lookup import (
-    Ints,
-)
-from pyhudi.engines.spark.progress import spark_stage
-from pyhudi.engines.spark.tasks import (
+from pyhudi.engines.spark.worker_tasks import (
     FILE,
     GROUP,
     ORDER,
@@ -32,13 +32,13 @@ from pyhudi.engines.spark.tasks import (
     wire_schema,
 )
 from pyhudi.errors import Unsupported
-from pyhudi.execute.engine import WritePlan
-from pyhudi.execute.layout import DELETE_COLUMN
-from pyhudi.execute.tag import Place
-from pyhudi.execute.write_group import GroupTarget
-from pyhudi.execute.write_tasks import WriterSpec, WriteStatus
-from pyhudi.records.merge import MergeRule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.record_merge import MergeRule
+from pyhudi.tasks.engine_protocol import WritePlan
+from pyhudi.tasks.incoming_layout import DELETE_COLUMN
+from pyhudi.tasks.tag_location import Place
+from pyhudi.tasks.write_file_group import GroupTarget
+from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
 TASKS_A_CORE = 4
 """Writing tasks for each core: enough to even out file groups of different sizes, few enough that starting them costs little."""

@@ -23,17 +23,17 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.read.query import FILTER
-from pyhudi.operations.read.streams import (
+from pyhudi.operations.read.stream_queries import (
     check_stream_options,
     initial_position,
     latest_position,
     next_position,
     plan_batch,
 )
-from pyhudi.plan.streams import BatchLimits
-from pyhudi.records.conform import relabel_array, same_type
-from pyhudi.settings import Options
-from pyhudi.table.context import TableContext
+from pyhudi.options.declaration import Options
+from pyhudi.planning.stream_batches import BatchLimits
+from pyhudi.records.schema_cast import relabel_array, same_type
+from pyhudi.table.table_context import TableContext
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -170,5 +170,5 @@ else:
         def latestOffset(self) -> dict[str, str]:  # type: ignore[override]
             """What has completed by now."""
             if BatchLimits.of(self._open()[1]).any:
-                raise Unsupported("limits of a batch (pyhudi.stream.max...) need PySpark 4.2 or newer")
+                raise Unsupported("limits of a batch (pyhudi.api.spark_streaming.max...) need PySpark 4.2 or newer")
             return self.reportLatestOffset()

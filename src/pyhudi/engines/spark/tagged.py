@@ -12,23 +12,23 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pyhudi.engines.spark.convert import (
+from pyhudi.engines.spark.distributed_lookup import (
+    HOMES,
+    Ints,
+    KeyTable,
+    cell_column,
+)
+from pyhudi.engines.spark.job_progress import spark_stage
+from pyhudi.engines.spark.jobs import parallelism, translated_errors
+from pyhudi.engines.spark.routing import ClusterRows, Groups, Moved, with_delete, with_groups, write_routed
+from pyhudi.engines.spark.type_conversion import (
     DataFrame,
     column,
     quoted,
     small_frame,
     to_spark_schema,
 )
-from pyhudi.engines.spark.jobs import parallelism, translated_errors
-from pyhudi.engines.spark.lookup import (
-    HOMES,
-    Ints,
-    KeyTable,
-    cell_column,
-)
-from pyhudi.engines.spark.progress import spark_stage
-from pyhudi.engines.spark.routing import ClusterRows, Groups, Moved, with_delete, with_groups, write_routed
-from pyhudi.engines.spark.tasks import (
+from pyhudi.engines.spark.worker_tasks import (
     FILE,
     FILES,
     GROUP,
@@ -36,13 +36,13 @@ from pyhudi.engines.spark.tasks import (
     SettleMoves,
     wire_schema,
 )
-from pyhudi.execute.bucket_places import BucketPlaces
-from pyhudi.execute.engine import TagRequest, WritePlan
-from pyhudi.execute.tag import ByBuckets, Place
-from pyhudi.execute.write_tasks import WriteStatus
-from pyhudi.plan.write import WorkloadProfile, deal_inserts
+from pyhudi.planning.record_placement import WorkloadProfile, deal_inserts
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.tasks.bucket_assignment import BucketPlaces
+from pyhudi.tasks.engine_protocol import TagRequest, WritePlan
+from pyhudi.tasks.tag_location import ByBuckets, Place
+from pyhudi.tasks.write_tasks import WriteStatus
 
 _CELL = "#cell"
 

@@ -21,7 +21,7 @@ from pyhudi.format.avro.datum import compiled_reader, encode_datum
 from pyhudi.format.avro.readers import run_reader
 from pyhudi.format.avro.schema import Schema, parse_schema
 from pyhudi.format.avro.writers import encode_bytes
-from pyhudi.format.coding import Cursor, encode_zigzag
+from pyhudi.format.byte_cursor import Cursor, encode_zigzag
 
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16

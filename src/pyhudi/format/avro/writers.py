@@ -25,7 +25,7 @@ from pyhudi.format.avro.nodes import (
     branch_name,
     python_kind,
 )
-from pyhudi.format.coding import encode_varint, encode_zigzag
+from pyhudi.format.byte_cursor import encode_varint, encode_zigzag
 
 Write: TypeAlias = Callable[[bytearray, Any], None]
 

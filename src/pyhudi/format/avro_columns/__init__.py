@@ -45,7 +45,7 @@ from pyhudi.format.avro_columns.buffers import (
     valid_mask,
     varints,
 )
-from pyhudi.format.avro_columns.nodes import (
+from pyhudi.format.avro_columns.column_nodes import (
     BinaryNode,
     BooleanNode,
     DecimalNode,
@@ -57,8 +57,8 @@ from pyhudi.format.avro_columns.nodes import (
     NumberNode,
     RecordNode,
 )
+from pyhudi.format.avro_columns.column_schema import compile_node
 from pyhudi.format.avro_columns.rows import PAD_BYTES, Rows, Source
-from pyhudi.format.avro_columns.schema import compile_node
 from pyhudi.format.avro_columns.sequences import MapNode, SequenceNode
 from pyhudi.format.avro_resolve import resolve_avro
 from pyhudi.format.avro_to_arrow import avro_to_arrow

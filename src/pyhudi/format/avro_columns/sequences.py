@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.avro_columns.buffers import Bools, Longs, binary_column, binary_parts, flat, join, offsets_of, varints
-from pyhudi.format.avro_columns.nodes import Node, NullableNode, RecordNode
+from pyhudi.format.avro_columns.column_nodes import Node, NullableNode, RecordNode
 from pyhudi.format.avro_columns.rows import PAD_BYTES, Rows
-from pyhudi.format.coding import Cursor
+from pyhudi.format.byte_cursor import Cursor
 
 
 class SequenceNode(Node):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from pyhudi.format.hfile.cells import CELL_SCHEMA
 from pyhudi.format.hfile.compression import Codec
-from pyhudi.format.hfile.reader import HFile, open_hfile, open_hfile_bytes
-from pyhudi.format.hfile.writer import HFileEncoder, HFileOptions, encode_hfile
+from pyhudi.format.hfile.hfile_reader import HFile, open_hfile, open_hfile_bytes
+from pyhudi.format.hfile.hfile_writer import HFileEncoder, HFileOptions, encode_hfile
 
 __all__ = ["CELL_SCHEMA", "Codec", "HFile", "HFileEncoder", "HFileOptions", "encode_hfile", "open_hfile", "open_hfile_bytes"]

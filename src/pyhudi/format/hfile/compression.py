@@ -21,7 +21,7 @@ from enum import IntEnum
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.coding import Cursor
+from pyhudi.format.byte_cursor import Cursor
 
 _GZIP_WINDOW = 31  # zlib's number for "a gzip member, 32 KiB window".
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.coding import Cursor, encode_varint
+from pyhudi.format.byte_cursor import Cursor, encode_varint
 from pyhudi.format.protobuf import decode_fields, encode_bytes
 
 KEY_VALUE_VERSION = "KEY_VALUE_VERSION"

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.coding import Cursor, encode_vlong
+from pyhudi.format.byte_cursor import Cursor, encode_vlong
 from pyhudi.format.hfile.blocks import HEADER_BYTES
 from pyhudi.format.hfile.cells import cut_pieces, full_key, row_of_key
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyhudi.errors import CorruptData, Unsupported
-from pyhudi.format.coding import Cursor, encode_varint
+from pyhudi.format.byte_cursor import Cursor, encode_varint
 from pyhudi.format.hfile.compression import Codec
 from pyhudi.format.protobuf import decode_fields, encode_bytes, encode_number
 

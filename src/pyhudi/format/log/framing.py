@@ -44,7 +44,7 @@ from enum import IntEnum
 from typing import Final
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.coding import Cursor
+from pyhudi.format.byte_cursor import Cursor
 
 MAGIC: Final = b"#HUDI#"
 LOG_FORMAT_VERSION: Final = 1

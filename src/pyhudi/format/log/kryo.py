@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import Unsupported
-from pyhudi.format.coding import Cursor
-from pyhudi.format.ordering_values import Wrapper, mixed_values
+from pyhudi.format.avro_wrappers import Wrapper, mixed_values
+from pyhudi.format.byte_cursor import Cursor
 
 Ordering: TypeAlias = tuple[Wrapper, Any]
 

@@ -27,39 +27,40 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from pyhudi.errors import CorruptData
-from pyhudi.execute.engine import Engine
-from pyhudi.execute.write_base import ensure_partition
+from pyhudi.features.recovery.rebuild_timeline import is_remaking, plan_remake, run_remake
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
 from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, folder_of, join_path
 from pyhudi.format.properties import check_seal, parse_properties
-from pyhudi.notebook import ShownInNotebooks
-from pyhudi.operations.action.claim import has_died, is_abandoned
-from pyhudi.operations.action.observe import observed
-from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_failed_writes
-from pyhudi.operations.action.settings import FAILED_WRITES, CommitSettings
-from pyhudi.operations.action.transaction import check_same_version
-from pyhudi.operations.admin.at_rest import look_at_rest
-from pyhudi.operations.admin.remake import is_remaking, plan_remake, run_remake
+from pyhudi.metadata_table.reader.index_lookups import scan_files
+from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.restore import finish_restore
-from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.admin.stable_check import look_at_rest
+from pyhudi.operations.commit.commit_settings import FAILED_WRITES, CommitSettings
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.plan_ownership import has_died, is_abandoned
+from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_failed_writes
+from pyhudi.operations.commit.transaction import check_same_version
+from pyhudi.operations.services.async_indexing import IndexSettings
 from pyhudi.operations.services.clean import finish_clean
 from pyhudi.operations.services.cluster import settle_clusterings
 from pyhudi.operations.services.clustering_plans import why_never
-from pyhudi.operations.services.index import rebuild_index
-from pyhudi.operations.services.indexing import IndexSettings
-from pyhudi.settings import Options, read_settings
+from pyhudi.operations.services.index_admin import rebuild_index
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.records.html_repr import ShownInNotebooks
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
 from pyhudi.storage.markers import files_under_way
-from pyhudi.table.config import CHECKSUM, missing_property, store_table_config
-from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, table_folders
-from pyhudi.table.metadata.indexes import scan_files
-from pyhudi.table.metadata.listing import DAMAGE
-from pyhudi.table.metadata.records import MetadataTable
-from pyhudi.timeline.timeline import SERVICE_ACTIONS, Timeline
+from pyhudi.table.snapshot import planned_anew
+from pyhudi.table.table_config import CHECKSUM, missing_property, store_table_config
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import SERVICE_ACTIONS, Timeline
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.write_base_files import ensure_partition
 
 
 class RepairKind(StrEnum):
@@ -332,6 +333,7 @@ def _repair_metadata(context: TableContext, engine: Engine, settings: RepairSett
     rebuild_index(context, engine, IndexSettings(settings.commit, settings.metadata, 0), None)
 
 
+@planned_anew
 def _metadata_damage(context: TableContext) -> str | None:
     """How the metadata table's listing differs from the directories, None when it does not."""
     timeline = context.timeline.load()

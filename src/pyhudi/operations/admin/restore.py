@@ -22,29 +22,29 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pyhudi.errors import CorruptData, TableState
-from pyhudi.format.actions.restore import RestoreMetadata, RestorePlan
-from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
+from pyhudi.features.consistent_hashing.ring_store import remove_rings
+from pyhudi.features.hbase_index.hbase_commits import sync_rollback
+from pyhudi.format.actions.restore_metadata import RestoreMetadata, RestorePlan
+from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
 from pyhudi.format.names import MarkerType, parse_data_file_instant
-from pyhudi.operations.action.gate import check_writable
-from pyhudi.operations.action.hbase_index import sync_rollback
-from pyhudi.operations.action.observe import observed
-from pyhudi.operations.action.results import RestoreResult
-from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import check_same_version, new_instant_time
+from pyhudi.metadata_table.writer.metadata_commit import mirror_restore
 from pyhudi.operations.admin.savepoint import check_retained, completed_write
-from pyhudi.operations.metadata.mirror import mirror_restore
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.results import RestoreResult
+from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.uris import parse_uri
-from pyhudi.table.bucket_counts import remove_counts
-from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.rings import remove_rings
+from pyhudi.table.partition_buckets import remove_counts
 from pyhudi.table.snapshot import copies_of, is_pending_clustering
+from pyhudi.table.table_context import TableContext
 from pyhudi.table.tags import instant_of
-from pyhudi.timeline.history import Bounds
-from pyhudi.timeline.timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
+from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
+from pyhudi.table.timeline.archived_timeline import Bounds
 
 _DELETING_THREADS = 16
 
@@ -130,7 +130,7 @@ def _execute(
         remove_rings(held, times)
         remove_counts(held, times)
     for time in gone:
-        # A task that ends from now on removes its files itself (`execute.attempts`), the others have written theirs.
+        # A task that ends from now on removes its files itself (`tasks.task_attempts`), the others have written theirs.
         liveness.forget(context.storage, time)
     deleted = _delete_files(context, gone)
     sync_rollback(context, settings, gone)

@@ -14,20 +14,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyhudi.errors import InstantNotFound, TableState
-from pyhudi.format.actions.savepoint import SavepointMetadata, SavepointPartitionMetadata
+from pyhudi.format.actions.savepoint_metadata import SavepointMetadata, SavepointPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import file_name_of
-from pyhudi.operations.action.gate import check_writable
-from pyhudi.operations.action.observe import observed
-from pyhudi.operations.action.results import SavepointResult
-from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import check_same_version, new_instant_time, refuse_while_restoring
-from pyhudi.operations.services.cleans import load_clean, load_pending_plan
-from pyhudi.table.context import TableContext
-from pyhudi.table.slices import FileSlice
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.results import SavepointResult
+from pyhudi.operations.commit.transaction import check_same_version, new_instant_time, refuse_while_restoring
+from pyhudi.operations.services.clean_state import load_clean, load_pending_plan
+from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.table.table_context import TableContext
 from pyhudi.table.tags import instant_of, tags_of, with_tag
-from pyhudi.timeline.timeline import Timeline
+from pyhudi.table.timeline.active_timeline import Timeline
 
 
 @observed("savepoint")

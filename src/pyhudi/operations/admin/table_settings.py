@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.execute.base_file import WRITE_FORMAT
 from pyhudi.format.names import BASE_EXTENSIONS
-from pyhudi.format.versions import TableVersion, parse_table_version
-from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, delete_marker
-from pyhudi.records.keys.spec import CONSISTENT_TIMESTAMPS, KeySpec
-from pyhudi.records.keys.time_rule import TIME_PREFIXES, TimeRule
+from pyhudi.format.table_versions import TableVersion, parse_table_version
+from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER, delete_marker
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.records.keys.key_spec import CONSISTENT_TIMESTAMPS, KeySpec
+from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, TimeRule
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings, infer_modes
-from pyhudi.records.zones import ZONE_OPTION, WithoutZone
-from pyhudi.settings import Option, Options, read_settings
-from pyhudi.table.config import (
+from pyhudi.records.timestamp_coercion import ZONE_OPTION, WithoutZone
+from pyhudi.table.table_config import (
     FORMAT,
     NATIVE,
     OMIT_COLUMNS,
@@ -28,6 +27,7 @@ from pyhudi.table.config import (
     SEVERAL_FORMATS,
     TableType,
 )
+from pyhudi.tasks.base_file_writer import WRITE_FORMAT
 
 _TABLE_TYPES = {"cow": TableType.COPY_ON_WRITE, "mor": TableType.MERGE_ON_READ}
 
@@ -180,7 +180,7 @@ def _fixed(key: str, kind: type | tuple[str, ...], default: str | None, *aliases
 
 BOOTSTRAP_BASE_PATH = _fixed("hoodie.bootstrap.base.path", str, None)
 BOOTSTRAP_INDEX_TYPE = _fixed("hoodie.bootstrap.index.type", str, None)
-"""What a table has that is made over files outside of it, see `operations.admin.bootstrap`."""
+"""What a table has that is made over files outside of it, see `features.bootstrap.bootstrap_operation`."""
 
 _FIXED = (
     _fixed("hoodie.table.log.file.format", ("HOODIE_LOG",), "HOODIE_LOG", "hoodie.table.rt.file.format"),
@@ -206,6 +206,13 @@ _FIXED = (
 
 FIXED = tuple(option.key for option in _FIXED)
 """Options that are properties no caller chooses: a new table has what PyHudi writes."""
+
+FORCE = Option(
+    "pyhudi.create.force",
+    bool,
+    "false",
+    "create a table in a folder that holds another table, or data files of other programs",
+)
 
 WITHOUT_ZONE = Option(
     ZONE_OPTION,
@@ -257,6 +264,7 @@ class TableSettings:
     several_formats: Annotated[bool, _SEVERAL_FORMATS]
     keeps_changes: Annotated[bool, _CHANGES]
     changes_mode: Annotated[str, CHANGES_MODE]
+    force: Annotated[bool, FORCE]
     fixed: Annotated[tuple[tuple[str, str], ...], *_FIXED]
 
     @classmethod

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.execute.engine import Engine
-from pyhudi.format.versions import TableVersion
-from pyhudi.operations.action.gate import check_goes_by_names
-from pyhudi.operations.action.observe import observed
+from pyhudi.format.table_versions import TableVersion
 from pyhudi.operations.admin.versions import STEPS, steps_between, versions
-from pyhudi.operations.admin.versions.base import Means, VersionChange, Way
+from pyhudi.operations.admin.versions.version_step import Means, VersionChange, Way
+from pyhudi.operations.commit.check_writable import check_goes_by_names
+from pyhudi.operations.commit.events import observed
 from pyhudi.operations.services.compact import CompactSettings
-from pyhudi.table.closed import check_not_bootstrapped, check_open
-from pyhudi.table.context import TableContext
+from pyhudi.table.feature_support import check_not_bootstrapped, check_open
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.engine_protocol import Engine
 
 
 @observed("upgrade")

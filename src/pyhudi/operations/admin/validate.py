@@ -33,35 +33,35 @@ from functools import partial
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.execute.engine import Engine
-from pyhudi.format.actions.clean import CleanerPlan, CleanMetadata
-from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.features.consistent_hashing.validate_rings import REWRITE, check_rings
+from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action, State
-from pyhudi.format.metadata.partitions import (
+from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.format.paths import file_name_of
+from pyhudi.metadata_table.codecs.metadata_partitions import (
     COLUMN_STATS,
     FILES,
     RECORD_INDEX,
 )
-from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
-from pyhudi.format.paths import file_name_of
-from pyhudi.notebook import ShownInNotebooks
-from pyhudi.operations.action.observe import observed
-from pyhudi.operations.admin.at_rest import look_at_rest
+from pyhudi.metadata_table.indexes.index_validation import LOST, MISLED, Check, CheckedTable, FooterTask, PresentFile, run_footer
+from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.operations.admin.stable_check import look_at_rest
 from pyhudi.operations.admin.validate_buckets import check_bucket_counts
 from pyhudi.operations.admin.validate_data import check_keys, check_logs, check_plans
 from pyhudi.operations.admin.validate_indexes import checks_of
-from pyhudi.operations.admin.validate_rings import REWRITE, check_rings
-from pyhudi.operations.metadata.kinds.checking import LOST, MISLED, Check, CheckedTable, FooterTask, PresentFile, run_footer
+from pyhudi.operations.commit.events import observed
 from pyhudi.operations.read.query import read_spec
 from pyhudi.operations.services.clustering_plans import why_never
+from pyhudi.records.column_statistics import ColumnRange
+from pyhudi.records.html_repr import ShownInNotebooks
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.stats import ColumnRange
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.markers import files_under_way
-from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.listing import DAMAGE
-from pyhudi.table.metadata.records import MetadataTable
-from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, planned_anew, read_commit
+from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.engine_protocol import Engine
 
 FINDINGS_SCHEMA = pa.schema(
     [
@@ -154,7 +154,7 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
     """
     if sample is not None and sample < 0:
         raise InvalidRequest(f"a sample of {sample} files")
-    look = planned_anew(partial(_validated, engine=engine, sample=sample, keys=keys))
+    look = partial(_validated, engine=engine, sample=sample, keys=keys)
     result, lasting = look_at_rest(context, look, _more_than_warnings)
     return replace(result, found=tuple(one for one in result.found if one.severity is Severity.WARNING or one in lasting))
 

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
-from pyhudi.operations.metadata.kinds.checking import LOST, IndexFindings
-from pyhudi.plan.buckets import BucketLayout, bucket_groups
-from pyhudi.table.bucket_counts import load_counts
-from pyhudi.table.context import TableContext
-from pyhudi.table.slices import FileSlice
+from pyhudi.metadata_table.indexes.index_validation import LOST, IndexFindings
+from pyhudi.planning.bucket_routing import BucketLayout, bucket_groups
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.partition_buckets import load_counts
 from pyhudi.table.snapshot import Snapshot
+from pyhudi.table.table_context import TableContext
 
 
 def check_bucket_counts(context: TableContext, snapshot: Snapshot, slices: Sequence[FileSlice]) -> IndexFindings:

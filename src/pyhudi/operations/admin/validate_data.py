@@ -17,25 +17,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
-from pyhudi.execute.engine import Engine
-from pyhudi.execute.log_scan import InstantValidity, find_blocks, hfile_entries
-from pyhudi.execute.read_slice import ReadSpec, read_live_keys
-from pyhudi.format.actions.commit import CommitMetadata, Operation, WriteStat
+from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation, WriteStat
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action
-from pyhudi.format.log.data import decode_content
-from pyhudi.format.log.deletes import decode_deletes
+from pyhudi.format.log.data_blocks import decode_content
+from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
-from pyhudi.operations.metadata.kinds.checking import IndexFindings
-from pyhudi.plan.compaction import without_groups
+from pyhudi.metadata_table.indexes.index_validation import IndexFindings
+from pyhudi.planning.compaction import without_groups
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
-from pyhudi.table.context import TableContext
-from pyhudi.table.plans import files_of_compaction, load_compaction_plan
-from pyhudi.table.slices import FileSlice, LogFile
+from pyhudi.table.file_slices import FileSlice, LogFile
+from pyhudi.table.pending_plans import files_of_compaction, load_compaction_plan
 from pyhudi.table.snapshot import Snapshot
-from pyhudi.timeline.timeline import Timeline
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.log_scan import InstantValidity, find_blocks, hfile_entries
+from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
 
 _NAMED_KEYS = 5
 

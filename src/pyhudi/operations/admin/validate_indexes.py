@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from pyhudi.errors import CorruptData, Unsupported
-from pyhudi.operations.metadata.kinds import check_computable, in_build_order, kind_of, open_index
-from pyhudi.operations.metadata.kinds.checking import Check, CheckedTable
-from pyhudi.operations.metadata.kinds.files import Files
+from pyhudi.metadata_table.indexes import check_computable, in_build_order, kind_of, open_index
+from pyhudi.metadata_table.indexes.files_index import Files
+from pyhudi.metadata_table.indexes.index_validation import Check, CheckedTable
 
 
 def checks_of(table: CheckedTable, pass_over: Callable[[str, str], None]) -> Iterator[tuple[str, Check]]:

@@ -19,36 +19,33 @@ from functools import partial
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, Unsupported
-from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.read_slice import ReadSpec, run_read
-from pyhudi.format.actions.archived import COMMIT_LIKE
-from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.actions.archived_instants import COMMIT_LIKE
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Instant, State
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.paths import file_name_of
-from pyhudi.format.versions import TableVersion, parse_table_version
-from pyhudi.operations.read.narrow import narrowed
-from pyhudi.operations.read.positions import check_not_taken_back, earliest_request
-from pyhudi.operations.read.skipping import ReadSettings, plan_filtered_read
-from pyhudi.operations.read.travel import check_as_of
-from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
-from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
-from pyhudi.plan.time_travel import parse_as_of
-from pyhudi.records.columns import field_at
+from pyhudi.format.table_versions import TableVersion, parse_table_version
+from pyhudi.operations.read.checkpoints import check_not_taken_back, earliest_request
+from pyhudi.operations.read.file_pruning import ReadSettings, plan_filtered_read
+from pyhudi.operations.read.projection import narrowed
+from pyhudi.operations.read.time_travel_checks import check_as_of, check_not_before_first
+from pyhudi.options.declaration import Option, Options
+from pyhudi.planning.incremental_query import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
+from pyhudi.planning.partition_pruning import Pruning, ReadPlan, plan_slices, prune_partitions
+from pyhudi.planning.time_travel import parse_as_of
+from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.parse import Filter, parse_filter
-from pyhudi.records.filters.tree import And, Expr, In
-from pyhudi.records.merge import PickByCommitTime
+from pyhudi.records.filters.filter_ast import And, Expr, In
+from pyhudi.records.filters.filter_parser import Filter, parse_filter
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
+from pyhudi.records.record_merge import PickByCommitTime
 from pyhudi.records.schema_evolution import SchemaMode, continues, schema_changes
-from pyhudi.settings import Option, Options
 from pyhudi.storage.base import FileInfo
-from pyhudi.table.bootstrap import with_sources
-from pyhudi.table.context import TableContext
-from pyhudi.table.kept import KeptState
-from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
+from pyhudi.table.bootstrap_sources import with_sources
+from pyhudi.table.file_slices import FileSlice, SlicingState, build_file_groups, visible_slices
+from pyhudi.table.log_file_sizes import check_size, sizes_in
 from pyhudi.table.snapshot import (
     Snapshot,
     TableSchema,
@@ -57,9 +54,12 @@ from pyhudi.table.snapshot import (
     planned_anew,
     read_commit,
 )
+from pyhudi.table.snapshot_cache import KeptState
+from pyhudi.table.table_context import TableContext
 from pyhudi.table.tags import instant_of
-from pyhudi.table.written import check_size, sizes_in
-from pyhudi.timeline.history import Bounds
+from pyhudi.table.timeline.archived_timeline import Bounds
+from pyhudi.tasks.log_scan import InstantValidity
+from pyhudi.tasks.read_slice import ReadSpec, run_read
 
 QUERY_TYPE = Option(
     "hoodie.datasource.query.type",
@@ -198,17 +198,18 @@ def plan_snapshot_query(
     settings: ReadSettings = _DEFAULT_SETTINGS,
     kept: KeptState | None = None,
 ) -> Query:
-    """A snapshot, time travel or read-optimized query.  as_of: an instant, a time in a form of `plan.time_travel`, or a
+    """A snapshot, time travel or read-optimized query.  as_of: an instant, a time in a form of `planning.time_travel`, or a
     tag (`table.tags`).  kept: the present state as it was loaded before, if it still is.
 
-    Raises InvalidRequest for columns or filters that do not fit the table and for an `as_of` of another form, TableState for a
-    table without a schema and for a time whose state may be gone or can still change.
+    Raises InvalidRequest for columns or filters that do not fit the table and for an `as_of` of another form or before the first
+    commit, TableState for a table without a schema and for a time whose state may be gone or can still change.
     """
     as_of = None if as_of is None else parse_as_of(instant_of(context, as_of))
     if as_of is None:
         snapshot = present_state(context, settings, kept)
     else:
         snapshot = load_snapshot(context, settings.listing, as_of=as_of)
+        check_not_before_first(snapshot, as_of)
         check_as_of(snapshot, as_of)
     spec = _read_spec(
         snapshot, columns, condition, _validity(snapshot, as_of), values_from_path=values_from_path, settings=settings

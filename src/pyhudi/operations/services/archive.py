@@ -22,19 +22,19 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyhudi.errors import TableState
-from pyhudi.execute.base_file import CODEC
-from pyhudi.format.actions.archived import COMMIT_LIKE
-from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.history import HistoryRow
+from pyhudi.format.actions.archived_instants import COMMIT_LIKE
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State, completed_action
+from pyhudi.format.lsm_timeline import HistoryRow
 from pyhudi.format.paths import METADATA_FOLDER
-from pyhudi.operations.action.leftovers import remove_marked, sweep_side_files, sweep_unfinished_documents
-from pyhudi.operations.action.observe import observed
-from pyhudi.operations.action.results import ArchiveResult
-from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import check_same_version
-from pyhudi.operations.services.cleans import load_last_clean
-from pyhudi.plan.archival import (
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.orphan_cleanup import remove_marked, sweep_side_files, sweep_unfinished_documents
+from pyhudi.operations.commit.results import ArchiveResult
+from pyhudi.operations.commit.transaction import check_same_version
+from pyhudi.operations.services.clean_state import load_last_clean
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.planning.archival import (
     ArchivalBounds,
     ArchivalRules,
     merged_manifest,
@@ -42,14 +42,14 @@ from pyhudi.plan.archival import (
     plan_history_merge,
     reason_not_to_archive,
 )
-from pyhudi.settings import Options, read_settings
 from pyhudi.storage.markers import marked_instants
-from pyhudi.table.column_history import load_column_history
-from pyhudi.table.config import load_table_config
-from pyhudi.table.context import TableContext
+from pyhudi.table.schema_on_read_history import load_column_history
 from pyhudi.table.snapshot import read_commit
-from pyhudi.timeline.store import TimelineStore
-from pyhudi.timeline.timeline import Timeline
+from pyhudi.table.table_config import load_table_config
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.timeline_store import TimelineStore
+from pyhudi.tasks.base_file_writer import CODEC
 
 _PLANNED_ACTIONS = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLEAN, Action.CLUSTERING, Action.REPLACECOMMIT)
 _ARROW_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}

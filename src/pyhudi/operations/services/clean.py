@@ -1,7 +1,7 @@
 """Cleaning: delete old file slices, and say on the timeline what was deleted.
 
     1. under the LAZY policy roll failed writes back; carry out cleans that died
-    2. plan on a loaded timeline, without the lock: `plan.cleaning` says why that is safe
+    2. plan on a loaded timeline, without the lock: `planning.cleaning` says why that is safe
     3. lock: `<t>.clean.requested` with the plan; `<t>.clean.inflight` with the plan again; unlock
     4. delete the files
     5. lock: delete the folders of emptied partitions, unless a write is under way; mirror into the metadata table; publish
@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pyhudi.errors import InvalidRequest, SnapshotOutdated
-from pyhudi.execute.engine import Engine
-from pyhudi.format.actions.clean import (
+from pyhudi.format.actions.clean_metadata import (
     SAVEPOINTED_TIMESTAMPS_KEY,
     ActionInstant,
     CleanerPlan,
@@ -34,15 +33,16 @@ from pyhudi.format.actions.clean import (
 )
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, folder_of
-from pyhudi.operations.action.claim import PlanTaken, claim, has_died, plan_and_claim
-from pyhudi.operations.action.observe import observed
-from pyhudi.operations.action.results import CleanResult
-from pyhudi.operations.action.rollback import rollback_failed_writes
-from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction, check_may_begin, new_instant_time, refuse_while_restoring
-from pyhudi.operations.metadata.mirror import mirror_clean
-from pyhudi.operations.services.cleans import load_last_clean, load_pending_plan, load_savepointed_files
-from pyhudi.plan.cleaning import (
+from pyhudi.metadata_table.writer.metadata_commit import mirror_clean
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.plan_ownership import PlanTaken, claim, has_died, plan_and_claim
+from pyhudi.operations.commit.results import CleanResult
+from pyhudi.operations.commit.rollback import rollback_failed_writes
+from pyhudi.operations.commit.transaction import Transaction, check_may_begin, new_instant_time, refuse_while_restoring
+from pyhudi.operations.services.clean_state import load_last_clean, load_pending_plan, load_savepointed_files
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.planning.cleaning import (
     CleaningRules,
     PartitionClean,
     commits_to_inspect,
@@ -52,16 +52,16 @@ from pyhudi.plan.cleaning import (
     reason_not_to_clean,
     savepointed_times,
 )
-from pyhudi.settings import Options, read_settings
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo, Storage, StorageSpec
 from pyhudi.storage.liveness import RunningWrite
-from pyhudi.table.context import TableContext
+from pyhudi.table.file_slices import BaseFile, FileGroup, LogFile, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.listing import DirectoryListing, FileListing
-from pyhudi.table.plans import load_compaction_plan, load_pending_compactions, load_planned_files, planned_path
-from pyhudi.table.slices import BaseFile, FileGroup, LogFile, SlicingState, build_file_groups, visible_slices
+from pyhudi.table.pending_plans import load_compaction_plan, load_pending_compactions, load_planned_files, planned_path
 from pyhudi.table.snapshot import load_replaced_groups, read_commit
-from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
+from pyhudi.tasks.engine_protocol import Engine
 
 _DELETING_THREADS = 16
 

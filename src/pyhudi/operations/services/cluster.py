@@ -20,28 +20,25 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.execute.base_file import FileSettings
-from pyhudi.execute.cluster import ClusterTask, RangeTask, ResizeTask, run_cluster, run_range, run_resize
-from pyhudi.execute.engine import Engine
-from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.write_tasks import WriterSpec, WriteStatus
-from pyhudi.format.actions.commit import Operation
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.features.consistent_hashing.plan_resizes import ResizeRules
+from pyhudi.features.consistent_hashing.resize_service import check_is_resize, choose_resizes, reason_not_to_resize, rings_after
+from pyhudi.features.consistent_hashing.ring_store import partitions_with_rings, store_ring
+from pyhudi.features.hbase_index.hbase_commits import check_hbase, with_keys
+from pyhudi.format.actions.commit_metadata import Operation
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, format_bucket_prefix, parse_bucket
-from pyhudi.notebook import ShownInNotebooks
-from pyhudi.operations.action.claim import drop_plan, settle_plan
-from pyhudi.operations.action.gate import check_writable
-from pyhudi.operations.action.hbase_index import check_hbase, with_keys
-from pyhudi.operations.action.observe import observed
-from pyhudi.operations.action.outcome import NotDue, Runs
-from pyhudi.operations.action.planned import Rewrite, Rewriting, plan_and_run, run_all, run_planned, schedule
-from pyhudi.operations.action.rollback import rollback_failed_writes
-from pyhudi.operations.action.settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
-from pyhudi.operations.action.transaction import Transaction
-from pyhudi.operations.metadata.mirror import indexing_of
-from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.metadata_table.writer.metadata_commit import indexing_of
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.commit_settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.plan_ownership import drop_plan, settle_plan
+from pyhudi.operations.commit.rollback import rollback_failed_writes
+from pyhudi.operations.commit.scheduled_action import Rewrite, Rewriting, plan_and_run, run_all, run_planned, schedule
+from pyhudi.operations.commit.service_result import NotDue, Runs
+from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.clustering_plans import (
     ClusteringWork,
     check_not_overtaken,
@@ -50,9 +47,9 @@ from pyhudi.operations.services.clustering_plans import (
     since_plan,
     why_never,
 )
-from pyhudi.operations.services.resizing import check_is_resize, choose_resizes, reason_not_to_resize, rings_after
-from pyhudi.plan.buckets import BUCKET_COUNT, BUCKET_ENGINE, HASH_FIELDS
-from pyhudi.plan.clustering import (
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.planning.bucket_routing import BUCKET_COUNT, BUCKET_ENGINE, HASH_FIELDS
+from pyhudi.planning.clustering import (
     FILTER_MODE,
     GROUPING,
     LAYOUT,
@@ -71,15 +68,18 @@ from pyhudi.plan.clustering import (
     plan_groups,
     stay_in_buckets,
 )
-from pyhudi.plan.resizing import ResizeRules
-from pyhudi.records.columns import field_at
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.html_repr import ShownInNotebooks
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.settings import Option, Options, read_settings
-from pyhudi.table.context import TableContext
-from pyhudi.table.rings import partitions_with_rings, store_ring
 from pyhudi.table.snapshot import Snapshot, read_commit
-from pyhudi.timeline.timeline import Timeline
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.base_file_writer import FileSettings
+from pyhudi.tasks.clustering_tasks import ClusterTask, RangeTask, ResizeTask, run_cluster, run_range, run_resize
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.log_scan import InstantValidity
+from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
 _EXECUTION_STRATEGY = Option(
     "hoodie.clustering.execution.strategy.class",

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyhudi.errors import CorruptData, TableState
-from pyhudi.format.actions.clustering import (
+from pyhudi.features.consistent_hashing.hashing_metadata import decode_nodes, encode_nodes, is_copy
+from pyhudi.features.consistent_hashing.plan_resizes import NodeChange
+from pyhudi.format.actions.clustering_plan import (
     GROUP_NODES_KEY,
     GROUP_PARTITION_KEY,
     GROUP_SEQUENCE_KEY,
@@ -24,24 +26,22 @@ from pyhudi.format.actions.clustering import (
     ClusteringStrategy,
     SliceInfo,
 )
-from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.actions.commit_metadata import CommitMetadata
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name_of
-from pyhudi.format.rings import decode_nodes, encode_nodes, is_copy
-from pyhudi.operations.action.claim import PlanOvertaken
-from pyhudi.operations.action.file_groups import groups_of_commit, replaced_groups
-from pyhudi.plan.clustering import LAYOUT, ClusterGroup, ClusteringRules, group_metrics
-from pyhudi.plan.conflicts import FileGroupId, WriteStart, describe_conflicts, find_conflicts, instants_to_check
-from pyhudi.plan.resizing import NodeChange
-from pyhudi.table.bootstrap import with_sources
-from pyhudi.table.context import TableContext
-from pyhudi.table.plans import planned_path
-from pyhudi.table.slices import BaseFile, FileSlice, LogFile
+from pyhudi.operations.commit.plan_ownership import PlanOvertaken
+from pyhudi.operations.commit.touched_file_groups import groups_of_commit, replaced_groups
+from pyhudi.planning.clustering import LAYOUT, ClusterGroup, ClusteringRules, group_metrics
+from pyhudi.planning.conflicts import FileGroupId, WriteStart, describe_conflicts, find_conflicts, instants_to_check
+from pyhudi.table.bootstrap_sources import with_sources
+from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
+from pyhudi.table.log_file_sizes import check_size, load_written_sizes
+from pyhudi.table.pending_plans import planned_path
 from pyhudi.table.snapshot import read_commit
-from pyhudi.table.written import check_size, load_written_sizes
-from pyhudi.timeline.timeline import Timeline
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)

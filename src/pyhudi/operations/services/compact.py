@@ -1,6 +1,6 @@
 """Compaction and log compaction: planned under the lock, carried out by one process at a time, completed like a write.
 
-    schedule   lock: an instant time, the plan of `plan.compaction`, `<t>.compaction.requested`; unlock
+    schedule   lock: an instant time, the plan of `planning.compaction`, `<t>.compaction.requested`; unlock
     claim      lock: the plan is pending and nobody lives who carries it out; a heartbeat; `<t>.compaction.inflight`; unlock
     execute    a task for each file group, on the engine; every attempt has file names of its own
     complete   `<t>_<c>.commit`; the plan stays beside it
@@ -22,31 +22,25 @@ from typing import Annotated, ClassVar
 import pyarrow as pa
 
 from pyhudi.errors import TableState, WriteConflict
-from pyhudi.execute.base_file import FileSettings
-from pyhudi.execute.compact import CompactionSpec, CompactionTask, run_compact
-from pyhudi.execute.engine import Engine
-from pyhudi.execute.log_compact import run_log_compact, run_log_headers
-from pyhudi.execute.log_scan import InstantValidity, choose_blocks
-from pyhudi.execute.read_slice import ReadSpec
-from pyhudi.execute.write_tasks import WriteStatus
-from pyhudi.format.actions.commit import Operation
-from pyhudi.format.actions.compaction import CompactionPlan
+from pyhudi.format.actions.commit_metadata import Operation
+from pyhudi.format.actions.compaction_plan import CompactionPlan
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
 from pyhudi.format.paths import file_name_of, join_path
-from pyhudi.operations.action.claim import drop_plan
-from pyhudi.operations.action.file_groups import touched_groups
-from pyhudi.operations.action.gate import check_writable
-from pyhudi.operations.action.observe import observed
-from pyhudi.operations.action.outcome import NotDue, Planned, Runs
-from pyhudi.operations.action.planned import Rewrite, Rewriting, run_all, run_planned, schedule
-from pyhudi.operations.action.results import CompactionResult, CompactionRun
-from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, CommitSettings, delete_marker
-from pyhudi.operations.metadata.mirror import indexing_of
-from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.plan.compaction import (
+from pyhudi.metadata_table.writer.metadata_commit import indexing_of
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER, CommitSettings, delete_marker
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.plan_ownership import drop_plan
+from pyhudi.operations.commit.results import CompactionResult, CompactionRun
+from pyhudi.operations.commit.scheduled_action import Rewrite, Rewriting, run_all, run_planned, schedule
+from pyhudi.operations.commit.service_result import NotDue, Planned, Runs
+from pyhudi.operations.commit.touched_file_groups import touched_groups
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.planning.compaction import (
     CompactionRules,
     FileGroupId,
     compactable_slices,
@@ -60,16 +54,22 @@ from pyhudi.plan.compaction import (
     planned_groups,
     without_groups,
 )
-from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.mergers import marked_rule, merge_rule
-from pyhudi.settings import Options, read_settings
-from pyhudi.table.bootstrap import load_sources
-from pyhudi.table.context import TableContext
-from pyhudi.table.plans import load_compaction_plan
-from pyhudi.table.slices import FileSlice
+from pyhudi.records.record_merge import DeleteMarker
+from pyhudi.table.bootstrap_sources import load_sources
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.log_file_sizes import load_written_sizes
+from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
-from pyhudi.table.written import load_written_sizes
-from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
+from pyhudi.tasks.base_file_writer import FileSettings
+from pyhudi.tasks.compaction_tasks import CompactionSpec, CompactionTask, run_compact
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.log_compaction_tasks import run_log_compact, run_log_headers
+from pyhudi.tasks.log_scan import InstantValidity, choose_blocks
+from pyhudi.tasks.read_slice import ReadSpec
+from pyhudi.tasks.write_tasks import WriteStatus
 
 
 @dataclass(frozen=True, slots=True)

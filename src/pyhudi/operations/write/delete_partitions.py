@@ -7,27 +7,27 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from pyhudi.execute.engine import Engine
-from pyhudi.format.actions.commit import CommitMetadata, Operation
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.features.consistent_hashing.ring_store import partitions_with_rings
+from pyhudi.features.consistent_hashing.write_rings import renew_rings
+from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action
-from pyhudi.operations.action.attempt import Phases, taken_back_on_error
-from pyhudi.operations.action.gate import check_writable
-from pyhudi.operations.action.observe import observed
-from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.action.transaction import Transaction, commit_metadata
-from pyhudi.operations.metadata.mirror import indexing_of, mirror_of
-from pyhudi.operations.services.run import with_services
-from pyhudi.operations.services.ttl import DeletePartitions
-from pyhudi.operations.sync.run import check_sync, with_sync
-from pyhudi.operations.write.attempt import start_of, until_no_conflict
-from pyhudi.operations.write.replaced import groups_of, live_file_ids
-from pyhudi.operations.write.rings import renew_rings
-from pyhudi.operations.write.settings import WriteOperation, WriteSettings
-from pyhudi.operations.write.settle import settle_failed_writes, settle_groups_under_service
-from pyhudi.table.context import TableContext
-from pyhudi.table.rings import partitions_with_rings
+from pyhudi.metadata_table.writer.metadata_commit import indexing_of, mirror_of
+from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
+from pyhudi.operations.commit.action_attempt import Phases, taken_back_on_error
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.operations.services.partition_ttl import DeletePartitions
+from pyhudi.operations.services.run_services import with_services
+from pyhudi.operations.write.replaced_file_groups import count_replaced_rows, groups_of, live_file_ids
+from pyhudi.operations.write.resolve_blockers import settle_failed_writes, settle_groups_under_service
+from pyhudi.operations.write.write_attempt import start_of, until_no_conflict
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.table.snapshot import load_snapshot
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.engine_protocol import Engine
 
 
 @observed("delete_partition")
@@ -90,6 +90,7 @@ def _delete_partitions(
         operation=str(settings.operation),
         instant=done.request_time,
         completion_time=done.completion_time,
+        rows_deleted=count_replaced_rows(snapshot, replaced),
         file_groups_replaced=sum(len(ids) for ids in replaced.values()),
         rolled_back=rolled_back,
         not_found=tuple(

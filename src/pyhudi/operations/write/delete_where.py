@@ -8,21 +8,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.execute.engine import Engine
-from pyhudi.execute.read_slice import ReadSpec, run_read
-from pyhudi.operations.action.observe import observed
-from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import Query, plan_snapshot_query
-from pyhudi.operations.write.attempt import outdated_where_files_are_gone, until_no_conflict
-from pyhudi.operations.write.change import columns_to_read
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import WriteSettings
-from pyhudi.records.filters.parse import Filter
-from pyhudi.records.keys.spec import partition_columns
+from pyhudi.operations.write.update_merge import columns_to_read
+from pyhudi.operations.write.write_attempt import outdated_where_files_are_gone, until_no_conflict
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.records.filters.filter_parser import Filter
+from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.table.config import TableConfig
-from pyhudi.table.context import TableContext
-from pyhudi.table.slices import FileSlice
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.table_config import TableConfig
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.read_slice import ReadSpec, run_read
 
 
 @observed("delete")

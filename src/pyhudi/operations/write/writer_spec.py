@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyhudi.execute.cdc import ChangeLogSpec
-from pyhudi.execute.write_tasks import PartialUpdate, WriterSpec
-from pyhudi.operations.action.hbase_index import with_keys
-from pyhudi.operations.action.transaction import Transaction
-from pyhudi.operations.metadata.mirror import indexing_of
-from pyhudi.operations.write.early import early_conflicts
-from pyhudi.operations.write.schemas import WriteSchemas
-from pyhudi.operations.write.settings import WriteSettings
-from pyhudi.operations.write.shape import WriteShape
-from pyhudi.records.column_ids import ColumnIds
-from pyhudi.records.event_times import check_event_time
-from pyhudi.table.context import TableContext
+from pyhudi.features.hbase_index.hbase_commits import with_keys
+from pyhudi.metadata_table.writer.metadata_commit import indexing_of
+from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.operations.write.early_conflict_settings import early_conflicts
+from pyhudi.operations.write.operation_traits import WriteShape
+from pyhudi.operations.write.write_schemas import WriteSchemas
+from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.records.event_time_watermarks import check_event_time
+from pyhudi.records.schema_on_read.column_ids import ColumnIds
 from pyhudi.table.snapshot import Snapshot, TableSchema
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.cdc_writer import ChangeLogSpec
+from pyhudi.tasks.write_tasks import PartialUpdate, WriterSpec
 
 _NO_LIMIT_BYTES = 1 << 62
 

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import Internal, InvalidRequest
-from pyhudi.records.columns import field_at
-from pyhudi.records.filters.functions import bind_call
-from pyhudi.records.filters.like import like_pieces
-from pyhudi.records.filters.parse import micros_of_text
-from pyhudi.records.filters.tree import Always, And, Call, Compare, Constant, Expr, In, IsNull, Like, Not, Operand, Or
-from pyhudi.records.stats import Value, decimal_of
-from pyhudi.records.text import is_binary_like, is_string_like
+from pyhudi.records.column_statistics import Value, decimal_of
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.filters.filter_ast import Always, And, Call, Compare, Constant, Expr, In, IsNull, Like, Not, Operand, Or
+from pyhudi.records.filters.filter_functions import bind_call
+from pyhudi.records.filters.filter_parser import micros_of_text
+from pyhudi.records.filters.like_patterns import like_pieces
+from pyhudi.records.java_strings import is_binary_like, is_string_like
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROS_A_DAY = 86_400_000_000

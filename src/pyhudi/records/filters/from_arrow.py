@@ -26,9 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.conditions import comparison, escaped_pattern, membership, operand_of
-from pyhudi.records.filters.functions import CASTS, call_of, cast_to
-from pyhudi.records.filters.tree import (
+from pyhudi.records.filters.build import comparison, escaped_pattern, membership, operand_of
+from pyhudi.records.filters.filter_ast import (
     And,
     Call,
     Column,
@@ -43,6 +42,7 @@ from pyhudi.records.filters.tree import (
     Or,
     Unread,
 )
+from pyhudi.records.filters.filter_functions import CASTS, call_of, cast_to
 
 _COMPARISONS = {"equal": "=", "not_equal": "<>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 _MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)

@@ -17,10 +17,10 @@ from contextlib import suppress
 from typing import Any
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.conditions import comparison, escaped_pattern, joined, membership
+from pyhudi.records.filters.build import comparison, escaped_pattern, joined, membership
+from pyhudi.records.filters.filter_ast import And, Column, Expr, IsNull, Like, Not
+from pyhudi.records.filters.filter_functions import call_of, cast_to
 from pyhudi.records.filters.from_arrow import as_filter, only_operand, value_of
-from pyhudi.records.filters.functions import call_of, cast_to
-from pyhudi.records.filters.tree import And, Column, Expr, IsNull, Like, Not
 
 _DEPTH_LIMIT = 100
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {

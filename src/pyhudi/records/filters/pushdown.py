@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.columns import field_at
+from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.filters import from_arrow, from_polars
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.tree import And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
+from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
 
 
 def pushed_down(expression: Any, schema: pa.Schema) -> Expr | None:

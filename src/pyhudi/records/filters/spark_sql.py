@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyhudi.errors import Internal
 from pyhudi.records.arithmetic import as_decimal, common_type
 from pyhudi.records.casts import plain
+from pyhudi.records.column_statistics import stored_value
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.functions import ARITHMETIC, COMPARISONS, types_of
-from pyhudi.records.filters.tree import (
+from pyhudi.records.filters.filter_ast import (
     Always,
     And,
     Call,
@@ -32,8 +32,8 @@ from pyhudi.records.filters.tree import (
     Operand,
     Or,
 )
-from pyhudi.records.filters.walk import join_in_pairs
-from pyhudi.records.stats import stored_value
+from pyhudi.records.filters.filter_functions import ARITHMETIC, COMPARISONS, types_of
+from pyhudi.records.filters.filter_visitor import join_in_pairs
 
 
 def to_spark_sql(expr: Expr, schema: pa.Schema) -> str:

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.format.paths import parts_of
-from pyhudi.records.columns import column_at
+from pyhudi.records.dotted_columns import column_at
+from pyhudi.records.java_strings import has_text, is_binary_like
+from pyhudi.records.joda_timestamps import parse_pattern
+from pyhudi.records.keys.key_spec import URL_ENCODE, KeySpec, PartitionField, PartitionKind, partition_columns
+from pyhudi.records.keys.key_values import key_text, value_codes
 from pyhudi.records.keys.partition_times import time_parts
-from pyhudi.records.keys.spec import URL_ENCODE, KeySpec, PartitionField, PartitionKind, partition_columns
-from pyhudi.records.keys.values import key_text, value_codes
-from pyhudi.records.text import has_text, is_binary_like
-from pyhudi.records.timestamps import parse_pattern
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The path of a null or empty partition value."""
@@ -112,7 +112,8 @@ def parse_partition_path(spec: KeySpec, path: str) -> tuple[str | None, ...]:
 
 
 def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
-    """A partition field's text as a value of its column's type, canonical as `records.normalise` makes it; None gives null.
+    """A partition field's text as a value of its column's type, canonical as `records.type_normalization` makes it; None gives
+    null.
 
     A timestamp is read from microseconds (what Hudi writes) and from `2024-05-06 07:08:09.123`.
     Raises CorruptData when the text is not a value of the type.

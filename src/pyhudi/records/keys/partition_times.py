@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.keys.spec import KeySpec, PartitionField, PartitionKind
-from pyhudi.records.keys.time_rule import TIME_PREFIXES, UNIT_MS, UNITS_PER_MS, TimeRule, TimeType
-from pyhudi.records.keys.values import value_codes
-from pyhudi.records.text import is_string_like, timestamp_micros
-from pyhudi.records.timestamps import MAX_INSTANT_MS, MIN_INSTANT_MS, TimePattern, local_ms, parse_pattern, time_zone
+from pyhudi.records.java_strings import is_string_like, timestamp_micros
+from pyhudi.records.joda_timestamps import MAX_INSTANT_MS, MIN_INSTANT_MS, TimePattern, local_ms, parse_pattern, time_zone
+from pyhudi.records.keys.key_spec import KeySpec, PartitionField, PartitionKind
+from pyhudi.records.keys.key_values import value_codes
+from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, UNIT_MS, UNITS_PER_MS, TimeRule, TimeType
 
 
 def time_parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.keys.spec import KeySpec
-from pyhudi.records.keys.values import column_text
+from pyhudi.records.keys.key_spec import KeySpec
+from pyhudi.records.keys.key_values import column_text
 
 NULL_KEY_PART = "__null__"
 EMPTY_KEY_PART = "__empty__"

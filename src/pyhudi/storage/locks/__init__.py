@@ -14,14 +14,14 @@ registry            which one: options, and a row for each provider
 
 from __future__ import annotations
 
-from pyhudi.storage.locks.combined import CombinedLock
-from pyhudi.storage.locks.file_system import FILE_LOCK_NAME, FileSystemLock, FileSystemLockSettings
+from pyhudi.storage.locks.combined_lock import CombinedLock
+from pyhudi.storage.locks.file_system_lock import FILE_LOCK_NAME, FileSystemLock, FileSystemLockSettings
+from pyhudi.storage.locks.hold_notices import LONGEST_TURN_MS, TURN_PATH
 from pyhudi.storage.locks.in_process import InProcessLock
-from pyhudi.storage.locks.notices import LONGEST_TURN_MS, TURN_PATH
-from pyhudi.storage.locks.provider import LockProvider
-from pyhudi.storage.locks.registry import LOCK_WAIT, LockFactory, LockSettings, open_lock, register_lock_provider
+from pyhudi.storage.locks.lock_provider import LockProvider
+from pyhudi.storage.locks.lock_registry import LOCK_WAIT, LockFactory, LockSettings, open_lock, register_lock_provider
+from pyhudi.storage.locks.retained_lock import TurnLock
 from pyhudi.storage.locks.storage_lease import LEASE_PATH, QUEUE_FOLDER, StorageLock, StorageLockSettings
-from pyhudi.storage.locks.turn import TurnLock
 
 __all__ = [
     "FILE_LOCK_NAME",

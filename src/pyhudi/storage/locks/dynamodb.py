@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
-from pyhudi.settings import Option, Options, read_settings
-from pyhudi.storage.clock import Environment
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.lease import LeaseLock
 
 ACCESS_KEY = Option("hoodie.aws.access.key", str, None, "access key of AWS; unset: the credentials of the machine")

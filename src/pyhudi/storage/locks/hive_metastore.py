@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
-from pyhudi.settings import Option, Options, read_settings
-from pyhudi.storage.clock import Environment
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.lease import LeaseLock
-from pyhudi.storage.thrift import connect_to_first, load_messages, metastore_address
-from pyhudi.storage.user import user_name
+from pyhudi.storage.thrift_client import connect_to_first, load_messages, metastore_address
+from pyhudi.storage.user_name import user_name
 
 _URIS = Option("hoodie.write.lock.hivemetastore.uris", str, None, "Hive metastores, thrift://host:port, with commas between them")
 _DATABASE = Option("hoodie.write.lock.hivemetastore.database", str, None, "database of the table that Hive locks")

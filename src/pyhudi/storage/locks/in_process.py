@@ -9,8 +9,8 @@ import weakref
 from collections import deque
 
 from pyhudi.errors import Internal, StorageUnavailable
-from pyhudi.storage.clock import Environment
-from pyhudi.storage.locks.provider import LockProvider, Wait
+from pyhudi.storage.environment import Environment
+from pyhudi.storage.locks.lock_provider import LockProvider, Wait
 
 _LAST_THREAD_PAUSE_MS = 100
 

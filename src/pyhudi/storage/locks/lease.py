@@ -17,8 +17,8 @@ import threading
 from abc import abstractmethod
 
 from pyhudi.errors import HudiError, Internal, InvalidRequest, StorageFull, StorageUnavailable
-from pyhudi.storage.clock import Environment, Repetition
-from pyhudi.storage.locks.provider import LockProvider, Wait
+from pyhudi.storage.environment import Environment, Repetition
+from pyhudi.storage.locks.lock_provider import LockProvider, Wait
 
 _LOG = logging.getLogger("pyhudi.storage.locks")
 

@@ -3,7 +3,8 @@
 The object `.hoodie/.locks/table_lock.json` has real Hudi's layout, `{"expired":false,"validUntil":<epoch ms>,"owner":"<id>"}`:
 
 1. No object: create it with `put_if_absent`.  An object that is free: replace it with `put_if_matches`.  Otherwise wait and look
-   again.  The store lets exactly one writer win; `storage.queues` says who tries first.  An object is free that is expired; whose
+   again.  The store lets exactly one writer win; `storage.locks.fifo_queue` says who tries first.  An object is free that is
+   expired; whose
    owner was a process of this machine that has ended; whose `validUntil` lies more than a margin in the past, unless that process
    lives; or that has not changed before the waiter's eyes for as long as its owner's leases last, whatever any clock says.
 2. A renewal moves `validUntil` ahead, again with `put_if_matches`, and only where the owner is still us.
@@ -26,14 +27,14 @@ from typing import Annotated
 
 from pyhudi.errors import StorageFull, StorageUnavailable
 from pyhudi.format.paths import LOCK_FOLDER
-from pyhudi.settings import Option, Options, read_settings
+from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.storage.base import Storage
-from pyhudi.storage.clock import Environment
-from pyhudi.storage.locks.documents import fields_of
+from pyhudi.storage.environment import Environment
+from pyhudi.storage.locks.fifo_queue import WaitingQueue
 from pyhudi.storage.locks.lease import LeaseLock
-from pyhudi.storage.locks.provider import Wait
-from pyhudi.storage.processes import Process
-from pyhudi.storage.queues import WaitingQueue
+from pyhudi.storage.locks.lock_documents import fields_of
+from pyhudi.storage.locks.lock_provider import Wait
+from pyhudi.storage.process_identity import Process
 
 LEASE_PATH = f"{LOCK_FOLDER}/table_lock.json"
 QUEUE_FOLDER = f"{LOCK_FOLDER}/waiting"

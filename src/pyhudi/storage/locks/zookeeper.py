@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
-from pyhudi.settings import Option, Options, read_settings
-from pyhudi.storage.clock import Environment
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.lease import LeaseLock
-from pyhudi.storage.locks.provider import Wait
+from pyhudi.storage.locks.lock_provider import Wait
 
 _MARK = "lock-"
 _URL = Option("hoodie.write.lock.zookeeper.url", str, None, "servers of ZooKeeper, host:port, with commas between them")

@@ -12,29 +12,29 @@ import fastavro
 import pytest
 
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest, Unsupported
-from pyhudi.format.actions.archived import (
+from pyhudi.format.actions.archived_instants import (
     ArchivedEntry,
     CompactionMetadata,
     CompactionWriteStat,
     decode_completed,
     decode_plan,
 )
-from pyhudi.format.actions.clean import ActionInstant, CleanerPlan, CleanFileInfo, CleanMetadata, CleanPartitionMetadata
-from pyhudi.format.actions.clustering import ClusteringGroup, ClusteringPlan, ClusteringStrategy, SliceInfo
-from pyhudi.format.actions.commit import CommitMetadata, RuntimeStats, WriteStat
-from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan, CompactionStrategy
-from pyhudi.format.actions.document import Document
-from pyhudi.format.actions.indexing import IndexCommitMetadata, IndexPartitionInfo, IndexPlan
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
-from pyhudi.format.actions.restore import RestoreMetadata, RestorePlan
-from pyhudi.format.actions.rollback import (
+from pyhudi.format.actions.avro_document import Document
+from pyhudi.format.actions.clean_metadata import ActionInstant, CleanerPlan, CleanFileInfo, CleanMetadata, CleanPartitionMetadata
+from pyhudi.format.actions.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringStrategy, SliceInfo
+from pyhudi.format.actions.commit_metadata import CommitMetadata, RuntimeStats, WriteStat
+from pyhudi.format.actions.compaction_plan import CompactionOperation, CompactionPlan, CompactionStrategy
+from pyhudi.format.actions.index_plan import IndexCommitMetadata, IndexPartitionInfo, IndexPlan
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
+from pyhudi.format.actions.restore_metadata import RestoreMetadata, RestorePlan
+from pyhudi.format.actions.rollback_metadata import (
     InstantInfo,
     RollbackMetadata,
     RollbackPartitionMetadata,
     RollbackPlan,
     RollbackRequest,
 )
-from pyhudi.format.actions.savepoint import SavepointMetadata, SavepointPartitionMetadata
+from pyhudi.format.actions.savepoint_metadata import SavepointMetadata, SavepointPartitionMetadata
 from pyhudi.format.instants import Action
 
 SYNC = bytes.fromhex("6259393fdc3ce7028e4800eec3af391f")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.actions.commit import CommitMetadata, Operation
-from pyhudi.operations.write.settings import WriteOperation
+from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
+from pyhudi.operations.write.write_settings import WriteOperation
 
 ORDINARY = ("changes_rows", "moves_keys", "sets_schema", "is_written")
 TRAITS = {

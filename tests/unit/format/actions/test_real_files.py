@@ -7,13 +7,13 @@ import zipfile
 
 import pytest
 
-from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import parse_instant_file
 from pyhudi.format.partition_metadata import PartitionMetadata
 from pyhudi.format.paths import PARTITION_METADATA_FILE
 from pyhudi.format.properties import format_properties, parse_properties, table_checksum
-from pyhudi.format.versions import TimelineLayout, parse_table_version, parse_timeline_layout
-from tests.vectors import vector
+from pyhudi.format.table_versions import TimelineLayout, parse_table_version, parse_timeline_layout
+from tests.support.vectors import vector
 
 TABLES = ("cow_v8_nonpartitioned", "cow_v8_simplekeygen_nonhivestyle", "mor_parquet_v6_nonpartitioned")
 

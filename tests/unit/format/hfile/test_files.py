@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.hfile import Codec, HFile, HFileEncoder, HFileOptions, encode_hfile, open_hfile, open_hfile_bytes
-from tests.vectors import vector
+from tests.support.vectors import vector
 
 OPTIONS = [
     HFileOptions(),

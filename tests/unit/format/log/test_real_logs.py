@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyhudi.format.bloom import BloomFilter, BloomKind
-from pyhudi.format.log.commands import decode_command
-from pyhudi.format.log.data import decode_content, encode_avro
-from pyhudi.format.log.deletes import decode_deletes, encode_deletes
+from pyhudi.format.bloom_filter import BloomFilter, BloomKind
+from pyhudi.format.log.command_blocks import decode_command
+from pyhudi.format.log.data_blocks import decode_content, encode_avro
+from pyhudi.format.log.delete_blocks import decode_deletes, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock, encode_block, scan_blocks
-from pyhudi.format.log.positions import decode_positions, encode_positions
+from pyhudi.format.log.record_positions import decode_positions, encode_positions
 
 TABLES = sorted((Path(__file__).resolve().parents[3] / "golden").glob("*/*/table.zip"))
 

@@ -11,10 +11,10 @@ A new version is one more file with one more step.
 
 from __future__ import annotations
 
-from pyhudi.format.versions import TableVersion
-from pyhudi.operations.admin.versions.base import VersionStep
-from pyhudi.operations.admin.versions.eight_nine import EightNine
-from pyhudi.operations.admin.versions.six_eight import SixEight
+from pyhudi.format.table_versions import TableVersion
+from pyhudi.operations.admin.versions.v6_v8 import SixEight
+from pyhudi.operations.admin.versions.v8_v9 import EightNine
+from pyhudi.operations.admin.versions.version_step import VersionStep
 
 STEPS: tuple[VersionStep, ...] = (SixEight(), EightNine())
 """All steps, from the oldest version up."""

@@ -1,0 +1,364 @@
+"""A scan as a dataset of pyarrow, for the engines that know these: `Scan.to_dataset`.
+
+Engines hand columns and filters down to a dataset, by `scanner` (DuckDB, Polars) or by `get_fragments` and the scanners of these
+(DataFusion).  What filters of the project can say of a filter passes over file slices before anything is opened: by partitions,
+by statistics and indexes of the metadata table.  What is left is read by one of two readers:
+
+    the Parquet files, by Arrow    slices without logs, of a scan without a filter, whose file has the columns as the table has
+                                   them; a column that the file lacks is null, or what the path tells
+    our own reader                 slices with logs or with rows in another file, columns by other names or types, scans with a
+                                   filter of their own (incremental ones have it), change data
+
+Every row is then tested by Arrow, so a filter means what it means to Arrow.
+
+`HudiDataset` is a `FileSystemDataset` of the Parquet files, so that engines take it.  In the place of a slice that Arrow cannot
+read stands a file that cannot be opened: what goes round the methods here fails, and never gives other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from operator import and_, or_
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from pyhudi.api.splits import batches_of, first_rows
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.errors import CorruptData, HudiError, Unsupported
+from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.format.names import is_orc
+from pyhudi.format.parquet.parquet_file import read_footer
+from pyhudi.operations.read.change_queries import ChangeQuery
+from pyhudi.operations.read.query import Query
+from pyhudi.planning.partition_pruning import values_of_path
+from pyhudi.records.filters.arrow_expressions import arrow_scalar
+from pyhudi.records.filters.from_arrow import columns_read
+from pyhudi.records.filters.pushdown import pushed_down
+from pyhudi.records.keys.key_spec import path_valued_columns
+from pyhudi.storage.arrow_filesystem import readable_files
+from pyhudi.tasks.base_file_reader import open_base_input
+from pyhudi.tasks.incoming_layout import rows_without_columns
+from pyhudi.tasks.read_slice import ReadSpec, is_joined, told_by_path
+
+__all__ = ["HudiDataset"]
+
+_FILES_AT_ONCE = 32
+"""Parquet files that one scanner of Arrow reads; the next ones are looked at when it has ended."""
+
+_FORMAT = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
+
+Columns = Sequence[str] | Mapping[str, pc.Expression]
+Batches = Iterator[pa.RecordBatch]
+
+
+class HudiDataset(ds.FileSystemDataset):
+    """The rows of a scan, lazily.  Made by `Scan.to_dataset`; it can be pickled.
+
+    What works: `schema`, `files`, `scanner`, `to_batches`, `to_table`, `head`, `take`, `count_rows` and `get_fragments`; and
+    `join` and `sort_by`, where Arrow reads all files.
+    """
+
+    def __init__(self, query: Query | ChangeQuery, threads: int = 0) -> None:
+        self._query = query
+        self._threads = threads
+        self._files = _Files(query)
+        fragments = [self._files.fragment(task) or self._files.refusing(task) for task in query.tasks]
+        super().__init__(fragments, query.schema, _FORMAT, self._files.system)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HudiDataset, (self._query, self._threads)
+
+    def __repr__(self) -> str:
+        return f"HudiDataset({self._query.snapshot.context.storage.uri!r}, {len(self._query.tasks)} file slices)"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the scan."""
+        return self._query.schema
+
+    @property
+    def files(self) -> list[str]:
+        """URIs of the Parquet files that Arrow can read as they are; rows of other slices come from our own reader."""
+        absolute = self._query.snapshot.context.storage.absolute
+        found = (self._files.fragment(task) for task in self._query.tasks)
+        return [absolute(fragment.path) for fragment in found if fragment is not None]
+
+    def scanner(self, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any) -> BatchScanner:
+        """What reads some columns of the rows for which a filter is true.
+
+        Args:
+            columns: Names, or expressions by the names of their results; None for all.
+            filter: A condition on the dataset's columns.
+            options: Those of a scanner of pyarrow, for the files that Arrow reads.
+        """
+        return BatchScanner(self.schema, columns, filter, partial(self._read, options=options))
+
+    def to_batches(self, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any) -> Batches:
+        """The rows of `scanner`, batch by batch."""
+        return self.scanner(columns, filter, **options).to_batches()
+
+    def to_table(self, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
+        """The rows of `scanner`, as one table."""
+        return self.scanner(columns, filter, **options).to_table()
+
+    def head(
+        self, num_rows: int, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any
+    ) -> pa.Table:
+        """The first rows of `scanner`."""
+        return self.scanner(columns, filter, **options).head(num_rows)
+
+    def take(
+        self, indices: pa.Array, columns: Columns | None = None, filter: pc.Expression | None = None, **options: Any
+    ) -> pa.Table:
+        """Rows of `scanner` by their numbers; all of them are read."""
+        return self.to_table(columns, filter, **options).take(indices)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
+        """How many rows there are for which the filter is true."""
+        return self.scanner([], filter, **options).count_rows()
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Any]:
+        """What the dataset is made of: a fragment of pyarrow for each Parquet file that Arrow reads, and a `SliceFragment` for
+        each other slice.  Those in which the filter finds no row are left out; a fragment gives all its rows.
+        """
+        for task, fragment in self._looked_at(self._narrowed(filter), self.schema.names):
+            yield SliceFragment(self._query, task) if fragment is None else fragment
+
+    def filter(self, expression: pc.Expression) -> NoReturn:
+        """Not supported: filters are given to what reads."""
+        raise Unsupported("a dataset of a table has no filter of its own: give it to to_table, to scanner, or to Table.scan")
+
+    def replace_schema(self, schema: pa.Schema) -> HudiDataset:
+        """The dataset itself, for the columns that it has; others are not supported."""
+        if schema.equals(self.schema):
+            return self
+        raise Unsupported("a dataset of a table has the columns of its scan: name those wanted in to_table, or in Table.scan")
+
+    def _narrowed(self, filter: pc.Expression | None) -> Query | ChangeQuery:
+        said = None if filter is None else pushed_down(filter, self.schema)
+        return self._query if said is None else self._query.narrowed(None, said)
+
+    def _looked_at(self, query: Query | ChangeQuery, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+        """Each task of a query, with the fragment by which Arrow reads it, None where our own reader does."""
+        look = partial(self._files.checked, columns=columns)
+        yield from zip(query.tasks, LocalEngine(self._threads).pipelined(look, query.tasks), strict=True)
+
+    def _read(self, columns: Columns, filter: pc.Expression | None, options: Mapping[str, Any]) -> Batches:
+        query = self._narrowed(filter)
+        needed = _columns_needed(self.schema, columns, filter)
+        by_arrow = partial(self._files.read, columns=columns, filter=filter, options=options)
+        held: list[Any] = []
+        for task, fragment in self._looked_at(query, needed):
+            if fragment is None:
+                yield from _read_task(query, task, columns, filter)
+                continue
+            held.append(fragment)
+            if len(held) == _FILES_AT_ONCE:
+                yield from by_arrow(held)
+                held = []
+        yield from by_arrow(held)
+
+
+class SliceFragment:
+    """A file slice that our own reader reads, with the methods of a fragment of pyarrow."""
+
+    def __init__(self, query: Query | ChangeQuery, task: Any) -> None:
+        self._query = query
+        self._task = task
+
+    @property
+    def physical_schema(self) -> pa.Schema:
+        """The columns of the dataset."""
+        return self._query.schema
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """True: of its rows nothing is said."""
+        return pc.scalar(True)
+
+    def scanner(
+        self, schema: pa.Schema | None = None, columns: Columns | None = None, filter: pc.Expression | None = None, **_: Any
+    ) -> BatchScanner:
+        """As of `HudiDataset`.  schema: that of the dataset.  Other options say how Arrow reads files, and mean nothing here."""
+        if schema is not None and not schema.equals(self._query.schema):
+            raise Unsupported("a part of a table's dataset is read in the columns of the dataset")
+        return BatchScanner(self._query.schema, columns, filter, self._read)
+
+    def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Batches:
+        """The rows of `scanner`, batch by batch."""
+        return self.scanner(schema, **options).to_batches()
+
+    def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
+        """The rows of `scanner`, as one table."""
+        return self.scanner(schema, **options).to_table()
+
+    def head(self, num_rows: int, **options: Any) -> pa.Table:
+        """The first rows of `scanner`."""
+        return self.scanner(**options).head(num_rows)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
+        """How many rows there are for which the filter is true."""
+        return self.scanner(columns=[], filter=filter, **options).count_rows()
+
+    def _read(self, columns: Columns, filter: pc.Expression | None) -> Batches:
+        said = None if filter is None else pushed_down(filter, self._query.schema)
+        return _read_task(self._query.narrowed(None, said), self._task, columns, filter)
+
+
+class BatchScanner:
+    """What reads a dataset or a fragment, with the methods of a scanner of pyarrow.
+
+    Arrow's own one for a stream holds a thread of its pool while it waits for the next batch, and what makes the batches needs
+    threads of that pool.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        columns: Columns | None,
+        filter: pc.Expression | None,
+        read: Callable[[Columns, pc.Expression | None], Batches],
+    ) -> None:
+        """Raises pyarrow's errors for columns that are not there, and for a filter that does not fit them."""
+        self.dataset_schema = schema
+        self._columns: Columns = list(schema.names) if columns is None else columns
+        self._filter = filter
+        self._read = read
+        self.projected_schema: pa.Schema = _scanned(schema.empty_table(), self._columns, filter).projected_schema
+
+    def to_batches(self) -> Batches:
+        """The rows, batch by batch."""
+        return self._read(self._columns, self._filter)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """The rows as one table."""
+        batches = list(self.to_batches())
+        if not self.projected_schema.names:
+            return rows_without_columns(sum(batch.num_rows for batch in batches))
+        return pa.Table.from_batches(batches, self.projected_schema)
+
+    def head(self, num_rows: int) -> pa.Table:
+        """The first rows."""
+        return pa.Table.from_batches(first_rows(self.to_batches(), num_rows), self.projected_schema)
+
+    def count_rows(self) -> int:
+        """How many rows there are."""
+        return sum(batch.num_rows for batch in self._read([], self._filter))
+
+
+class _Files:
+    """The base files of a query as Arrow reads them."""
+
+    def __init__(self, query: Query | ChangeQuery) -> None:
+        self._spec = query.spec if isinstance(query, Query) and _gives_stored_rows(query.spec) else None
+        self._schema = query.schema
+        self._storage = query.snapshot.context.storage
+        self.system = readable_files(self._storage.uri, partial(open_base_input, self._storage))
+
+    def fragment(self, task: Any) -> Any:
+        """The base file of a slice without logs, where its name says that Arrow may read it; None else."""
+        spec = self._spec
+        if spec is None or task.base is None or task.logs or task.whole is not None or is_joined(task) or is_orc(task.base.path):
+            return None
+        if spec.ids is not None and spec.ids.origins(task.base.name.instant_time) is not None:
+            return None
+        said = _said_by_path(spec, task.partition)
+        return _FORMAT.make_fragment(task.base.path, filesystem=self.system, partition_expression=said)
+
+    def refusing(self, task: Any) -> Any:
+        """A fragment that cannot be opened."""
+        return _FORMAT.make_fragment(f"{task.partition}/{task.file_id}", filesystem=readable_files(self._storage.uri, _refuse))
+
+    def checked(self, task: Any, columns: Sequence[str]) -> Any:
+        """As `fragment`, where the file has the columns as the table has them.  What is wrong with it, our own reader says."""
+        fragment = self.fragment(task)
+        if fragment is None or self._spec is None:
+            return None
+        try:
+            with open_base_input(self._storage, task.base.path) as source:
+                read_footer(source)
+            held = fragment.physical_schema
+        except (HudiError, pa.ArrowInvalid, UnicodeDecodeError, OSError):
+            return None
+        return fragment if all(self._is_as_asked(held, name) for name in columns) else None
+
+    def read(
+        self, fragments: Sequence[Any], columns: Columns, filter: pc.Expression | None, options: Mapping[str, Any]
+    ) -> Batches:
+        """The rows of fragments."""
+        if not fragments:
+            return
+        try:
+            files = ds.FileSystemDataset(fragments, self._schema, _FORMAT, self.system)
+            yield from files.scanner(columns=columns, filter=filter, **options).to_batches()
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                # The machine said no, not the Parquet reader.
+                raise
+            paths = ", ".join(fragment.path for fragment in fragments[:3])
+            raise CorruptData(
+                f"one of {len(fragments)} base files ({paths}, ...) cannot be read: {error}; `Table.validate()` says which"
+            ).with_path(self._storage.uri) from error
+
+    def _is_as_asked(self, held: pa.Schema, name: str) -> bool:
+        assert self._spec is not None, "files are looked at that Arrow may read"
+        place = held.get_field_index(name)
+        if place >= 0:
+            return name not in self._spec.path_columns and held.field(place).type == self._schema.field(name).type
+        return name in self._spec.path_columns or name not in path_valued_columns(self._spec.keys)
+
+
+def _gives_stored_rows(spec: ReadSpec) -> bool:
+    # A file from before a column with a default is known by its footer alone.
+    return spec.condition is None and not spec.values_from_path and all(column_default(f) is None for f in spec.output)
+
+
+def _said_by_path(spec: ReadSpec, partition: str) -> pc.Expression:
+    """What is true of all rows of a partition; of a column that no file holds, its value."""
+    told = told_by_path(spec, partition, spec.output)
+    said = [pc.field(name).is_null() if value.as_py() is None else pc.field(name) == value for name, value in told.items()]
+    for name, values in values_of_path(partition, spec.keys, spec.output, ()).items():
+        type_ = spec.output.field(name).type
+        if name not in told and not pa.types.is_floating(type_):
+            tests = [pc.field(name).is_null() if v is None else pc.field(name) == arrow_scalar(v, type_) for v in values]
+            said.append(reduce(or_, tests))
+    return reduce(and_, said) if said else pc.scalar(True)
+
+
+def _refuse(path: str) -> NoReturn:
+    raise Unsupported(
+        f"file slice {path} is no Parquet file that Arrow can read by itself: it has logs, other columns, or a filter; read the "
+        "dataset by its own methods (to_table, to_batches, scanner)"
+    )
+
+
+def _read_task(query: Query | ChangeQuery, task: Any, columns: Columns, filter: pc.Expression | None) -> Batches:
+    """The rows of a slice or source, by our own reader, tested and projected by Arrow."""
+    needed = _columns_needed(query.schema, columns, filter)
+    for batch in batches_of(query.narrowed(needed, None).reader, [task]):
+        if needed:
+            yield from _scanned(pa.Table.from_batches([batch]), columns, filter).to_batches()
+        else:
+            yield batch
+
+
+def _scanned(rows: pa.Table, columns: Columns, filter: pc.Expression | None) -> Any:
+    return ds.dataset(rows).scanner(columns=columns, filter=filter, use_threads=False)
+
+
+def _columns_needed(schema: pa.Schema, columns: Columns, filter: pc.Expression | None) -> list[str]:
+    """The columns to be read, in the schema's order."""
+    expressions = [*(columns.values() if isinstance(columns, Mapping) else ()), *(() if filter is None else (filter,))]
+    heads = set() if isinstance(columns, Mapping) else {name.split(".")[0] for name in columns} | set(columns)
+    for expression in expressions:
+        named = columns_read(expression)
+        heads |= set(schema.names) if named is None else named
+    return [name for name in schema.names if name in heads]

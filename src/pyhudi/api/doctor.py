@@ -1,0 +1,413 @@
+"""What is wrong with this machine, and with how a table is kept: `pyhudi doctor`, `diagnose`.
+
+    packages       missing ones, and those older than PyHudi needs
+    workers        the interpreter that Spark starts for its Python workers: another Python, or one without PyHudi
+    java           Spark needs Java 17 or newer; its version is read from its `release` file, so no JVM is started
+    settings       options and table properties that contradict one another or make each other useless
+    services       compaction, cleaning and archival that are overdue; plans that nobody carried out
+    state          what died and waits for somebody: see `repair`; locks that were left behind
+
+Every finding names its remedy.  Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.api.table import Table
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.errors import HudiError
+from pyhudi.features.consistent_hashing.resize_service import leaves_nodes
+from pyhudi.format.instants import Action, State, format_instant_time, stamp_of_instant
+from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, RECORD_INDEX
+from pyhudi.metadata_table.writer.metadata_settings import METADATA_TABLE
+from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
+from pyhudi.operations.admin.stable_check import look_at_rest
+from pyhudi.operations.admin.table_settings import ORDERING
+from pyhudi.operations.commit.check_writable import check_goes_by_names
+from pyhudi.operations.commit.commit_settings import CONCURRENCY, FAILED_WRITES, METADATA_PREFIX, CommitSettings
+from pyhudi.operations.services.archive import ArchiveSettings
+from pyhudi.operations.services.clean import CleanSettings, preview_clean
+from pyhudi.operations.services.compact import CompactSettings
+from pyhudi.operations.services.service_settings import COMPACT_INLINE
+from pyhudi.options.supported import Options, parse_options
+from pyhudi.planning.archival import MAX_COMMITS, MIN_COMMITS, reason_not_to_archive
+from pyhudi.planning.cleaning import COMMITS_RETAINED
+from pyhudi.planning.compaction import compaction_due
+from pyhudi.planning.record_placement import MAX_FILE_SIZE, SMALL_FILE_LIMIT
+from pyhudi.records.html_repr import ShownInNotebooks
+from pyhudi.records.merge_mode import MergeMode
+from pyhudi.storage.liveness import is_alive
+from pyhudi.table.feature_support import check_open
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import SERVICE_ACTIONS
+
+PACKAGES = {"pyarrow": (18,), "numpy": (1, 26), "pyroaring": (1, 0), "xxhash": (3, 4), "obstore": (0, 6)}
+"""The oldest releases that PyHudi works with."""
+
+OLDEST_PYSPARK = (4, 1)
+OLDEST_JAVA = 17
+HOUR_MS = 3_600_000
+_WORKER_WAIT_S = 30.0
+
+FINDINGS_SCHEMA = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("severity", "check", "finding", "remedy")])
+
+
+class Severity(StrEnum):
+    """error: something fails; warning: it works worse than it could."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong, and what to do about it."""
+
+    severity: Severity
+    check: str
+    finding: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis(ShownInNotebooks):
+    """checks: what was looked at, with what was seen."""
+
+    checks: tuple[tuple[str, str], ...]
+    found: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.found
+
+    @property
+    def findings(self) -> pa.Table:
+        """The findings as text columns severity, check, finding, remedy."""
+        return pa.Table.from_pylist([asdict(one) for one in self.found], schema=FINDINGS_SCHEMA)
+
+    def __str__(self) -> str:
+        lines = [f"{name:<10}{seen}" for name, seen in self.checks]
+        for one in self.found:
+            lines += [f"{one.severity.value:<8}{one.check}: {one.finding}", f"        remedy: {one.remedy}"]
+        return "\n".join([*lines, "nothing found" if self.ok else f"{len(self.found)} findings"])
+
+
+def diagnose(table: Table | None = None, options: Mapping[str, object] | None = None) -> Diagnosis:
+    """Look at this machine and, where one is given, at a table.  options: those with which the table is written."""
+    checks: list[tuple[str, str]] = []
+    found: list[Finding] = []
+    for check in (_packages, _java, _workers):
+        seen, findings = check()
+        checks.append((check.__name__.lstrip("_"), seen))
+        found += findings
+    if table is not None:
+        parsed, findings = _parsed(options)
+        found += [*findings, *_of_table(table, parsed)]
+        checks.append(("table", repr(table)))
+    return Diagnosis(tuple(checks), tuple(found))
+
+
+def _packages() -> tuple[str, list[Finding]]:
+    found, seen = [], [f"Python {sys.version.split()[0]}"]
+    needed = dict(PACKAGES)
+    if _installed("pyspark") is not None:
+        needed["pyspark"] = OLDEST_PYSPARK
+    for name, oldest in needed.items():
+        version = _installed(name)
+        wanted = ".".join(map(str, oldest))
+        if version is None:
+            remedy = f'pip install "{name}>={wanted}"'
+            found.append(Finding(Severity.ERROR, "packages", f"{name} is not installed", remedy))
+            continue
+        seen.append(f"{name} {version}")
+        if _numbers(version) < oldest:
+            remedy = f'pip install "{name}>={wanted}"'
+            found.append(Finding(Severity.ERROR, "packages", f"{name} {version} is older than {wanted}", remedy))
+    if "pyspark" in needed:
+        version = _installed("pandas")
+        if version is not None and _numbers(version) >= (3,):
+            finding = f"pandas {version}: PySpark warns about 3 and newer"
+            found.append(Finding(Severity.WARNING, "packages", finding, 'pip install "pandas>=2.2,<3"'))
+    return ", ".join(seen), found
+
+
+def _java() -> tuple[str, list[Finding]]:
+    if _installed("pyspark") is None:
+        return "not needed: PySpark is not installed", []
+    remedy = f"install Java {OLDEST_JAVA} or newer, and let JAVA_HOME name it"
+    home = os.environ.get("JAVA_HOME")
+    if home is None:
+        program = shutil.which("java")
+        home = None if program is None else str(Path(program).resolve().parents[1])
+    elif not Path(home, "bin", "java").exists():
+        return f"JAVA_HOME={home}", [Finding(Severity.ERROR, "java", f"JAVA_HOME={home} has no bin/java", remedy)]
+    if home is None:
+        finding = "no Java was found: Spark does not start (Spark Connect and the embedded engine need none)"
+        return "none", [Finding(Severity.ERROR, "java", finding, remedy)]
+    version = java_version(Path(home))
+    if version is None:
+        return f"{home} of unknown version", []
+    if version < OLDEST_JAVA:
+        return f"Java {version}, {home}", [Finding(Severity.ERROR, "java", f"Java {version} is too old for PySpark", remedy)]
+    return f"Java {version}, {home}", []
+
+
+def java_version(home: Path) -> int | None:
+    """The feature release of a Java installation by its `release` file; None when it has none that says so."""
+    for folder in (home, home.parent):
+        try:
+            text = (folder / "release").read_text(errors="replace")
+        except OSError:
+            continue
+        matched = re.search(r'^JAVA_VERSION="(\d+)(?:\.(\d+))?', text, re.MULTILINE)
+        if matched is not None:
+            return int(matched[2] or 0) if matched[1] == "1" else int(matched[1])
+    return None
+
+
+def _workers() -> tuple[str, list[Finding]]:
+    if _installed("pyspark") is None:
+        return "not needed: PySpark is not installed", []
+    name = os.environ.get("PYSPARK_PYTHON") or "python3"
+    program = shutil.which(name)
+    remedy = f"export PYSPARK_PYTHON={sys.executable}, or install PyHudi where Spark's workers start"
+    if program is None:
+        finding = f"Spark starts {name!r} for its Python workers, and there is no such program"
+        return name, [Finding(Severity.ERROR, "workers", finding, remedy)]
+    if os.path.samefile(program, sys.executable) and os.path.abspath(program) == os.path.abspath(sys.executable):
+        return f"{program}, this interpreter", []
+    return f"{program}", worker_findings(program, remedy)
+
+
+_ASK = """
+import json, sys
+from importlib import metadata
+def version(name):
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+try:
+    import pyhudi
+    ours = pyhudi.__version__
+except ImportError:
+    ours = None
+print(json.dumps({"python": list(sys.version_info[:2]), "pyhudi": ours, **{n: version(n) for n in sys.argv[1:]}}))
+"""
+
+
+def worker_findings(program: str, remedy: str) -> list[Finding]:
+    """What another interpreter lacks to run tasks of this one."""
+    names = ["pyarrow", "pyspark"]
+    try:
+        answer = subprocess.run(
+            [program, "-c", _ASK, *names], capture_output=True, text=True, timeout=_WORKER_WAIT_S, check=True
+        ).stdout
+        there: dict[str, Any] = json.loads(answer)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        finding = f"{program}, which Spark starts for its Python workers, does not run: {error}"
+        return [Finding(Severity.ERROR, "workers", finding, remedy)]
+    found = []
+    here = list(sys.version_info[:2])
+    if there["python"] != here:
+        finding = f"workers run Python {_dotted(there['python'])} ({program}), the driver {_dotted(here)}: Spark refuses that"
+        found.append(Finding(Severity.ERROR, "workers", finding, remedy))
+    if there["pyhudi"] is None:
+        finding = f"{program} has no PyHudi: tasks fail there, and format('pyhudi') is not found"
+        found.append(Finding(Severity.ERROR, "workers", finding, remedy))
+    for name in names:
+        if there[name] is None:
+            found.append(Finding(Severity.ERROR, "workers", f"{program} has no {name}", remedy))
+        elif there[name] != _installed(name):
+            finding = f"{name} is {there[name]} in {program}, and {_installed(name)} here"
+            found.append(Finding(Severity.WARNING, "workers", finding, remedy))
+    return found
+
+
+def _parsed(options: Mapping[str, object] | None) -> tuple[Options, list[Finding]]:
+    """The options, and what is wrong with them: those that are refused are left out then."""
+    kept: dict[str, object] = {}
+    found = []
+    prefix = parse_options({key: value for key, value in (options or {}).items() if key == METADATA_PREFIX.key})
+    for key, value in (options or {}).items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                parse_options({key: value}, beside=prefix)
+            except HudiError as error:
+                found.append(Finding(Severity.ERROR, "settings", str(error), f"leave {key} out, or see docs/moving-from-hudi.md"))
+                continue
+        for warning in caught:
+            found.append(Finding(Severity.WARNING, "settings", str(warning.message), f"correct {key} or leave it out"))
+        kept[key] = value
+    with warnings.catch_warnings():
+        # Each of them was told above.
+        warnings.simplefilter("ignore")
+        try:
+            return parse_options(kept), found
+        except HudiError as error:
+            found.append(Finding(Severity.ERROR, "settings", str(error), "keep one of the spellings"))
+            return parse_options(), found
+
+
+def _of_table(table: Table, options: Options) -> list[Finding]:
+    """What is wrong with a table that others may write meanwhile."""
+
+    def look(_: TableContext) -> list[Finding]:
+        return [*_settings(table, options), *_services(table, options), *_state(table, options)]
+
+    def errors(found: list[Finding]) -> frozenset[Finding]:
+        return frozenset(one for one in found if one.severity is Severity.ERROR)
+
+    found, lasting = look_at_rest(table.context.reloaded(), look, errors)
+    return [one for one in found if one.severity is Severity.WARNING or one in lasting]
+
+
+def _settings(table: Table, options: Options) -> Iterator[Finding]:
+    context = table.context.reloaded()
+    config = context.config
+
+    def warn(finding: str, remedy: str) -> Finding:
+        return Finding(Severity.WARNING, "settings", finding, remedy)
+
+    try:
+        check_open(context)
+    except HudiError as error:
+        yield Finding(Severity.ERROR, "settings", str(error), "write it anew with Apache Hudi, without what closes it")
+    try:
+        check_goes_by_names(context)
+    except HudiError as error:
+        yield warn(str(error), "keep the version that it has")
+    if not config.version.is_writable:
+        finding = f"the table has version {int(config.version)}: it is read, and not written"
+        yield warn(finding, "upgrade one of version 6 with Table.upgrade(), or keep it for reading")
+    if config.merge.mode is MergeMode.EVENT_TIME_ORDERING and not config.ordering_fields:
+        finding = "the table merges by event time and has no ordering field, so the later write always wins"
+        yield warn(finding, f"name one with {ORDERING} when the table is made anew")
+    keep_min, keep_max = options.integer(MIN_COMMITS), options.integer(MAX_COMMITS)
+    retained = options.integer(COMMITS_RETAINED)
+    if keep_max <= keep_min:
+        finding = f"{MAX_COMMITS}={keep_max} is not above {MIN_COMMITS}={keep_min}: archival refuses to run"
+        yield Finding(Severity.ERROR, "settings", finding, f"{MAX_COMMITS}={keep_min + 10}")
+    if keep_min <= retained:
+        finding = f"{MIN_COMMITS}={keep_min} archives instants that {COMMITS_RETAINED}={retained} wants kept for queries"
+        yield warn(finding, f"{MIN_COMMITS}={retained + 10} and {MAX_COMMITS}={retained + 20}")
+    if config.is_cow and options.given(COMPACT_INLINE) == "true":
+        yield warn(f"{COMPACT_INLINE}=true on a copy-on-write table, which has nothing to compact", "leave it out")
+    small, largest = options.integer(SMALL_FILE_LIMIT), options.integer(MAX_FILE_SIZE)
+    if small >= largest:
+        finding = f"{SMALL_FILE_LIMIT}={small} is not below {MAX_FILE_SIZE}={largest}: all files are small"
+        yield warn(finding, f"{SMALL_FILE_LIMIT}={largest // 6 * 5}")
+    several = options.word(CONCURRENCY) != "SINGLE_WRITER"
+    if several and options.given(FAILED_WRITES) == "EAGER":
+        finding = f"several writers, and {FAILED_WRITES}=EAGER: each may roll back writes of the others"
+        yield Finding(Severity.ERROR, "settings", finding, f"{FAILED_WRITES}=LAZY")
+    if not options.flag(METADATA_TABLE) and config.has_metadata_table:
+        finding = f"the table has a metadata table, and {METADATA_TABLE}=false: the next write removes it"
+        yield warn(finding, f"leave {METADATA_TABLE} out, or remove the metadata table on purpose")
+    if not config.populate_meta_fields:
+        useless = sorted({RECORD_INDEX, BLOOM_FILTERS}.intersection(config.metadata_partitions))
+        if useless:
+            finding = f"the table has no meta columns, and {', '.join(useless)}, which is made from them"
+            yield warn(finding, f"drop it: Table.drop_index({useless[0]!r})")
+    building = context.timeline.load().pending(Action.INDEXING)
+    heartbeats = CommitSettings.of(options).heartbeats
+    if config.metadata_partitions_inflight and not any(
+        is_alive(context.storage, context.env, instant.request_time, heartbeats) for instant in building
+    ):
+        names = ", ".join(config.metadata_partitions_inflight)
+        yield warn(f"the index {names} was begun and never finished: it is not used", "drop it, and create it again")
+
+
+def _services(table: Table, options: Options) -> Iterator[Finding]:
+    context = table.context.reloaded()
+    timeline = context.timeline.load()
+    now_ms, zone = context.env.now_ms(), context.config.zone
+
+    def overdue(finding: str, remedy: str) -> Finding:
+        return Finding(Severity.WARNING, "services", finding, remedy)
+
+    try:
+        if not context.config.is_cow:
+            due = compaction_due(timeline, CompactSettings.of(options).compaction, format_instant_time(now_ms, zone), zone)
+            if due.due:
+                yield overdue(f"a compaction is due: {due.reason}", f"pyhudi compact {table.uri}")
+        cleaned = preview_clean(context, CleanSettings.of(options))
+        if cleaned.file_count:
+            finding = f"a clean is due: {cleaned.file_count:,} files, {cleaned.size_bytes:,} bytes that no query needs"
+            yield overdue(finding, f"pyhudi clean {table.uri} --no-dry-run")
+        if reason_not_to_archive(timeline, ArchiveSettings.of(options).archival) is None:
+            finding = f"an archival is due: {len(timeline.completed_writes()):,} writes stand on the timeline"
+            yield overdue(finding, f"pyhudi archive {table.uri}")
+    except HudiError as error:
+        yield Finding(Severity.ERROR, "services", f"cannot be planned: {error}", "repair that first, then ask again")
+    for instant in timeline.pending(*SERVICE_ACTIONS):
+        lost = False
+        with suppress(HudiError):
+            # A plan that cannot be read is told of by the state.
+            lost = instant.action is Action.CLUSTERING and leaves_nodes(context, instant)
+        if lost:
+            finding = (
+                f"clustering {instant.request_time} would take records out of the file groups of their buckets, where no write "
+                "finds them, and writes to these wait for it"
+            )
+            remedy = f"drop it: Table.unschedule_clustering({instant.request_time!r})"
+            yield Finding(Severity.ERROR, "services", finding, remedy)
+            continue
+        waited_ms = now_ms - stamp_of_instant(instant.request_time, zone)
+        if instant.state is State.REQUESTED and waited_ms > HOUR_MS:
+            command = "cluster" if instant.action is Action.CLUSTERING else "compact"
+            finding = (
+                f"{instant.action} {instant.request_time} was planned {waited_ms // HOUR_MS:,} hours ago, and nobody runs it"
+            )
+            yield overdue(finding, f"pyhudi {command} {table.uri} --instant {instant.request_time}")
+
+
+def _state(table: Table, options: Options) -> Iterator[Finding]:
+    kinds = (RepairKind.PROPERTIES, RepairKind.PENDING)
+    try:
+        for step in run_repair(table.context.reloaded(), LocalEngine(1), RepairSettings.of(options, kinds)).steps:
+            where = f"{step.path}: " if step.path else ""
+            yield Finding(
+                Severity.ERROR, "state", f"{where}{step.finding}", f"pyhudi repair {table.uri} --no-dry-run: {step.remedy}"
+            )
+    except HudiError as error:
+        yield Finding(Severity.ERROR, "state", str(error), f"pyhudi validate {table.uri}")
+    now_ms = table.context.env.now_ms()
+    for lock in table.inspect.locks().to_pylist():
+        until = lock["valid_until_ms"]
+        if lock["is_held"] and until is not None and until - now_ms > HOUR_MS:
+            finding = f"the lock {lock['path']} of {lock['owner']} holds for {(until - now_ms) // HOUR_MS:,} hours more"
+            yield Finding(Severity.WARNING, "state", finding, "ask its owner; delete the object when it is gone")
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _dotted(version: list[int]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,548 @@
+"""What a table consists of, as Arrow tables: `Table.inspect`.
+
+    timeline        instants in their highest state
+    commits         what each completed write changed
+    files           every data file of the table's partitions
+    file_slices     what a snapshot query reads
+    partitions      with their files and bytes
+    sizes           how large base files are, by partition
+    column_stats    ranges of columns, from the metadata table or footers
+    record_index    where keys live, by the record index
+    log_blocks      the blocks of one log file
+    markers         what unfinished writes have begun
+    locks           the table's lock, and who holds it
+
+Each answer is that of the moment of the call, made by the same code that queries use.  Paths are relative to the table.  Schemas
+stand beside the methods; times are the digits of instants, sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
+from pyhudi.format.instants import Instant
+from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.paths import META_FOLDER, file_name_of, join_path
+from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, RECORD_INDEX
+from pyhudi.metadata_table.codecs.value_wrappers import unwrap
+from pyhudi.metadata_table.reader.index_lookups import (
+    KEYED_LOCATION_SCHEMA,
+    find_records,
+    hashes_of_partitions,
+    partition_hashes,
+    scan_column_stats,
+)
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.records.column_statistics import ColumnRange, footer_ranges
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.filters.arrow_expressions import arrow_scalar
+from pyhudi.storage.base import FileInfo
+from pyhudi.storage.locks import FILE_LOCK_NAME, LEASE_PATH
+from pyhudi.storage.markers import Markers, marked_instants
+from pyhudi.table.file_slices import LogFile
+from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, planned_anew, read_commit
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.base_file_reader import open_base_file
+from pyhudi.tasks.log_scan import read_headers
+
+TIMELINE_SCHEMA = pa.schema(
+    [
+        pa.field("request_time", pa.string(), nullable=False),
+        pa.field("completion_time", pa.string()),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("state", pa.string(), nullable=False),
+    ]
+)
+"""By request time.  state: REQUESTED, INFLIGHT or COMPLETED."""
+
+COMMITS_SCHEMA = pa.schema(
+    [
+        pa.field("request_time", pa.string(), nullable=False),
+        pa.field("completion_time", pa.string()),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+        pa.field("is_service", pa.bool_(), nullable=False),
+        pa.field("partitions", pa.int64(), nullable=False),
+        pa.field("files_written", pa.int64(), nullable=False),
+        pa.field("file_groups_replaced", pa.int64(), nullable=False),
+        pa.field("rows_inserted", pa.int64(), nullable=False),
+        pa.field("rows_updated", pa.int64(), nullable=False),
+        pa.field("rows_deleted", pa.int64(), nullable=False),
+        pa.field("rows_written", pa.int64(), nullable=False),
+        pa.field("bytes_written", pa.int64(), nullable=False),
+    ]
+)
+"""By request time.  operation: UPSERT, COMPACT and the like.  is_service: a compaction or clustering, which changes no row.
+rows_written: copied ones included; bytes_written: of data files.
+"""
+
+FILES_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.string(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("file_id", pa.string(), nullable=False),
+        pa.field("instant_time", pa.string(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("is_committed", pa.bool_(), nullable=False),
+        pa.field("is_current", pa.bool_(), nullable=False),
+    ]
+)
+"""By path.  kind: base, log or cdc.  is_current: a snapshot query reads it."""
+
+FILE_SLICES_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.string(), nullable=False),
+        pa.field("file_id", pa.string(), nullable=False),
+        pa.field("base_instant", pa.string(), nullable=False),
+        pa.field("base_path", pa.string()),
+        pa.field("base_size_bytes", pa.int64(), nullable=False),
+        pa.field("log_paths", pa.list_(pa.string()), nullable=False),
+        pa.field("log_size_bytes", pa.int64(), nullable=False),
+    ]
+)
+"""By partition and file id; logs in merge order."""
+
+PARTITIONS_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.string(), nullable=False),
+        pa.field("file_slices", pa.int64(), nullable=False),
+        pa.field("current_files", pa.int64(), nullable=False),
+        pa.field("current_bytes", pa.int64(), nullable=False),
+        pa.field("all_files", pa.int64(), nullable=False),
+        pa.field("all_bytes", pa.int64(), nullable=False),
+    ]
+)
+"""By partition.  all_files, all_bytes: older versions too, and uncommitted files where the folders were listed."""
+
+SIZES_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.string(), nullable=False),
+        pa.field("base_files", pa.int64(), nullable=False),
+        pa.field("min_bytes", pa.int64(), nullable=False),
+        pa.field("median_bytes", pa.int64(), nullable=False),
+        pa.field("p90_bytes", pa.int64(), nullable=False),
+        pa.field("max_bytes", pa.int64(), nullable=False),
+        pa.field("total_bytes", pa.int64(), nullable=False),
+    ]
+)
+"""Sizes of the base files that queries read, by partition; partitions without any are left out."""
+
+COLUMN_STATS_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.string(), nullable=False),
+        pa.field("file_name", pa.string(), nullable=False),
+        pa.field("column", pa.string(), nullable=False),
+        pa.field("min", pa.string()),
+        pa.field("max", pa.string()),
+        pa.field("value_count", pa.int64()),
+        pa.field("null_count", pa.int64()),
+        pa.field("total_size_bytes", pa.int64()),
+        pa.field("source", pa.string(), nullable=False),
+    ]
+)
+"""By partition, file and column.  min, max: as text; null when no value but null is known.  source: metadata or footer."""
+
+LOG_BLOCKS_SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("instant_time", pa.string()),
+        pa.field("content_size_bytes", pa.int64()),
+        pa.field("target_instant_time", pa.string()),
+        pa.field("is_partial", pa.bool_()),
+        pa.field("has_positions", pa.bool_()),
+        pa.field("compacted_block_times", pa.string()),
+        pa.field("damage", pa.string()),
+    ]
+)
+"""In file order.  kind: AVRO, PARQUET, HFILE, DELETE, COMMAND, CDC, or CORRUPT for a torn block, whose `damage` says why."""
+
+MARKERS_SCHEMA = pa.schema(
+    [
+        pa.field("instant_time", pa.string(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+    ]
+)
+"""By instant and path.  kind: CREATE, MERGE or APPEND."""
+
+LOCKS_SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("owner", pa.string()),
+        pa.field("valid_until_ms", pa.int64()),
+        pa.field("is_held", pa.bool_(), nullable=False),
+    ]
+)
+"""One row for each lock object.  valid_until_ms: epoch milliseconds, null for a lock that does not run out."""
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _of_present_state(method: Callable[Concatenate[Inspection, _P], _R]) -> Callable[Concatenate[Inspection, _P], _R]:
+    """`planned_anew` for a method of `Inspection`."""
+
+    @wraps(method)
+    def wrapped(self: Inspection, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return planned_anew(lambda context: method(Inspection(context), *args, **kwargs))(self._context)
+
+    return wrapped
+
+
+class Inspection:
+    """The answers for one table.  Every method loads what it needs at the time of the call."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+
+    def timeline(self) -> pa.Table:
+        """TIMELINE_SCHEMA: the active timeline."""
+        rows = [
+            {
+                "request_time": instant.request_time,
+                "completion_time": instant.completion_time,
+                "action": str(instant.action),
+                "state": instant.state.name,
+            }
+            for instant in self._context.timeline.load().instants
+        ]
+        return pa.Table.from_pylist(rows, schema=TIMELINE_SCHEMA)
+
+    @_of_present_state
+    def commits(self, limit: int | None = None) -> pa.Table:
+        """COMMITS_SCHEMA: the completed writes of the active timeline; limit: only so many, the newest.
+
+        Reads one timeline file for each.  Raises CorruptData that names a damaged one.
+        """
+        store = self._context.timeline
+        writes = store.load().completed_writes()
+        kept = writes if limit is None else writes[max(0, len(writes) - limit) :]
+        return pa.Table.from_pylist([_commit_row(write, read_commit(store, write)) for write in kept], schema=COMMITS_SCHEMA)
+
+    @_of_present_state
+    def files(self, *, on_storage: bool = False) -> pa.Table:
+        """FILES_SCHEMA: the data files that the metadata table lists; without one, those in the table's folders.
+
+        on_storage: list the folders whatever there is, and so find files of writes that are under way or died.
+        """
+        snapshot = self._listed(on_storage=on_storage)
+        current = {path for path, _ in _current_files(snapshot)}
+        rows = []
+        for partition, infos in snapshot.listing.files(snapshot.listing.partitions()).items():
+            for info in infos:
+                named = _named(info)
+                if named is None:
+                    continue
+                kind, file_id, instant_time = named
+                rows.append(
+                    {
+                        "partition": partition,
+                        "path": info.path,
+                        "kind": kind,
+                        "file_id": file_id,
+                        "instant_time": instant_time,
+                        "size_bytes": info.size_bytes,
+                        "is_committed": snapshot.timeline.is_completed(instant_time),
+                        "is_current": info.path in current,
+                    }
+                )
+        return pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["path"])), schema=FILES_SCHEMA)
+
+    @_of_present_state
+    def file_slices(self, as_of: str | None = None) -> pa.Table:
+        """FILE_SLICES_SCHEMA: what a snapshot query reads now, or as of a request time."""
+        rows = [
+            {
+                "partition": partition,
+                "file_id": slice_.file_id,
+                "base_instant": slice_.base_instant,
+                "base_path": slice_.base.path if slice_.base else None,
+                "base_size_bytes": slice_.base.size_bytes if slice_.base else 0,
+                "log_paths": [log.path for log in slice_.logs],
+                "log_size_bytes": sum(log.size_bytes for log in slice_.logs),
+            }
+            for partition, slices in sorted(load_snapshot(self._context).slices(as_of=as_of).items())
+            for slice_ in slices
+        ]
+        return pa.Table.from_pylist(rows, schema=FILE_SLICES_SCHEMA)
+
+    @_of_present_state
+    def partitions(self, *, on_storage: bool = False) -> pa.Table:
+        """PARTITIONS_SCHEMA.  on_storage: as for `files`."""
+        snapshot = self._listed(on_storage=on_storage)
+        slices = snapshot.slices()
+        files = snapshot.listing.files(slices)
+        rows = []
+        for partition in sorted(slices):
+            data = [info for info in files[partition] if _named(info) is not None]
+            rows.append(
+                {
+                    "partition": partition,
+                    "file_slices": len(slices[partition]),
+                    "current_files": sum((s.base is not None) + len(s.logs) for s in slices[partition]),
+                    "current_bytes": sum(s.size_bytes for s in slices[partition]),
+                    "all_files": len(data),
+                    "all_bytes": sum(info.size_bytes for info in data),
+                }
+            )
+        return pa.Table.from_pylist(rows, schema=PARTITIONS_SCHEMA)
+
+    @_of_present_state
+    def sizes(self) -> pa.Table:
+        """SIZES_SCHEMA."""
+        rows = []
+        for partition, slices in sorted(load_snapshot(self._context).slices().items()):
+            sizes = np.array([slice_.base.size_bytes for slice_ in slices if slice_.base is not None], dtype=np.int64)
+            if not len(sizes):
+                continue
+            rows.append(
+                {
+                    "partition": partition,
+                    "base_files": len(sizes),
+                    "min_bytes": int(sizes.min()),
+                    "median_bytes": int(np.percentile(sizes, 50, method="higher")),
+                    "p90_bytes": int(np.percentile(sizes, 90, method="higher")),
+                    "max_bytes": int(sizes.max()),
+                    "total_bytes": int(sizes.sum()),
+                }
+            )
+        return pa.Table.from_pylist(rows, schema=SIZES_SCHEMA)
+
+    @_of_present_state
+    def column_stats(self) -> pa.Table:
+        """COLUMN_STATS_SCHEMA: of all files in the metadata table's index; without one, of the present base files by their
+        footers.
+        """
+        snapshot = load_snapshot(self._context)
+        if snapshot.schema is None:
+            return COLUMN_STATS_SCHEMA.empty_table()
+        schema = with_meta_fields(snapshot.schema.arrow)
+        if COLUMN_STATS in self._context.config.metadata_partitions:
+            found = self._indexed_stats(snapshot, schema)
+        else:
+            found = self._footer_stats(snapshot, schema)
+        return found.sort_by([("partition", "ascending"), ("file_name", "ascending"), ("column", "ascending")])
+
+    @_of_present_state
+    def record_index(self, keys: Sequence[str] | pa.StringArray) -> pa.Table:
+        """KEYED_LOCATION_SCHEMA (key, partition, file_id, instant_ms): where record keys live; keys that are not there give no
+        row.
+
+        Raises TableState when the table has no record index.
+        """
+        if RECORD_INDEX not in self._context.config.metadata_partitions:
+            raise TableState(f"the table at {self._context.storage.uri} has no record index")
+        metadata = MetadataTable(self._context, self._context.timeline.load())
+        wanted = keys if isinstance(keys, pa.Array) else pa.array(list(keys), pa.string())
+        if wanted.null_count:
+            raise InvalidRequest("a record key is null")
+        return find_records(metadata, wanted).cast(KEYED_LOCATION_SCHEMA).sort_by("key")
+
+    def log_blocks(self, path: str) -> pa.Table:
+        """LOG_BLOCKS_SCHEMA: the blocks of a log file, contents unread.
+
+        path: relative to the table; log files of the metadata table too (`.hoodie/metadata/...`).
+        Raises InvalidRequest for another name, TableState when there is no such file, CorruptData when it is damaged.
+        """
+        name = parse_log_file(file_name_of(path))
+        if name is None:
+            raise InvalidRequest(f"{path!r} is not the path of a log file")
+        info = self._context.storage.stat(path)
+        if info is None:
+            raise TableState(f"there is no file {self._context.storage.absolute(path)}")
+        blocks = read_headers(self._context.storage, LogFile(path, name, info.size_bytes))
+        return pa.Table.from_pylist([_block_row(block) for block in blocks], schema=LOG_BLOCKS_SCHEMA)
+
+    def markers(self) -> pa.Table:
+        """MARKERS_SCHEMA: what writes under way, and dead ones that nobody has rolled back yet, have begun to create."""
+        storage = self._context.storage
+        rows = [
+            {"instant_time": instant, "path": path, "kind": str(kind)}
+            for instant in marked_instants(storage)
+            for path, kind in Markers(storage, instant).list()
+        ]
+        return pa.Table.from_pylist(rows, schema=MARKERS_SCHEMA)
+
+    def locks(self) -> pa.Table:
+        """LOCKS_SCHEMA: the lock objects that lie with the table.  Locks of other services are not seen from here."""
+        storage, now_ms = self._context.storage, self._context.env.now_ms()
+        rows: list[dict[str, Any]] = []
+        lease = storage.read(LEASE_PATH)
+        if lease is not None:
+            rows.append(_lease_row(lease, now_ms))
+        file_lock = join_path(META_FOLDER, FILE_LOCK_NAME)
+        if storage.stat(file_lock) is not None:
+            rows.append({"path": file_lock, "owner": _text(storage.read(file_lock)), "valid_until_ms": None, "is_held": True})
+        return pa.Table.from_pylist(rows, schema=LOCKS_SCHEMA)
+
+    def _listed(self, *, on_storage: bool) -> Snapshot:
+        """The present state by the usual listing, or with the folders' own files, those of no commit among them."""
+        return load_snapshot(self._context, directory_listing) if on_storage else load_snapshot(self._context)
+
+    def _indexed_stats(self, snapshot: Snapshot, schema: pa.Schema) -> pa.Table:
+        metadata = MetadataTable(self._context, snapshot.timeline)
+        paths = {hashed: path for path, hashed in hashes_of_partitions(snapshot.listing.partitions()).items()}
+        parts = [COLUMN_STATS_SCHEMA.empty_table()]
+        for batch in scan_column_stats(metadata):
+            rows = pa.Table.from_batches([batch])
+            rows = rows.append_column("hash", partition_hashes(rows))
+            for name in rows["column_name"].unique().to_pylist():
+                part = rows.filter(pc.equal(rows["column_name"], name)).combine_chunks()
+                partitions = [paths.get(hashed, "?") for hashed in part["hash"].to_pylist()]
+                parts.append(_stats_rows(part, partitions, _type_of(schema, name)))
+        return pa.concat_tables(parts)
+
+    def _footer_stats(self, snapshot: Snapshot, schema: pa.Schema) -> pa.Table:
+        rows: list[dict[str, Any]] = []
+        for partition, slices in snapshot.slices().items():
+            for slice_ in slices:
+                if slice_.base is None:
+                    continue
+                moved = frozenset() if snapshot.ids is None else snapshot.ids.moved(slice_.base.name.instant_time)
+                with open_base_file(self._context.storage, slice_.base.path) as file:
+                    ranges = footer_ranges(file.metadata, schema, [name for name in schema.names if name not in moved])
+                rows += [_range_row(partition, slice_.base.name.text, name, found, schema) for name, found in ranges.items()]
+        return pa.Table.from_pylist(rows, schema=COLUMN_STATS_SCHEMA)
+
+
+def _commit_row(instant: Instant, metadata: CommitMetadata) -> dict[str, Any]:
+    stats = metadata.write_stats
+    is_service = metadata.operation.is_service or metadata.compacted
+    replaced = metadata.partition_to_replace_file_ids or {}
+    return {
+        "request_time": instant.request_time,
+        "completion_time": instant.completion_time,
+        "action": str(instant.action),
+        "operation": metadata.operation_type or Operation.UNKNOWN,
+        "is_service": is_service,
+        "partitions": len({*metadata.partition_to_write_stats, *replaced}),
+        "files_written": len(stats),
+        "file_groups_replaced": sum(len(ids) for ids in replaced.values()),
+        # A service counts the rows that it carries over as inserted or updated; the table has the same rows as before.
+        "rows_inserted": 0 if is_service else sum(stat.num_inserts for stat in stats),
+        "rows_updated": 0 if is_service else sum(stat.num_update_writes for stat in stats),
+        "rows_deleted": 0 if is_service else sum(stat.num_deletes for stat in stats),
+        "rows_written": sum(stat.num_writes for stat in stats),
+        "bytes_written": sum(stat.total_write_bytes for stat in stats),
+    }
+
+
+def _current_files(snapshot: Snapshot) -> Iterable[tuple[str, int]]:
+    for slices in snapshot.slices().values():
+        for slice_ in slices:
+            if slice_.base is not None:
+                yield slice_.base.path, slice_.base.size_bytes
+            for log in slice_.logs:
+                yield log.path, log.size_bytes
+
+
+def _named(info: FileInfo) -> tuple[str, str, str] | None:
+    """Kind, file id and instant of a data file by its name; None for other files."""
+    log = parse_log_file(info.name)
+    if log is not None:
+        return "cdc" if log.is_cdc else "log", log.file_id, log.instant_time
+    base = parse_base_file(info.name)
+    return None if base is None else ("base", base.file_id, base.instant_time)
+
+
+def _block_row(block: LogBlock | CorruptBlock) -> dict[str, Any]:
+    if isinstance(block, CorruptBlock):
+        return {"offset": block.offset, "size_bytes": block.size_bytes, "kind": BlockType.CORRUPT.name, "damage": block.reason}
+    return {
+        "offset": block.offset,
+        "size_bytes": block.size_bytes,
+        "kind": block.kind.name,
+        "instant_time": block.header(HeaderKey.INSTANT_TIME),
+        "content_size_bytes": block.content_size_bytes,
+        "target_instant_time": block.header(HeaderKey.TARGET_INSTANT_TIME),
+        "is_partial": block.is_partial,
+        "has_positions": block.header(HeaderKey.RECORD_POSITIONS) is not None,
+        "compacted_block_times": ",".join(block.compacted_block_times) or None,
+    }
+
+
+def _lease_row(data: bytes, now_ms: int) -> dict[str, Any]:
+    try:
+        lease = json.loads(data)
+    except ValueError:
+        lease = None
+    if not isinstance(lease, Mapping):
+        return {"path": LEASE_PATH, "owner": None, "valid_until_ms": None, "is_held": False}
+    until = lease.get("validUntil")
+    valid_until = until if isinstance(until, int) else None
+    held = not lease.get("expired", False) and valid_until is not None and valid_until > now_ms
+    return {"path": LEASE_PATH, "owner": str(lease.get("owner")), "valid_until_ms": valid_until, "is_held": held}
+
+
+def _text(data: bytes | None) -> str | None:
+    return data.decode("utf-8", "replace") or None if data is not None else None
+
+
+def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
+    try:
+        return field_at(schema, name).type
+    except InvalidRequest:
+        return None
+
+
+def _stats_rows(part: pa.Table, partitions: Sequence[str], kind: pa.DataType | None) -> pa.Table:
+    """Statistics of one column.  kind: the column's type; None when the table no longer has it, and then no bounds are told."""
+    count = part.num_rows
+    bounds = []
+    for name in ("min", "max"):
+        values = pa.nulls(count, pa.string()) if kind is None else unwrap(part.column(name).chunk(0), kind)[0]
+        bounds.append(_texts(values))
+    return pa.table(
+        [
+            pa.array(partitions, pa.string()),
+            part["file_name"],
+            part["column_name"],
+            *bounds,
+            part["value_count"],
+            part["null_count"],
+            part["total_size_bytes"],
+            pa.repeat("metadata", count),
+        ],
+        schema=COLUMN_STATS_SCHEMA,
+    )
+
+
+def _range_row(partition: str, file_name: str, name: str, found: ColumnRange, schema: pa.Schema) -> dict[str, Any]:
+    kind = field_at(schema, name).type
+
+    def text(value: Any) -> str | None:
+        return None if value is None else _texts(pa.array([arrow_scalar(value, kind)], kind))[0].as_py()
+
+    return {
+        "partition": partition,
+        "file_name": file_name,
+        "column": name,
+        "min": text(found.min),
+        "max": text(found.max),
+        "value_count": found.value_count,
+        "null_count": found.null_count,
+        "total_size_bytes": found.total_size_bytes,
+        "source": "footer",
+    }
+
+
+def _texts(values: pa.Array) -> pa.StringArray:
+    """Values as text; bytes in hexadecimal."""
+    if pa.types.is_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
+        return pa.array([None if value is None else value.hex() for value in values.to_pylist()], pa.string())
+    return values.cast(pa.string())

@@ -1,0 +1,163 @@
+"""The streaming sink: each micro-batch of a Structured Streaming query becomes one commit.
+
+    batch        written as `hs.write` writes it; its number goes into the commit's metadata, and a batch that is there is skipped
+    again        a failed batch is tried again, some times, after longer and longer waits; then the query fails, or drops it
+    beside       a thread compacts and clusters what the batches plan
+
+Spark notes a batch as done after the function returned.  Whatever dies in between, Spark hands the same rows in again under the
+same number, and the commit says that they are there: nothing is lost, nothing is there twice.
+
+Source: docs/formats/writing.md, "Streaming sink".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from pyhudi.api.table import Table
+from pyhudi.engines.spark.engine import SparkEngine
+from pyhudi.engines.spark.type_conversion import DataFrame, StreamingQuery
+from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.operations.services.background_services import BackgroundServices
+from pyhudi.operations.services.service_settings import COMPACT_ASYNC, COMPACT_INLINE
+from pyhudi.operations.write.micro_batches import IDENTIFIER, SinkSettings, StreamBatch, retried
+from pyhudi.operations.write.save_modes import stream_operation
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_first_write
+from pyhudi.options.scope import check_standing, spark_write_verb
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import Environment, SystemEnvironment
+
+_LOG = logging.getLogger("pyhudi.api.spark_streaming")
+_QUERY_ID = "sql.streaming.queryId"
+_SERVICES = ("compact", "cluster")
+
+
+class StreamSink:
+    """A function for `foreachBatch`: `df.writeStream.foreachBatch(StreamSink(path, options)).start()`.
+
+    Creates the table from the options when there is none.  Can be pickled; the thread beside it starts with the first batch.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        options: Mapping[str, object] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        output_mode: str = "append",
+        environment: Environment | None = None,
+    ) -> None:
+        """output_mode: append or update write each batch by the operation of the options; complete replaces the table with it.
+
+        Raises InvalidRequest for options that a stream cannot have.
+        """
+        self._path = os.fspath(path)
+        self._given = dict(options or {})
+        self._storage_options = dict(storage_options or {})
+        self._environment = environment
+        self._options = parse_options(self._given)
+        self._operation = stream_operation(self._options, output_mode)
+        check_standing(spark_write_verb(self._operation or WriteOperation.UPSERT), self._options)
+        # What no batch could be written with is refused before there is a table.
+        self._write_settings = WriteSettings.of(self._options, self._operation or WriteOperation.UPSERT)
+        self._settings = SinkSettings.of(self._options)
+        self._table: Table | None = None
+        self._beside: BackgroundServices | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_table": None, "_beside": None}
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Write one micro-batch, unless it is in the table already.  Raises what the last try ended with."""
+        env = self._environment or SystemEnvironment()
+        retried(lambda: self._write(batch, number), self._settings, env, number, self._path)
+
+    def close(self) -> None:
+        """End the thread, when all that the batches planned is done.  Raises what had ended it before."""
+        beside, self._beside = self._beside, None
+        if beside is not None:
+            beside.stop()
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        table = self._open(batch)
+        operation = self._operation
+        if operation is None:
+            operation = WriteOperation.BULK_INSERT if table.config.keys.generates_keys else WriteOperation.UPSERT
+        beside = self._beside
+        if beside is None and not self._settings.compacts_nothing:
+            beside = self._beside = table.background_services(_SERVICES, plan=False, spark=batch.sparkSession)
+        table.write_batch(batch, operation, StreamBatch(self._identifier(batch), number), options=self._services(table))
+
+    def _services(self, table: Table) -> dict[str, object]:
+        """A writer of batches plans; the thread carries out."""
+        if self._options.given(COMPACT_INLINE) is not None or table.config.is_cow:
+            return {}
+        if self._settings.compacts_nothing:
+            return {COMPACT_INLINE.key: "false"}
+        if self._options.given(COMPACT_ASYNC) is None:
+            return {COMPACT_ASYNC.key: "true"}
+        return {}
+
+    def _open(self, batch: DataFrame) -> Table:
+        if self._table is None:
+            if not Table.exists(self._path, self._storage_options):
+                columns = SparkEngine(batch.sparkSession).input_schema(batch)
+                check_first_write(self._path, self._options, self._write_settings, columns)
+                with suppress(TableExists):
+                    Table.create(
+                        self._path, storage_options=self._storage_options, options=self._given, environment=self._environment
+                    )
+            self._table = Table(self._path, self._storage_options, self._given, environment=self._environment)
+        return self._table
+
+    def _identifier(self, batch: DataFrame) -> str:
+        """The stream's name in commits: the option's, else the id that Spark keeps in the query's checkpoint."""
+        if self._settings.identifier is not None:
+            return self._settings.identifier
+        found: str | None = None
+        with suppress(Exception):
+            found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        if not found:
+            raise InvalidRequest(
+                f"this session does not tell the id of its query (Spark Connect does not): give {IDENTIFIER} a name that is the "
+                "stream's own"
+            )
+        return found
+
+
+def start(
+    sink: StreamSink,
+    df: DataFrame,
+    *,
+    output_mode: str,
+    checkpoint: str | os.PathLike[str] | None,
+    trigger: Mapping[str, Any] | None,
+    query_name: str | None,
+) -> StreamingQuery:
+    """Start a query that writes to a sink; the sink is closed when the query ends."""
+    writer = df.writeStream.outputMode(output_mode)
+    if checkpoint is not None:
+        writer = writer.option("checkpointLocation", os.fspath(checkpoint))
+    if trigger is not None:
+        writer = writer.trigger(**trigger)
+    if query_name is not None:
+        writer = writer.queryName(query_name)
+    function: Callable[[Any, int], None] = sink
+    query = writer.foreachBatch(function).start()
+    threading.Thread(target=_close_after, args=(query, sink), name="pyhudi-stream", daemon=True).start()
+    return query
+
+
+def _close_after(query: StreamingQuery, sink: StreamSink) -> None:
+    with suppress(Exception):
+        # What ended the query is told to whoever waits for it.
+        query.awaitTermination()
+    try:
+        sink.close()
+    except Exception as error:
+        _LOG.warning("the services beside a stream had ended: %s", error)

@@ -1,0 +1,122 @@
+"""Parts of a scan that travel: `Scan.splits`, for whoever reads a table by several processes or machines.
+
+A split names file slices, and has all that reading them takes: the table's state was loaded once, where the scan was made, and
+whoever reads a split asks no timeline.  All splits of a scan together give its rows, each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.operations.read.change_queries import ChangeQuery
+from pyhudi.operations.read.projection import narrowed
+from pyhudi.operations.read.query import Query
+from pyhudi.planning.change_data import ChangeSource
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.filter_parser import Filter, parse_filter
+from pyhudi.storage.base import Storage
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.tasks.read_changes import ChangeSpec, run_changes
+from pyhudi.tasks.read_slice import ReadSpec, run_read
+
+__all__ = ["Split"]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Some file slices of a scan, to be read anywhere.  It can be pickled, and carries the options of the table's storage.
+
+    number: of the split among those of its scan, from 0.  instant: the newest write of the table's state that is read, None of a
+    table without any.  schema: the columns.  files: URIs of the files that hold the rows.  size_bytes: of these.
+    """
+
+    number: int
+    instant: str | None
+    schema: pa.Schema = field(repr=False)
+    files: tuple[str, ...]
+    size_bytes: int
+    _spec: ReadSpec | ChangeSpec = field(repr=False)
+    _tasks: tuple[FileSlice | ChangeSource, ...] = field(repr=False)
+
+    def to_batches(self, columns: Sequence[str] | None = None, filter: Filter | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch, in the order of `Scan.to_batches`; memory holds a row group, and the log records of a slice.
+
+        Args:
+            columns: Some of the split's columns; None for all.
+            filter: As of `Table.scan`, over the split's columns.
+        """
+        condition = None if filter is None else bind(parse_filter(filter), self._spec.output)
+        spec = narrowed(self._spec, columns, condition)
+        return batches_of(_reader(spec), self._tasks)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, filter: Filter | None = None) -> pa.Table:
+        """The rows as one table.
+
+        Args:
+            columns: As of `to_batches`.
+            filter: As of `to_batches`.
+        """
+        schema = narrowed(self._spec, columns, None).output
+        return pa.Table.from_batches(self.to_batches(columns, filter), schema)
+
+
+def splits_of(query: Query | ChangeQuery, size_bytes: int) -> list[Split]:
+    """The query's tasks, in their order, put together while they have no more bytes than that; each alone where it is 0."""
+    groups: list[list[FileSlice | ChangeSource]] = []
+    filled = 0
+    for task in query.tasks:
+        if not groups or filled + task.size_bytes > size_bytes:
+            groups.append([])
+            filled = 0
+        groups[-1].append(task)
+        filled += task.size_bytes
+    storage = query.snapshot.context.storage
+    return [
+        Split(
+            number=number,
+            instant=query.snapshot.timeline.last_visible,
+            schema=query.schema,
+            files=tuple(uri for task in tasks for uri in _files(storage, task)),
+            size_bytes=sum(task.size_bytes for task in tasks),
+            _spec=query.spec,
+            _tasks=tuple(tasks),
+        )
+        for number, tasks in enumerate(groups)
+    ]
+
+
+def batches_of(read: Callable[[Any], Iterator[pa.Table]], tasks: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+    """The rows of tasks, one after the other; those without columns too."""
+    for task in tasks:
+        for table in read(task):
+            if table.num_columns:
+                yield from table.to_batches()
+            elif table.num_rows:
+                yield pa.RecordBatch.from_arrays([pa.nulls(table.num_rows)], names=[""]).select([])
+
+
+def first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """The first rows of batches; no more is read than they take."""
+    left = limit
+    while left > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+def _reader(spec: ReadSpec | ChangeSpec) -> Callable[[Any], Iterator[pa.Table]]:
+    if isinstance(spec, ReadSpec):
+        return lambda slice_: run_read(spec, slice_)
+    return lambda source: run_changes(spec, source)
+
+
+def _files(storage: Storage, task: FileSlice | ChangeSource) -> list[str]:
+    """URIs of the files of a task, those outside of the table among them."""
+    if isinstance(task, FileSlice):
+        paths = [*([task.base.path] if task.base is not None else []), *(log.path for log in task.logs)]
+        return [storage.absolute(path) for path in paths] + ([task.source.uri] if task.source is not None else [])
+    slices = [slice_ for slice_ in (task.before, task.after) if slice_ is not None]
+    return [uri for slice_ in slices for uri in _files(storage, slice_)] + [storage.absolute(f.path) for f in task.change_logs]

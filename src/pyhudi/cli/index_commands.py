@@ -1,0 +1,107 @@
+"""`pyhudi index list|create|drop|rebuild`: the indexes of a table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from pyhudi.cli.arguments import (
+    DryRunOption,
+    OptionsOption,
+    OutputOption,
+    StorageOption,
+    TableArgument,
+    open_for_call,
+    open_table,
+    parse_pairs,
+)
+from pyhudi.cli.output import Format, print_rows, say
+from pyhudi.operations.services.index_admin import IndexInfo
+
+NameArgument = Annotated[str, typer.Argument(help="The index, such as record_index or secondary_index_by_city.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the group of commands of this module."""
+    group = typer.Typer(no_args_is_help=True, help="List, create, drop and rebuild indexes.")
+    group.command("list")(list_indexes)
+    for command in (create, drop, rebuild):
+        group.command()(command)
+    app.add_typer(group, name="index")
+
+
+def list_indexes(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+    """The indexes: ready, being built, planned."""
+    print_rows(_rows(open_table(table, storage).index.list()), output)
+
+
+def create(
+    table: TableArgument,
+    kind: Annotated[str, typer.Argument(help="record_index, column_stats, partition_stats, bloom_filters or secondary_index.")],
+    columns: Annotated[str | None, typer.Option("--columns", "-c", help="Columns, comma separated.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of a secondary or expression index.")] = None,
+    function: Annotated[str | None, typer.Option("--function", help="Makes it an expression index.")] = None,
+    function_options: Annotated[
+        list[str] | None, typer.Option("--function-option", metavar="KEY=VALUE", help="Such as format=yyyy-MM; may be repeated.")
+    ] = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Build an index; writers may go on meanwhile."""
+    opened, given = open_for_call(table, storage, options)
+    made = opened.index.create(
+        kind,
+        [column.strip() for column in columns.split(",")] if columns else None,
+        name=name,
+        function=function,
+        function_options=parse_pairs(function_options) or None,
+        options=given,
+    )
+    print_rows(_rows((made,)), output)
+
+
+def drop(
+    table: TableArgument,
+    name: NameArgument,
+    dry_run: DryRunOption = True,
+    storage: StorageOption = None,
+) -> None:
+    """Remove an index."""
+    opened = open_table(table, storage)
+    if dry_run:
+        say(f"would drop the index {name} of {opened.uri}; give --no-dry-run to do it")
+        return
+    opened.index.drop(name)
+    say(f"index {name} dropped")
+
+
+def rebuild(
+    table: TableArgument,
+    name: Annotated[str | None, typer.Argument(help="The index; the whole metadata table when left out.")] = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Build an index anew from the table's files, or the whole metadata table."""
+    opened, given = open_for_call(table, storage, options)
+    built = opened.index.rebuild(name, options=given)
+    print_rows(pa.table({"built": pa.array(built, pa.string())}), output)
+
+
+def _rows(infos: tuple[IndexInfo, ...]) -> pa.Table:
+    names = ("name", "kind", "columns", "function", "state", "instant")
+    rows = [
+        {
+            "name": info.name,
+            "kind": info.kind,
+            "columns": ",".join(info.columns),
+            "function": info.function,
+            "state": info.state,
+            "instant": info.instant or "",
+        }
+        for info in infos
+    ]
+    return pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.string()) for name in names]))

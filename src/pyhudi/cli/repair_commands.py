@@ -1,0 +1,104 @@
+"""Commands that find and repair what is wrong, and Hudi's procedures by name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyhudi.api.doctor import diagnose
+from pyhudi.cli.arguments import (
+    FINDINGS,
+    DryRunOption,
+    OptionsOption,
+    OutputOption,
+    StorageOption,
+    TableArgument,
+    open_for_call,
+    open_table,
+    parse_pairs,
+)
+from pyhudi.cli.output import Format, print_rows, print_value, say
+from pyhudi.features import procedures
+from pyhudi.features.recovery.restore_table_properties import restore_properties
+from pyhudi.operations.admin.repair import RepairKind
+
+KindOption = Annotated[list[RepairKind] | None, typer.Option("--only", help="What to look at; may be repeated. All by default.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (repair, doctor, call, procs):
+        app.command()(command)
+
+
+def repair(
+    table: TableArgument,
+    only: KindOption = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="KEY=VALUE", help="What files do not tell of lost properties; may be repeated."),
+    ] = None,
+    dry_run: DryRunOption = True,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Repair what is broken around the data: the timeline, properties, what died, partition marks, orphan files, metadata table.
+
+    Only says what it would do unless --no-dry-run is given.  Exit code 4 when a dry run found something.  With --property a
+    hoodie.properties that is gone, with its backup, is restored from what files say; then run it again without.
+    """
+    if properties:
+        restored = restore_properties(
+            table, parse_pairs(properties), dry_run=dry_run, storage_options=parse_pairs(storage), options=parse_pairs(options)
+        )
+        print_value(restored, output)
+        if dry_run:
+            raise typer.Exit(FINDINGS)
+        return
+    opened, given = open_for_call(table, storage, options)
+    result = opened.repair(only or None, dry_run=dry_run, options=given)
+    print_value(result, output)
+    if dry_run and result.steps:
+        raise typer.Exit(FINDINGS)
+
+
+def doctor(
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Path or URI of a table to look at too.")] = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Look for what is wrong with this machine and, with a table, with how it is kept; each finding with its remedy.
+
+    Options are those with which the table is written.  Exit code 4 when something was found.
+    """
+    # The options are what is looked at, so opening the table does not check them.
+    result = diagnose(None if table is None else open_table(table, storage), parse_pairs(options))
+    if output is Format.TABLE:
+        say(result)
+    else:
+        print_rows(result.findings, output)
+    if not result.ok:
+        raise typer.Exit(FINDINGS)
+
+
+def call(
+    procedure: Annotated[str, typer.Argument(help="Name of the procedure, such as show_commits; `procs` lists them.")],
+    table: TableArgument,
+    arguments: Annotated[
+        list[str] | None, typer.Option("--argument", "-a", metavar="KEY=VALUE", help="An argument; may be repeated.")
+    ] = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Run one of Hudi's procedures by its own name."""
+    given: dict[str, object] = dict(parse_pairs(arguments))
+    print_rows(procedures.call(procedure, path=table, storage_options=parse_pairs(storage), **given), output)
+
+
+def procs(procedure: Annotated[str | None, typer.Argument(help="One of them; all when left out.")] = None) -> None:
+    """Hudi's procedures that `call` runs, with their arguments and columns."""
+    for name in procedures.NAMES if procedure is None else (procedure,):
+        say(procedures.describe(name) if procedure else procedures.describe(name).splitlines()[0])

@@ -1,0 +1,43 @@
+"""`pyhudi report`: the health of a table as one HTML page."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyhudi.cli.arguments import StorageOption, TableArgument, open_table
+from pyhudi.cli.output import say
+from pyhudi.errors import InvalidRequest, visible
+from pyhudi.features.report.page import render_report
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(report)
+
+
+def report(
+    table: TableArgument,
+    to: Annotated[str | None, typer.Option("--to", "-t", metavar="FILE", help="Where to; - is the standard output.")] = None,
+    validate: Annotated[
+        bool, typer.Option("--validate", help="Compare data, metadata table and indexes too; opens files.")
+    ] = False,
+    storage: StorageOption = None,
+) -> None:
+    """Write the health of the table as one HTML page: NAME-report.html here, unless --to says otherwise."""
+    opened = open_table(table, storage)
+    page = visible(render_report(opened, validation=opened.validate() if validate else None))
+    if to == "-":
+        sys.stdout.write(page)
+        return
+    # A table's name is a property that any writer sets: it must not lead elsewhere.
+    path = Path(to or f"{re.sub(r'[^A-Za-z0-9_-]+', '_', opened.name).strip('_')[:100] or 'table'}-report.html")
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {path}: {error.strerror}; name another file with --to") from error
+    say(f"report of {opened.uri} written to {path}")

@@ -1,0 +1,256 @@
+"""Commands that keep a table in order.  What removes something only says so unless `--no-dry-run` is given."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from pyhudi.cli.arguments import (
+    FINDINGS,
+    DryRunOption,
+    OptionsOption,
+    OutputOption,
+    StorageOption,
+    TableArgument,
+    open_for_call,
+    open_table,
+)
+from pyhudi.cli.output import Format, print_rows, print_value, say
+from pyhudi.errors import InstantNotFound
+from pyhudi.format.table_versions import parse_table_version
+from pyhudi.operations.admin.upgrade import lower_version
+from pyhudi.operations.admin.validate import Severity
+from pyhudi.table.tags import instant_of
+
+InstantArgument = Annotated[str, typer.Argument(help="Request time of the instant.")]
+InstantOption = Annotated[str | None, typer.Option("--instant", help="Run the plan of this instant instead of making one.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (compact, cluster, clean, archive, sync, serve, rollback, savepoint, restore, upgrade, downgrade, validate):
+        app.command()(command)
+
+
+def compact(
+    table: TableArgument,
+    instant: InstantOption = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Merge log files into base files."""
+    opened, given = open_for_call(table, storage, options)
+    print_value(opened.compact(instant, options=given), output)
+
+
+def cluster(
+    table: TableArgument,
+    instant: InstantOption = None,
+    order_by: Annotated[str | None, typer.Option("--order-by", help="Columns to sort by, comma separated.")] = None,
+    layout: Annotated[str, typer.Option("--layout", help="linear, zorder or hilbert.")] = "linear",
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Rewrite file groups in a better order and size."""
+    columns = [name.strip() for name in order_by.split(",")] if order_by else None
+    opened, given = open_for_call(table, storage, options)
+    print_value(opened.cluster(instant, order_by=columns, layout=layout, options=given), output)
+
+
+def clean(
+    table: TableArgument,
+    dry_run: DryRunOption = True,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Remove file slices that no query within the retention needs."""
+    opened, given = open_for_call(table, storage, options)
+    print_value(opened.clean(dry_run=dry_run, options=given), output)
+
+
+def archive(
+    table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None, options: OptionsOption = None
+) -> None:
+    """Move old instants from the active timeline to history.  No data is removed."""
+    opened, given = open_for_call(table, storage, options)
+    print_value(opened.archive(options=given), output)
+
+
+def sync(
+    table: TableArgument,
+    metastore: Annotated[str | None, typer.Option("--metastore", help="The Hive metastore, thrift://host:port.")] = None,
+    database: Annotated[str | None, typer.Option("--database", help="The catalog's database.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The table's name in the catalog.")] = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Register the table in a Hive metastore, or in AWS Glue (-O hoodie.datasource.hive_sync.mode=glue)."""
+    opened, given = open_for_call(table, storage, options)
+    print_value(opened.sync(metastore=metastore, database=database, table=name, options=given), output)
+
+
+def serve(
+    table: TableArgument,
+    services: Annotated[str | None, typer.Option("--services", help="Which, comma separated; all when left out.")] = None,
+    rest: Annotated[float, typer.Option("--rest", min=0.0, help="Seconds between two passes.")] = 30.0,
+    once: Annotated[bool, typer.Option("--once", help="Make one pass and end.")] = False,
+    plan: Annotated[bool, typer.Option("--plan/--no-plan", help="Whether new compactions and clusterings are planned.")] = True,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Run pending and due table services until told to stop by SIGTERM or SIGINT.
+
+    The first signal lets the plan that is being carried out end; a second one takes it back and leaves at once.  Any number of
+    such processes may serve one table.
+    """
+    opened, given = open_for_call(table, storage, options)
+    names = [name.strip() for name in services.split(",")] if services else None
+    stop = threading.Event()
+
+    def told(signum: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    def tell(outcomes: Mapping[str, str]) -> None:
+        for name, outcome in outcomes.items():
+            if not outcome.startswith(("not due:", "off:")):
+                say(f"{name}: {outcome}")
+        if once:
+            stop.set()
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        opened.serve(stop, names, rest_seconds=rest, plan=plan, options=given, on_pass=tell)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def rollback(
+    table: TableArgument,
+    instant: InstantArgument,
+    dry_run: DryRunOption = True,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Undo a write."""
+    opened = open_table(table, storage)
+    if dry_run:
+        timeline = opened.timeline()
+        writes = (*timeline.completed_writes(), *timeline.pending_writes())
+        if all(write.request_time != instant for write in writes):
+            raise InstantNotFound(f"the active timeline of {opened.uri} has no write requested at {instant}")
+        found = next(write for write in writes if write.request_time == instant)
+        say(f"would roll back the {found.action} {instant} of {opened.uri}; give --no-dry-run to do it")
+        return
+    print_value(opened.rollback(instant), output)
+
+
+def savepoint(
+    table: TableArgument,
+    instant: Annotated[str | None, typer.Argument(help="Request time of a completed write; the latest when left out.")] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the savepoint of this instant instead.")] = False,
+    comments: Annotated[str, typer.Option("--comments", help="What to note with it.")] = "",
+    tag: Annotated[str | None, typer.Option("--tag", help="A name, by which the state is read: --as-of tag:NAME.")] = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Keep the files of a state from being cleaned, or let them go again."""
+    opened = open_table(table, storage)
+    if delete:
+        if instant is None:
+            raise typer.BadParameter("name the instant whose savepoint is to be deleted")
+        opened.delete_savepoint(instant)
+        say(f"savepoint {instant} deleted")
+        return
+    print_value(opened.savepoint(instant, comments=comments, tag=tag), output)
+
+
+def restore(
+    table: TableArgument,
+    instant: InstantArgument,
+    dry_run: DryRunOption = True,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Take the table back to a savepoint or a completed write; everything after it is undone."""
+    opened = open_table(table, storage)
+    instant = instant_of(opened.context, instant)
+    if dry_run:
+        writes = opened.timeline().completed_writes()
+        if all(write.request_time != instant for write in writes):
+            raise InstantNotFound(f"the active timeline of {opened.uri} has no completed write requested at {instant}")
+        later = [write for write in writes if write.request_time > instant]
+        say(f"would undo {len(later)} writes after {instant} of {opened.uri}; give --no-dry-run to do it")
+        return
+    print_value(opened.restore(instant), output)
+
+
+def upgrade(
+    table: TableArgument,
+    to: Annotated[int | None, typer.Option(help="8 or 9; 8 where it is left out.")] = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Make a table one of a later version: 8, or 9 of releases 1.1 and after.  Stop its writers first."""
+    print_value(open_table(table, storage).upgrade(to), output)
+
+
+def downgrade(
+    table: TableArgument,
+    to: Annotated[int | None, typer.Option(help="8 or 6; the version below the table's where it is left out.")] = None,
+    dry_run: DryRunOption = True,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Make a table one of an earlier version: 8 for releases 1.0 of Hudi, 6 for those before.  Stop its writers first."""
+    opened = open_table(table, storage)
+    if dry_run:
+        target = "the version below" if to is None else f"version {to}"
+        end = lower_version(opened.config.version) if to is None else parse_table_version(str(to))
+        read_only = "" if end.is_writable else ", which PyHudi only reads"
+        say(
+            f"would make {opened.uri}, of version {int(opened.config.version)}, a table of {target}{read_only}; "
+            "give --no-dry-run to do it"
+        )
+        return
+    print_value(opened.downgrade(to), output)
+
+
+def validate(
+    table: TableArgument,
+    keys: Annotated[bool, typer.Option(help="Look for keys that stand twice in a partition; reads all keys.")] = False,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Compare data, metadata table and indexes.  Exit code 4 when something does not fit or could not be checked."""
+    result = open_table(table, storage).validate(keys=keys)
+    if output is Format.TABLE:
+        say(result)
+    elif output is Format.CSV:
+        print_rows(result.findings, output)
+    else:
+        counts = result.counts
+        facts = {
+            "uri": result.uri,
+            "ok": result.ok,
+            "errors": counts[Severity.ERROR],
+            "warnings": counts[Severity.WARNING],
+            "unchecked": counts[Severity.UNCHECKED],
+            "checked": [name for name, _ in result.checks],
+            "skipped": list(result.skipped),
+            "findings": result.findings.to_pylist(),
+            "remedies": list(result.remedies),
+        }
+        print_value(facts, output)
+    if not result.ok:
+        raise typer.Exit(FINDINGS)

@@ -1,0 +1,1 @@
+"""The embedded engine: Arrow tables and threads of one process."""

@@ -1,0 +1,120 @@
+"""The embedded engine: Arrow tables and threads of one process.
+
+Incoming batches are conformed and keyed as they arrive and held in a `RowBuffer`; beyond the memory budget they lie on local
+disk.  Lookups and writing tasks run on a thread pool; Arrow releases the interpreter lock in all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyhudi.engines.arrow.incoming import LocalIncoming, by_partition
+from pyhudi.engines.arrow.input_rows import arrow_reader
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.names import WriteToken
+from pyhudi.tasks.engine_protocol import PrepareRequest
+from pyhudi.tasks.incoming_rows import incoming_rows
+from pyhudi.tasks.progress import stage, stage_name
+
+T = TypeVar("T")
+R = TypeVar("R")
+Ints = npt.NDArray[np.int64]
+
+
+class LocalEngine:
+    """Runs tasks in threads.  threads: 0 for one a processor."""
+
+    name = "embedded"
+    leaves_attempts = False
+
+    def __init__(self, threads: int = 0) -> None:
+        if threads < 0:
+            raise InvalidRequest(f"option pyhudi.threads={threads} has to be 0 or more")
+        self.threads = threads or os.cpu_count() or 1
+        self._opened: tuple[Any, pa.RecordBatchReader] | None = None
+
+    def input_schema(self, data: Any) -> pa.Schema:
+        """The schema of the caller's data."""
+        self._opened = data, arrow_reader(data)
+        return self._opened[1].schema
+
+    def prepare(self, data: Any, request: PrepareRequest) -> LocalIncoming:
+        """Read the data, conform and key it, combine duplicates."""
+        # Some streams can be had only once: the one whose schema was asked for is the one that is read.
+        opened, self._opened = self._opened, None
+        reader = opened[1] if opened and opened[0] is data else arrow_reader(data)
+        return LocalIncoming(self, reader.schema, self.pipelined(partial(_prepared, request), _numbered(reader)), request)
+
+    def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
+        """Run tasks on the pool; results in order.  The first error cancels what has not begun and is raised."""
+        todo = list(tasks)
+        with stage(stage_name(getattr(function, "func", function)), len(todo)) as advance:
+            return self._run_all(function, todo, advance)
+
+    def spread(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
+        """As `map`: this process does all work, whatever its size."""
+        return self.map(function, tasks)
+
+    def lanes(self, size_bytes: int) -> int:
+        """The threads, whatever the size."""
+        return self.threads
+
+    def token(self, number: int) -> WriteToken:
+        """The write token of a task of some number."""
+        return WriteToken(number, 0, number)
+
+    def pipelined(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """Results in order while items still arrive; the pool works a few items ahead of the result that was taken last."""
+        if self.threads == 1:
+            yield from map(function, items)
+            return
+        ahead: deque[Future[R]] = deque()
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="pyhudi") as pool:
+            for item in items:
+                ahead.append(pool.submit(function, item))
+                if len(ahead) > self.threads:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+
+    def _run_all(self, function: Callable[[T], R], todo: list[T], advance: Callable[[], None]) -> list[R]:
+        def run(task: T) -> R:
+            result = function(task)
+            advance()
+            return result
+
+        if len(todo) <= 1 or self.threads == 1:
+            return [run(task) for task in todo]
+        with ThreadPoolExecutor(min(self.threads, len(todo)), thread_name_prefix="pyhudi") as pool:
+            futures: list[Future[R]] = [pool.submit(run, task) for task in todo]
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            failed = next((f for f in done if f.exception() is not None), None)
+            if failed is not None:
+                for future in futures:
+                    future.cancel()
+                failed.result()
+            return [future.result() for future in futures]
+
+
+def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Each batch that has rows, with the number of its first row in the stream."""
+    first_row = 0
+    for batch in batches:
+        if batch.num_rows:
+            yield first_row, batch
+            first_row += batch.num_rows
+
+
+def _prepared(request: PrepareRequest, numbered: tuple[int, pa.RecordBatch]) -> pa.Table:
+    first_row, batch = numbered
+    rows = incoming_rows(request, batch, first_row=first_row)
+    return by_partition(rows) if request.by_partition else rows

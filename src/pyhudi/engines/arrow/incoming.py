@@ -1,0 +1,389 @@
+"""The Arrow rows of one write: held in a buffer, combined, looked up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.engines.arrow.tagged import LocalTagged, TaggedRows, Workers
+from pyhudi.features.hbase_index.hbase_tasks import ByHbase, find_in_hbase
+from pyhudi.format.names import WriteToken
+from pyhudi.metadata_table.reader.file_group_reader import PartitionReader
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.record_merge import combine_duplicates, row_codes
+from pyhudi.records.row_grouping import by_code, run_starts, runs
+from pyhudi.tasks.bucket_assignment import BucketPlaces
+from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, TagRequest
+from pyhudi.tasks.incoming_rows import StoredRows, check_refits, incoming_schema, refitted_rows, resolve_moves, run_stored
+from pyhudi.tasks.resolve_duplicates import LiveTask, keep_live, run_live
+from pyhudi.tasks.spill import RowBuffer
+from pyhudi.tasks.tag_location import (
+    ByBuckets,
+    ByKeyColumns,
+    ByKeyFilters,
+    ByRecordIndex,
+    Place,
+    PlaceNumbers,
+    TagHits,
+    TagTask,
+    distinct_pairs,
+    find_in_record_index,
+    run_tag,
+)
+from pyhudi.tasks.write_file_group import PIECE_BYTES, create_files
+from pyhudi.tasks.write_tasks import CreateTask, WriteStatus
+
+Ints = npt.NDArray[np.int64]
+
+_FEWEST_ROWS_A_RUN = 1000
+"""Rows that stand together by partition in runs of so many, on average, are cut as they are; others are sorted first."""
+
+KEYS_SHARE = 4
+"""Of the bytes of a base file about so many times fewer are its keys."""
+
+FILE_BYTES = 1 << 20
+"""What opening a file and reading its footer is worth, in bytes."""
+
+_LookUp = Callable[[Sequence[pa.Table]], list[tuple[Ints, Ints]]]
+"""From tables of rows to the pairs (row, number of a place) of each."""
+
+
+class LocalIncoming:
+    """The rows of one write, keyed and combined; one table for each bucket of the row buffer."""
+
+    def __init__(self, workers: Workers, given: pa.Schema, prepared: Iterable[pa.Table], request: PrepareRequest) -> None:
+        """given: the columns as the caller had them.  prepared: the rows in the incoming layout of the request."""
+        self._workers = workers
+        self._request = request
+        self._given = given
+        self._buffer = RowBuffer(incoming_schema(request), RECORD_KEY, request.memory_budget_bytes)
+        try:
+            for rows in prepared:
+                self._buffer.append(rows)
+            self.buckets = [self._combined(rows) for rows in self._buffer.finish()]
+        except BaseException:
+            self._buffer.release()
+            raise
+
+    @property
+    def spilled(self) -> bool:
+        """True when the rows lie on disk."""
+        return self._buffer.spilled
+
+    def partitions(self) -> dict[str, int]:
+        """Rows by partition path."""
+        counts: Counter[str] = Counter()
+        for rows in self.buckets:
+            for entry in pc.value_counts(rows.column(PARTITION_PATH)).to_pylist():
+                counts[entry["values"]] += entry["counts"]
+        return dict(counts)
+
+    def tag(self, request: TagRequest) -> LocalTagged:
+        """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
+        tagged = []
+        look_up, places = self._lookup_of(request)
+        for buckets in self._affordable():
+            hits = look_up(buckets)
+            for rows, (pairs_row, pairs_place) in zip(buckets, hits, strict=True):
+                if request.global_keys:
+                    rows, pairs_row, pairs_place = self._settle_partitions(rows, pairs_row, pairs_place, request)
+                found = np.zeros(rows.num_rows, dtype=np.bool_)
+                found[pairs_row] = True
+                tagged.append(TaggedRows(rows, pairs_row, pairs_place, np.flatnonzero(~found)))
+        return LocalTagged(self._workers, tagged, tuple(places), spilled=self.spilled)
+
+    def untagged(self) -> LocalTagged:
+        """All rows as inserts."""
+        nothing = np.zeros(0, dtype=np.int64)
+        parts = [TaggedRows(rows, nothing, nothing, np.arange(rows.num_rows, dtype=np.int64)) for rows in self.buckets]
+        return LocalTagged(self._workers, parts, (), spilled=self.spilled)
+
+    def write_bulk(self, plan: BulkPlan) -> list[WriteStatus]:
+        """Write all rows to new file groups: each partition path by itself, sorted as the plan says."""
+        jobs: list[tuple[CreateTask, Iterable[pa.Table]]] = []
+
+        def add(partition: str, rows: Iterable[pa.Table]) -> None:
+            jobs.append((CreateTask(partition, plan.new_file_id(), WriteToken(len(jobs), 0, len(jobs))), rows))
+
+        pieces = self._partition_pieces()
+        spread = max(1, self._workers.threads // max(1, len(pieces)))
+        for partition, rows in pieces:
+            if plan.sort != "NONE":
+                in_order = self._buffer.sorted_by_key(rows)
+                if self.spilled:
+                    # Sorted while it is written: what is sorted at one time is bounded, so the parts cannot be dealt out.
+                    add(partition, in_order)
+                    continue
+                (rows,) = in_order
+            # A partition's rows are not spread over several small files only to use more threads.
+            parts = min(spread, max(1, rows.nbytes // PIECE_BYTES))
+            step = -(-rows.num_rows // parts)
+            for start in range(0, rows.num_rows, step):
+                add(partition, [rows.slice(start, step)])
+        written = self._workers.map(lambda job: create_files(plan.spec, *job), jobs)
+        return [status for statuses in written for status in statuses]
+
+    def refit(self, request: PrepareRequest) -> None:
+        """Give the held rows the columns of another request: many a stream can be read only once."""
+        check_refits(self._given, self._request, request)
+        self._request = request
+        self.buckets = [self._buffer.store(refitted_rows(request, rows)) for rows in self.buckets]
+
+    def release(self) -> None:
+        """Drop rows and spilled files."""
+        self.buckets = []
+        self._buffer.release()
+
+    def _combined(self, rows: pa.Table) -> pa.Table:
+        if not self._request.combine:
+            return rows
+        identity = [RECORD_KEY] if self._request.global_keys else [RECORD_KEY, PARTITION_PATH]
+        combined = combine_duplicates(rows, identity, self._request.rule)
+        return rows if combined is rows else self._buffer.store(combined)
+
+    def _affordable(self) -> Iterator[list[pa.Table]]:
+        """The buckets in groups whose keys may be in memory together."""
+        group: list[pa.Table] = []
+        size_bytes = 0
+        for rows in self.buckets:
+            size_bytes += rows.column(RECORD_KEY).nbytes
+            if group and self.spilled and size_bytes > self._request.memory_budget_bytes // 4:
+                yield group
+                group, size_bytes = [], rows.column(RECORD_KEY).nbytes
+            group.append(rows)
+        yield group
+
+    def _partition_pieces(self) -> list[tuple[str, pa.Table]]:
+        """The rows of each partition path, in order of path."""
+        pieces: dict[str, list[pa.Table]] = {}
+        for rows in self.buckets:
+            codes = row_codes(rows, [PARTITION_PATH])
+            if len(run_starts(codes)) * _FEWEST_ROWS_A_RUN > len(codes):
+                order = np.argsort(codes, kind="stable")
+                codes = codes[order]
+                rows = self._buffer.store(rows.take(pa.array(order)))
+            for start, end in runs(codes):
+                piece = rows.slice(start, end - start)
+                pieces.setdefault(piece.column(PARTITION_PATH)[0].as_py(), []).append(piece)
+        return [(partition, pa.concat_tables(pieces[partition])) for partition in sorted(pieces)]
+
+    def _tag_bucket_setup(self, rows: pa.Table, *, global_keys: bool) -> _KeysByPartition:
+        keys = rows.column(RECORD_KEY).combine_chunks()
+        if global_keys:
+            return _KeysByPartition(keys, {None: np.arange(len(keys), dtype=np.int64)})
+        encoded = pc.dictionary_encode(rows.column(PARTITION_PATH).combine_chunks())
+        names = encoded.dictionary.to_pylist()
+        order, bounds = by_code(np.asarray(encoded.indices, dtype=np.int64), len(names))
+        return _KeysByPartition(keys, {name: order[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)})
+
+    def _lookup_of(self, request: TagRequest) -> tuple[_LookUp, Sequence[Place]]:
+        """How rows are looked up, and the places that the answers number; some may be added while it is used."""
+        lookup = request.lookup
+        if isinstance(lookup, ByBuckets):
+            return self._by_buckets(request, places := BucketPlaces(request.places, lookup)), places.places
+        if isinstance(lookup, ByRecordIndex):
+            return self._by_record_index(request, lookup), request.places
+        if isinstance(lookup, ByHbase):
+            return partial(self._by_hbase, request, lookup), request.places
+        return partial(self._in_files, request, lookup), request.places
+
+    def _by_buckets(self, request: TagRequest, places: BucketPlaces) -> _LookUp:
+        def look_up(buckets: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
+            return [
+                places.route(
+                    request.spec.keys,
+                    rows.column(RECORD_KEY).combine_chunks(),
+                    rows.column(PARTITION_PATH).combine_chunks(),
+                )
+                for rows in buckets
+            ]
+
+        return look_up
+
+    def _by_record_index(self, request: TagRequest, lookup: ByRecordIndex) -> _LookUp:
+        numbers = PlaceNumbers(request.places)
+
+        def reader_of(path: str | None) -> PartitionReader:
+            return PartitionReader(lookup.index if path is None else lookup.index.section(path))
+
+        readers = cache(reader_of)
+
+        def look_up(buckets: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
+            answers = []
+            for rows in buckets:
+                setup = self._tag_bucket_setup(rows, global_keys=request.global_keys)
+                pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+                for path in setup.rows:
+                    asked = _key_set(setup, path)
+                    found, codes, groups = find_in_record_index(readers(path), asked.keys)
+                    pairs.append(asked.expand(found, numbers.of(groups)[codes]))
+                answers.append((np.concatenate([row for row, _ in pairs]), np.concatenate([place for _, place in pairs])))
+            return answers
+
+        return look_up
+
+    def _by_hbase(self, request: TagRequest, lookup: ByHbase, tables: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
+        groups = {(place.partition, place.file_id): number for number, place in enumerate(request.places)}
+        answers = []
+        for rows in tables:
+            asked = _key_set(self._tag_bucket_setup(rows, global_keys=True), None)
+            found, numbers, unsure = find_in_hbase(lookup, asked.keys, groups)
+            row, place = asked.expand(found, numbers)
+            if len(unsure):
+                here, _ = asked.expand(unsure, np.zeros(len(unsure), dtype=np.int64))
+                by_columns = replace(request, lookup=ByKeyColumns())
+                ((more, places),) = self._in_files(by_columns, ByKeyColumns(), [rows.take(pa.array(here))])
+                row, place = np.concatenate([row, here[more]]), np.concatenate([place, places])
+            answers.append((row, place))
+        return answers
+
+    def _in_files(
+        self, request: TagRequest, lookup: ByKeyColumns | ByKeyFilters, tables: Sequence[pa.Table]
+    ) -> list[tuple[Ints, Ints]]:
+        """For each table the pairs (row, number of a place)."""
+        buckets = [self._tag_bucket_setup(rows, global_keys=request.global_keys) for rows in tables]
+        by_partition = request.places_by_partition().items()
+        asked = [(path, numbers) for path, numbers in by_partition if any(path in bucket.rows for bucket in buckets)]
+        lanes = self._workers.lanes(sum(_lookup_bytes(request.places[number]) for _, numbers in asked for number in numbers))
+        lookups: list[tuple[Ints, list[_KeySet]]] = []
+        for path, numbers in asked:
+            sets = [_key_set(bucket, path) for bucket in buckets]
+            step = max(1, -(-len(numbers) // lanes))
+            lookups += [(np.array(numbers[i : i + step], dtype=np.int64), sets) for i in range(0, len(numbers), step)]
+        tasks = [LookUpKeys(request.task(numbers.tolist()), tuple(s.keys for s in sets)) for numbers, sets in lookups]
+        if isinstance(request.lookup, ByKeyColumns) and request.lookup.held:
+            # What is held is held in this process.
+            answers = self._workers.map(look_up_keys, tasks)
+        else:
+            answers = self._workers.spread(look_up_keys, tasks, [task.size_bytes for task in tasks])
+        hits = [
+            [keys.expand(hit.row, numbers[hit.place]) for keys, hit in zip(sets, answer, strict=True)]
+            for (numbers, sets), answer in zip(lookups, answers, strict=True)
+        ]
+        combined = []
+        for number in range(len(buckets)):
+            rows = [hit[number][0] for hit in hits]
+            groups = [hit[number][1] for hit in hits]
+            combined.append(
+                (
+                    np.concatenate(rows) if rows else np.zeros(0, np.int64),
+                    np.concatenate(groups) if groups else np.zeros(0, np.int64),
+                )
+            )
+        return keep_live(request, [bucket.keys for bucket in buckets], combined, self._read_live)
+
+    def _read_live(self, tasks: Sequence[LiveTask]) -> list[pa.Array]:
+        return self._workers.spread(run_live, tasks, [task.slice.size_bytes for task in tasks])
+
+    def _settle_partitions(
+        self, rows: pa.Table, pairs_row: Ints, pairs_place: Ints, request: TagRequest
+    ) -> tuple[pa.Table, Ints, Ints]:
+        """Global index: rows found in another partition stay there, or move, as the request says."""
+        homes = pa.array([place.partition for place in request.places], pa.string())
+        if not len(pairs_row):
+            return rows, pairs_row, pairs_place
+        stored = homes.take(pa.array(pairs_place))
+        own = rows.column(PARTITION_PATH).take(pa.array(pairs_row)).combine_chunks()
+        moved = np.asarray(pc.not_equal(stored, own), dtype=np.bool_)
+        placeless = np.asarray(pc.equal(own, PLACEHOLDER_PARTITION), dtype=np.bool_)
+        stays = moved & placeless if request.update_partition_path else moved
+        rows = _with_partition(rows, pairs_row[stays], stored.filter(pa.array(stays)))
+        goes = moved & ~stays
+        if not goes.any():
+            return rows, pairs_row, pairs_place
+        rows, pairs_row, pairs_place = resolve_moves(request, rows, pairs_row, pairs_place, goes, self._read_stored)
+        return self._buffer.store(rows), pairs_row, pairs_place
+
+    def _read_stored(self, tasks: Sequence[StoredRows]) -> list[pa.Table]:
+        return self._workers.spread(run_stored, tasks, [task.slice.size_bytes for task in tasks])
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpKeys:
+    """Keys for some places.  key_sets: of the rows of each bucket of the row buffer."""
+
+    task: TagTask
+    key_sets: tuple[pa.Array, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that reading the places takes, about."""
+        return sum(map(_lookup_bytes, self.task.places))
+
+
+def _lookup_bytes(place: Place) -> int:
+    """A file's keys are a part of it, and opening it costs, too."""
+    return max(FILE_BYTES, place.slice.size_bytes // KEYS_SHARE) if place.slice is not None else 0
+
+
+def look_up_keys(lookup: LookUpKeys) -> list[TagHits]:
+    """The hits of each set of keys."""
+    return run_tag(lookup.task, lookup.key_sets)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeysByPartition:
+    keys: pa.Array
+    rows: dict[str | None, Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class _KeySet:
+    """Distinct keys, and for each of them the rows that carry it."""
+
+    keys: pa.Array
+    rows: Ints
+    codes: Ints | None
+
+    def expand(self, key_index: Ints, groups: Ints) -> tuple[Ints, Ints]:
+        """Pairs (distinct row, group) from hits of distinct keys; each pair once, also when a file holds a key twice."""
+        if not len(key_index):
+            return key_index, groups
+        key_index, groups = distinct_pairs(key_index, groups)
+        if self.codes is None:
+            return self.rows[key_index], groups
+        order = np.argsort(self.codes, kind="stable")
+        starts = np.searchsorted(self.codes[order], key_index, side="left")
+        counts = np.searchsorted(self.codes[order], key_index, side="right") - starts
+        offsets = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.rows[order[np.repeat(starts, counts) + offsets]], np.repeat(groups, counts)
+
+
+def _key_set(bucket: _KeysByPartition, partition: str | None) -> _KeySet:
+    rows = bucket.rows.get(partition, np.zeros(0, dtype=np.int64))
+    keys = bucket.keys if len(rows) == len(bucket.keys) and _is_identity(rows) else bucket.keys.take(pa.array(rows))
+    encoded = pc.dictionary_encode(keys)
+    if len(encoded.dictionary) == len(keys):
+        return _KeySet(keys, rows, None)
+    return _KeySet(encoded.dictionary, rows, np.asarray(encoded.indices, dtype=np.int64))
+
+
+def _is_identity(rows: Ints) -> bool:
+    return bool(len(rows) == 0 or (rows[0] == 0 and np.all(np.diff(rows) == 1)))
+
+
+def by_partition(rows: pa.Table) -> pa.Table:
+    """The rows in order of partition path, those of one path in order of arrival."""
+    codes = row_codes(rows, [PARTITION_PATH])
+    order = np.argsort(codes, kind="stable")
+    return rows if _is_identity(order) else rows.take(pa.array(order))
+
+
+def _with_partition(rows: pa.Table, at: Ints, values: pa.Array) -> pa.Table:
+    if len(at):
+        mask = np.zeros(rows.num_rows, dtype=np.bool_)
+        mask[at] = True
+        order = np.argsort(at, kind="stable")
+        kept = order[np.r_[True, np.diff(at[order]) != 0]]
+        position = rows.schema.get_field_index(PARTITION_PATH)
+        column = pc.replace_with_mask(rows.column(position).combine_chunks(), pa.array(mask), values.take(pa.array(kept)))
+        rows = rows.set_column(position, rows.schema.field(position), column)
+    return rows

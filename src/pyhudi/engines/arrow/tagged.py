@@ -1,0 +1,264 @@
+"""Arrow rows that know their file groups, and the tasks that write them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.format.names import WriteToken
+from pyhudi.planning.record_placement import WorkloadProfile, deal_inserts
+from pyhudi.records.meta_fields import PARTITION_PATH
+from pyhudi.records.row_grouping import by_code
+from pyhudi.tasks.engine_protocol import WritePlan
+from pyhudi.tasks.spill import store_rows
+from pyhudi.tasks.tag_location import (
+    Place,
+)
+from pyhudi.tasks.write_file_group import GroupTarget, GroupWriter
+from pyhudi.tasks.write_tasks import WriteStatus
+
+Ints = npt.NDArray[np.int64]
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Workers(Protocol):
+    """Who does the work on the Arrow rows of a write.
+
+    threads: how many tasks run at once.
+    """
+
+    threads: int
+
+    def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
+        """Run tasks in this process; results in order.  The first error stops the rest and is raised."""
+        ...
+
+    def spread(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
+        """Run tasks here or elsewhere; results in order.  function, tasks and results can be pickled.
+
+        size_bytes: what each task reads and writes of the table, about.
+        """
+        ...
+
+    def lanes(self, size_bytes: int) -> int:
+        """How many tasks run at once of work that reads and writes so many bytes."""
+        ...
+
+    @property
+    def token(self) -> Callable[[int], WriteToken]:
+        """What makes, where a task runs, the write token of its attempt; it can be pickled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """A file group and the rows that it takes, as a task.  number: of the task in its write."""
+
+    number: int
+    target: GroupTarget
+    rows: pa.Table
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that writing takes, about: those of the rows, and of a base file that is written anew."""
+        slice_ = self.target.slice
+        if self.target.appends or slice_ is None or slice_.base is None:
+            return int(self.rows.nbytes)
+        return int(self.rows.nbytes) + slice_.base.size_bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _first, (GroupsTogether((self,)),)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsTogether:
+    """Tasks that travel together: their rows as one stream, of which each is told how many are its own.
+
+    A stream for each would take some bytes for each column; and a slice is pickled with all that it was cut from.
+    """
+
+    tasks: tuple[GroupRows, ...]
+
+    def __iter__(self) -> Iterator[GroupRows]:
+        return iter(self.tasks)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = []
+        for schema, run in itertools.groupby(self.tasks, key=lambda task: task.rows.schema):
+            tasks = list(run)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, schema) as writer:
+                writer.write_table(pa.concat_tables([task.rows for task in tasks]).combine_chunks())
+            told = tuple((task.number, task.target, task.rows.num_rows) for task in tasks)
+            parts.append((told, sink.getvalue().to_pybytes()))
+        return _apart, (tuple(parts),)
+
+
+def _apart(parts: tuple[tuple[tuple[tuple[int, GroupTarget, int], ...], bytes], ...]) -> GroupsTogether:
+    tasks = []
+    for told, stream in parts:
+        with pa.ipc.open_stream(stream) as reader:
+            rows = reader.read_all()
+        start = 0
+        for number, target, count in told:
+            tasks.append(GroupRows(number, target, rows.slice(start, count)))
+            start += count
+    return GroupsTogether(tuple(tasks))
+
+
+def _first(together: GroupsTogether) -> GroupRows:
+    return together.tasks[0]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteGroup:
+    """Writes the rows of a group.  token: see `Workers`."""
+
+    writer: GroupWriter
+    token: Callable[[int], WriteToken]
+
+    def __call__(self, group: GroupRows) -> tuple[WriteStatus, ...]:
+        token = self.token(group.number)
+        if group.target.slice is None:
+            return self.writer.create(group.target, token, [group.rows])
+        return self.writer.change(group.target, token, group.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedRows:
+    """Rows of one bucket; pairs of a row and the number of the file that holds its key; rows that stand nowhere."""
+
+    rows: pa.Table
+    pairs_row: Ints
+    pairs_place: Ints
+    inserts: Ints
+
+
+class LocalTagged:
+    """Incoming rows that know their file group."""
+
+    def __init__(self, workers: Workers, parts: list[TaggedRows], places: tuple[Place, ...], *, spilled: bool) -> None:
+        self._workers = workers
+        self._parts = parts
+        self._places = places
+        self._spilled = spilled
+
+    def profile(self) -> WorkloadProfile:
+        """Exact counts."""
+        updates: Counter[int] = Counter()
+        inserts: Counter[str] = Counter()
+        for part in self._parts:
+            numbers, counts = np.unique(part.pairs_place, return_counts=True)
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+                updates[number] += count
+            paths = part.rows.column(PARTITION_PATH).take(pa.array(part.inserts))
+            for entry in pc.value_counts(paths).to_pylist():
+                inserts[entry["values"]] += entry["counts"]
+        return WorkloadProfile(
+            {(self._places[n].partition, self._places[n].file_id): c for n, c in updates.items()}, dict(inserts)
+        )
+
+    def without_existing(self) -> LocalTagged:
+        """Only rows that stand nowhere."""
+        nothing = np.zeros(0, dtype=np.int64)
+        parts = [TaggedRows(p.rows, nothing, nothing, p.inserts) for p in self._parts]
+        return LocalTagged(self._workers, parts, self._places, spilled=self._spilled)
+
+    def write(self, plan: WritePlan) -> list[WriteStatus]:
+        """One task for each file group that is updated or takes inserts."""
+        with tempfile.TemporaryDirectory(prefix="pyhudi-route-") as folder:
+            routed = _Routed(plan, self._places, self._parts, folder if self._spilled else None)
+
+            tasks = [
+                GroupRows(number, plan.target(*group), routed.rows(group)) for number, group in enumerate(sorted(routed.groups))
+            ]
+            work = WriteGroup(plan.writer, self._workers.token)
+            written = self._workers.spread(work, tasks, [task.size_bytes for task in tasks])
+            tasks.clear()
+            routed.close()
+        return [status for statuses in written for status in statuses]
+
+
+class _Routed:
+    """Rows sorted by the file group that takes them."""
+
+    def __init__(self, plan: WritePlan, places: tuple[Place, ...], parts: Sequence[TaggedRows], folder: str | None) -> None:
+        self.groups: dict[tuple[str, str], list[pa.Table]] = {}
+        fill = _InsertFill(plan)
+        for number, part in enumerate(parts):
+            names: dict[tuple[str, str], int] = {}
+            rows = [part.pairs_row]
+            codes = [_codes_of_places(part.pairs_place, places, names)]
+            placed_rows, placed_codes = fill.place(part, names)
+            rows.append(placed_rows)
+            codes.append(placed_codes)
+            all_rows = np.concatenate(rows)
+            order, bounds = by_code(np.concatenate(codes), len(names))
+            table = part.rows.take(pa.array(all_rows[order]))
+            if folder is not None:
+                table = store_rows(os.path.join(folder, f"{number}.arrow"), table.schema, [table])
+            for name, code in names.items():
+                piece = table.slice(int(bounds[code]), int(bounds[code + 1] - bounds[code]))
+                if piece.num_rows:
+                    self.groups.setdefault(name, []).append(piece)
+
+    def rows(self, group: tuple[str, str]) -> pa.Table:
+        """All rows of one group."""
+        # Some have the column that marks deletes, others need none.
+        return pa.concat_tables(self.groups[group], promote_options="default")
+
+    def close(self) -> None:
+        """Forget the rows, so that mapped files can be removed."""
+        self.groups.clear()
+
+
+class _InsertFill:
+    """Deals inserts of each partition out to its targets, in order of arrival."""
+
+    def __init__(self, plan: WritePlan) -> None:
+        self._targets = plan.inserts
+        self._placed: Counter[str] = Counter()
+
+    def place(self, part: TaggedRows, names: dict[tuple[str, str], int]) -> tuple[Ints, Ints]:
+        """Rows that have a target, and the code of the group that takes each; new groups are added to `names`."""
+        rows: list[Ints] = []
+        codes: list[Ints] = []
+        if not len(part.inserts):
+            return part.inserts, part.inserts
+        encoded = pc.dictionary_encode(part.rows.column(PARTITION_PATH).take(pa.array(part.inserts)).combine_chunks())
+        partition_codes = np.asarray(encoded.indices, dtype=np.int64)
+        for number, partition in enumerate(encoded.dictionary.to_pylist()):
+            targets = self._targets.get(partition, ())
+            mine = part.inserts[partition_codes == number]
+            if not targets or not len(mine):
+                continue
+            which = deal_inserts([target.row_count for target in targets], self._placed[partition], len(mine))
+            self._placed[partition] += len(mine)
+            lookup = np.array([names.setdefault((partition, t.file_id), len(names)) for t in targets], dtype=np.int64)
+            rows.append(mine)
+            codes.append(lookup[which])
+        if not rows:
+            nothing = np.zeros(0, dtype=np.int64)
+            return nothing, nothing
+        return np.concatenate(rows), np.concatenate(codes)
+
+
+def _codes_of_places(pairs_place: Ints, places: tuple[Place, ...], names: dict[tuple[str, str], int]) -> Ints:
+    if not len(pairs_place):
+        return pairs_place
+    used = np.unique(pairs_place)
+    lookup = np.zeros(int(used[-1]) + 1, dtype=np.int64)
+    for number in used.tolist():
+        lookup[number] = names.setdefault((places[number].partition, places[number].file_id), len(names))
+    return lookup[pairs_place]

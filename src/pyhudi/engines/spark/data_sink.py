@@ -1,0 +1,251 @@
+"""`df.write.format("pyhudi")` and `writeStream.format("pyhudi")`: rows that Spark hands to a data source.
+
+A bulk insert whose rows are written as they come:
+
+    plan      a process beside the driver, without a session, begins the write: its instant, its inflight file
+    tasks     write the table's base files, with markers and tokens of their attempts, as those of `pyhudi.spark.write` do
+    commit    another such process commits what the attempts that Spark took have written; files of others are deleted
+    abort     takes the write back
+
+Every other operation, a bulk insert that is sorted or combined, and each batch of a stream:
+
+    tasks     put their rows aside (`pyhudi.tasks.staged_writes`): Spark lets a source neither shuffle nor sort
+    commit    a process beside the driver takes them in with the embedded engine: the ordinary write, with its instants,
+              conflicts and services.  A batch of a stream lands once, by its number in the commit
+    abort     drops what was put aside; the table was not touched
+
+`pyhudi.spark.write` has the tasks write the table's files whatever the operation, and is the way for many rows.
+
+The stream's name in commits is `hoodie.datasource.write.streaming.checkpoint.identifier`, else the query's id in its checkpoint,
+which `pyhudi.spark.write_stream` takes too.
+
+Source: docs/formats/writing.md, "Streaming sink", "Bulk inserts of a data source".
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.engines.spark.incoming import task_budget
+from pyhudi.engines.spark.worker_tasks import WritePartitions, decode_statuses, task_token, wire_schema
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.paths import STAGED_FOLDER, join_path
+from pyhudi.operations.commit.commit_settings import THREADS
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.services.service_settings import COMPACT_INLINE
+from pyhudi.operations.write.micro_batches import IDENTIFIER, SinkSettings, StreamBatch, retried
+from pyhudi.operations.write.save_modes import Save, stream_operation
+from pyhudi.operations.write.write_settings import OPERATION, PARTITIONS_TO_DELETE, WriteOperation
+from pyhudi.options.declaration import Options
+from pyhudi.records.keys.key_spec import KeySpec
+from pyhudi.records.schema_cast import conform_table
+from pyhudi.storage import open_storage
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.tasks.incoming_rows import incoming_schema
+from pyhudi.tasks.staged_writes import StagedRows, drop_staged, stage_rows, staged_rows, sweep_staged
+
+M = TypeVar("M", bound=WriterCommitMessage)
+
+_METADATA_OF_CHECKPOINT = "metadata"
+
+_DECIDED = "decided"
+"""A file in the folder of a write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where rows go, and how.  path: of the table; mode: a save mode; options: Hudi's and PyHudi's.
+
+    Each attempt at a write is planned anew, in the process that makes it.
+    """
+
+    path: str
+    mode: str
+    options: Options
+    storage_options: Mapping[str, str] = field(repr=False)
+    columns: pa.Schema
+
+    def planned(self) -> Save:
+        """The write.  Raises what can be refused before a row is written."""
+        if self.path.startswith("memory:"):
+            raise InvalidRequest(f"{self.path} lives in the memory of one process, which Spark's workers cannot reach")
+        save = Save.planned(self.path, self.mode, self.options, self.storage_options, self.columns)
+        deletes = save.settings.operation is WriteOperation.DELETE_PARTITION
+        if deletes and not save.options.names(PARTITIONS_TO_DELETE):
+            raise InvalidRequest(f"delete_partition through a format needs option {PARTITIONS_TO_DELETE}")
+        return save
+
+    def fitting(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of a task in the columns' very types."""
+        return (part for batch in rows for part in conform_table(pa.Table.from_batches([batch]), self.columns).to_batches())
+
+    def stage(self, write: str, rows: Iterator[pa.RecordBatch]) -> StagedRows:
+        """Put the rows of this task aside."""
+        context = TaskContext.get()
+        assert context is not None, "rows come within a Spark task"
+        attempt = f"{context.partitionId()}-{context.taskAttemptId()}"
+        return stage_rows(open_storage(self.path, self.storage_options), write, attempt, self.columns, self.fitting(rows))
+
+    def take_in(self, parts: Sequence[StagedRows], batch: StreamBatch | None = None) -> WriteResult:
+        """Write what the tasks have put aside."""
+        storage = open_storage(self.path, self.storage_options)
+        save = self.planned()
+        rows = pa.RecordBatchReader.from_batches(self.columns, staged_rows(storage, parts))
+        return save.run(self.engine, rows, _no_paths, batch)
+
+    @property
+    def engine(self) -> LocalEngine:
+        """What works in the processes beside the driver."""
+        return LocalEngine(self.options.integer(THREADS))
+
+    def decide(self, write: str) -> None:
+        """A process is about to commit the write: whether it stands is told by what that does."""
+        open_storage(self.path, self.storage_options).put(join_path(STAGED_FOLDER, write, _DECIDED), b"")
+
+    def is_decided(self, write: str) -> bool:
+        """Whether `decide` was called."""
+        return open_storage(self.path, self.storage_options).stat(join_path(STAGED_FOLDER, write, _DECIDED)) is not None
+
+    def drop(self, writes: set[str]) -> None:
+        """Remove what tasks have put aside."""
+        storage = open_storage(self.path, self.storage_options)
+        for write in writes:
+            drop_staged(storage, write)
+        sweep_staged(storage, SystemEnvironment().now_ms())
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """The answer of a task.  write: the name of the write that it belongs to."""
+
+    write: str
+    rows: StagedRows
+
+
+@dataclass
+class Wrote(WriterCommitMessage):
+    """The answer of a task that wrote base files.  statuses: of the files, pickled."""
+
+    statuses: bytes
+
+
+class HudiWriter(DataSourceArrowWriter):
+    """Writes a DataFrame.  Spark makes one when all that the rows need is computed but the last stage."""
+
+    def __init__(self, target: Target) -> None:
+        save = target.planned()
+        self._target = target
+        self._write = uuid4().hex
+        self._begun = save.begin(target.engine, target.columns) if save.goes_detached else None
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged | Wrote:  # type: ignore[override]  # as the arrow writers of PySpark
+        """What a task does with its rows."""
+        if self._begun is None:
+            return Staged(self._write, self._target.stage(self._write, iterator))
+        begun = self._begun.write
+        request = begun.request
+        job = WritePartitions(
+            begun.spec,
+            wire_schema(incoming_schema(request)),
+            self._write,
+            False,
+            False,
+            request.rule,
+            task_budget(request),
+            request,
+        )
+        with begun.attempt(task_token()):
+            answers = list(job(self._target.fitting(iterator)))
+        statuses = [status for batch in answers for status in decode_statuses(pa.Table.from_batches([batch]))]
+        return Wrote(pickle.dumps(statuses, protocol=5))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what all tasks have written, or write what they have put aside, in the order of the tasks."""
+        if self._begun is None:
+            try:
+                self._target.take_in([one.rows for one in _answers(messages, Staged)])
+            finally:
+                self._target.drop({self._write})
+            return
+        statuses = [status for one in _answers(messages, Wrote) for status in pickle.loads(one.statuses)]
+        # Spark calls `abort` where this fails, and what has failed may have landed.
+        self._target.decide(self._write)
+        self._begun.complete(self._target.engine, statuses)
+        self._target.drop({self._write})
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task has failed to the end, or the commit."""
+        try:
+            if self._begun is not None and not self._target.is_decided(self._write):
+                self._begun.take_back(self._target.engine)
+        finally:
+            self._target.drop({self._write})
+
+
+class HudiStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream, each once.  Spark makes one for the tasks and another one for each commit."""
+
+    def __init__(self, target: Target, checkpoint: str | None, *, complete: bool) -> None:
+        """complete: each batch replaces the table.  checkpoint: where Spark keeps the state of the query."""
+        self._settings = SinkSettings.of(target.options)
+        operation = stream_operation(target.options, "complete" if complete else "append")
+        fixed = {} if operation is None else {OPERATION.key: str(operation)}
+        if self._settings.compacts_nothing:
+            fixed[COMPACT_INLINE.key] = "false"
+        target = replace(target, options=target.options.merged(fixed))
+        if self._settings.identifier is None and checkpoint is None:
+            raise InvalidRequest(
+                f"a stream needs a name in the commits of its batches: give it option checkpointLocation, or {IDENTIFIER}"
+            )
+        target.planned()
+        self._target = target
+        self._checkpoint = checkpoint
+        self._write = uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:  # type: ignore[override]  # as the arrow writers of PySpark
+        """What a task does with its rows."""
+        return Staged(self._write, self._target.stage(self._write, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Write a batch, unless it is in the table already."""
+        parts = [one.rows for one in _answers(messages, Staged)]
+        batch = StreamBatch(self._identifier(), batchId)
+        retried(lambda: self._target.take_in(parts, batch), self._settings, SystemEnvironment(), batchId, self._target.path)
+        self.abort(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Remove what the tasks of a batch have put aside."""
+        self._target.drop({one.write for one in messages if isinstance(one, Staged)})
+
+    def _identifier(self) -> str:
+        if self._settings.identifier is not None:
+            return self._settings.identifier
+        assert self._checkpoint is not None, "the constructor has seen to it"
+        text = open_storage(self._checkpoint).read(_METADATA_OF_CHECKPOINT)
+        try:
+            return str(json.loads(text or b"")["id"])
+        except (ValueError, KeyError, TypeError):
+            raise InvalidRequest(
+                f"the checkpoint {self._checkpoint} does not tell the id of its query: give {IDENTIFIER} a name that is the "
+                "stream's own"
+            ) from None
+
+
+def _answers(messages: Sequence[WriterCommitMessage | None], kind: type[M]) -> list[M]:
+    found = [one for one in messages if isinstance(one, kind)]
+    assert len(found) == len(messages), "Spark commits when all tasks have answered"
+    return found
+
+
+def _no_paths(keys: KeySpec) -> list[str]:
+    raise AssertionError("planned with the partitions that it deletes")

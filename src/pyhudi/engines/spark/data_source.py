@@ -1,0 +1,326 @@
+"""`spark.read.format("pyhudi")`: a table as a Spark Data Source in Python.
+
+It is the door for SQL, temporary views and jobs that name a format.  `pyhudi.spark.read` is faster, because there base files go
+through Spark's own Parquet scan.
+
+Reading: one input partition holds some file slices.  Spark prunes no columns for such sources; a schema given by `.schema(...)`
+or the option `pyhudi.columns` does.  Filters reach the reader where the session has `spark.sql.python.filterPushdown.enabled`;
+they choose files, by every index that serves them, and row groups, and Spark applies them again.
+
+Streams: see stream_source.py.  Writing: see sink.py.
+
+A table of Spark's catalog: Spark forgets its path and its options when it is read.  So CREATE TABLE ... LOCATION, which asks for
+the columns, gets them with both in the metadata of the first one, and a read finds them there.  A write cannot go by that: what
+it gets are the columns of its rows, which may be those of another such table.
+
+Options are Hudi's and PyHudi's; those that begin with `pyhudi.storage.` are handed to the storage without that prefix.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+from pyspark.sql.datasource import Filter as PushedFilter
+from pyspark.sql.types import StructField, StructType
+
+from pyhudi.engines.spark.data_sink import HudiStreamWriter, HudiWriter, Target
+from pyhudi.engines.spark.read_dataframe import plan_query, streamed_schema
+from pyhudi.engines.spark.stream_source import HudiStreamReader, arrow_batches
+from pyhudi.engines.spark.type_conversion import KEPT_OPTIONS, options_kept, to_arrow_schema, to_spark_schema
+from pyhudi.engines.spark.workers import use_this_python
+from pyhudi.errors import InvalidRequest
+from pyhudi.operations.admin.open_table import open_context
+from pyhudi.operations.read.change_queries import ChangeQuery
+from pyhudi.operations.read.query import BEGIN, QUERY_TYPE, Query
+from pyhudi.options.scope import VERBS, check_standing
+from pyhudi.options.supported import Options, parse_options, spelled
+from pyhudi.planning.change_data import ChangeSource
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.build import escaped_pattern
+from pyhudi.records.filters.filter_ast import And, Expr
+from pyhudi.records.filters.filter_parser import parse_filter
+from pyhudi.records.schema_cast import same_type
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.table_context import TableContext
+
+FORMAT = "pyhudi"
+
+_CHECKPOINT = "checkpointlocation"
+_OF_CATALOG = frozenset({"owner", "location", "provider", "comment", "external", "is_managed_location", "collation"})
+"""What Spark adds to the options of a table of its catalog, beside `option.` in front of each of them."""
+
+_OPTION_OF_CATALOG = "option."
+
+_STORAGE_PREFIX = "pyhudi.storage."
+_PARTITION_BYTES = 64 << 20
+_PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession, alias: str | None) -> None:
+    """Register the source in a session as `pyhudi`, and as `alias` too; let filters reach its readers."""
+    use_this_python(spark)
+    spark.dataSource.register(HudiSource)
+    if alias is not None and alias != FORMAT:
+        spark.dataSource.register(type("AliasedHudiSource", (HudiSource,), {"name": classmethod(lambda cls: alias)}))
+    spark.conf.set(_PUSHDOWN_CONF, "true")
+
+
+class HudiSource(DataSource):
+    """A table at the option `path`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The columns that a read without a schema of its own gives."""
+        kept = _kept_by_catalog(self.options) if _is_of_catalog(self.options) else None
+        columns = self._columns(*_open_table(self.options))
+        return columns if kept is None else _with_options(columns, kept)
+
+    def _columns(self, context: TableContext, options: Options) -> StructType:
+        if options.word(QUERY_TYPE) == "incremental" and not _begins(options):
+            # What a stream gives is known without a range; a batch query will say that it lacks one.
+            return to_spark_schema(streamed_schema(context, options))
+        return to_spark_schema(plan_query(context, options, None, None).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the columns of `schema`, which are some of the table's."""
+        wanted = to_arrow_schema(schema)
+        context, options = _open_table({**options_kept(schema), **self.options})
+        check_standing(VERBS["pyhudi.spark.read"], options)
+        query = plan_query(context, options, wanted.names, None)
+        for field, stored in zip(wanted, query.schema, strict=True):
+            if not same_type(field.type, stored.type):
+                raise InvalidRequest(f"column {field.name!r} is asked for as {field.type}, and the table has it as {stored.type}")
+        # Spark refuses a reader with pushFilters where the session does not push filters, and only its own planning knows.
+        pushing = any("data_source_pushdown_filters" in argument for argument in sys.argv)
+        if pushing and isinstance(query, Query):
+            return PushedHudiReader(query, wanted)
+        return HudiReader(query, wanted)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """A writer of rows with the columns of `schema`."""
+        return HudiWriter(_target(self.options, schema, "overwrite" if overwrite else "append"))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """A writer of the batches of a stream.  overwrite: each replaces the table."""
+        return HudiStreamWriter(_target(self.options, schema, "append"), self.options.get(_CHECKPOINT), complete=overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A stream of the columns of `schema`."""
+        return HudiStreamReader(partial(_open_table, dict(self.options)), to_arrow_schema(schema), _packed_tasks)
+
+
+@dataclass(frozen=True)
+class TasksPartition(InputPartition):
+    """File slices, or sources of changes, that one Spark task reads."""
+
+    tasks: tuple[FileSlice | ChangeSource, ...]
+
+    def __init__(self, tasks: tuple[FileSlice | ChangeSource, ...]) -> None:
+        object.__setattr__(self, "tasks", tasks)
+        object.__setattr__(self, "value", None)
+
+
+class HudiReader(DataSourceReader):
+    """Reads the tasks of a query.  wanted: the columns as Spark expects them."""
+
+    def __init__(self, query: Query | ChangeQuery, wanted: pa.Schema) -> None:
+        self._read: Callable[[Any], Iterator[pa.Table]] = query.reader
+        self._tasks: tuple[FileSlice | ChangeSource, ...] = query.tasks
+        self._wanted = wanted
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Tasks together up to some size; one partition at least, because Spark reads an empty list as one unnamed partition."""
+        return packed(self._tasks) or [TasksPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of the partition's tasks."""
+        assert isinstance(partition, TasksPartition)
+        return arrow_rows(self._read, partition, self._wanted)
+
+
+def packed(tasks: Iterable[FileSlice | ChangeSource]) -> list[TasksPartition]:
+    """Tasks together up to some size."""
+    found: list[TasksPartition] = []
+    held: list[FileSlice | ChangeSource] = []
+    size = 0
+    for task in tasks:
+        held.append(task)
+        size += task.size_bytes
+        if size >= _PARTITION_BYTES:
+            found.append(TasksPartition(tuple(held)))
+            held, size = [], 0
+    if held:
+        found.append(TasksPartition(tuple(held)))
+    return found
+
+
+def arrow_rows(
+    read: Callable[[Any], Iterator[pa.Table]], partition: TasksPartition, wanted: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition in the very types that Spark expects."""
+    for task in partition.tasks:
+        yield from arrow_batches(read(task), wanted)
+
+
+class PushedHudiReader(HudiReader):
+    """The same, choosing files and row groups by the filters that Spark pushes: every index is asked that serves them."""
+
+    def __init__(self, query: Query, wanted: pa.Schema) -> None:
+        super().__init__(query, wanted)
+        self._query: Query | None = query
+
+    def pushFilters(self, filters: list[PushedFilter]) -> Iterable[PushedFilter]:
+        """Take what can be said in our terms; Spark applies all filters again."""
+        query = self._query
+        if query is not None:
+            known = [found for one in filters if (found := _bound(one, query)) is not None]
+            if known:
+                narrowed = query.narrowed(None, known[0] if len(known) == 1 else And(tuple(known)))
+                self._tasks, self._read = narrowed.tasks, narrowed.reader
+        # What is left goes to the workers, and the table's state does not.
+        self._query = None
+        yield from filters
+
+
+def _bound(pushed: PushedFilter, query: Query) -> Expr | None:
+    """The filter as a condition of the table's columns; None for one that has no counterpart, which is left to Spark."""
+    found = _as_expression(pushed)
+    try:
+        return None if found is None else bind(found, query.spec.table_schema)
+    except InvalidRequest:
+        return None
+
+
+def _as_expression(pushed: PushedFilter) -> Expr | None:
+    """The filter as an expression; None for one that has no counterpart."""
+    if isinstance(pushed, Not):
+        opposite = _as_expression(pushed.child)
+        return None if opposite is None else ~opposite
+    path = getattr(pushed, "attribute", None)
+    if path is None or any("." in part for part in path):
+        return None
+    name = ".".join(path)
+    signs: Mapping[type[PushedFilter], str] = {
+        EqualTo: "=",
+        GreaterThan: ">",
+        GreaterThanOrEqual: ">=",
+        LessThan: "<",
+        LessThanOrEqual: "<=",
+    }
+    try:
+        if type(pushed) in signs:
+            value: Any = getattr(pushed, "value")  # noqa: B009 - the base class does not have it
+            return None if value is None else parse_filter([(name, signs[type(pushed)], value)])
+        if isinstance(pushed, In):
+            return parse_filter([(name, "in", list(pushed.value))])
+        if isinstance(pushed, (IsNull, IsNotNull)):
+            return parse_filter([(name, "is" if isinstance(pushed, IsNull) else "is not", None)])
+        if isinstance(pushed, StringStartsWith):
+            return parse_filter([(name, "like", escaped_pattern(pushed.value) + "%")])
+    except InvalidRequest:
+        # A value that our filters have no type for (an interval, say) is left to Spark.
+        return None
+    return None
+
+
+def _packed_tasks(tasks: Sequence[FileSlice | ChangeSource]) -> Sequence[tuple[Any, ...]]:
+    return [partition.tasks for partition in packed(tasks)]
+
+
+def _begins(options: Options) -> bool:
+    return options.text(BEGIN) is not None
+
+
+def _open_table(given: Mapping[str, str]) -> tuple[TableContext, Options]:
+    """The table that a source's options name, and the options of Hudi and PyHudi among them."""
+    options, storage_options, path = _divided_options(given)
+    return open_context(path, storage_options, options), options
+
+
+def _target(given: Mapping[str, str], schema: StructType, mode: str) -> Target:
+    """Where rows with these columns go."""
+    if not given.get("path"):
+        raise InvalidRequest(
+            "Spark tells no Python source which table of its catalog is written. pyhudi.spark.sql(spark, 'INSERT INTO ...') "
+            "and pyhudi.spark.save_as_table know it; or say where the table lies, by .option('path', ...) or INSERT INTO t WITH "
+            "(path = '...')"
+        )
+    options, storage_options, path = _divided_options(given)
+    return Target(path, mode, options, storage_options, to_arrow_schema(schema))
+
+
+def _is_of_catalog(given: Mapping[str, str]) -> bool:
+    """Whether these are the options of a table that CREATE TABLE makes."""
+    return "provider" in given and "location" in given
+
+
+def _own(given: Mapping[str, str]) -> dict[str, str]:
+    """The options without those that Spark adds."""
+    added = {_CHECKPOINT, *(_OF_CATALOG if _is_of_catalog(given) else ())}
+    return {key: value for key, value in given.items() if key not in added and not key.startswith(_OPTION_OF_CATALOG)}
+
+
+def _kept_by_catalog(given: Mapping[str, str]) -> dict[str, str]:
+    """The path and the options of a table that the catalog keeps.
+
+    Raises InvalidRequest for options of the storage, which may be credentials: the catalog shows its columns to anybody.
+    """
+    kept = _own(given)
+    secrets = sorted(key for key in kept if key.startswith(_STORAGE_PREFIX))
+    if secrets:
+        raise InvalidRequest(
+            f"options of the storage ({', '.join(secrets)}) are not kept in Spark's catalog: give them by the environment, or "
+            "read the table by its path"
+        )
+    return kept
+
+
+def _with_options(columns: StructType, kept: Mapping[str, str]) -> StructType:
+    """The columns, of which the first one carries the path and the options of the table."""
+    first, *others = columns.fields
+    carrying = StructField(first.name, first.dataType, first.nullable, {**first.metadata, KEPT_OPTIONS: json.dumps(kept)})
+    return StructType([carrying, *others])
+
+
+def _divided_options(given: Mapping[str, str]) -> tuple[Options, dict[str, str], str]:
+    """Options of Hudi and PyHudi, options of the storage, and the path."""
+    path = given.get("path")
+    if not path:
+        raise InvalidRequest(
+            "the source needs a path: .load(path). Of a table of its catalog Spark tells it only where CREATE TABLE t USING "
+            "pyhudi LOCATION '...' was given no columns, and saveAsTable and CREATE TABLE AS SELECT give some: make the name "
+            "over a table that is there, or by pyhudi.spark.save_as_table"
+        )
+    storage = {key[len(_STORAGE_PREFIX) :]: value for key, value in given.items() if key.startswith(_STORAGE_PREFIX)}
+    # Spark hands the keys over in lower case.
+    rest = {spelled(key): value for key, value in _own(given).items() if key != "path" and not key.startswith(_STORAGE_PREFIX)}
+    return parse_options(rest), storage, path

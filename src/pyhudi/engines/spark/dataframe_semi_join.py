@@ -1,0 +1,90 @@
+"""The rows of a table that match those of a DataFrame: a semi join whose small side chooses the files.
+
+Up to some rows of it come to the driver, where the indexes are asked for their values; of more, for the least and the greatest
+value of each column.  What is left is joined by Spark.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from pyhudi.engines.arrow.input_rows import arrow_reader
+from pyhudi.engines.spark.jobs import translated_errors
+from pyhudi.engines.spark.read_dataframe import plan_query, query_dataframe
+from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession, column, to_arrow_schema
+from pyhudi.errors import InvalidRequest
+from pyhudi.operations.read.query import COLUMNS, Query
+from pyhudi.operations.read.semi_join import MAX_MATCHED, matched_rows, narrowed_to, narrowed_to_ranges
+from pyhudi.options.declaration import Options
+from pyhudi.records.filters.filter_parser import Filter
+from pyhudi.table.table_context import TableContext
+
+_SIDE = "_pyhudi_match_"
+
+
+def matching_dataframe(
+    session: SparkSession,
+    context: TableContext,
+    options: Options,
+    columns: Sequence[str] | None,
+    condition: Filter | None,
+    keys: Any,
+) -> DataFrame:
+    """The rows of a query that equal a row of `keys` in all columns of these.  columns, condition, options: as of `plan_query`.
+
+    keys: a DataFrame, or rows of this process.  Raises InvalidRequest for columns that the table lacks, and for changes.
+    """
+    rows = None if isinstance(keys, DataFrame) else arrow_reader(keys).read_all()
+    names = rows.column_names if rows is not None else list(keys.columns)
+    chosen = list(columns if columns is not None else (options.names(COLUMNS) or ["*"]))
+    more = [] if "*" in chosen else [name for name in names if name not in chosen]
+    query = plan_query(context, options, [*chosen, *more], condition)
+    if not isinstance(query, Query):
+        raise InvalidRequest("keys= goes with queries of rows, not with those of changes")
+    if rows is None:
+        matched_rows(to_arrow_schema(keys.schema).empty_table(), query.spec.table_schema)
+        with translated_errors():
+            rows = keys.distinct().limit(MAX_MATCHED + 1).toArrow()
+    if rows.num_rows <= MAX_MATCHED:
+        wanted = matched_rows(rows, query.spec.table_schema)
+        query = narrowed_to(query, wanted)
+        if len(names) == 1 or not wanted.num_rows:
+            return _chosen(query_dataframe(session, query), query, more)
+        side = session.createDataFrame(wanted)
+    else:
+        query = narrowed_to_ranges(query, _bounds(keys, names))
+        side = keys.distinct()
+    frame = query_dataframe(session, query)
+    return _chosen(_joined(frame, side, names, "left_semi"), query, more)
+
+
+def rows_without_known(context: TableContext, options: Options, frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The rows of a DataFrame that equal no row of the table in some columns; a row with a null there equals none."""
+    asked = frame.select(*[column(name) for name in names])
+    known = matching_dataframe(frame.sparkSession, context, options, names, None, asked)
+    return _joined(frame, known, names, "left_anti")
+
+
+def _joined(frame: DataFrame, side: DataFrame, names: Sequence[str], how: str) -> DataFrame:
+    """side: its columns are those of the names, in order."""
+    renamed = side.toDF(*[_SIDE + str(number) for number in range(len(names))])
+    pairs = [column(name) == column(_SIDE + str(number)) for number, name in enumerate(names)]
+    return frame.join(renamed, functools.reduce(operator.and_, pairs), how)
+
+
+def _bounds(keys: DataFrame, names: Sequence[str]) -> dict[str, tuple[pa.Scalar, pa.Scalar]]:
+    ends = [end(column(name)).alias(f"{end.__name__}{number}") for number, name in enumerate(names) for end in (F.min, F.max)]
+    with translated_errors():
+        found = keys.agg(*ends).toArrow()
+    return {name: (found[f"min{number}"][0], found[f"max{number}"][0]) for number, name in enumerate(names)}
+
+
+def _chosen(frame: DataFrame, query: Query, more: Sequence[str]) -> DataFrame:
+    """The columns that were asked for, without those that were read to match rows."""
+    return frame.select(*[column(name) for name in query.schema.names if name not in more]) if more else frame

@@ -1,0 +1,469 @@
+"""Which file groups hold the keys of a DataFrame.
+
+By the size of the incoming keys:
+
+    few keys     they come to the driver once; tasks on the cluster get the keys of their partition and read the key columns of
+                 some of its files (`tasks.tag_location`, with key filters under a Bloom index), or get the keys of some file
+                 groups of
+                 the record index and ask those; the driver then knows the place of each key
+    many keys    a native join of the incoming keys with the key columns of the affected partitions' files; under a Bloom index
+                 files whose key range lies outside the incoming keys' are left out first.  With the record index the keys are
+                 shuffled by its file groups, and each task asks its own
+
+Both give hits: each key that stands somewhere, with the numbers of all places that hold it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+
+from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows, translated_errors
+from pyhudi.engines.spark.native_keys import key_column
+from pyhudi.engines.spark.type_conversion import PAGES_COMPARED, column, ddl, to_spark_schema
+from pyhudi.engines.spark.worker_tasks import FILE, FILE_ID, FILES, HOME, AskRecordIndex
+from pyhudi.format.names import is_orc
+from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition, PartitionReader, by_section
+from pyhudi.planning.bucket_routing import Placement
+from pyhudi.records.hashing import shard_of_keys
+from pyhudi.records.keys.key_spec import KeySpec
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.record_merge import row_codes
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import StorageSpec
+from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, footer_text, open_base_file
+from pyhudi.tasks.engine_protocol import TagRequest
+from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
+from pyhudi.tasks.resolve_duplicates import keep_live, run_live
+from pyhudi.tasks.tag_location import (
+    ByKeyColumns,
+    ByKeyFilters,
+    ByRecordIndex,
+    Place,
+    PlaceNumbers,
+    TagTask,
+    distinct_pairs,
+    find_in_record_index,
+    read_keys,
+    run_tag,
+    unknown_group,
+)
+
+Ints = npt.NDArray[np.int64]
+
+FEW_KEYS = 1_000_000
+FEW_KEY_BYTES = 48 << 20
+"""Up to both of these the incoming keys are few."""
+
+HOMES = "#homes"
+"""Partition paths of all files that hold a key."""
+
+_LOOKUPS_A_CORE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTable:
+    """The distinct keys of the incoming rows, on the driver.
+
+    keys: record keys; paths, path_codes: the distinct partition paths and the one of each key; row_count: incoming rows before
+    duplicates are counted out.
+    """
+
+    keys: pa.StringArray
+    paths: tuple[str, ...]
+    path_codes: Ints
+    row_count: int
+
+    @classmethod
+    def collect(cls, rows: DataFrame) -> KeyTable:
+        """From rows with a key and a partition path."""
+        with translated_errors():
+            return cls.of(rows.select(RECORD_KEY, PARTITION_PATH).toArrow())
+
+    @classmethod
+    def of(cls, table: pa.Table) -> KeyTable:
+        """From the key and the partition path of each row."""
+        table = table.cast(pa.schema([(RECORD_KEY, pa.string()), (PARTITION_PATH, pa.string())]))
+        codes = row_codes(table, [RECORD_KEY, PARTITION_PATH])
+        _, first = np.unique(codes, return_index=True)
+        if len(first) < table.num_rows:
+            distinct = table.take(pa.array(np.sort(first)))
+        else:
+            distinct = table
+        paths = pc.dictionary_encode(distinct.column(PARTITION_PATH).combine_chunks())
+        return cls(
+            distinct.column(RECORD_KEY).combine_chunks(),
+            tuple(paths.dictionary.to_pylist()),
+            np.asarray(paths.indices, dtype=np.int64),
+            table.num_rows,
+        )
+
+    @property
+    def has_duplicates(self) -> bool:
+        """Whether some (key, path) pair came more than once."""
+        return len(self.keys) < self.row_count
+
+    @property
+    def keys_are_unique(self) -> bool:
+        """Whether no key came with two partition paths."""
+        return int(pc.count_distinct(self.keys).as_py()) == len(self.keys)
+
+    def path_array(self) -> pa.StringArray:
+        """The partition path of each key."""
+        return pa.array(self.paths, pa.string()).take(pa.array(self.path_codes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """Some files of one partition and the keys to look for.  rows: the number of each key in the key table."""
+
+    task: TagTask
+    numbers: Ints
+    keys: pa.StringArray
+    rows: Ints
+
+    def run(self) -> tuple[Ints, Ints]:
+        hits = run_tag(self.task, [self.keys])[0]
+        if not len(hits.row):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        # A file may hold a key twice; one pair is enough.
+        rows, places = distinct_pairs(hits.row, hits.place)
+        return self.rows[rows], self.numbers[places]
+
+
+def look_up_few(session: SparkSession, keys: KeyTable, request: TagRequest) -> tuple[Ints, Ints]:
+    """Pairs of a key (its number in the key table) and a file (its number in the request) that holds it."""
+    lookups: list[_Lookup] = []
+    by_partition = request.places_by_partition()
+    wanted = _LOOKUPS_A_CORE * parallelism(session)
+    total = sum(len(numbers) for path, numbers in by_partition.items() if path is None or path in keys.paths)
+    code_of = {path: code for code, path in enumerate(keys.paths)}
+    for path, numbers in by_partition.items():
+        if path is None:
+            rows = np.arange(len(keys.keys), dtype=np.int64)
+        elif path in code_of:
+            rows = np.flatnonzero(keys.path_codes == code_of[path]).astype(np.int64)
+        else:
+            continue
+        mine = keys.keys if len(rows) == len(keys.keys) else keys.keys.take(pa.array(rows))
+        pieces = max(1, min(len(numbers), round(wanted * len(numbers) / max(1, total))))
+        for part in np.array_split(np.array(numbers, dtype=np.int64), pieces):
+            lookups.append(_Lookup(request.task(part.tolist()), part, mine, rows))
+    # Many small partitions share tasks, because a Spark task costs more than reading a few key columns.
+    bins = min(len(lookups), wanted)
+    tasks = [lookups[i::bins] for i in range(bins)]
+    in_this_process = isinstance(request.lookup, ByKeyColumns) and request.lookup.held
+    found = [_run_lookups(task) for task in tasks] if in_this_process else run_tasks(session, _run_lookups, tasks)
+    nothing = np.zeros(0, np.int64)
+    pairs = np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
+    return keep_live(request, [keys.keys], [pairs], functools.partial(run_tasks, session, run_live))[0]
+
+
+def ask_few(session: SparkSession, keys: KeyTable, request: TagRequest, lookup: ByRecordIndex) -> tuple[Ints, Ints]:
+    """As `look_up_few`, of the record index: each task asks some of its file groups."""
+    index = lookup.index
+    if lookup.by_partition:
+        return _ask_sections(session, keys, request, index)
+    distinct = pc.unique(keys.keys)
+    shards = shard_of_keys(distinct, len(index.slices))
+    used = len(np.unique(shards))
+    pieces = np.array_split(np.argsort(shards, kind="stable"), max(1, min(used, _LOOKUPS_A_CORE * parallelism(session))))
+    tasks = [
+        _Question(index.narrowed(np.unique(shards[part]).tolist()), distinct.take(pa.array(part))) for part in pieces if len(part)
+    ]
+    numbers = PlaceNumbers(request.places)
+    place_of = np.full(len(distinct), -1, dtype=np.int64)
+    for part, (rows, codes, groups) in zip(pieces, run_tasks(session, _run_question, tasks), strict=False):
+        place_of[part[rows]] = numbers.of(groups)[codes]
+    # A key may have come with several partition paths; each of its rows goes where the key stands.
+    each = place_of[np.asarray(pc.index_in(keys.keys, value_set=distinct), dtype=np.int64)]
+    found = np.flatnonzero(each >= 0).astype(np.int64)
+    return found, each[found]
+
+
+def _ask_sections(session: SparkSession, keys: KeyTable, request: TagRequest, index: MetadataPartition) -> tuple[Ints, Ints]:
+    """As `ask_few`, of a partitioned index: each task asks some of its sections.  Keys without a partition are asked of all."""
+    if request.global_keys:
+        every = np.arange(len(keys.keys), dtype=np.int64)
+        asked = [(every, replace(index, slices=slices)) for slices in by_section(index.slices)]
+    else:
+        rows_of = (np.flatnonzero(keys.path_codes == code).astype(np.int64) for code in range(len(keys.paths)))
+        asked = [(rows, index.section(path)) for rows, path in zip(rows_of, keys.paths, strict=True)]
+    asked = [(rows, section) for rows, section in asked if section.slices]
+    if not asked:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    bins = min(len(asked), _LOOKUPS_A_CORE * parallelism(session))
+    dealt = [asked[number::bins] for number in range(bins)]
+    tasks = [[_Question(section, keys.keys.take(pa.array(rows))) for rows, section in part] for part in dealt]
+    numbers = PlaceNumbers(request.places)
+    found, places = [], []
+    for part, answers in zip(dealt, run_tasks(session, _run_questions, tasks), strict=True):
+        for (rows, _), (at, codes, groups) in zip(part, answers, strict=True):
+            found.append(rows[at])
+            places.append(numbers.of(groups)[codes])
+    return np.concatenate(found), np.concatenate(places)
+
+
+def ask_many(session: SparkSession, rows: DataFrame, request: TagRequest, lookup: ByRecordIndex) -> DataFrame:
+    """As `look_up_many` of global keys, of the record index; the file numbers have a null where the table has no such group.
+
+    A shuffle brings the keys of a file group of the index into one task, sorted by group.  Of a partitioned index each key is
+    asked within its partition, and the hits have PARTITION_PATH too.
+    """
+    within = lookup.by_partition and not request.global_keys
+    names = [RECORD_KEY, PARTITION_PATH] if within else [RECORD_KEY]
+    count = max(1, len(lookup.index.slices))
+    shard = shard_column(count)
+    tasks = min(count, _LOOKUPS_A_CORE * parallelism(session))
+    asked = rows.select(*names).distinct().select(*names, shard.alias("#shard"))
+    if within:
+        by_shard = asked.repartition(tasks, PARTITION_PATH, "#shard").sortWithinPartitions(PARTITION_PATH, "#shard")
+    else:
+        by_shard = asked.repartitionById(tasks, F.pmod("#shard", F.lit(tasks))).sortWithinPartitions("#shard")
+    job = AskRecordIndex(lookup.index, within)
+    found = by_shard.select(*names).mapInArrow(job, ddl((RECORD_KEY, "string"), (HOME, "string"), (FILE_ID, "string")))
+    table = pa.table(
+        {
+            HOME: pa.array([place.partition for place in request.places], pa.string()),
+            FILE_ID: pa.array([place.file_id for place in request.places], pa.string()),
+            FILE: pa.array(range(len(request.places)), pa.int32()),
+        }
+    )
+    placed = found.join(F.broadcast(session.createDataFrame(table)), [HOME, FILE_ID], "left")
+    hits = placed.select(RECORD_KEY, FILE_ID, F.array(FILE).alias(FILES), F.array(HOME).alias(HOMES))
+    return hits.withColumn(PARTITION_PATH, F.element_at(HOMES, 1)) if within else hits
+
+
+def check_groups(hits: DataFrame) -> DataFrame:
+    """The hits of `ask_many` as those of `look_up_many`.  Raises TableState when the index names a group that is not there."""
+    with translated_errors():
+        lost = hits.where(F.element_at(FILES, 1).isNull()).select(F.element_at(HOMES, 1).alias(HOME), FILE_ID).take(1)
+    if lost:
+        raise unknown_group(lost[0][HOME], lost[0][FILE_ID])
+    return hits.drop(FILE_ID, *((HOMES,) if PARTITION_PATH in hits.columns else ()))
+
+
+def shard_column(count: int) -> Column:
+    """The file group of the record index that would hold each row's key."""
+
+    def shards(texts: pa.Array) -> pa.Array:
+        return pa.array(shard_of_keys(texts.cast(pa.string()), count), pa.int32())
+
+    return _column_of(shards, RECORD_KEY)
+
+
+def cell_column(layout: Placement, keys: KeySpec) -> Column:
+    """The cell of each row's key."""
+
+    def cells(texts: pa.Array, paths: pa.Array) -> pa.Array:
+        return pa.array(layout.cells_of(keys, texts.cast(pa.string()), paths.cast(pa.string())), pa.int32())
+
+    return _column_of(cells, RECORD_KEY, PARTITION_PATH)
+
+
+def _column_of(function: Callable[..., pa.Array], *columns: str) -> Column:
+    """What a function of columns gives for each row, int."""
+    # The overloads of the stubs know functions over pa.Array under another name.
+    of_columns: Callable[..., Column] = arrow_udf(function, "int")  # type: ignore[call-overload]
+    return of_columns(*columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Keys for some file groups of the record index."""
+
+    index: MetadataPartition
+    keys: pa.StringArray
+
+
+def _run_question(question: _Question) -> tuple[Ints, Ints, tuple[tuple[str, str], ...]]:
+    return find_in_record_index(PartitionReader(question.index), question.keys)
+
+
+def _run_questions(questions: list[_Question]) -> list[tuple[Ints, Ints, tuple[tuple[str, str], ...]]]:
+    return [_run_question(question) for question in questions]
+
+
+def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) -> DataFrame:
+    """Hits of all keys of the rows: RECORD_KEY, unless the keys are global also PARTITION_PATH, and FILES (array of int,
+    sorted); for global keys HOMES, too (array of string, sorted).
+    """
+    names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
+    asked = rows.select(*names)
+    numbers = [number for number, place in enumerate(request.places) if place.has_base]
+    if isinstance(request.lookup, ByKeyFilters) and request.lookup.prune_by_ranges:
+        numbers = _files_in_range(session, asked, request)
+    frames = [frame for frame in (stored_keys(session, request, numbers), log_keys(session, request)) if frame is not None]
+    if not frames:
+        none = asked.limit(0).withColumn(FILES, F.lit(None).cast("array<int>"))
+        return none.withColumn(HOMES, F.lit(None).cast("array<string>")) if request.global_keys else none
+    stored = functools.reduce(DataFrame.unionByName, frames)
+    on = asked[RECORD_KEY] == stored["#stored_key"]
+    if not request.global_keys:
+        on = on & (asked[PARTITION_PATH] == stored[HOME])
+    hits = stored.join(asked.distinct(), on)
+    homes = [F.sort_array(F.collect_set(HOME)).alias(HOMES)] if request.global_keys else []
+    return hits.groupBy(*names).agg(F.sort_array(F.collect_set(FILE)).alias(FILES), *homes)
+
+
+def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[int]) -> DataFrame | None:
+    """The keys that stand in base files: `#stored_key`, HOME and FILE (its number).  None without files."""
+    if not numbers:
+        return None
+    of_orc = [number for number in numbers if is_orc(request.places[number].base.path)]
+    scanned = _scanned_keys(session, request, [number for number in numbers if number not in set(of_orc)])
+    if not of_orc:
+        return scanned
+    spec = request.spec
+    tasks = [PlaceTask(number, request.places[number]) for number in of_orc]
+    read = task_rows(session, _BaseKeys(spec.storage, spec.keys, spec.populate_meta_fields), tasks, KEY_ROWS)
+    return read if scanned is None else scanned.unionByName(read)
+
+
+def _scanned_keys(session: SparkSession, request: TagRequest, numbers: Sequence[int]) -> DataFrame | None:
+    """As `stored_keys`, of Parquet files, by Spark's own scan."""
+    if not numbers:
+        return None
+    storage = open_storage(request.spec.storage)
+    places = [request.places[number] for number in numbers]
+    spec = request.spec
+    if spec.populate_meta_fields:
+        schema, key = pa.schema([(RECORD_KEY, pa.string())]), column(RECORD_KEY)
+    else:
+        heads = {name.split(".")[0] for name in spec.keys.record_fields}
+        schema = pa.schema([field for field in spec.data_schema if field.name in heads])
+        key = key_column(spec.keys, schema)
+    table = pa.table(
+        {
+            "#name": pa.array([place.base.name.text for place in places], pa.string()),
+            HOME: pa.array([place.partition for place in places], pa.string()),
+            FILE: pa.array(list(numbers), pa.int32()),
+        }
+    )
+    scan = (
+        session.read.schema(to_spark_schema(schema))
+        .option("recursiveFileLookup", "true")
+        .option(PAGES_COMPARED, "true")
+        .parquet(*[storage.absolute(place.base.path) for place in places])
+    )
+    named = scan.select(key.alias("#stored_key"), column("_metadata.file_name").alias("#name"))
+    return named.join(F.broadcast(session.createDataFrame(table)), "#name").select("#stored_key", HOME, FILE)
+
+
+def log_keys(session: SparkSession, request: TagRequest) -> DataFrame | None:
+    """As `stored_keys`, of those logs that may hold keys which the base files lack; None without any."""
+    numbered = [number for number, place in enumerate(request.places) if place.logs]
+    if not numbered:
+        return None
+    tasks = [PlaceTask(number, request.places[number]) for number in numbered]
+    return task_rows(session, _LogKeys(request.log_reader), tasks, KEY_ROWS)
+
+
+KEY_ROWS = ddl(("#stored_key", "string"), (HOME, "string"), (FILE, "int"))
+"""Stored keys with their place, as tasks give them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceTask:
+    """A place whose keys are read.  number: its number in the request."""
+
+    number: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class _LogKeys:
+    """A task to the keys of its logs."""
+
+    reader: ReadSpec
+
+    def __call__(self, _: int, task: PlaceTask) -> Iterator[pa.RecordBatch]:
+        for keys in read_live_keys(self.reader, task.place.log_slice):
+            if len(keys):
+                yield key_rows(task, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _BaseKeys:
+    """A task to the keys of its base file."""
+
+    storage: StorageSpec
+    keys: KeySpec
+    populate_meta_fields: bool
+
+    def __call__(self, _: int, task: PlaceTask) -> Iterator[pa.RecordBatch]:
+        path = task.place.base.path
+        yield key_rows(
+            task, read_keys(open_storage(self.storage), path, self.keys, populate_meta_fields=self.populate_meta_fields)
+        )
+
+
+def key_rows(task: PlaceTask, keys: pa.Array) -> pa.RecordBatch:
+    """Keys of a place, in the columns of KEY_ROWS."""
+    home = pa.repeat(pa.scalar(task.place.partition, pa.string()), len(keys))
+    number = pa.repeat(pa.scalar(task.number, pa.int32()), len(keys))
+    return pa.record_batch([keys.cast(pa.string()), home, number], names=["#stored_key", HOME, FILE])
+
+
+def _run_lookups(lookups: list[_Lookup]) -> tuple[Ints, Ints]:
+    found = [lookup.run() for lookup in lookups]
+    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+
+@dataclass(frozen=True, slots=True)
+class _RangeTask:
+    """Files whose key ranges are asked for."""
+
+    storage: StorageSpec
+    paths: tuple[str, ...]
+
+
+def _run_ranges(task: _RangeTask) -> list[tuple[str | None, str | None]]:
+    storage = open_storage(task.storage)
+    ranges = []
+    for path in task.paths:
+        with open_base_file(storage, path) as file:
+            ranges.append((footer_text(file.metadata, MIN_KEY), footer_text(file.metadata, MAX_KEY)))
+    return ranges
+
+
+def _files_in_range(session: SparkSession, asked: DataFrame, request: TagRequest) -> list[int]:
+    """The numbers of the places that may hold some of the keys, by the key ranges that come with them or stand in footers."""
+    bounds = asked.groupBy() if request.global_keys else asked.groupBy(PARTITION_PATH)
+    with translated_errors():
+        found = bounds.agg(F.min(RECORD_KEY).alias("least"), F.max(RECORD_KEY).alias("greatest")).collect()
+    wanted = {None if request.global_keys else row[PARTITION_PATH]: (row["least"], row["greatest"]) for row in found}
+    known = [place.key_range for place in request.places]
+    unknown = [number for number, key_range in enumerate(known) if key_range is None]
+    bins = min(len(unknown), _LOOKUPS_A_CORE * parallelism(session))
+    numbered = [unknown[start::bins] for start in range(bins)]
+    tasks = [_RangeTask(request.spec.storage, tuple(request.places[n].base.path for n in numbers)) for numbers in numbered]
+    bounds_of: dict[int, tuple[str | None, str | None]] = {n: found for n, found in enumerate(known) if found is not None}
+    for numbers, ranges in zip(numbered, run_tasks(session, _run_ranges, tasks), strict=True):
+        bounds_of.update(zip(numbers, ranges, strict=True))
+    kept: list[int] = []
+    for number, (least, greatest) in sorted(bounds_of.items()):
+        keys = wanted.get(None if request.global_keys else request.places[number].partition)
+        if keys is not None and _overlap(keys[0], keys[1], least, greatest):
+            kept.append(number)
+    return kept
+
+
+def _overlap(first: str | None, last: str | None, least: str | None, greatest: str | None) -> bool:
+    if first is None or last is None:
+        return False
+    if least is None or greatest is None:
+        return True
+    if any(character >= "\ud800" for text in (first, last, least, greatest) for character in text):
+        # Java orders these characters otherwise than UTF-8 does, so a range that one wrote says nothing to the other.
+        return True
+    return first <= greatest and least <= last

@@ -1,0 +1,69 @@
+"""Progress of Spark jobs on the driver's terminal: how many tasks of the running stages are done.
+
+On Spark Connect the server's own reports arrive through a progress handler; on a classic session a thread asks the status
+tracker.  Where nobody shows progress, nothing is asked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyhudi.engines.spark.type_conversion import SparkSession
+from pyhudi.tasks.progress import shown
+
+POLL_S = 0.5
+
+
+@contextmanager
+def spark_stage(session: SparkSession, name: str) -> Iterator[None]:
+    """Show the Spark stages that run meanwhile as one stage of this name."""
+    with shown(name) as show:
+        if show is None:
+            yield
+            return
+        with _reported(session, show) if _is_connect(session) else _polled(session, show):
+            yield
+
+
+def _is_connect(session: SparkSession) -> bool:
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+@contextmanager
+def _reported(session: SparkSession, show: Callable[[int, int], None]) -> Iterator[None]:
+    def handle(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        known = list(stages or ())
+        show(sum(one.num_completed_tasks for one in known), sum(one.num_tasks for one in known))
+
+    handler: Any = handle
+    session.registerProgressHandler(handler)
+    try:
+        yield
+    finally:
+        session.removeProgressHandler(handler)
+
+
+@contextmanager
+def _polled(session: SparkSession, show: Callable[[int, int], None]) -> Iterator[None]:
+    tracker = session.sparkContext.statusTracker()
+    over = threading.Event()
+
+    def poll() -> None:
+        while not over.wait(POLL_S):
+            try:
+                stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+            except Exception:
+                # The session ends: the job itself says so.
+                return
+            show(sum(one.numCompletedTasks for one in stages if one), sum(one.numTasks for one in stages if one))
+
+    thread = threading.Thread(target=poll, name="pyhudi-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

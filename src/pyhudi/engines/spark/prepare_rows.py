@@ -1,0 +1,150 @@
+"""The caller's rows in the incoming layout, as native expressions where Spark's casts are Hudi's, else through Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from pyhudi.engines.spark.jobs import REFUSAL
+from pyhudi.engines.spark.native_keys import auto_key_column, key_column, path_column
+from pyhudi.engines.spark.type_conversion import (
+    DataFrame,
+    column,
+    quoted,
+    to_spark_schema,
+)
+from pyhudi.engines.spark.worker_errors import with_error_fields
+from pyhudi.engines.spark.worker_tasks import (
+    ORDER,
+    prepared,
+    task_token,
+)
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.records.keys.key_spec import partition_columns
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
+from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from pyhudi.records.schema_cast import same_type
+from pyhudi.records.schema_evolution import typed_nulls
+from pyhudi.records.type_normalization import normalise
+from pyhudi.tasks.engine_protocol import PrepareRequest
+from pyhudi.tasks.incoming_layout import DELETE_COLUMN
+from pyhudi.tasks.incoming_rows import incoming_schema, key_columns
+
+
+def prepared_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame:
+    """The rows of a frame whose columns are `given`, in the incoming layout; with ORDER where duplicates are combined."""
+    rows = _key_rows(frame, given, request) if request.keys_only else _native_rows(frame, given, request)
+    if rows is None:
+        schema = to_spark_schema(incoming_schema(request))
+        rows = frame.mapInArrow(_Prepare(request), schema)
+    return rows.withColumn(ORDER, F.monotonically_increasing_id()) if request.combine else rows
+
+
+class _Prepare:
+    """Rows to the incoming layout, for columns that need a cast which Spark does otherwise than Hudi."""
+
+    def __init__(self, request: PrepareRequest) -> None:
+        self._request = request
+
+    @with_error_fields
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from prepared(self._request, batches, task_token().partition)
+
+
+def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame | None:
+    """The incoming layout as native expressions; None when a column needs a cast that has to be Hudi's."""
+    data: list[Column | str] = []
+    taken = request.taken_schema
+    types = to_spark_schema(taken)
+    untyped, given = given, typed_nulls(given, taken)
+    nulls = {field.name for field in untyped if pa.types.is_null(field.type)}
+    columns = normalise(pa.schema([field for field in given if field.name not in (*META_COLUMNS, DELETE_COLUMN)]))
+    held = set(columns.names)
+    for field, spark in zip(taken, types.fields, strict=True):
+        if field.name not in held:
+            if not field.nullable and column_default(field) is not None:
+                return None
+            if not field.nullable:
+                raise InvalidRequest(f"column {field.name!r} is missing and may not be null")
+            data.append(F.lit(None).cast(spark.dataType).alias(field.name))
+            continue
+        raw, normal = given.field(field.name), columns.field(field.name)
+        why = ""
+        if not field.nullable and raw.nullable:
+            why = f"column {field.name!r} may not be null, and is in a row"
+        elif field.name in request.required_ordering:
+            why = f"the ordering field {field.name!r} is null in a row"
+        if field.name not in nulls and untyped.field(field.name).type != raw.type:
+            # Nulls without a type within the column: Spark's cast does not look at parts that may not be null.
+            return None
+        if field.name in nulls:
+            value = column(field.name).cast(spark.dataType)
+        elif same_type(raw.type, field.type):
+            if not why:
+                data.append(quoted(field.name))
+                continue
+            value = column(field.name)
+        elif _safe_cast(raw.type, field.type) or (same_type(normal.type, field.type) and _safe_cast(raw.type, normal.type)):
+            value = column(field.name).cast(spark.dataType)
+        else:
+            return None
+        if why:
+            missing = value.isNull()
+            if request.marks_deletes and field.nullable:
+                # What only deletes its key is compared with nothing.
+                missing = missing & ~column(DELETE_COLUMN)
+            value = F.when(missing, F.raise_error(F.lit(f"{REFUSAL}{why}"))).otherwise(value)
+        data.append(value.alias(field.name))
+    key = (
+        auto_key_column(request.instant_time)
+        if request.keys.generates_keys
+        else key_column(request.keys, _fitting(columns, taken))
+    )
+    path = path_column(request.keys, _fitting(columns, taken))
+    marked = [quoted(DELETE_COLUMN)] if request.marks_deletes else []
+    cast = frame.select(*data, *marked)
+    # Keys are made of the cast values, as the embedded engine makes them.
+    return cast.select(key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quoted, request.data_schema.names), *marked)
+
+
+def _fitting(columns: pa.Schema, data_schema: pa.Schema) -> pa.Schema:
+    """The table's columns, nullable where the incoming ones are."""
+    fields, held = [], set(columns.names)
+    for field in data_schema:
+        nullable = field.nullable if field.name not in held else columns.field(field.name).nullable and field.nullable
+        fields.append(field.with_nullable(nullable))
+    return pa.schema(fields)
+
+
+def _key_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame:
+    if {RECORD_KEY, PARTITION_PATH} <= set(given.names):
+        why = F.raise_error(F.lit(f"{REFUSAL}{RECORD_KEY} is null in a row to delete"))
+        key = F.when(column(RECORD_KEY).isNull(), why).otherwise(column(RECORD_KEY))
+        path = F.coalesce(PARTITION_PATH, F.lit(""))
+    else:
+        columns = normalise(key_columns(pa.schema([field for field in given if field.name not in META_COLUMNS]), request))
+        key = key_column(request.keys, columns)
+        named = all(name.split(".")[0] in given.names for name in partition_columns(request.keys))
+        path = path_column(request.keys, columns) if named else F.lit(PLACEHOLDER_PARTITION)
+    return frame.select(
+        key.cast("string").alias(RECORD_KEY), path.cast("string").alias(PARTITION_PATH), F.lit(True).alias(DELETE_COLUMN)
+    )
+
+
+def _safe_cast(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether Spark's cast gives the value that `records.schema_cast` gives, for each value and in every session."""
+    types = pa.types
+    if types.is_integer(source) and types.is_integer(target):
+        return bool(source.bit_width <= target.bit_width)
+    if types.is_integer(source) and types.is_floating(target):
+        # A number that would be rounded has to be refused, which Spark's cast does not.
+        return bool(source.bit_width <= 32 and types.is_float64(target))
+    if types.is_integer(source) and types.is_string(target):
+        return True
+    if types.is_decimal(source) and types.is_decimal(target):
+        return bool(source.scale <= target.scale and source.precision - source.scale <= target.precision - target.scale)
+    return bool(types.is_date32(source) and types.is_string(target))

@@ -1,0 +1,405 @@
+"""File slices as a DataFrame.
+
+    base file alone, columns as the table has them    Spark's own Parquet scan, with its pruning, pushdown and statistics
+    the same, some columns narrower than today's      the same scan, one for each older schema, with the columns cast
+    anything else                                     tasks that read the slice into Arrow (`tasks.read_slice`), through
+                                                      `mapInArrow`
+
+"Anything else" are slices with log files, nested columns whose type was widened, columns that only a partition path knows or
+that have another name or type in the file by their ids, and files whose name Spark would take for a pattern.
+All parts are united; the filter is applied to each, and Spark pushes it into
+its own scans.
+
+Which schema a file has is known from the commit that wrote it; footers are read only for files of commits that left the
+timeline, and only when the table's schema changed since.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column
+
+from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows
+from pyhudi.engines.spark.type_conversion import PAGES_COMPARED, DataFrame, SparkSession, column, to_spark_schema
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.format.instants import Instant, State
+from pyhudi.format.names import is_orc
+from pyhudi.operations.read.change_queries import ChangeQuery, chosen_change_columns, plan_change_query
+from pyhudi.operations.read.file_pruning import ReadSettings
+from pyhudi.operations.read.query import (
+    AS_OF,
+    BEGIN,
+    COLUMNS,
+    END,
+    FALL_BACK,
+    FILTER,
+    QUERY_TYPE,
+    VALUES_FROM_PATH,
+    Query,
+    incremental_range,
+    plan_incremental_query,
+    plan_snapshot_query,
+    read_spec,
+)
+from pyhudi.operations.read.stream_queries import reads_changes
+from pyhudi.options.declaration import Options
+from pyhudi.planning.incremental_query import RequestRange
+from pyhudi.planning.partition_pruning import ReadPlan
+from pyhudi.records.filters.filter_parser import Filter
+from pyhudi.records.filters.filter_visitor import columns as filter_columns
+from pyhudi.records.filters.spark_sql import to_spark_sql
+from pyhudi.records.keys.key_spec import path_valued_columns
+from pyhudi.records.meta_fields import META_COLUMNS
+from pyhudi.records.schema_cast import relabel, same_type
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.table.file_slices import BaseFile, FileSlice
+from pyhudi.table.snapshot import Snapshot, TableSchema, load_snapshot, read_commit
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.timeline_store import TimelineStore
+from pyhudi.tasks.base_file_reader import open_base_file
+from pyhudi.tasks.read_changes import change_schema
+from pyhudi.tasks.read_slice import ReadSpec, run_read
+
+_GLOB_CHARACTERS = frozenset("{}[]*?\\")
+"""Spark takes a path with one of these for a pattern."""
+
+_NO_FILE_SYSTEM = ("No FileSystem for scheme", "UnsupportedFileSystemException", "FileSystem not found")
+
+_FOOTERS_A_TASK = 64
+
+
+def to_dataframe(session: SparkSession, snapshot: Snapshot, spec: ReadSpec, plan: ReadPlan) -> DataFrame:
+    """The rows of a plan with the columns of `spec.output`, filtered.  Nothing but the table's state is read before Spark runs.
+
+    Raises Unsupported for a table that Spark cannot reach and for columns that Spark has no type for.
+    """
+    _check_reachable(spec.storage)
+    native, others = _divided(session, snapshot, spec, plan.slices)
+    frames = [_scanned(session, spec, schema, paths) for schema, paths in native]
+    if others:
+        frames.append(_through_tasks(session, spec, others))
+    if not frames:
+        return session.createDataFrame([], to_spark_schema(spec.output))
+    return functools.reduce(DataFrame.unionByName, frames)
+
+
+def query_dataframe(session: SparkSession, query: Query | ChangeQuery) -> DataFrame:
+    """The rows of a query.  Raises as `to_dataframe`."""
+    if isinstance(query, Query):
+        return to_dataframe(session, query.snapshot, query.spec, query.plan)
+    _check_reachable(query.spec.reader.storage)
+    if not query.tasks:
+        return session.createDataFrame([], to_spark_schema(query.schema))
+    return _through_reader(session, query.reader, query.tasks, query.schema)
+
+
+def plan_query(
+    context: TableContext, options: Options, columns: Sequence[str] | None, condition: Filter | None
+) -> Query | ChangeQuery:
+    """The query that Hudi's read options describe.  columns, condition: those of `pyhudi.columns` and `pyhudi.filter` when
+    None, else every column, the `_hoodie_` columns among them, and every row.
+    """
+    chosen: Sequence[str] = columns if columns is not None else (options.names(COLUMNS) or ["*"])
+    wanted = condition if condition is not None else options.text(FILTER)
+    from_path = options.flag(VALUES_FROM_PATH)
+    kind = options.word(QUERY_TYPE)
+    reads_changes(options)
+    _check_question(options, kind)
+    if kind == "incremental":
+        start, end = options.text(BEGIN), options.text(END)
+        if start is None:
+            raise InvalidRequest(f"an incremental query needs {BEGIN}")
+        if reads_changes(options):
+            return plan_change_query(context, RequestRange.parse(start, end), chosen, wanted, settings=ReadSettings.of(options))
+        range_ = incremental_range(options, context.config.version, start, end)
+        fall_back = options.flag(FALL_BACK)
+        return plan_incremental_query(
+            context,
+            range_,
+            chosen,
+            wanted,
+            fall_back=fall_back,
+            values_from_path=from_path,
+            settings=ReadSettings.of(options),
+        )
+    return plan_snapshot_query(
+        context,
+        chosen,
+        wanted,
+        as_of=options.text(AS_OF),
+        base_files_only=kind == "read_optimized",
+        values_from_path=from_path,
+        settings=ReadSettings.of(options),
+    )
+
+
+def _check_question(options: Options, kind: str) -> None:
+    """Each kind of query has options that say which rows it gives, and those of another kind would be passed over."""
+    for option in (AS_OF,) if kind == "incremental" else (BEGIN, END):
+        if options.text(option) is not None:
+            raise InvalidRequest(f"option {option}={options.text(option)} does not go with {QUERY_TYPE}={kind}")
+
+
+def streamed_schema(context: TableContext, options: Options) -> pa.Schema:
+    """The columns that a stream, or an incremental query of any range, gives: those of `pyhudi.columns`, else all."""
+    chosen = options.names(COLUMNS) or ["*"]
+    if reads_changes(options):
+        stored = read_spec(load_snapshot(context), ["*"], None).table_schema
+        return chosen_change_columns(change_schema(stored, typed=False), chosen)
+    return read_spec(load_snapshot(context), chosen, None).output
+
+
+def _divided(
+    session: SparkSession, snapshot: Snapshot, spec: ReadSpec, slices: Sequence[FileSlice]
+) -> tuple[list[tuple[pa.Schema, list[str]]], list[FileSlice]]:
+    """Base files by the schema to scan them with, and the slices that tasks have to read."""
+    needed = _needed(spec)
+    storage = open_storage(spec.storage)
+    others: list[FileSlice] = []
+    plain: list[FileSlice] = []
+    from_path = {*spec.path_columns, *(path_valued_columns(spec.keys) if spec.values_from_path else ())}
+    path_only = not from_path.isdisjoint(needed.names)
+    for slice_ in slices:
+        # Spark's ORC scan takes times by its own zone, not by the one that wrote them.
+        to_task = path_only or (slice_.base is not None and is_orc(slice_.base.path))
+        base = None if to_task or slice_.logs or slice_.source is not None else slice_.base
+        (others if base is None or _is_hidden_from_spark(spec, needed, storage, base) else plain).append(slice_)
+    by_schema: dict[pa.Schema | None, list[str]] = {}
+    known = _schemas_of(session, snapshot, spec, plain)
+    for slice_ in plain:
+        assert slice_.base is not None, "slices without a base file were set apart"
+        physical = _scan_schema(needed, known[slice_.base.path])
+        if physical is None:
+            others.append(slice_)
+        else:
+            by_schema.setdefault(physical, []).append(storage.absolute(slice_.base.path))
+    return [(schema, paths) for schema, paths in by_schema.items() if schema is not None], others
+
+
+def _is_hidden_from_spark(spec: ReadSpec, needed: pa.Schema, storage: Storage, base: BaseFile) -> bool:
+    """Whether Spark's scan does not find the file by its path, or in it the columns by their names."""
+    moved = spec.ids is not None and not spec.ids.moved(base.name.instant_time).isdisjoint(needed.names)
+    return moved or bool(_GLOB_CHARACTERS.intersection(storage.absolute(base.path)))
+
+
+def _needed(spec: ReadSpec) -> pa.Schema:
+    """The columns to read: the output's and the filter's."""
+    names = list(spec.output.names)
+    if spec.condition is not None:
+        names += [name.split(".")[0] for name in filter_columns(spec.condition)]
+    return pa.schema([spec.table_schema.field(name).with_nullable(True) for name in dict.fromkeys(names)])
+
+
+def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | None:
+    """The needed columns with the types that the files have; None when a difference is more than a cast of a plain column, or a
+    column that the files lack has a default.
+
+    stored: the files' data columns; None when they are those of the table.
+    """
+    if stored is None:
+        return needed
+    fields = []
+    for field in needed:
+        position = stored.get_field_index(field.name)
+        if position < 0 and column_default(field) is not None:
+            # Spark knows nothing of defaults.
+            return None
+        if position < 0 or field.name in META_COLUMNS or same_type(stored.field(position).type, field.type):
+            fields.append(field)
+        elif pa.types.is_nested(field.type) or cast_of(column(field.name), stored.field(position).type, field.type) is None:
+            return None
+        else:
+            fields.append(field.with_type(stored.field(position).type))
+    return pa.schema(fields)
+
+
+def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Sequence[str]) -> DataFrame:
+    reader = session.read.schema(to_spark_schema(schema)).option("recursiveFileLookup", "true")
+    try:
+        frame = reader.option(PAGES_COMPARED, "true").parquet(*paths)
+    except Exception as error:
+        raise _unreachable(error, spec.storage.uri) or error from error
+    casts: dict[str, Column] = {}
+    for field in schema:
+        wanted = spec.table_schema.field(field.name).type
+        if not same_type(field.type, wanted):
+            cast = cast_of(column(field.name), field.type, wanted)
+            assert cast is not None, "columns without a cast were left to tasks"
+            casts[field.name] = cast
+    if casts:
+        frame = frame.withColumns(casts)
+    if spec.condition is not None:
+        frame = frame.where(to_spark_sql(spec.condition, spec.table_schema))
+    return frame.select(*[column(name) for name in spec.output.names])
+
+
+def _unreachable(error: Exception, uri: str) -> InvalidRequest | None:
+    """Our error where Spark's session has no file system for a URI, which its own scan of base files needs; None for others."""
+    if not any(sign in str(error) for sign in _NO_FILE_SYSTEM):
+        return None
+    scheme = uri.partition(":")[0]
+    return InvalidRequest(
+        f"{uri}: Spark's session scans base files by itself, and has no file system for {scheme}://: start it with Hadoop's "
+        'package for that store and its fs.* settings (docs/object-stores.md), or read by spark.read.format("pyhudi") with the '
+        "storage options as pyhudi.storage.<name>, which reads through PyHudi's own client"
+    )
+
+
+def cast_of(value: Column, source: pa.DataType, target: pa.DataType) -> Column | None:
+    """Hudi's widening of a plain column in Spark's words; None when Spark would give another value."""
+    types = pa.types
+    spark = to_spark_schema(pa.schema([("c", target)])).fields[0].dataType
+    if types.is_integer(source) and (types.is_integer(target) or types.is_floating(target) or types.is_string(target)):
+        return value.cast(spark)
+    if types.is_float32(source) and types.is_float64(target):
+        # By way of the shortest text: 0.1 as a float becomes 0.1, not 0.10000000149011612.
+        return value.cast("string").cast(spark)
+    if types.is_date32(source) and types.is_string(target):
+        return value.cast(spark)
+    return None
+
+
+def _check_reachable(storage: StorageSpec) -> None:
+    if storage.uri.startswith("memory:"):
+        raise Unsupported(
+            f"{storage.uri} lives in the memory of one process, which Spark's workers cannot reach; read it with to_arrow()"
+        )
+
+
+def _through_tasks(session: SparkSession, spec: ReadSpec, slices: Sequence[FileSlice]) -> DataFrame:
+    output = replace(spec, output=pa.schema([field.with_nullable(True) for field in spec.output]))
+    return _through_reader(session, functools.partial(run_read, output), slices, output.output)
+
+
+def _through_reader(
+    session: SparkSession, reader: Callable[[Any], Iterator[pa.Table]], tasks: Sequence[Any], schema: pa.Schema
+) -> DataFrame:
+    return task_rows(session, _Reading(reader, schema), tasks, to_spark_schema(schema))
+
+
+class _Reading:
+    """A task to its rows."""
+
+    def __init__(self, reader: Callable[[Any], Iterator[pa.Table]], schema: pa.Schema) -> None:
+        self._reader = reader
+        self._schema = schema
+
+    def __call__(self, _: int, task: Any) -> Iterator[pa.RecordBatch]:
+        for rows in self._reader(task):
+            for part in (relabel(rows, self._schema) if rows.num_columns else rows).to_batches():
+                if part.num_rows:
+                    yield part
+
+
+# Schemas of files
+
+
+def _schemas_of(
+    session: SparkSession, snapshot: Snapshot, spec: ReadSpec, slices: Iterable[FileSlice]
+) -> Mapping[str, pa.Schema | None]:
+    """The data columns of each base file; None where they are those of the table now."""
+    found: dict[str, pa.Schema | None] = {}
+    unknown: list[str] = []
+    changed = _schema_changed(snapshot)
+    for slice_ in slices:
+        assert slice_.base is not None, "slices without a base file were set apart"
+        if not changed:
+            found[slice_.base.path] = None
+            continue
+        instant = _completed(snapshot, slice_.base.name.instant_time)
+        text = None if instant is None else _schema_text(snapshot.context.timeline, instant)
+        if not text:
+            unknown.append(slice_.base.path)
+        elif snapshot.schema is not None and text == snapshot.schema.avro:
+            found[slice_.base.path] = None
+        else:
+            found[slice_.base.path] = TableSchema.from_avro(text).arrow
+    tasks = [_FooterTask(spec.storage, tuple(unknown[i : i + _FOOTERS_A_TASK])) for i in range(0, len(unknown), _FOOTERS_A_TASK)]
+    if len(tasks) < parallelism(session) and unknown:
+        tasks = [_FooterTask(spec.storage, (path,)) for path in unknown]
+    for task, schemas in zip(tasks, run_tasks(session, _run_footers, tasks), strict=True):
+        found.update(zip(task.paths, schemas, strict=True))
+    return found
+
+
+def _schema_changed(snapshot: Snapshot) -> bool:
+    """Whether a commit of the active timeline, or the table's creation, states another schema than the newest.
+
+    The oldest active instant may itself stand for archived ones of another schema, so a timeline that was cut counts as
+    changed.
+    """
+    if snapshot.schema is None:
+        return False
+    store = snapshot.context.timeline
+    writes = snapshot.timeline.completed_writes()
+    texts = {text for instant in writes if (text := _schema_text(store, instant))}
+    stated = snapshot.config.create_schema
+    return (
+        len(texts) > 1
+        or _was_archived(snapshot)
+        or (stated is not None and bool(texts) and _columns(stated) != _columns(snapshot.schema.avro))
+    )
+
+
+def _was_archived(snapshot: Snapshot) -> bool:
+    store = snapshot.context.timeline
+    return any(True for _ in store.storage.list(snapshot.config.history_path).files)
+
+
+def _columns(avro: str) -> pa.Schema:
+    return TableSchema.from_avro(avro).arrow
+
+
+def _completed(snapshot: Snapshot, request_time: str) -> Instant | None:
+    for instant in snapshot.timeline.completed_writes():
+        if instant.request_time == request_time and instant.state is State.COMPLETED:
+            return instant
+    return None
+
+
+_TEXTS: dict[tuple[str, str, str], str] = {}
+_MOST_TEXTS = 4096
+
+
+def _schema_text(store: TimelineStore, instant: Instant) -> str:
+    """The schema that a commit states, '' for none.  A completed instant never changes, so what was read once is kept."""
+    key = (store.storage.uri, instant.request_time, instant.completion_time or "")
+    text = _TEXTS.get(key)
+    if text is None:
+        text = dict(read_commit(store, instant).extra_metadata).get("schema", "")
+        if len(_TEXTS) >= _MOST_TEXTS:
+            _TEXTS.clear()
+        _TEXTS[key] = text
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _FooterTask:
+    storage: StorageSpec
+    paths: tuple[str, ...]
+
+
+def _run_footers(task: _FooterTask) -> list[pa.Schema]:
+    storage = open_storage(task.storage)
+    schemas = []
+    for path in task.paths:
+        with open_base_file(storage, path) as file:
+            schemas.append(_without_metadata(file.schema_arrow))
+    return schemas
+
+
+def _without_metadata(schema: pa.Schema) -> pa.Schema:
+    fields = []
+    for field in schema:
+        kind = field.type
+        if pa.types.is_timestamp(kind):
+            kind = pa.timestamp("us", None if kind.tz is None else "UTC")
+        fields.append(pa.field(field.name, kind))
+    return pa.schema(fields)

@@ -1,0 +1,234 @@
+"""Spark types as Arrow types and back, names quoted for expressions, Arrow tables as small DataFrames.
+
+    boolean int long float double string binary date decimal array struct    as one expects
+    byte, short                                                              int8, int16
+    timestamp                                                                timestamp[us, UTC]
+    timestamp_ntz                                                            timestamp[us]
+    char(n), varchar(n)                                                      string
+    map                                                                      entries named key and value, as Hudi's files have
+    them
+
+Other Spark types (intervals, variant, user-defined types) have no place in a Hudi table and are refused by column name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyhudi.errors import InvalidRequest, Unsupported
+
+__all__ = [
+    "KEPT_OPTIONS",
+    "PAGES_COMPARED",
+    "Column",
+    "DataFrame",
+    "SparkSession",
+    "StreamingQuery",
+    "catalogued_path",
+    "column",
+    "ddl",
+    "literal",
+    "located",
+    "options_kept",
+    "quoted",
+    "quoted_name",
+    "small_frame",
+    "sql_refused",
+    "stored_frame",
+    "to_arrow_schema",
+    "to_spark_schema",
+    "without_rows",
+]
+
+PAGES_COMPARED = "parquet.page.verify-checksum.enabled"
+"""The option of Spark's Parquet scan that has pages compared with their checksums."""
+
+_PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _:.,;=/()<>-]*")
+"""Text that means the same between quotes of SQL in every session."""
+
+KEPT_OPTIONS = "pyhudi.options.supported"
+"""In the metadata of the first column of a table of the session's catalog: its path and its options, as JSON."""
+
+_TO_ARROW: dict[type[T.DataType], pa.DataType] = {
+    T.BooleanType: pa.bool_(),
+    T.ByteType: pa.int8(),
+    T.ShortType: pa.int16(),
+    T.IntegerType: pa.int32(),
+    T.LongType: pa.int64(),
+    T.FloatType: pa.float32(),
+    T.DoubleType: pa.float64(),
+    T.StringType: pa.string(),
+    T.CharType: pa.string(),
+    T.VarcharType: pa.string(),
+    T.BinaryType: pa.binary(),
+    T.DateType: pa.date32(),
+    T.TimestampType: pa.timestamp("us", "UTC"),
+    T.TimestampNTZType: pa.timestamp("us"),
+    T.NullType: pa.null(),
+}
+
+
+def to_arrow_schema(schema: T.StructType) -> pa.Schema:
+    """The Arrow schema of a DataFrame's columns.  Raises InvalidRequest that names the first column without an Arrow type."""
+    return pa.schema([_arrow_field(field, field.name) for field in schema.fields])
+
+
+def to_spark_schema(schema: pa.Schema) -> T.StructType:
+    """The Spark schema of a table's columns.  Raises Unsupported that names the first column that Spark has no type for."""
+    return T.StructType([_spark_field(field, field.name) for field in schema])
+
+
+def column(name: str) -> Column:
+    """A column by its dotted name, whatever characters its parts have."""
+    return F.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """The dotted name of a column as `select` takes it, whatever characters its parts have.
+
+    A list of many columns goes to the JVM several times faster as names than as Column objects.
+    """
+    return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+
+
+def literal(text: str) -> str:
+    """A text as SQL, whatever characters it has and however the session reads backslashes and doubled quotes."""
+    return f"'{text}'" if _PLAIN_TEXT.fullmatch(text) else f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+def ddl(*columns: tuple[str, str]) -> str:
+    """A schema text from (name, type) pairs."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns)
+
+
+def small_frame(session: SparkSession, rows: pa.Table) -> DataFrame:
+    """An Arrow table of the driver as a DataFrame."""
+    return session.createDataFrame(rows)
+
+
+def table_location(session: SparkSession, name: str) -> str:
+    """Where the table of the session's catalog lies.  Raises InvalidRequest when it has no such table, or that one no place."""
+    if not session.catalog.tableExists(name):
+        raise InvalidRequest(f"the session's catalog has no table {name!r}")
+    unquoted = ".".join(part.strip("`") for part in name.split("."))
+    kept = catalogued_path(session, unquoted)
+    if kept is not None:
+        return kept
+    for row in session.sql(f"DESCRIBE TABLE EXTENDED {quoted(unquoted)}").collect():
+        if row["col_name"] == "Location":
+            return str(row["data_type"])
+    raise InvalidRequest(f"table {name!r} of the session's catalog has no location; give its path instead")
+
+
+def options_kept(columns: T.StructType) -> dict[str, str]:
+    """The path and the options of a table of ours that the session's catalog has; nothing for other columns."""
+    text = columns.fields[0].metadata.get(KEPT_OPTIONS) if columns.fields else None
+    return {} if text is None else dict(json.loads(text))
+
+
+def catalogued_path(session: SparkSession, name: str) -> str | None:
+    """Where a table lies that the session's catalog has by `CREATE TABLE ... USING pyhudi`; None for any other, and for views."""
+    known = session.catalog.getTable(quoted(name))
+    if known.isTemporary or "VIEW" in known.tableType:
+        # The columns of a view may be those of such a table.
+        return None
+    return options_kept(session.table(quoted(name)).schema).get("path")
+
+
+def located(session: SparkSession, name: str) -> str | None:
+    """Where the table of the session's catalog lies; None where it has no such table, or that one no place, such as a view."""
+    try:
+        return table_location(session, quoted(name))
+    except InvalidRequest:
+        return None
+
+
+def stored_frame(frame: DataFrame, names: Sequence[str], columns: pa.Schema, fixed: Mapping[str, pa.Scalar]) -> DataFrame:
+    """Rows as a table stores them: the columns of a frame, by position, are those of `names`, cast as Spark's INSERT casts.
+
+    columns: those of the table; fixed: the values of some; those that nothing gives are null.  Raises Spark's AnalysisException
+    where a type cannot become another one.
+    """
+    wanted = to_spark_schema(columns)
+    nullable = T.StructType([T.StructField(f.name, f.dataType, True) for f in wanted.fields if f.name not in fixed])
+    rows = frame.toDF(*names).to(nullable)
+    values = {f.name: F.lit(fixed[f.name].as_py()).cast(f.dataType) for f in wanted.fields if f.name in fixed}
+    return rows.withColumns(values).select(*map(quoted_name, columns.names)) if values else rows
+
+
+@contextmanager
+def sql_refused() -> Iterator[None]:
+    """What Spark finds wrong in SQL, or in a type, before it runs anything is an InvalidRequest with Spark's words."""
+    try:
+        yield
+    except AnalysisException as error:
+        raise InvalidRequest(f"Spark refuses the statement: {str(error).partition(';')[0].strip()}") from error
+
+
+def quoted_name(name: str) -> str:
+    """A name with all of its dots, as SQL and `select` take it."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def without_rows(session: SparkSession) -> DataFrame:
+    """A frame of no columns and no rows."""
+    return session.createDataFrame([], T.StructType([]))
+
+
+def _arrow_field(field: T.StructField, path: str) -> pa.Field:
+    return pa.field(field.name, _arrow_type(field.dataType, path), field.nullable)
+
+
+def _arrow_type(kind: T.DataType, path: str) -> pa.DataType:
+    if isinstance(kind, T.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, T.ArrayType):
+        return pa.list_(pa.field("element", _arrow_type(kind.elementType, path + "[]"), kind.containsNull))
+    if isinstance(kind, T.MapType):
+        value = pa.field("value", _arrow_type(kind.valueType, path + "{}"), kind.valueContainsNull)
+        return pa.map_(pa.field("key", _arrow_type(kind.keyType, path + "{key}"), False), value)
+    if isinstance(kind, T.StructType):
+        return pa.struct([_arrow_field(child, f"{path}.{child.name}") for child in kind.fields])
+    for spark, arrow in _TO_ARROW.items():
+        if type(kind) is spark:
+            return arrow
+    raise InvalidRequest(
+        f"column {path!r} has the Spark type {kind.simpleString()}, which a Hudi table cannot hold: cast it first"
+    )
+
+
+def _spark_field(field: pa.Field, path: str) -> T.StructField:
+    comment = (field.metadata or {}).get(b"comment")
+    metadata = {"comment": comment.decode()} if comment else None
+    return T.StructField(field.name, _spark_type(field.type, path), field.nullable, metadata)
+
+
+def _spark_type(kind: pa.DataType, path: str) -> T.DataType:
+    types = pa.types
+    if types.is_decimal128(kind):
+        return T.DecimalType(kind.precision, kind.scale)
+    if types.is_list(kind):
+        return T.ArrayType(_spark_type(kind.value_type, path + "[]"), kind.value_field.nullable)
+    if types.is_map(kind):
+        value = _spark_type(kind.item_type, path + "{}")
+        return T.MapType(_spark_type(kind.key_type, path + "{key}"), value, kind.item_field.nullable)
+    if types.is_struct(kind):
+        return T.StructType([_spark_field(child, f"{path}.{child.name}") for child in kind.fields])
+    if types.is_timestamp(kind) and kind.unit == "us":
+        return T.TimestampNTZType() if kind.tz is None else T.TimestampType()
+    if types.is_fixed_size_binary(kind):
+        return T.BinaryType()
+    for spark, arrow in _TO_ARROW.items():
+        if kind == arrow and spark not in (T.CharType, T.VarcharType, T.NullType):
+            return spark()
+    raise Unsupported(f"column {path!r} of type {kind} has no Spark type: leave it out with columns=")

@@ -1,0 +1,347 @@
+"""Updates and deletes whose rows Spark finds and changes, and what merges share with them: all in Spark's own meaning.
+
+Each row has the number of the clause that speaks of it; an update has one clause.  Each column of the table is what that clause
+assigns, else what it was; DELETE_COLUMN says which rows only delete their key.  A record that goes to another partition becomes
+two rows, a delete where it was and the record where it goes, unless the index is global and the write moves records itself.
+The rows are upserted; a second row of a record fails the write.
+
+Source: docs/updates-and-merges.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from pyhudi.engines.spark.column_expressions import (
+    expression,
+    files_condition,
+    refused,
+    side,
+    stored_as,
+)
+from pyhudi.engines.spark.engine import SparkEngine
+from pyhudi.engines.spark.jobs import translated_errors
+from pyhudi.engines.spark.native_keys import key_column, path_column
+from pyhudi.engines.spark.read_dataframe import cast_of, query_dataframe
+from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, column, quoted, to_spark_schema
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.read.query import Query, plan_snapshot_query, table_schema
+from pyhudi.operations.write.delete_where import key_names, run_delete_where
+from pyhudi.operations.write.update_merge import Outcome, columns_to_read, data_columns, run_changes
+from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.records.keys.key_spec import partition_columns
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.schema_cast import same_type
+from pyhudi.table.snapshot import load_snapshot
+from pyhudi.table.table_config import TableConfig
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.incoming_layout import DELETE_COLUMN
+
+CLAUSE = "#clause"
+"""Number of the clause that speaks of the row."""
+
+TARGET = "#target"
+"""Of a row of the table: whether its columns name the record that it is stored as.  Null where there is none."""
+
+_OLD_PATH = "#old_path"
+_NEW_PATH = "#new_path"
+_LEAVES = "#leaves"
+_NEW = "#new"
+_OLD = "#old_"
+_KNOWN = "#known_"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkUpdate:
+    """An update.  values: by column, SQL text, Columns or literals.  where: None for all rows.  alias: of the table's columns."""
+
+    session: SparkSession
+    values: Mapping[str, Any]
+    where: str | Column | None = None
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkDelete:
+    """A delete, as `SparkUpdate`."""
+
+    session: SparkSession
+    where: str | Column | None = None
+    alias: str | None = None
+
+
+def run_spark_update(context: TableContext, update: SparkUpdate, settings: WriteSettings) -> WriteResult:
+    """Give the rows for which a condition is true other values.  Errors as of `pyhudi.spark.update`."""
+
+    def plan(now: TableContext) -> Query:
+        table = columns_of(now)
+        moves = not set(assigned(table, update.values, update.session)).isdisjoint(partition_columns(now.config.keys))
+        # What goes to another partition is compared with the keys that are there.
+        known = None if moves else files_condition(update.where, update.alias, table)
+        return plan_snapshot_query(now, columns_to_read(now.config), known)
+
+    def change(query: Query) -> DataFrame:
+        target = Target.of(query, settings, update.alias)
+        frame = _called(target.frame(update.session), update.alias)
+        values = target.stored(assigned(target.table, update.values, update.session), frame)
+        chosen = frame if update.where is None else frame.where(update.where)
+        return changed_rows(target, [BoundClause(Outcome.UPDATE, values)], target.table, chosen.withColumn(CLAUSE, F.lit(0)))
+
+    engine = SparkEngine(update.session)
+    with translated_errors():
+        return run_changes(context, engine, plan, change, settings, what="an update", repeated=_REPEATED)
+
+
+def run_spark_delete(context: TableContext, delete: SparkDelete, settings: WriteSettings) -> WriteResult:
+    """Delete the rows for which a condition is true."""
+
+    def keys_of(query: Query) -> DataFrame:
+        frame = _called(query_dataframe(delete.session, query), delete.alias)
+        chosen = frame if delete.where is None else frame.where(delete.where)
+        return chosen.select(*map(quoted, key_names(context.config)))
+
+    known = files_condition(delete.where, delete.alias, columns_of(context))
+    with translated_errors():
+        return run_delete_where(context, SparkEngine(delete.session), known, settings, keys_of, whole_rows=True)
+
+
+_REPEATED = (
+    "the table holds two rows of record {key!r} for which the condition is true, or a record goes where another one of its key is"
+)
+# ---------------------------------------------------------------------------------------------------------------------
+# The table
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The rows of the table that are read.  table: their data columns."""
+
+    query: Query
+    config: TableConfig
+    settings: WriteSettings
+    table: pa.Schema
+    alias: str | None
+
+    @classmethod
+    def of(cls, query: Query, settings: WriteSettings, alias: str | None) -> Target:
+        return cls(query, query.snapshot.config, settings, data_columns(query.schema), alias)
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The fields of the record key."""
+        return self.config.keys.record_fields
+
+    @property
+    def placing(self) -> tuple[str, ...]:
+        """The columns of which the partition path is made."""
+        return partition_columns(self.config.keys)
+
+    def frame(self, session: SparkSession) -> DataFrame:
+        """The rows, with what says whether each can be written back in its place, and where that is."""
+        rows = query_dataframe(session, self.query)
+        path = path_column(self.config.keys, self.table)
+        if not self.config.populate_meta_fields:
+            return rows.withColumns({TARGET: F.lit(True), _OLD_PATH: path})
+        same = key_column(self.config.keys, self.table).eqNullSafe(column(RECORD_KEY))
+        return rows.withColumns({TARGET: same & path.eqNullSafe(column(PARTITION_PATH)), _OLD_PATH: column(PARTITION_PATH)})
+
+    def stored(self, values: Mapping[str, Column], beside: DataFrame) -> dict[str, Column]:
+        """Values as their columns take them.  beside: the rows over which they are expressions."""
+        types = {field.name: field.dataType for field in to_spark_schema(self.table).fields}
+        given = _types_of(values, beside)
+        return {name: stored_as(value, given[name], types[name], name) for name, value in values.items()}
+
+    def old(self, name: str) -> Column:
+        """A column of the row as it is; null where there is none."""
+        return side(self.alias, name)
+
+
+def columns_of(context: TableContext) -> pa.Schema:
+    """The data columns of the table as it is."""
+    return table_schema(load_snapshot(context), meta_columns=False)
+
+
+def _called(frame: DataFrame, alias: str | None) -> DataFrame:
+    return frame if alias is None else frame.alias(alias)
+
+
+def assigned(table: pa.Schema, values: Mapping[str, Any], session: SparkSession) -> dict[str, Column]:
+    """What a caller assigns, by column of the table.  Raises InvalidRequest for what is no mapping, or names no column."""
+    if not values or not hasattr(values, "items"):
+        raise InvalidRequest(
+            f"columns are assigned as a mapping of their names to values, such as {{'fare': 1.5}}, not {values!r}"
+        )
+    found: dict[str, Column] = {}
+    for given, value in values.items():
+        name = column_named(given, table, session)
+        if name in found:
+            raise InvalidRequest(f"column {name!r} is assigned twice")
+        found[name] = expression(value)
+    return found
+
+
+def column_named(name: str, table: pa.Schema, session: SparkSession) -> str:
+    """A column of the table by the name that a caller gives it, as the session compares names."""
+    found = resolved(name, table.names, session)
+    if found is not None:
+        return found
+    inside = name.split(".")[0]
+    if "." in name and resolved(inside, table.names, session) is not None:
+        raise Unsupported(f"assigning {name!r}, a field inside of a struct: assign the whole column {inside!r}")
+    raise InvalidRequest(f"column {name!r} is assigned, and the columns of the table are {', '.join(table.names)}")
+
+
+def _types_of(values: Mapping[str, Column], beside: DataFrame) -> dict[str, Any]:
+    names = list(values)
+    fields = beside.select(*[values[name].alias(f"_{at}") for at, name in enumerate(names)]).schema.fields
+    return dict(zip(names, (field.dataType for field in fields), strict=True))
+
+
+def resolved(name: str, names: Sequence[str], session: SparkSession) -> str | None:
+    """The one of the names that a session takes a name for; None where there is none, or several."""
+    if name in names:
+        return name
+    if str(session.conf.get("spark.sql.caseSensitive")).lower() == "true":
+        return None
+    alike_ = [one for one in names if one.casefold() == name.casefold()]
+    return alike_[0] if len(alike_) == 1 else None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What becomes of rows
+
+
+@dataclass(frozen=True, slots=True)
+class BoundClause:
+    """A clause, ready.
+
+    values: by column.  unsure: what it inserts, or takes to another partition, may have the key of a record that it was not
+    compared with.
+    """
+
+    outcome: Outcome
+    values: Mapping[str, Column]
+    unsure: bool = True
+
+
+def changed_rows(target: Target, clauses: Sequence[BoundClause], after: pa.Schema, chosen: DataFrame) -> DataFrame:
+    """The rows to upsert, with DELETE_COLUMN.  chosen: rows over both sides, with the number of their clause; after: the columns
+    of the table once they are written.
+    """
+    number, old_row, by_key_alone = column(CLAUSE), column(TARGET), target.settings.index.kind.is_global
+    types = to_spark_schema(after)
+    names: dict[str, Column] = {}
+    for field, spark in zip(after, types.fields, strict=True):
+        before: Column = F.lit(None).cast(spark.dataType)
+        if field.name in target.table.names:
+            before = _widened(target.old(field.name), target.table.field(field.name), field)
+        value = before
+        for at, clause in enumerate(clauses):
+            if field.name in clause.values:
+                value = F.when(number == at, clause.values[field.name]).otherwise(value)
+        if field.name in target.fixed:
+            why = F.concat(
+                F.lit(f"column {field.name!r} is a record key field, and record "), before.cast("string"), F.lit(" would get "),
+                F.coalesce(value.cast("string"), F.lit("null")),
+                F.lit(": a record keeps its key; delete it and insert it under the other one"),
+            )  # fmt: skip
+            if any(field.name in clause.values and clause.outcome is Outcome.UPDATE for clause in clauses):
+                value = refused(old_row.isNotNull() & ~value.eqNullSafe(before), why, value)
+            why = F.lit(
+                "a row is stored under another record key or partition path than its columns make: it cannot be written back"
+            )
+            value = refused(old_row.eqNullSafe(F.lit(False)), why, value)
+        names[field.name] = value
+    flags = number.isin(_numbers(clauses, Outcome.DELETE))
+    moving = [
+        at
+        for at, clause in enumerate(clauses)
+        if clause.outcome is Outcome.UPDATE and not set(target.placing).isdisjoint(clause.values)
+    ]
+    unsure = [at for at, clause in enumerate(clauses) if clause.unsure and clause.outcome is Outcome.INSERT]
+    # A global index finds the record that moves, wherever it is.
+    unsure_moves = [at for at in moving if clauses[at].unsure and not by_key_alone]
+    moves = number.isin(moving)
+    rows = chosen.select(
+        *[value.alias(name) for name, value in names.items()],
+        flags.alias(DELETE_COLUMN),
+        moves.alias(_LEAVES),
+        number.isin([*unsure, *unsure_moves]).alias(_NEW),
+        column(_OLD_PATH),
+        *[target.old(name).alias(_OLD + name) for name in (target.placing if moving else ())],
+    )
+    if moving:
+        rows = _moved(target, rows, after) if not by_key_alone else _moved_by_index(target, rows, after)
+    if unsure or unsure_moves:
+        rows = _without_known(target, rows, after, by_key_alone=by_key_alone)
+    return rows.select(*map(quoted, [*after.names, DELETE_COLUMN]))
+
+
+def _numbers(clauses: Sequence[BoundClause], outcome: Outcome) -> list[int]:
+    return [at for at, clause in enumerate(clauses) if clause.outcome is outcome]
+
+
+def _widened(value: Column, before: pa.Field, after: pa.Field) -> Column:
+    """A stored value in the type that its column will have."""
+    if same_type(before.type, after.type):
+        return value
+    found = cast_of(value, before.type, after.type)
+    if found is None and pa.types.is_nested(after.type):
+        raise Unsupported(
+            f"a merge that changes column {after.name!r} from {before.type} to {after.type}: upsert rows of the new type first"
+        )
+    return value.cast(to_spark_schema(pa.schema([after])).fields[0].dataType) if found is None else found
+
+
+def _moved(target: Target, rows: DataFrame, after: pa.Schema) -> DataFrame:
+    """Records that go to another partition as two rows: a delete where they were, and the record, which is new where it goes."""
+    goes = column(_LEAVES) & (column(_NEW_PATH) != column(_OLD_PATH))
+    both = F.when(goes, F.array(F.lit(True), F.lit(False)))
+    rows = rows.withColumn(_NEW_PATH, path_column(target.config.keys, after))
+    rows = rows.withColumn(_NEW, column(_NEW) & (goes | ~column(_LEAVES)))
+    rows = rows.withColumn(_LEAVES, F.explode(both.otherwise(F.array(F.lit(False)))))
+    leaves = column(_LEAVES)
+    placed = {name: F.when(leaves, column(_OLD + name)).otherwise(column(name)) for name in target.placing}
+    return rows.withColumns({**placed, DELETE_COLUMN: column(DELETE_COLUMN) | leaves, _NEW: column(_NEW) & ~leaves})
+
+
+def _moved_by_index(target: Target, rows: DataFrame, after: pa.Schema) -> DataFrame:
+    """Records that go to another partition, which the write itself moves where its index lets it."""
+    index = target.settings.index
+    if index.update_partition_path:
+        return rows
+    goes = column(_LEAVES) & (path_column(target.config.keys, after) != column(_OLD_PATH))
+    why = F.lit(
+        f"a record would change its partition, and index {index.kind} leaves records where they are: set its option "
+        "update.partition.path"
+    )
+    name = target.placing[0]
+    return rows.withColumn(name, refused(goes, why, column(name)))
+
+
+def _without_known(target: Target, rows: DataFrame, after: pa.Schema, *, by_key_alone: bool) -> DataFrame:
+    """The rows; those that are new and have the key of a record that is there fail the job."""
+    keys = target.fixed
+    rows = rows.withColumn(_NEW_PATH, path_column(target.config.keys, after))
+    stored = target.frame(rows.sparkSession).select(
+        *[column(name).alias(_KNOWN + name) for name in keys], column(_OLD_PATH).alias(_KNOWN)
+    )
+    same = column(_NEW)
+    for name in keys:
+        same = same & column(name).eqNullSafe(column(_KNOWN + name))
+    if not by_key_alone:
+        same = same & (column(_NEW_PATH) == column(_KNOWN))
+    found = rows.join(stored, same, "left")
+    why = F.concat(
+        F.lit("record "),
+        F.concat_ws(", ", *[column(name).cast("string") for name in keys]),
+        F.lit(" would be added to partition '"), column(_NEW_PATH),
+        F.lit("', and the table holds one of its key there that it was not compared with: match rows by the record key"),
+    )  # fmt: skip
+    return found.withColumn(keys[0], refused(column(_KNOWN).isNotNull(), why, column(keys[0])))

@@ -1,0 +1,1 @@
+"""Bootstrap: Hudi tables over existing Parquet and ORC files."""

@@ -1,0 +1,368 @@
+"""Making a table over Parquet or ORC files that are there already: bootstrap.
+
+    1. list the source; its partitions get their modes; footers tell columns and rows
+    2. what a bootstrap that died left is removed, and of one that is half there the half; the table is created
+    3. instant 00000000000001 for the partitions without their rows, 00000000000002 for those with them; requested, inflight
+    4. a task for each source file: a base file of meta columns beside it, or its rows in new file groups
+    5. the bootstrap index, in two HFiles; then, if the source files are still those of step 1, both instants complete
+    6. the metadata table, from what is there
+
+Nothing counts before step 5, and a crash leaves a pending instant whose rollback removes base files and index.  A crash between
+the two completions leaves a table with a part of the partitions: the next call takes that back and begins anew.
+
+Source: docs/formats/writing.md, "Bootstrap".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from pyhudi.errors import HudiError, InvalidRequest, TableExists, TableNotFound, TableState, Unsupported
+from pyhudi.features.bootstrap.bootstrap_tasks import BootstrapTask, Looked, LookTask, run_full, run_look, run_same, run_skeleton
+from pyhudi.features.bootstrap.plan_bootstrap import BootstrapMode, BootstrapRules, is_hive_style, typed_partition_columns
+from pyhudi.format.actions.commit_metadata import BOOTSTRAP_PARTS_KEY, Operation
+from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.bootstrap_index import INDEX_FILE_NAME, IndexedGroup, SourceFile, encode_file_ids, encode_partitions
+from pyhudi.format.instants import FULL_BOOTSTRAP_INSTANT_TIME, METADATA_BOOTSTRAP_INSTANT_TIME, Action
+from pyhudi.format.meta_columns import is_meta_field, with_meta_fields
+from pyhudi.format.names import BASE_EXTENSIONS, WriteToken
+from pyhudi.format.paths import BOOTSTRAP_FILE_IDS_FOLDER, BOOTSTRAP_PARTITIONS_FOLDER, META_FOLDER, file_name_of, join_path
+from pyhudi.metadata_table.writer.initialize_partitions import ensure_metadata_table
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.operations.admin.create_table import check_columns, discard_new_table, new_table_properties
+from pyhudi.operations.admin.table_settings import (
+    BASE_FORMAT,
+    BOOTSTRAP_BASE_PATH,
+    BOOTSTRAP_INDEX_TYPE,
+    TableSettings,
+    check_base_format,
+)
+from pyhudi.operations.commit.action_attempt import taken_back_on_error
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.results import BootstrapResult
+from pyhudi.operations.commit.rollback import rollback_failed_writes, rollback_instant
+from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.records.keys.key_spec import HIVE_STYLE, partition_columns
+from pyhudi.records.mergers import merge_rule
+from pyhudi.records.schema_evolution import SchemaMode, evolve
+from pyhudi.records.timestamp_coercion import WithoutZone, with_zones
+from pyhudi.storage import FileInfo, Storage
+from pyhudi.storage.base import StorageSpec
+from pyhudi.storage.environment import Environment
+from pyhudi.storage.locks import LockProvider
+from pyhudi.table.bootstrap_sources import remove_bootstrap_index
+from pyhudi.table.table_config import create_table_files, load_table_config
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.base_file_writer import FileSettings
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
+
+_TIMES = {
+    BootstrapMode.METADATA_ONLY: METADATA_BOOTSTRAP_INSTANT_TIME,
+    BootstrapMode.FULL_RECORD: FULL_BOOTSTRAP_INSTANT_TIME,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapSettings:
+    """How a bootstrap works."""
+
+    rules: BootstrapRules
+    commit: CommitSettings
+    files: FileSettings
+    metadata: MetadataSettings
+
+    @classmethod
+    def of(cls, options: Options) -> BootstrapSettings:
+        """From checked options."""
+        return read_settings(cls, options)
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapTarget:
+    """Where the table is to lie.  options: what it is to be, as of its creation."""
+
+    storage: Storage
+    env: Environment
+    lock: LockProvider
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A source file.  folder: relative to the source; partition: of the table; mode: of its folder."""
+
+    folder: str
+    partition: str
+    mode: BootstrapMode
+    source: SourceFile
+    looked: Looked
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is taken over.  properties: of the table; base_path: as these name the source; schema: the columns of the source and
+    of its folders; stored: those of them that the table's files have.
+    """
+
+    properties: Mapping[str, str]
+    base_path: str
+    schema: pa.Schema
+    stored: pa.Schema
+    files: tuple[_Found, ...]
+
+    @property
+    def modes(self) -> tuple[BootstrapMode, ...]:
+        """Those that occur, in the order of their instants."""
+        return tuple(mode for mode in _TIMES if any(file.mode is mode for file in self.files))
+
+
+def run_bootstrap(
+    target: BootstrapTarget, source: Storage, base_path: str, engine: Engine, settings: BootstrapSettings
+) -> BootstrapResult:
+    """Make a table over the files of a folder, which are in the format that the base files of the table are to have.
+
+    source: the folder, whose files stay as they are; base_path: how the table's properties name it.
+    Raises InvalidRequest for a source that cannot be a table (nothing is left of it), TableExists where there is one already,
+    TableState while another process makes it.
+    """
+    plan = _plan(target, source, base_path, engine, settings.rules)
+    _remove_earlier(target, plan, settings)
+    config = create_table_files(target.storage, plan.properties, target.env)
+    context = TableContext(target.storage, target.env, config, target.lock)
+    try:
+        return _take_over(context, engine, plan, settings)
+    except Exception as error:
+        try:
+            discard_new_table(context, settings.commit.lock_wait_ms)
+        except HudiError as failure:
+            error.add_note(f"the table that was made for this bootstrap is still there, without rows ({failure})")
+        raise
+
+
+# Looking
+
+
+def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engine, rules: BootstrapRules) -> _Plan:
+    _check_apart(target.storage, source)
+    form = TableSettings.of(target.options).base_file_format
+    check_base_format(form)
+    listed = list(_files_below(source, "", form))
+    tasks = [LookTask(target.storage.spec(), SourceFile(source.absolute(i.path), i.size_bytes, i.modified_ms)) for _, i in listed]
+    looked = engine.map(run_look, tasks)
+    files = tuple(
+        _Found(folder, rules.partition_of(folder), rules.mode_of(folder), task.source, seen)
+        for (folder, _), task, seen in zip(listed, tasks, looked, strict=True)
+        if seen.row_count
+    )
+    if not files:
+        raise InvalidRequest(f"there are no {form} files with rows below {source.uri}: there is nothing to make a table over")
+    options = _with_hive_style(target.options, [file.partition for file in files])
+    table = TableSettings.of(options)
+    _check_possible(table, source)
+    schema = _schema(files, table)
+    check_columns(table.keys, table.merge.ordering.fields, schema)
+    properties = new_table_properties(options, None)
+    properties[BOOTSTRAP_BASE_PATH.key] = base_path
+    properties[BOOTSTRAP_INDEX_TYPE.key] = "HFILE"
+    omitted = partition_columns(table.keys) if table.omits_partition_columns else ()
+    stored = pa.schema([field for field in schema if field.name not in omitted])
+    return _Plan(properties, base_path, schema, stored, files)
+
+
+def _files_below(source: Storage, folder: str, form: str) -> Iterator[tuple[str, FileInfo]]:
+    """(folder, file) of all data files below a folder; what writers of files keep for themselves is passed over.
+
+    form: the format that they are to have.  Raises Unsupported for a file of another one.
+    """
+    listing = source.list(folder)
+    for info in listing.files:
+        if info.name.startswith((".", "_")):
+            continue
+        if not info.name.endswith(BASE_EXTENSIONS[form]):
+            raise Unsupported(_other_format(source.absolute(info.path), form))
+        yield folder, info
+    for path in listing.folders:
+        if file_name_of(path) == META_FOLDER:
+            raise InvalidRequest(f"{source.absolute(folder)} is a Hudi table already: read it, and write its rows to another one")
+        if not file_name_of(path).startswith((".", "_")):
+            yield from _files_below(source, path, form)
+
+
+def _other_format(uri: str, form: str) -> str:
+    formats = {extension: name for name, extension in BASE_EXTENSIONS.items()}
+    own = next((name for extension, name in formats.items() if uri.endswith(extension)), None)
+    return f"{uri} is no {form} file ({BASE_EXTENSIONS[form]}): " + (
+        f"a table is made over {own} files with {BASE_FORMAT}={own}, and over those of one format"
+        if own
+        else f"a table is made over files in {' or '.join(BASE_EXTENSIONS)} alone"
+    )
+
+
+def _check_apart(table: Storage, source: Storage) -> None:
+    ours, theirs = (f"{storage.uri.rstrip('/')}/" for storage in (table, source))
+    if ours.startswith(theirs) or theirs.startswith(ours):
+        raise InvalidRequest(
+            f"the table at {table.uri} and the files at {source.uri} have to lie apart: neither within the other"
+        )
+
+
+def _with_hive_style(options: Options, partitions: Iterable[str]) -> Options:
+    """The options, with the style of partition paths that the folders of the source have, where the caller does not say it."""
+    keys = TableSettings.of(options).keys
+    if options.given(HIVE_STYLE) is not None or not keys.partition_fields:
+        return options
+    return options.merged({HIVE_STYLE: "true" if is_hive_style(partition_columns(keys), partitions) else "false"})
+
+
+def _check_possible(table: TableSettings, source: Storage) -> None:
+    if table.keys.generates_keys:
+        raise InvalidRequest(f"a table over {source.uri} needs a record key: name the columns that its records go by")
+    for wrong, what in ((not table.populate_meta_fields, "without meta columns"),):
+        if wrong:
+            raise Unsupported(f"a table over files outside of it {what} is not made")
+
+
+def _schema(files: Sequence[_Found], table: TableSettings) -> pa.Schema:
+    """The columns of all source files, in the order of the first, and the partition columns that they lack."""
+    schema: pa.Schema | None = None
+    held: set[str] | None = None
+    for file in files:
+        names = set(file.looked.schema.names)
+        held = names if held is None else held & names
+        own = next((name for name in file.looked.schema.names if is_meta_field(name)), None)
+        if own is not None:
+            raise InvalidRequest(
+                f"{file.source.uri} has the column {own}, which is one of Hudi's own: these are files of a Hudi table"
+            )
+        try:
+            typed = with_zones(file.looked.schema, None, WithoutZone.REFUSE)
+            schema = evolve(schema, typed, SchemaMode.WIDEN, null_for_missing=True)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{file.source.uri} cannot be taken into the table: {error}") from error
+    assert schema is not None and held is not None, "there are files"
+    told = typed_partition_columns(table.keys, {file.partition for file in files}, held)
+    schema = pa.schema([field.with_nullable(True) for field in schema])
+    return pa.schema([*schema, *(field for field in told if field.name not in schema.names)])
+
+
+# What is there already
+
+
+def _remove_earlier(target: BootstrapTarget, plan: _Plan, settings: BootstrapSettings) -> None:
+    """Remove what an earlier bootstrap of the same source left, which died before it was whole.
+
+    Raises TableExists for any other table, TableState for a bootstrap that is under way.
+    """
+    try:
+        config = load_table_config(target.storage)
+    except TableNotFound:
+        return
+    exists = TableExists(f"there is a Hudi table at {target.storage.uri} already; open it with Table(uri)")
+    if config.bootstrap_base_path != plan.base_path:
+        raise exists
+    context = TableContext(target.storage, target.env, config, target.lock)
+    rollback_failed_writes(context, settings.commit)
+    timeline = context.timeline.load()
+    if timeline.pending_writes():
+        raise TableState(f"another process is making the table at {target.storage.uri} just now")
+    done = timeline.completed_writes()
+    times = {_TIMES[mode] for mode in plan.modes}
+    if {instant.request_time for instant in done} >= times or any(instant.request_time not in times for instant in done):
+        raise exists
+    for instant in reversed(done):
+        rollback_instant(context, instant, settings.commit)
+    if not discard_new_table(context, settings.commit.lock_wait_ms):
+        if timeline.pending(Action.RESTORE):
+            raise TableState(
+                f"another writer began to take back a bootstrap of {target.storage.uri} that died, by a restore which did not "
+                "finish: delete that folder, which holds no rows, and call again"
+            )
+        raise exists
+
+
+# Taking over
+
+
+@observed("bootstrap")
+def _take_over(context: TableContext, engine: Engine, plan: _Plan, settings: BootstrapSettings) -> BootstrapResult:
+    action = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT
+    schema_text = arrow_to_avro(plan.stored, context.config.name)
+    parts = {BOOTSTRAP_PARTS_KEY: ",".join(_TIMES.values())} if len(plan.modes) > 1 else {}
+    statuses: dict[BootstrapMode, list[WriteStatus]] = {}
+    transactions: dict[BootstrapMode, Transaction] = {}
+    with ExitStack() as stack:
+        for mode in plan.modes:
+            transaction = Transaction.begin(context, action, settings.commit, at=_TIMES[mode])
+            transactions[mode] = stack.enter_context(taken_back_on_error(transaction))
+            transaction.start()
+        for mode in plan.modes:
+            spec = _writer_spec(context, plan, schema_text, settings, _TIMES[mode])
+            statuses[mode] = _write(context, engine, plan, spec, mode)
+        _check_unchanged(context.storage.spec(), engine, plan.files)
+        for mode, transaction in transactions.items():
+            operation = Operation.BOOTSTRAP if mode is BootstrapMode.METADATA_ONLY else Operation.BULK_INSERT
+            transaction.commit(commit_metadata(operation, statuses[mode], schema_text, parts), None)
+    wait_ms = settings.commit.lock_wait_ms
+    ensure_metadata_table(context.reloaded(), engine, settings.metadata, wait_ms, plan.stored, plan.stored)
+    stats = [status.stat for found in statuses.values() for status in found]
+    return BootstrapResult(
+        instants=tuple(_TIMES[mode] for mode in plan.modes),
+        partitions=len({file.partition for file in plan.files}),
+        files_metadata_only=sum(file.mode is BootstrapMode.METADATA_ONLY for file in plan.files),
+        files_full_record=sum(file.mode is BootstrapMode.FULL_RECORD for file in plan.files),
+        rows=sum(stat.num_writes for stat in stats),
+        bytes_written=sum(stat.total_write_bytes for stat in stats),
+    )
+
+
+def _writer_spec(context: TableContext, plan: _Plan, schema_text: str, settings: BootstrapSettings, time: str) -> WriterSpec:
+    config = context.config
+    return WriterSpec(
+        storage=context.storage.spec(),
+        instant_time=time,
+        data_schema=plan.stored,
+        avro_schema=arrow_to_avro(with_meta_fields(plan.stored), config.name, schema_text),
+        files=settings.files,
+        keys=config.keys,
+        populate_meta_fields=True,
+        rule=merge_rule(config.merge),
+        extension=config.base_extension(settings.files.base_format),
+    )
+
+
+def _write(context: TableContext, engine: Engine, plan: _Plan, spec: WriterSpec, mode: BootstrapMode) -> list[WriteStatus]:
+    required = () if context.config.is_cow else context.config.ordering_fields
+    files = [file for file in plan.files if file.mode is mode]
+    tasks = [
+        BootstrapTask(file.partition, file.source, context.env.uuid4(), WriteToken(number, 0, number), required)
+        for number, file in enumerate(files)
+    ]
+    if mode is BootstrapMode.FULL_RECORD:
+        return [status for found in engine.map(partial(run_full, spec, plan.schema), tasks) for status in found]
+    statuses = engine.map(partial(run_skeleton, spec, plan.schema), tasks)
+    groups = [
+        IndexedGroup(file.partition, file.folder, task.file_id, file.source) for file, task in zip(files, tasks, strict=True)
+    ]
+    _store_index(context, groups, plan.base_path)
+    return statuses
+
+
+def _check_unchanged(table: StorageSpec, engine: Engine, files: Sequence[_Found]) -> None:
+    """Raises TableState where a source file is not what it was when it was listed: whoever reads the table would be refused."""
+    engine.map(run_same, [LookTask(table, file.source) for file in files])
+
+
+def _store_index(context: TableContext, groups: Sequence[IndexedGroup], base_path: str) -> None:
+    # What the rollback of another writer has left would be read beside this one.
+    remove_bootstrap_index(context.storage)
+    now_ms = context.env.now_ms()
+    for folder, encode in ((BOOTSTRAP_PARTITIONS_FOLDER, encode_partitions), (BOOTSTRAP_FILE_IDS_FOLDER, encode_file_ids)):
+        context.storage.put(join_path(folder, INDEX_FILE_NAME), encode(groups, base_path, now_ms))

@@ -1,0 +1,122 @@
+"""Making a table over Parquet or ORC files that are there already: `pyhudi.bootstrap`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings, BootstrapTarget, run_bootstrap
+from pyhudi.features.bootstrap.plan_bootstrap import SELECTOR, parse_bootstrap_mode
+from pyhudi.operations.admin.create_table import name_from_uri
+from pyhudi.operations.admin.table_settings import (
+    BOOTSTRAP_BASE_PATH,
+    NAME,
+    ORDERING,
+    PARTITION_FIELDS,
+    RECORD_KEY_FIELDS,
+    TABLE_TYPE,
+    parse_table_type,
+    with_table_settings,
+)
+from pyhudi.operations.commit.commit_settings import THREADS
+from pyhudi.operations.commit.results import BootstrapResult
+from pyhudi.options.scope import VERBS, check_given
+from pyhudi.options.supported import Options, parse_options
+from pyhudi.storage import open_storage
+from pyhudi.storage.environment import Environment, SystemEnvironment
+from pyhudi.storage.locks import LockSettings, open_lock
+from pyhudi.tasks.engine_protocol import Engine
+
+if TYPE_CHECKING:
+    from pyhudi.engines.spark.type_conversion import SparkSession
+
+
+def bootstrap(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    record_key: str | Sequence[str] | None = None,
+    partition_by: str | Sequence[str] | None = None,
+    ordering: str | Sequence[str] | None = None,
+    table_type: str | None = None,
+    name: str | None = None,
+    mode: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
+    spark: SparkSession | None = None,
+    environment: Environment | None = None,
+) -> BootstrapResult:
+    """Make a table over the Parquet files below a folder, or, with `hoodie.table.base.file.format=ORC`, the ORC files.
+
+    The files stay as they are.  By default their rows stay there too: the table has small files with keys beside them, and reads
+    both.  The first change of a file group writes it whole.  A file that is changed afterwards by others is found out when it is
+    read, and ends the read.  After a crash the same call begins anew.
+
+    Args:
+        source: The folder.  The folders below it are the table's partitions.
+        target: Where the table is to lie: apart from the source, and in the same store.
+        record_key: Columns that name a record.
+        partition_by: Columns, one for each level of folders.  What the files lack is taken from the folders: whole numbers where
+            all values are written as such, text otherwise.
+        ordering: The column whose larger value is the newer record.
+        table_type: `cow` (default) or `mor`.
+        name: The table's name; the target folder's when left out.
+        mode: `metadata_only` (default), or `full_record`, which writes all rows to the table.  The option
+            `hoodie.bootstrap.mode.selector` chooses by partition.
+        storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
+        options: `hoodie.*` options: those of a new table, and of `hoodie.bootstrap.`.
+        spark: A session on which the files are read and written; None for threads of this process.
+        environment: Clock, identifiers and sleep; those of this machine by default.
+
+    Returns:
+        What was taken over.
+
+    Raises:
+        TableExists: There is a table at the target.
+        InvalidRequest: The files cannot be a table: keys that are null, types that Hudi cannot hold, folders that do not fit the
+            partition columns.  Nothing is left at the target.
+        Unsupported: There are files of another format, or the options ask for what is not built.
+    """
+    storage, env = open_storage(target, storage_options), environment or SystemEnvironment()
+    base_path = _absolute(source)
+    given = with_table_settings(
+        parse_options(options),
+        {
+            NAME: name,
+            RECORD_KEY_FIELDS: _joined(record_key),
+            PARTITION_FIELDS: _joined(partition_by),
+            ORDERING: _joined(ordering),
+            TABLE_TYPE: parse_table_type(table_type) if table_type else None,
+            SELECTOR: parse_bootstrap_mode(mode) if mode else None,
+            BOOTSTRAP_BASE_PATH: base_path,
+        },
+    )
+    check_given(VERBS["pyhudi.bootstrap"], given)
+    if given.given(NAME) is None:
+        given = given.merged({NAME.key: name_from_uri(storage.uri)})
+    # The table says where its rows are once it is made so; no creation takes it from a caller.
+    table = Options(tuple(pair for pair in given.values if pair[0] != BOOTSTRAP_BASE_PATH.key), given.extra)
+    lock = open_lock(LockSettings.of(given, given.word(NAME)), storage, env)
+    made = BootstrapTarget(storage, env, lock, table)
+    folder = open_storage(base_path, storage_options)
+    return run_bootstrap(made, folder, base_path, _engine(spark, given), BootstrapSettings.of(given))
+
+
+def _engine(spark: SparkSession | None, options: Options) -> Engine:
+    if spark is None:
+        return LocalEngine(options.integer(THREADS))
+    from pyhudi.engines.spark.engine import SparkEngine
+
+    return SparkEngine(spark)
+
+
+def _absolute(source: str | os.PathLike[str]) -> str:
+    """The folder as the table names it, wherever it is read from."""
+    text = os.fspath(source).rstrip("/")
+    return text if "://" in text or text.startswith("file:") else os.path.abspath(text)
+
+
+def _joined(names: str | Sequence[str] | None) -> str | None:
+    return names if names is None or isinstance(names, str) else ",".join(names)

@@ -1,0 +1,167 @@
+"""Tasks of a bootstrap, one for each source file: look at it, then write the base file that stands beside it, or its rows anew.
+
+    run_look       columns and row count, from the footer
+    run_same       whether it is still the file that was looked at
+    run_skeleton   METADATA_ONLY: a base file of meta columns alone, whose row n belongs to row n of the source file
+    run_full       FULL_RECORD: new file groups with the rows
+
+Memory: one row group of the source file, in the columns that keys and partition paths are made of, or in all.
+
+Source: docs/formats/writing.md, "Bootstrap".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.bootstrap_index import SourceFile
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.names import BaseFileName, MarkerType, WriteToken
+from pyhudi.format.paths import file_name_of, folder_of, join_path
+from pyhudi.records.keys.key_spec import partition_columns
+from pyhudi.records.keys.partition_paths import partition_paths
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.timestamp_coercion import WithoutZone, with_zones
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import StorageSpec
+from pyhudi.storage.markers import Markers
+from pyhudi.tasks.base_file_reader import open_base_file
+from pyhudi.tasks.base_file_writer import BaseFileWriter
+from pyhudi.tasks.bootstrap_join import JoinedColumns, check_same, source_rows
+from pyhudi.tasks.incoming_layout import as_batch
+from pyhudi.tasks.row_layouts import stored_rows
+from pyhudi.tasks.write_base_files import create_stat, ensure_partition
+from pyhudi.tasks.write_file_group import create_files
+from pyhudi.tasks.write_tasks import CreateTask, WriterSpec, WriteStatus
+
+_SKELETON_NAME = "HoodieRecordKey"
+"""What the record of a base file without data columns is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookTask:
+    """A source file to look at.  table: where the table will lie, whose options open the file too."""
+
+    table: StorageSpec
+    source: SourceFile
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the footer of a source file says."""
+
+    row_count: int
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapTask:
+    """A source file to take over.
+
+    file_id: of the file group; for FULL_RECORD the prefix of those that the rows fill.  required: columns that hold no null.
+    """
+
+    partition: str
+    source: SourceFile
+    file_id: str
+    token: WriteToken
+    required: tuple[str, ...] = ()
+
+
+def run_look(task: LookTask) -> Looked:
+    """Raises CorruptData for what is not of the format that the file's name says, TableState for a file that is gone."""
+    storage = open_storage(StorageSpec(folder_of(task.source.uri), task.table.options))
+    with open_base_file(storage, file_name_of(task.source.uri)) as file:
+        schema = _with_moments(file) if isinstance(file, pq.ParquetFile) else file.schema_arrow
+        return Looked(file.metadata.num_rows, schema)
+
+
+def run_same(task: LookTask) -> None:
+    """Raises as `joined.check_same`."""
+    check_same(task.table, task.source)
+
+
+def run_skeleton(spec: WriterSpec, columns: pa.Schema, task: BootstrapTask) -> WriteStatus:
+    """Write the base file of meta columns that belongs to a source file.
+
+    columns: of all source files, and those that folders tell; files of the table may lack some of them.
+    Raises InvalidRequest for rows that cannot be records of their partition, and as `joined.open_source`.
+    """
+    storage = open_storage(spec.storage)
+    name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)
+    path = join_path(task.partition, name.text)
+    ensure_partition(storage, task.partition, spec.instant_time)
+    Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.CREATE)
+    bare = replace(spec, data_schema=pa.schema([]))
+    heads = {field.split(".")[0] for field in (*spec.keys.record_fields, *partition_columns(spec.keys), *task.required)}
+    needed = pa.schema([field for field in columns if field.name in heads])
+    count = 0
+    with BaseFileWriter(storage, path, bare.stored_schema, _skeleton_avro(), spec.files) as writer:
+        for rows in _keyed_rows(spec, task, needed):
+            writer.write(stored_rows(bare, rows.select([RECORD_KEY, PARTITION_PATH]), task.token.partition, count))
+            count += rows.num_rows
+    assert writer.result is not None, "the writer's block ended without an error, so there is a file"
+    return WriteStatus(create_stat(task.partition, name, writer.result))
+
+
+def run_full(spec: WriterSpec, columns: pa.Schema, task: BootstrapTask) -> tuple[WriteStatus, ...]:
+    """Write the rows of a source file to new file groups.  Raises as `run_skeleton`."""
+    rows = _keyed_rows(spec, task, columns)
+    return create_files(spec, CreateTask(task.partition, task.file_id, task.token), rows)
+
+
+def _keyed_rows(spec: WriterSpec, task: BootstrapTask, needed: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a source file with their keys and partition path in front, which are looked over."""
+    for rows in source_rows(task.source, needed, JoinedColumns(spec.storage, spec.keys, task.partition)):
+        if not rows.num_rows:
+            continue
+        batch = as_batch(rows)
+        try:
+            keys, paths = record_keys(spec.keys, batch), partition_paths(spec.keys, batch)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{task.source.uri} cannot be taken into the table: {error}") from error
+        _check_rows(task, batch, paths)
+        columns = {RECORD_KEY: keys, PARTITION_PATH: paths, **{name: rows.column(name) for name in rows.column_names}}
+        yield pa.table(columns)
+
+
+def _check_rows(task: BootstrapTask, batch: pa.RecordBatch, paths: pa.StringArray) -> None:
+    elsewhere = paths.filter(pc.not_equal(paths, task.partition))
+    if len(elsewhere):
+        raise InvalidRequest(
+            f"{task.source.uri} lies in partition {task.partition!r}, and a write of its rows would go to "
+            f"{elsewhere[0].as_py()!r}, so that the records would be there twice; say how paths are made, with "
+            "hoodie.datasource.write.hive_style_partitioning and hoodie.datasource.write.partitionpath.urlencode"
+        )
+    for name in task.required:
+        if batch.column(name).null_count:
+            raise InvalidRequest(
+                f"{task.source.uri} holds nulls in the ordering field {name!r}, which logs of the table are compared by"
+            )
+
+
+def _with_moments(file: pq.ParquetFile) -> pa.Schema:
+    """The columns of a file.  Timestamps in 96 bits are moments, as Spark writes them, though their type does not say it."""
+    leaves: dict[str, list[bool]] = {}
+    for index in range(len(file.schema)):
+        column = file.schema.column(index)
+        told = str(column.logical_type)
+        if column.physical_type == "INT96" or (told.startswith("Timestamp") and "isAdjustedToUTC=false" in told):
+            leaves.setdefault(column.path.split(".")[0], []).append(column.physical_type == "INT96")
+    schema = file.schema_arrow.remove_metadata()
+    moments = with_zones(schema, None, WithoutZone.UTC)
+    return pa.schema([moments.field(f.name) if all(leaves.get(f.name, [False])) else f for f in schema])
+
+
+def _skeleton_avro() -> str:
+    fields: Sequence[object] = json.loads(arrow_to_avro(with_meta_fields(pa.schema([])), _SKELETON_NAME))["fields"]
+    return json.dumps({"type": "record", "name": _SKELETON_NAME, "doc": "", "fields": fields}, separators=(",", ":"))

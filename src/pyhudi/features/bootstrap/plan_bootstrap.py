@@ -1,0 +1,158 @@
+"""Bootstraps planned: which partitions of a source are taken over without their rows and which with them, and under what names.
+
+Source: docs/formats/writing.md, "Bootstrap".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, TypeVar
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.paths import parts_of
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
+from pyhudi.records.keys.partition_paths import decode_partition_value, parse_partition_path
+
+V = TypeVar("V")
+
+
+class BootstrapMode(StrEnum):
+    """What becomes of a partition: its rows stay where they are, or are written to the table."""
+
+    METADATA_ONLY = "METADATA_ONLY"
+    FULL_RECORD = "FULL_RECORD"
+
+    @property
+    def other(self) -> BootstrapMode:
+        """The mode that this one is not."""
+        return BootstrapMode.FULL_RECORD if self is BootstrapMode.METADATA_ONLY else BootstrapMode.METADATA_ONLY
+
+
+_SELECTORS = {
+    "MetadataOnlyBootstrapModeSelector": BootstrapMode.METADATA_ONLY,
+    "FullRecordBootstrapModeSelector": BootstrapMode.FULL_RECORD,
+    "BootstrapRegexModeSelector": None,
+}
+_PACKAGE = "org.apache.hudi.client.bootstrap."
+_TRANSLATORS = {"IdentityBootstrapPartitionPathTranslator": False, "DecodedBootstrapPartitionPathTranslator": True}
+
+SELECTOR = Option(
+    "hoodie.bootstrap.mode.selector",
+    str,
+    "MetadataOnlyBootstrapModeSelector",
+    "class that chooses the partitions whose rows a bootstrap leaves where they are: MetadataOnlyBootstrapModeSelector, "
+    "FullRecordBootstrapModeSelector or BootstrapRegexModeSelector",
+)
+_REGEX = Option(
+    "hoodie.bootstrap.mode.selector.regex",
+    str,
+    ".*",
+    "partitions of the source to which BootstrapRegexModeSelector gives its mode",
+)
+_REGEX_MODE = Option(
+    "hoodie.bootstrap.mode.selector.regex.mode",
+    ("METADATA_ONLY", "FULL_RECORD"),
+    "METADATA_ONLY",
+    "the mode of the partitions that the expression matches; the others get the other one",
+)
+_TRANSLATOR = Option(
+    "hoodie.bootstrap.partitionpath.translator.class",
+    str,
+    "IdentityBootstrapPartitionPathTranslator",
+    "class that names the table's partitions after the folders of the source: IdentityBootstrapPartitionPathTranslator, or "
+    "DecodedBootstrapPartitionPathTranslator, which undoes percent-encoding",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapRules:
+    """Which mode a partition of the source gets, and its name in the table.
+
+    mode: of all partitions; None for that of those that `regex` matches as a whole, `regex_mode`.  decodes: percent-encoding of
+    folder names is undone.
+    """
+
+    mode: Annotated[BootstrapMode | None, SELECTOR]
+    regex: Annotated[str, _REGEX]
+    regex_mode: Annotated[BootstrapMode, _REGEX_MODE]
+    decodes: Annotated[bool, _TRANSLATOR]
+
+    @classmethod
+    def of(cls, options: Options) -> BootstrapRules:
+        """From checked options.  Raises Unsupported for classes of users, InvalidRequest for a broken regular expression."""
+        mode = _known(options, SELECTOR, _SELECTORS, _PACKAGE + "selector.")
+        decodes = _known(options, _TRANSLATOR, _TRANSLATORS, _PACKAGE + "translator.")
+        try:
+            re.compile(options.word(_REGEX))
+        except re.error as error:
+            raise InvalidRequest(f"option {_REGEX}={options.word(_REGEX)} is no regular expression: {error}") from error
+        return read_settings(cls, options, mode=mode, decodes=decodes)
+
+    def mode_of(self, source_partition: str) -> BootstrapMode:
+        """The mode of a folder of the source."""
+        if self.mode is not None:
+            return self.mode
+        return self.regex_mode if re.fullmatch(self.regex, source_partition) else self.regex_mode.other
+
+    def partition_of(self, source_partition: str) -> str:
+        """The table's partition for a folder of the source."""
+        return decode_partition_value(source_partition) if self.decodes else source_partition
+
+
+def _known(options: Options, option: Option, known: dict[str, V], package: str) -> V:
+    given = options.word(option)
+    name = given.removeprefix(package)
+    if name not in known:
+        raise Unsupported(f"option {option}={given}: classes of users do not run here; use {', '.join(known)}")
+    return known[name]
+
+
+def parse_bootstrap_mode(text: str) -> str:
+    """The selector that gives all partitions the mode of a name.  Raises InvalidRequest."""
+    named = {str(mode): selector for selector, mode in _SELECTORS.items() if mode is not None}
+    if text.strip().upper() not in named:
+        raise InvalidRequest(f"mode {text!r} of a bootstrap is neither metadata_only nor full_record")
+    return named[text.strip().upper()]
+
+
+def is_hive_style(fields: Iterable[str], partitions: Iterable[str]) -> bool:
+    """Whether every partition path is made of folders `field=value`."""
+    names = list(fields)
+    return all([folder.partition("=")[:2] for folder in parts_of(path)] == [(name, "=") for name in names] for path in partitions)
+
+
+def typed_partition_columns(keys: KeySpec, partitions: Iterable[str], held: Iterable[str]) -> pa.Schema:
+    """The partition columns that no file of the source holds, as paths tell them: whole numbers where all values are written as
+    such, text otherwise.
+
+    held: columns of the files.  Raises InvalidRequest for a path that does not fit the partition fields.
+    """
+    names = [name for name in partition_columns(keys) if name not in set(held)]
+    strange = [name for name in names if name not in path_valued_columns(keys) or "." in name]
+    if strange:
+        raise InvalidRequest(
+            f"partition field {strange[0]!r} is no column of the source's files, and their folders do not tell it"
+        )
+    texts: dict[str, list[str]] = {name: [] for name in names}
+    for path in partitions:
+        try:
+            parsed = dict(zip(partition_columns(keys), parse_partition_path(keys, path), strict=True))
+        except TableState as error:
+            raise InvalidRequest(str(error)) from error
+        for name in names:
+            if parsed[name] is not None:
+                texts[name].append(str(parsed[name]))
+    return pa.schema([pa.field(name, _type_of(values)) for name, values in texts.items()])
+
+
+def _type_of(texts: list[str]) -> pa.DataType:
+    """The type of values that paths spell."""
+    if not texts or not all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", text) for text in texts):
+        return pa.string()
+    return pa.int32() if all(-(1 << 31) <= int(text) < 1 << 31 for text in texts) else pa.int64()

@@ -1,0 +1,1 @@
+"""The consistent hashing bucket index: hashing metadata, routing and resizes."""

@@ -1,0 +1,229 @@
+"""Rings of a consistent hashing index: which file group of a partition takes the hash of a record key.
+
+    node     a place on the ring, 1 to 2^31 - 1, and the prefix of the file id that takes the hashes up to it
+    ring     the nodes of one partition by rising place; hashes beyond the last node go to the first
+    files    below `RING_FOLDER`, in a folder named as the partition:
+             <instant>.hashing_meta   a ring as JSON, in Jackson's spacing; the first one's instant is fourteen zeros
+             <instant>.commit         empty: that ring counts
+
+While a resize is pending, writes put the rows of its nodes into logs of two file groups: `.<old>_<own instant>.log.1_<token>`,
+and for the node that comes `.<new>_<instant of the resize>.log.<n>_<token>`, whose blocks bear the write's instant.  Readers see
+the second one from the completion of the resize on, when the first is replaced.
+
+The first ring follows from the partition's path and the number of its nodes alone, so that writers who begin a partition at the
+same moment make the same one.  A resize makes the next ring; which of several counts is for
+`features.consistent_hashing.ring_store` to say.
+
+Source: docs/formats/writing.md, "Bucket index".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from hashlib import md5
+from itertools import pairwise
+from typing import Any
+
+from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.format.json_document import jackson_text, parse_json
+from pyhudi.format.names import format_file_id, parse_log_file
+from pyhudi.format.paths import RING_FOLDER, file_name_of, join_path
+
+LAST_PLACE = (1 << 31) - 1
+"""The greatest hash, and where the last node of a first ring stands."""
+
+FIRST_INSTANT = "00000000000000"
+"""Instant of the ring with which a partition begins."""
+
+RING_SUFFIX = ".hashing_meta"
+MARK_SUFFIX = ".commit"
+
+_FILE = re.compile(r"([0-9]{14}|[0-9]{17})(\.hashing_meta|\.commit)")
+
+
+class NodeTag(StrEnum):
+    """What becomes of a node: NORMAL in a ring, the others in the plan of a resize."""
+
+    NORMAL = "NORMAL"
+    REPLACE = "REPLACE"
+    DELETE = "DELETE"
+
+
+@dataclass(frozen=True, slots=True)
+class RingNode:
+    """A node.  prefix: of the file id of its group; None for one that goes."""
+
+    value: int
+    prefix: str | None
+    tag: NodeTag = NodeTag.NORMAL
+
+    @property
+    def file_id(self) -> str:
+        """The file id of the node's group."""
+        if self.prefix is None:
+            raise InvalidRequest(f"node {self.value} goes, and has no file group")
+        return format_file_id(self.prefix, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """The nodes of a partition, by rising place, and the instant that made them.
+
+    first_count: how many nodes the first ring had; resizes leave that number as it is.  sequence: 0, and one more by each resize.
+    """
+
+    partition: str
+    instant: str
+    first_count: int
+    sequence: int
+    nodes: tuple[RingNode, ...]
+
+    def __post_init__(self) -> None:
+        values = [node.value for node in self.nodes]
+        if not values or any(low >= high for low, high in pairwise(values)):
+            raise CorruptData(f"a ring's nodes stand at {values}, and have to rise")
+        if not 0 <= values[0] <= values[-1] <= LAST_PLACE:
+            raise CorruptData(f"a ring's nodes stand at {values}, and have to lie within 0 and {LAST_PLACE}")
+        if any(node.prefix is None or node.tag is not NodeTag.NORMAL for node in self.nodes):
+            raise CorruptData("a ring holds a node that goes or comes")
+
+    @property
+    def file_ids(self) -> tuple[str, ...]:
+        """The file id of each node."""
+        return tuple(node.file_id for node in self.nodes)
+
+    def changed(self, instant: str, children: Iterable[RingNode]) -> Ring:
+        """The ring after a resize.  children: those that come, also in place of others, and those that go."""
+        nodes = {node.value: node for node in self.nodes}
+        for child in children:
+            if child.tag is NodeTag.DELETE:
+                nodes.pop(child.value, None)
+            else:
+                nodes[child.value] = replace(child, tag=NodeTag.NORMAL)
+        ordered = tuple(nodes[value] for value in sorted(nodes))
+        return replace(self, instant=instant, sequence=self.sequence + 1, nodes=ordered)
+
+    def encode(self) -> bytes:
+        """As JSON, byte by byte as the real Hudi writes it."""
+        document = {
+            "version": 0,
+            "partitionPath": self.partition,
+            "instant": self.instant,
+            "numBuckets": self.first_count,
+            "seqNo": self.sequence,
+            "nodes": [_document(node) for node in self.nodes],
+        }
+        return jackson_text(document).encode()
+
+    def former_value(self, value: int) -> int:
+        """Where the node before that of a value stands; that of the last for the first, and its own in a ring of one."""
+        values = [node.value for node in self.nodes]
+        return values[values.index(value) - 1]
+
+    @classmethod
+    def decode(cls, data: bytes) -> Ring:
+        """Raises CorruptData for what is no ring."""
+        document = parse_json(data, "the ring of a partition is")
+        try:
+            return cls(
+                partition=_typed(document["partitionPath"], str),
+                instant=_typed(document["instant"], str),
+                first_count=_typed(document["numBuckets"], int),
+                sequence=_typed(document["seqNo"], int),
+                nodes=tuple(_node(entry) for entry in _typed(document["nodes"], list)),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptData(f"the ring of a partition lacks a field, or has another kind there: {error!r}") from error
+
+
+def first_ring(partition: str, count: int) -> Ring:
+    """The ring with which a partition begins.  count: its nodes, at least 1."""
+    if not 1 <= count <= LAST_PLACE:
+        raise InvalidRequest(f"a ring has at least one node, not {count}")
+    step = -(-LAST_PLACE // count)
+    ends = [min(step * number, LAST_PLACE) for number in range(1, count + 1)]
+    if len(set(ends)) < count:
+        raise InvalidRequest(f"a ring cannot have {count} nodes")
+    nodes = []
+    start = 0
+    for end in ends:
+        seed = start.to_bytes(8, "big") + end.to_bytes(8, "big") + partition.encode()
+        nodes.append(RingNode(end, _name_uuid(seed)))
+        start = end
+    return Ring(partition, FIRST_INSTANT, count, 0, tuple(nodes))
+
+
+def encode_nodes(nodes: Iterable[RingNode]) -> str:
+    """Nodes that come and go, as the plan of a resize holds them."""
+    return jackson_text([_document(node) for node in nodes])
+
+
+def decode_nodes(text: str) -> tuple[RingNode, ...]:
+    """Raises CorruptData for what are no nodes that come and go."""
+    found = parse_json(text.encode(), "the nodes in the plan of a resize are")
+    try:
+        nodes = tuple(_node(entry) for entry in _typed(found, list))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptData(f"a node in the plan of a resize lacks a field, or has another kind there: {error!r}") from error
+    if any((node.prefix is None) != (node.tag is NodeTag.DELETE) or node.tag is NodeTag.NORMAL for node in nodes):
+        raise CorruptData(f"nodes in the plan of a resize neither come nor go: {text[:200]}")
+    return nodes
+
+
+def is_copy(path: str, instant_time: str) -> bool:
+    """Whether a log file that a write made, from table version 8 on, is the second one of its rows, which a pending resize is to
+    uncover: its name bears the resize's instant.
+    """
+    name = parse_log_file(file_name_of(path))
+    return name is not None and name.instant_time != instant_time
+
+
+def ring_folder(partition: str) -> str:
+    """Where the rings of a partition lie."""
+    return join_path(RING_FOLDER, partition)
+
+
+def ring_path(partition: str, instant: str) -> str:
+    """The ring that an instant made."""
+    return f"{ring_folder(partition)}/{instant}{RING_SUFFIX}"
+
+
+def mark_path(partition: str, instant: str) -> str:
+    """The mark that the ring of an instant counts."""
+    return f"{ring_folder(partition)}/{instant}{MARK_SUFFIX}"
+
+
+def parse_ring_file(path: str) -> tuple[str, str] | None:
+    """Instant and suffix of a file in a ring folder; None for what is neither ring nor mark."""
+    match = _FILE.fullmatch(file_name_of(path))
+    return None if match is None else (match[1], match[2])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _name_uuid(name: bytes) -> str:
+    """Java's UUID of a name: MD5, marked as version 3 of the usual variant."""
+    digest = bytearray(md5(name, usedforsecurity=False).digest())
+    digest[6] = digest[6] & 0x0F | 0x30
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _document(node: RingNode) -> Mapping[str, Any]:
+    return {"value": node.value, "fileIdPrefix": node.prefix, "tag": node.tag.value}
+
+
+def _node(entry: Mapping[str, Any]) -> RingNode:
+    prefix = entry["fileIdPrefix"]
+    return RingNode(_typed(entry["value"], int), None if prefix is None else _typed(prefix, str), NodeTag(entry["tag"]))
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value

@@ -1,0 +1,157 @@
+"""Resizes of rings: which nodes of a partition split, which are merged, and which get a file group of their own anew.
+
+    1. split   a node whose slice is larger than the split limit, half-way between the node before it and itself, while the ring
+               has fewer nodes than it may have
+    2. merge   by rising place, from each slice within the merge limit on: its neighbours on the ring, before it and then after
+               it, while they and what was gathered before them are within the limit, down to the fewest nodes
+    3. sort    every other slice is rewritten as it is, into a file group of a new id
+
+Slices hold the rows of nodes; a node without one stays as it is, and none is merged beyond it.
+
+Pure: a ring, slices and rules in, groups of slices with the nodes that take their place out.
+
+Source: docs/formats/writing.md, "Resizing rings".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.features.consistent_hashing.hashing_metadata import LAST_PLACE, NodeTag, Ring, RingNode
+from pyhudi.features.consistent_hashing.ring_routing import MAX_NODES
+from pyhudi.options.declaration import Option, Options
+from pyhudi.planning.bucket_routing import BUCKET_COUNT
+from pyhudi.planning.record_placement import MAX_FILE_SIZE
+from pyhudi.table.file_slices import FileSlice
+
+_MOST_NODES = Option(
+    "hoodie.bucket.index.max.num.buckets", int, None, "nodes that a ring may have; unset: those of its beginning"
+)
+_FEWEST_NODES = Option("hoodie.bucket.index.min.num.buckets", int, None, "nodes that a ring keeps; unset: those of its beginning")
+_SPLIT = Option(
+    "hoodie.bucket.index.split.threshold", float, "2.0", "the part of the greatest file size beyond which a node of a ring splits"
+)
+_MERGE = Option(
+    "hoodie.bucket.index.merge.threshold", float, "0.2", "the part of the greatest file size up to which nodes of a ring merge"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeRules:
+    """When nodes split and merge.  split_bytes, merge_bytes: limits for slices; fewest, most: nodes of a ring."""
+
+    split_bytes: Annotated[int, _SPLIT, MAX_FILE_SIZE]
+    merge_bytes: Annotated[int, _MERGE, MAX_FILE_SIZE]
+    fewest: Annotated[int, _FEWEST_NODES, BUCKET_COUNT]
+    most: Annotated[int, _MOST_NODES, BUCKET_COUNT]
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.fewest <= self.most <= MAX_NODES:
+            raise InvalidRequest(
+                f"{_FEWEST_NODES}={self.fewest} and {_MOST_NODES}={self.most} have to rise, from 1 to {MAX_NODES}; unset, they "
+                f"are {BUCKET_COUNT}"
+            )
+        if self.split_bytes < 0 or self.merge_bytes < 0:
+            raise InvalidRequest(f"{_SPLIT} and {_MERGE} have to be 0 or more")
+
+    @classmethod
+    def of(cls, options: Options) -> ResizeRules:
+        """From checked options."""
+        largest, count = options.integer(MAX_FILE_SIZE), options.integer(BUCKET_COUNT)
+        fewest, most = (None if options.given(o) is None else options.integer(o) for o in (_FEWEST_NODES, _MOST_NODES))
+        return cls(
+            split_bytes=int(options.number(_SPLIT) * largest),
+            merge_bytes=int(options.number(_MERGE) * largest),
+            fewest=count if fewest is None else fewest,
+            most=count if most is None else most,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """What takes the place of some nodes.  nodes: those that come and go; sequence: of the ring that they belong to."""
+
+    nodes: tuple[RingNode, ...]
+    sequence: int
+
+    @property
+    def coming(self) -> tuple[RingNode, ...]:
+        """The nodes that take rows."""
+        return tuple(node for node in self.nodes if node.prefix is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """Slices that are rewritten together, and what becomes of their nodes."""
+
+    slices: tuple[FileSlice, ...]
+    change: NodeChange
+
+
+def plan_resize(ring: Ring, slices: Iterable[FileSlice], rules: ResizeRules, new_uuid: Callable[[], str]) -> tuple[Resized, ...]:
+    """How the nodes of a partition change.  slices: those that may be rewritten, each of a node of the ring."""
+    by_file_id = {node.file_id: node for node in ring.nodes}
+    placed = sorted(((by_file_id[slice_.file_id].value, slice_) for slice_ in slices), key=lambda entry: entry[0])
+    found: list[Resized] = []
+    left: list[tuple[int, FileSlice]] = []
+    splits = 0
+    for value, slice_ in placed:
+        middle = _middle(ring, value)
+        if slice_.size_bytes > rules.split_bytes and len(ring.nodes) + splits < rules.most and middle is not None:
+            splits += 1
+            found.append(_resized(ring, [slice_], [_comes(middle, new_uuid), _comes(value, new_uuid)]))
+        else:
+            left.append((value, slice_))
+    merged: set[int] = set()
+    for run in _runs(ring, left, rules.merge_bytes, len(ring.nodes) - rules.fewest + splits):
+        going = [RingNode(left[at][0], None, NodeTag.DELETE) for at in run[:-1]]
+        found.append(_resized(ring, [left[at][1] for at in run], [*going, _comes(left[run[-1]][0], new_uuid)]))
+        merged.update(run)
+    for at, (value, slice_) in enumerate(left):
+        if at not in merged:
+            found.append(_resized(ring, [slice_], [_comes(value, new_uuid)]))
+    return tuple(found)
+
+
+def _resized(ring: Ring, slices: Sequence[FileSlice], nodes: Sequence[RingNode]) -> Resized:
+    return Resized(tuple(slices), NodeChange(tuple(nodes), ring.sequence))
+
+
+def _comes(value: int, new_uuid: Callable[[], str]) -> RingNode:
+    return RingNode(value, new_uuid(), NodeTag.REPLACE)
+
+
+def _middle(ring: Ring, value: int) -> int | None:
+    """The place half-way between the node before one and itself, round the ring; None where there is none between them."""
+    former = ring.former_value(value)
+    around = LAST_PLACE + 1 if former >= value else 0
+    middle = ((former + value + around) >> 1) & LAST_PLACE
+    return None if middle in (former, value) else middle
+
+
+def _runs(ring: Ring, left: Sequence[tuple[int, FileSlice]], limit_bytes: int, most: int) -> list[list[int]]:
+    """Neighbours that become one node each, as indices of `left` in order round the ring.  most: how many nodes may go."""
+    runs: list[list[int]] = []
+    taken: set[int] = set()
+    for begin, (_, slice_) in enumerate(left):
+        if begin in taken or slice_.size_bytes > limit_bytes:
+            continue
+        run, total = [begin], slice_.size_bytes
+        for step in (-1, 1):
+            while most > 0 and total <= limit_bytes:
+                end = run[0] if step < 0 else run[-1]
+                at = (end + step) % len(left)
+                earlier, later = (at, end) if step < 0 else (end, at)
+                is_neighbour = ring.former_value(left[later][0]) == left[earlier][0]
+                if at in run or at in taken or not is_neighbour or left[at][1].size_bytes > limit_bytes:
+                    break
+                run.insert(0, at) if step < 0 else run.append(at)
+                total += left[at][1].size_bytes
+                most -= 1
+        if len(run) > 1:
+            runs.append(run)
+            taken.update(run)
+    return runs

@@ -1,0 +1,103 @@
+"""Resizes of the rings of a consistent hashing index: clusterings that give nodes other places, and new file groups.
+
+    plan     no delta commit is under way; of partitions without a pending clustering, the nodes that split, merge or stay
+    run      rows go to the nodes that take the place of theirs; each partition's next ring is stored, and counts once the
+             replace commit has completed
+
+Two attempts at one plan store the same ring, for the plan names its nodes.
+
+Source: docs/formats/writing.md, "Resizing rings".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pyhudi.errors import TableState
+from pyhudi.features.consistent_hashing.hashing_metadata import Ring
+from pyhudi.features.consistent_hashing.plan_resizes import ResizeRules, plan_resize
+from pyhudi.features.consistent_hashing.ring_routing import RingLayout, check_groups
+from pyhudi.features.consistent_hashing.ring_store import check_seen, load_ring, partitions_with_rings, prefixes_of
+from pyhudi.format.instants import Action, Instant
+from pyhudi.operations.commit.plan_ownership import PlanOvertaken
+from pyhudi.operations.commit.service_result import NotDue
+from pyhudi.operations.commit.touched_file_groups import touched_groups
+from pyhudi.operations.services.clustering_plans import ClusteringWork, load_node_changes
+from pyhudi.planning.clustering import ClusterGroup
+from pyhudi.table.snapshot import Snapshot
+from pyhudi.table.table_context import TableContext
+
+
+def reason_not_to_resize(snapshot: Snapshot) -> NotDue | None:
+    """Why no resize can be planned now; None when one can.
+
+    Rows of a write that began before a plan would go to the file groups that the plan replaces, and nowhere else.
+    """
+    writing = snapshot.timeline.pending(Action.DELTACOMMIT, Action.LOGCOMPACTION)
+    return NotDue(f"{writing[0].action} {writing[0].request_time} is under way") if writing else None
+
+
+def choose_resizes(snapshot: Snapshot, partitions: Iterable[str], rules: ResizeRules) -> tuple[ClusterGroup, ...]:
+    """What becomes of the nodes of partitions, group by group.
+
+    Raises TableState for a partition whose rows its ring does not lead to.
+    """
+    context = snapshot.context
+    busy = snapshot.pending_clusterings
+    groups: list[ClusterGroup] = []
+    for partition, slices in snapshot.slices(tuple(partitions)).items():
+        if not slices or any(place == partition for place, _ in busy):
+            continue
+        ring = load_ring(context, snapshot.timeline, partition, prefixes_of(s.file_id for s in slices if s.base is not None))
+        if ring is None:
+            raise TableState(
+                f"partition {partition!r} of {context.storage.uri} has file groups and no ring: it was written by another index, "
+                "and cannot be resized"
+            )
+        check_seen(context, ring, snapshot.slicing.replaced)
+        check_groups(slices, RingLayout({partition: ring}))
+        free = [s for s in slices if (partition, s.file_id) not in snapshot.slicing.pending_compactions]
+        for found in plan_resize(ring, free, rules, context.env.uuid4):
+            groups.append(ClusterGroup(partition, found.slices, len(found.change.coming), found.change))
+    return tuple(groups)
+
+
+def rings_after(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Mapping[str, Ring]:
+    """The rings of the partitions of a plan once it is carried out.
+
+    Raises PlanOvertaken where another ring counts than the one that the plan was made for.
+    """
+    context, changes = snapshot.context, work.changes
+    rings: dict[str, Ring] = {}
+    for partition, slices in snapshot.slices(sorted(changes)).items():
+        ring = load_ring(context, snapshot.timeline, partition, prefixes_of(s.file_id for s in slices if s.base is not None))
+        if ring is None or {change.sequence for change in changes[partition]} != {ring.sequence}:
+            raise PlanOvertaken(
+                f"clustering {instant} of {context.storage.uri} resizes another ring of partition {partition!r} than the one "
+                "that counts by now",
+                instants=(instant,),
+            )
+        rings[partition] = ring.changed(instant, (node for change in changes[partition] for node in change.nodes))
+    return rings
+
+
+def check_is_resize(context: TableContext, ringed: Iterable[str], work: ClusteringWork, instant: str) -> None:
+    """Raises TableState for a plan that would take rows out of the nodes of rings.  ringed: partitions with rings."""
+    plain = {group.partition for group in work.groups if group.change is None}.intersection(ringed)
+    if plain:
+        raise TableState(
+            f"clustering {instant} of {context.storage.uri} would take records out of the nodes of the ring of partition "
+            f"{min(plain)!r} (consistent hashing), where no write would find them; drop it with "
+            f"unschedule_clustering({instant!r})"
+        )
+
+
+def leaves_nodes(context: TableContext, instant: Instant) -> bool:
+    """Whether a pending clustering would take rows out of the nodes of rings that their keys name: it is no resize.
+
+    Nobody should carry it out, and writes to these file groups wait for it.
+    """
+    groups = touched_groups(context, instant)
+    changes = load_node_changes(context, instant.request_time)
+    ringed = partitions_with_rings(context)
+    return any(partition in ringed and partition not in changes for partition, _ in groups)

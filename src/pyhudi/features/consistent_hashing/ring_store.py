@@ -1,0 +1,158 @@
+"""Which ring of a partition counts, and the making of new ones.
+
+    first     made by the first write of the partition, before its files; writers that race make the same one
+    next      `<instant>.hashing_meta`, stored before the instant completes; counts from its completion on
+    mark      `<instant>.commit`, made by the next writer that finds the instant completed, so that later loads need not ask
+
+Loading: the newest ring counts when it is the first one or has the newest mark; the mark of a pending instant is none.  Else the
+rings after the newest mark are looked at: one whose instant is completed counts, one whose instant is pending does not, and one
+whose instant is unknown counts when a base file of the partition has one of its file ids.  The newest that counts is the
+partition's.
+
+Whoever replaces the file groups of a partition gives it a ring of new file ids: a group that was replaced shows nothing any more,
+so that no row may go to its file id again.  Rollbacks and restores remove the rings that their instants made.
+
+Source: docs/formats/writing.md, "Bucket index".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+from pyhudi.errors import CorruptData, TableState
+from pyhudi.features.consistent_hashing.hashing_metadata import (
+    FIRST_INSTANT,
+    MARK_SUFFIX,
+    RING_SUFFIX,
+    NodeTag,
+    Ring,
+    RingNode,
+    first_ring,
+    mark_path,
+    parse_ring_file,
+    ring_folder,
+    ring_path,
+)
+from pyhudi.format.paths import RING_FOLDER, folder_of
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+
+
+def load_ring(
+    context: TableContext, timeline: Timeline, partition: str, present: Collection[str], *, marks: bool = False
+) -> Ring | None:
+    """The ring of a partition; None when it has none yet.
+
+    timeline: by which rings count.  present: prefixes of the file ids of the base files that the partition has.  marks: make the
+    marks that are missing, as writers do.
+    Raises TableState for a mark without its ring and where rings lie and none counts, CorruptData for one that is damaged.
+    """
+    found = [parsed for info in context.storage.list(ring_folder(partition)).files if (parsed := parse_ring_file(info.path))]
+    rings = sorted(instant for instant, suffix in found if suffix == RING_SUFFIX)
+    marked = sorted(instant for instant, suffix in found if suffix == MARK_SUFFIX)
+    if not rings and not marked:
+        return None
+    lost = sorted(set(marked) - set(rings))
+    if lost:
+        raise TableState(
+            f"{context.storage.absolute(mark_path(partition, lost[-1]))} says that a ring counts, and the ring is gone"
+        )
+    pending = {instant.request_time for instant in timeline.pending()}
+    # An instant that is being rolled back is pending again, and its mark may still be there.
+    marked = [instant for instant in marked if instant not in pending]
+    newest = rings[-1]
+    if newest == FIRST_INSTANT or (marked and marked[-1] == newest):
+        return _read(context, partition, newest)
+    counting = _read(context, partition, marked[-1]) if marked else None
+    for instant in (i for i in rings if not marked or i > marked[-1]):
+        if instant in pending:
+            continue
+        ring = _read(context, partition, instant)
+        if _has_completed(timeline, instant) or any(node.prefix in present for node in ring.nodes):
+            counting = ring
+            if marks:
+                _mark(context, partition, instant)
+    if counting is None:
+        raise TableState(f"none of the rings in {context.storage.absolute(ring_folder(partition))} counts")
+    return counting
+
+
+def load_or_make_ring(
+    context: TableContext, timeline: Timeline, partition: str, present: Collection[str], first_count: int
+) -> Ring:
+    """The ring of a partition for a write; the first one is made where there is none.  first_count: its nodes."""
+    ring = load_ring(context, timeline, partition, present, marks=True)
+    if ring is not None:
+        return ring
+    made = first_ring(partition, first_count)
+    if context.storage.put_if_absent(ring_path(partition, FIRST_INSTANT), made.encode()):
+        return made
+    # Another writer was here first, perhaps with another number of nodes.
+    return _read(context, partition, FIRST_INSTANT)
+
+
+def renewed(ring: Ring, instant: str, new_uuid: Callable[[], str]) -> Ring:
+    """A ring with the places of another, and new file groups."""
+    return ring.changed(instant, tuple(RingNode(node.value, new_uuid(), NodeTag.REPLACE) for node in ring.nodes))
+
+
+def store_ring(context: TableContext, ring: Ring) -> None:
+    """Put a ring that its instant made in its place; what an attempt that died left there is replaced."""
+    context.storage.put(ring_path(ring.partition, ring.instant), ring.encode())
+
+
+def check_seen(context: TableContext, ring: Ring, replaced: Mapping[tuple[str, str], str]) -> None:
+    """Raises TableState for a ring whose file groups were replaced, as the real Hudi's overwrites leave them.
+
+    replaced: (partition, file id) of replaced file groups -> the instant that replaced them.
+    """
+    by = [time for file_id in ring.file_ids if (time := replaced.get((ring.partition, file_id)))]
+    if by:
+        raise TableState(
+            f"replacecommit {max(by)} has replaced file groups of partition {ring.partition!r} of {context.storage.uri} and left "
+            "its ring as it was, so that rows written there would not be seen; overwrite it, which gives it a new ring"
+        )
+
+
+def partitions_with_rings(context: TableContext) -> frozenset[str]:
+    """The partitions that have rings."""
+    folders = (folder_of(info.path) for info in context.storage.walk(RING_FOLDER) if parse_ring_file(info.path))
+    return frozenset(folder.removeprefix(RING_FOLDER).removeprefix("/") for folder in folders)
+
+
+def remove_rings(context: TableContext, instants: Collection[str]) -> None:
+    """Remove what instants that are being undone made: marks first, as a mark without a ring stops every writer."""
+    found = ((info.path, parse_ring_file(info.path)) for info in context.storage.walk(RING_FOLDER))
+    own = [path for path, parsed in found if parsed is not None and parsed[0] in instants]
+    for suffix in (MARK_SUFFIX, RING_SUFFIX):
+        context.storage.delete(path for path in own if path.endswith(suffix))
+
+
+def prefixes_of(file_ids: Iterable[str]) -> frozenset[str]:
+    """What file ids begin with, before the number of their file."""
+    return frozenset(file_id.rpartition("-")[0] for file_id in file_ids)
+
+
+def _read(context: TableContext, partition: str, instant: str) -> Ring:
+    path = ring_path(partition, instant)
+    data = context.storage.read(path)
+    if data is None:
+        raise TableState(f"{context.storage.absolute(path)} is gone; another process has rolled its instant back")
+    try:
+        ring = Ring.decode(data)
+    except CorruptData as error:
+        raise error.with_path(context.storage.absolute(path)) from error
+    # The instant is that of the file's name, by which it was chosen.
+    return replace(ring, instant=instant, partition=partition)
+
+
+def _mark(context: TableContext, partition: str, instant: str) -> None:
+    """Under the lock, so that no rollback of the instant comes in between."""
+    with context.locked() as held:
+        if _has_completed(held.timeline.load(), instant):
+            held.storage.put_if_absent(mark_path(partition, instant), b"")
+
+
+def _has_completed(timeline: Timeline, instant: str) -> bool:
+    return instant == FIRST_INSTANT or timeline.completion_time(instant) is not None

@@ -1,0 +1,52 @@
+"""Do the rings of a consistent hashing index fit the file groups of their partitions?  A part of `validate`.
+
+    damage       a ring that cannot be read, nodes that do not rise, a mark without its ring, rings of which none counts
+    lost groups  a file group that no node of the ring has: writes do not find its keys, and write them a second time
+    lost nodes   a node whose file group was replaced: what is written there is not seen
+
+A node without files is in order: no key has come to it yet.
+
+Source: docs/formats/writing.md, "Bucket index".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyhudi.errors import CorruptData, TableState
+from pyhudi.features.consistent_hashing.hashing_metadata import ring_folder
+from pyhudi.features.consistent_hashing.ring_store import load_ring, partitions_with_rings, prefixes_of
+from pyhudi.metadata_table.indexes.index_validation import LOST, IndexFindings
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.snapshot import Snapshot
+from pyhudi.table.table_context import TableContext
+
+
+def check_rings(context: TableContext, snapshot: Snapshot, slices: Sequence[FileSlice]) -> IndexFindings:
+    """Nothing is looked at in a table without rings.  slices: the present ones."""
+    findings = IndexFindings()
+    ringed = sorted(partitions_with_rings(context))
+    for partition in ringed:
+        groups = {s.file_id for s in slices if s.partition == partition}
+        present = prefixes_of(s.file_id for s in slices if s.partition == partition and s.base is not None)
+        where = ring_folder(partition)
+        try:
+            ring = load_ring(context, snapshot.timeline, partition, present)
+        except (CorruptData, TableState) as error:
+            findings.wrong(where, str(error), LOST)
+            continue
+        nodes = set(ring.file_ids) if ring is not None else set()
+        for file_id in sorted(groups - nodes):
+            findings.wrong(where, f"file group {file_id} belongs to no node of the ring; writes do not find its keys", LOST)
+        for file_id in sorted(nodes):
+            by = snapshot.slicing.replaced.get((partition, file_id))
+            if by is not None:
+                findings.wrong(
+                    where, f"file group {file_id} of a node was replaced by {by}: nobody sees what comes there", REWRITE
+                )
+    findings.looked_at = f"{len(ringed):,} partitions" if ringed else ""
+    return findings
+
+
+REWRITE = "rings: overwrite the partition, which gives it a ring of new file groups"
+"""The remedy for nodes whose groups were replaced by a writer that left the ring as it was."""

@@ -1,0 +1,1 @@
+"""The HBase index: record locations in a table of HBase."""

@@ -1,0 +1,270 @@
+"""The table of HBase in which index HBASE keeps where records stand, over HBase's second Thrift interface.
+
+A row is a record key, in UTF-8.  Its cells stand in the column family `_s`, all of them text:
+
+    commit_ts        instant of the write that brought the record to where it is
+    file_name        id of the file group
+    partition_path   its partition
+    deleting         ours alone: instant of a write that deletes the record, or "" (see `features.hbase_index.hbase_tasks`);
+                     where it stands
+                     alone, the record is gone since that write
+
+The first three are those of the real Hudi's index.  HBase gives every put the time of its region server, all cells of one put the
+same.  Rows pass through Thrift one object each, which is the price of this index with any client of HBase.
+
+Source: docs/formats/writing.md, "Indexes used for writing".
+
+What this does not do: it makes no tables, and knows neither Kerberos nor TLS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+from pyhudi.errors import InvalidRequest, StorageUnavailable
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.thrift_client import connect_to_first, load_messages
+
+T = TypeVar("T")
+
+SERVERS = Option(
+    "pyhudi.index.hbase.thrift.uris",
+    str,
+    None,
+    "Thrift servers of HBase (its second interface, `hbase thrift2`), thrift://host:port, with commas between them",
+)
+TABLE = Option("hoodie.index.hbase.table", str, None, "table of HBase that is the index; it has to be there, with the family _s")
+ROLLBACK_SYNC = Option(
+    "hoodie.index.hbase.rollback.sync",
+    bool,
+    "false",
+    "a rollback takes what its write told index HBASE out of it, found by a scan of the time since",
+)
+
+FAMILY = b"_s"
+COMMIT, FILE, PARTITION, DELETING = b"commit_ts", b"file_name", b"partition_path", b"deleting"
+
+_ANSWER_TIMEOUT_MS = 120_000
+_ROWS_OF_SCAN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HbaseSettings:
+    """Where the index is, and how it is asked.
+
+    pauses: milliseconds after each batch of a task.  rollback_sync: rollbacks take their write's entries out.
+    """
+
+    servers: Annotated[tuple[str, ...], SERVERS] = ()
+    table: Annotated[str | None, TABLE] = None
+    get_batch_size: Annotated[
+        int, Option("hoodie.index.hbase.get.batch.size", int, "100", "keys that one request asks index HBASE for", at_least=1)
+    ] = 100
+    put_batch_size: Annotated[
+        int, Option("hoodie.index.hbase.put.batch.size", int, "100", "entries that one request tells index HBASE", at_least=1)
+    ] = 100
+    get_pause_ms: Annotated[
+        int,
+        Option(
+            "hoodie.index.hbase.sleep.ms.for.get.batch",
+            int,
+            "0",
+            "milliseconds that a task waits after each batch of keys that it asks index HBASE for",
+            at_least=0,
+        ),
+    ] = 0
+    put_pause_ms: Annotated[
+        int,
+        Option(
+            "hoodie.index.hbase.sleep.ms.for.put.batch",
+            int,
+            "0",
+            "milliseconds that a task waits after each batch of entries that it tells index HBASE",
+            at_least=0,
+        ),
+    ] = 0
+    rollback_sync: Annotated[bool, ROLLBACK_SYNC] = False
+
+    @classmethod
+    def of(cls, options: Options) -> HbaseSettings:
+        """From checked options.  Raises InvalidRequest as `addresses`."""
+        settings = read_settings(cls, options)
+        assert settings.addresses
+        return settings
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each server.  Raises InvalidRequest where an option is missing or says none."""
+        for option, value in ((SERVERS, self.servers), (TABLE, self.table)):
+            if not value:
+                raise InvalidRequest(f"index HBASE needs the option {option}")
+        return tuple(map(_address, self.servers))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the index says of a key.  commit, file_id, partition: "" where `deleting` stands alone.  deleting: "" for none;
+    deleting_ms: when that was put, by the server's clock.
+    """
+
+    commit: str
+    file_id: str
+    partition: str
+    deleting: str = ""
+    deleting_ms: int = 0
+
+
+class HbaseTable:
+    """A connection to the table of an index.  For one thread; use `open_hbase`."""
+
+    def __init__(self, settings: HbaseSettings, client: Any) -> None:
+        self._settings = settings
+        self._name = (settings.table or "").encode()
+        self._client = client
+        self._m = _messages()
+
+    def check(self) -> None:
+        """Raises InvalidRequest where there is no such table."""
+        if not self._ask(self._client.tableExists, self._table_name()):
+            raise InvalidRequest(
+                f"{TABLE}={self._settings.table}: HBase has no such table; make it first, `create '{self._settings.table}', "
+                f"'{FAMILY.decode()}'` in its shell"
+            )
+
+    def get(self, keys: Sequence[str]) -> Iterator[Entry | None]:
+        """The entry of each key, in order; None where there is none."""
+        for batch in _batches(keys, self._settings.get_batch_size):
+            columns = [self._m.TColumn(FAMILY, name) for name in (COMMIT, FILE, PARTITION, DELETING)]
+            gets = [self._m.TGet(key.encode(), columns) for key in batch]
+            found = self._ask(self._client.getMultiple, self._name, gets)
+            yield from map(_entry, found)
+            _pause(self._settings.get_pause_ms)
+
+    def put(self, rows: Iterable[tuple[str, Mapping[bytes, str]]]) -> None:
+        """Write cells: of each key, values by column.  Those of one key appear together."""
+        for batch in _batches(rows, self._settings.put_batch_size):
+            puts = [
+                self._m.TPut(key.encode(), [self._m.TColumnValue(FAMILY, name, value.encode()) for name, value in cells.items()])
+                for key, cells in batch
+            ]
+            self._ask(self._client.putMultiple, self._name, puts)
+            _pause(self._settings.put_pause_ms)
+
+    def delete_places(self, rows: Iterable[tuple[str, int]]) -> None:
+        """Remove where keys stand, but not `deleting`, as far as it was put at a time or before: ms of the server's clock."""
+        self._delete(
+            rows, self._m.TDeleteType.DELETE_COLUMNS, [self._m.TColumn(FAMILY, name) for name in (COMMIT, FILE, PARTITION)]
+        )
+
+    def delete_puts(self, rows: Iterable[tuple[str, int]]) -> None:
+        """Remove the cells of keys that were put at a time; where HBase keeps what stood there before, that comes back."""
+        self._delete(rows, self._m.TDeleteType.DELETE_FAMILY_VERSION, [self._m.TColumn(FAMILY)])
+
+    def changed_since(self, time_ms: int) -> Iterator[tuple[str, Mapping[bytes, tuple[str, int]]]]:
+        """The keys whose cells were put at a time or later, each with the newest value of such cells and its time."""
+        scan = self._m.TScan(
+            columns=[self._m.TColumn(FAMILY)],
+            caching=_ROWS_OF_SCAN,
+            timeRange=self._m.TTimeRange(max(0, time_ms), (1 << 63) - 1),
+        )
+        number = self._ask(self._client.openScanner, self._name, scan)
+        try:
+            while found := self._ask(self._client.getScannerRows, number, _ROWS_OF_SCAN):
+                for row in found:
+                    yield row.row.decode(), {c.qualifier: (c.value.decode(), c.timestamp) for c in row.columnValues}
+        finally:
+            self._ask(self._client.closeScanner, number)
+
+    def _delete(self, rows: Iterable[tuple[str, int]], kind: Any, columns: Sequence[Any]) -> None:
+        for batch in _batches(rows, self._settings.put_batch_size):
+            deletes = [
+                # A time of the whole deletion does not go for columns that are named.
+                self._m.TDelete(
+                    key.encode(),
+                    [self._m.TColumn(c.family, c.qualifier, time_ms) for c in columns],
+                    timestamp=time_ms,
+                    deleteType=kind,
+                )
+                for key, time_ms in batch
+            ]
+            left = self._ask(self._client.deleteMultiple, self._name, deletes)
+            if left:
+                raise StorageUnavailable(f"{self._where}: {len(left)} deletions of {len(deletes)} were not carried out")
+            _pause(self._settings.put_pause_ms)
+
+    def _table_name(self) -> Any:
+        space, _, name = (self._settings.table or "").rpartition(":")
+        return self._m.TTableName(ns=space.encode() or None, qualifier=name.encode())
+
+    @property
+    def _where(self) -> str:
+        return f"index HBASE in table {self._settings.table} ({', '.join(self._settings.servers)})"
+
+    def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        from thriftpy2.thrift import TException
+
+        try:
+            return call(*arguments)
+        except (TException, OSError) as error:
+            raise StorageUnavailable(f"{self._where} does not answer: {getattr(error, 'message', None) or error!r}") from error
+
+
+@contextmanager
+def open_hbase(settings: HbaseSettings) -> Iterator[HbaseTable]:
+    """A connection to the first server that answers, until the block ends.
+
+    Raises InvalidRequest where an option is missing or thriftpy2 is not installed, StorageUnavailable where no server answers;
+    what is asked of the table raises StorageUnavailable too.
+    """
+    addresses = settings.addresses
+    client = connect_to_first(
+        _messages().THBaseService, addresses, "index HBASE", _ANSWER_TIMEOUT_MS, server="Thrift server of HBase"
+    )
+    try:
+        yield HbaseTable(settings, client)
+    finally:
+        client.close()
+
+
+@cache
+def _messages() -> Any:
+    return load_messages(Path(__file__).with_name("hbase.thrift"), "pyhudi_hbase_thrift", "index HBASE", extra="hbase")
+
+
+def _address(uri: str) -> tuple[str, int]:
+    try:
+        parsed = urlsplit(uri)
+        host, port = parsed.hostname, parsed.port
+    except ValueError:
+        host, port = None, None
+    if host is None or port is None or parsed.scheme != "thrift":
+        raise InvalidRequest(f"{SERVERS}={uri}: expected thrift://host:port")
+    return host, port
+
+
+def _entry(found: Any) -> Entry | None:
+    cells = {c.qualifier: (c.value.decode(), c.timestamp) for c in found.columnValues}
+    deleting, deleting_ms = cells.get(DELETING, ("", 0))
+    if {COMMIT, FILE, PARTITION} <= cells.keys():
+        return Entry(cells[COMMIT][0], cells[FILE][0], cells[PARTITION][0], deleting, deleting_ms)
+    # What another writer has removed since a put of ours leaves nothing, or an empty `deleting`.
+    return Entry("", "", "", deleting, deleting_ms) if deleting else None
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+def _pause(duration_ms: int) -> None:
+    if duration_ms:
+        SystemEnvironment().sleep_ms(duration_ms)

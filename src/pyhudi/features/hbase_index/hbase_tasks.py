@@ -1,0 +1,197 @@
+"""Index HBASE: which of its entries are believed, and the tasks that keep it up beside a commit.
+
+An entry says in which file group a record stands, and which write brought it there.  It is believed when that write counts, when
+the table has that file group, and when no later write has begun to delete the record.  One that says alone which write deleted
+the record is believed when that write counts.  Of any other the key is looked for in the files: the entry may hide an older one
+that was right (a write that moved the record died, or was undone), its file group may have been clustered by somebody who did not
+say so here, or a write died between its commit and the end of a deletion.  The real Hudi takes such a key for new, and inserts it
+a second time, or fails.
+
+    before a commit     keys that come to a file group are put, `deleting` empty; keys that leave are marked `deleting`
+    after it            of entries that are marked still, and that no write has put since, the mark alone stays
+    a rollback          with `hoodie.index.hbase.rollback.sync` takes both out again; else they stay, and are not believed
+
+So whoever dies anywhere leaves entries that are right or not believed.  Keys come from the side files of `tasks.file_stats`.
+
+Source: docs/formats/writing.md, "Indexes used for writing"; docs/decisions/0019-index-hbase.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.features.hbase_index.hbase_client import COMMIT, DELETING, FILE, PARTITION, HbaseSettings, open_hbase
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import StorageSpec
+from pyhudi.tasks.file_stats import KEY_CHANGES, open_side_file
+
+Ints = npt.NDArray[np.int64]
+
+KEYS_PER_QUESTION = 100_000
+"""Keys whose entries are in memory at once."""
+
+SAID = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("partition", pa.string()),
+        pa.field("file_id", pa.string()),
+    ]
+)
+"""What the index says of the keys that it has; partition and file_id are null where an entry is not believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitsThatCount:
+    """Request times of writes: those that completed of the active timeline, its start, and the completion times of archived ones.
+
+    An instant before the start that the history does not know is one that was rolled back: the real Hudi takes it for complete.
+    """
+
+    completed: frozenset[str]
+    start: str | None
+    archived: Mapping[str, str] = field(default_factory=dict)
+
+    def counts(self, instant_time: str) -> bool:
+        """Whether the write of a request time completed."""
+        if instant_time in self.completed:
+            return True
+        return self.start is not None and instant_time < self.start and instant_time in self.archived
+
+
+@dataclass(frozen=True, slots=True)
+class ByHbase:
+    """Ask the index; what it says and is not believed is looked for in key columns."""
+
+    index: HbaseSettings
+    commits: CommitsThatCount
+
+
+def ask_hbase(lookup: ByHbase, keys: pa.StringArray) -> Iterator[pa.RecordBatch]:
+    """What the index says of distinct keys, in batches of SAID.  Errors as of `open_hbase`."""
+    known: dict[str, bool] = {}
+
+    def counts(instant_time: str) -> bool:
+        if instant_time not in known:
+            known[instant_time] = lookup.commits.counts(instant_time)
+        return known[instant_time]
+
+    if not len(keys):
+        return
+    with open_hbase(lookup.index) as table:
+        for start in range(0, len(keys), KEYS_PER_QUESTION):
+            asked = keys.slice(start, KEYS_PER_QUESTION)
+            rows: list[int] = []
+            partitions: list[str | None] = []
+            file_ids: list[str | None] = []
+            for number, entry in enumerate(table.get(asked.to_pylist())):
+                if entry is None:
+                    continue
+                if not entry.commit and counts(entry.deleting):
+                    continue
+                believed = counts(entry.commit) and entry.deleting <= entry.commit
+                rows.append(number)
+                partitions.append(entry.partition if believed else None)
+                file_ids.append(entry.file_id if believed else None)
+            found = asked.take(pa.array(rows, pa.int64()))
+            yield pa.record_batch([found, pa.array(partitions, pa.string()), pa.array(file_ids, pa.string())], schema=SAID)
+
+
+def find_in_hbase(lookup: ByHbase, keys: pa.StringArray, groups: Mapping[tuple[str, str], int]) -> tuple[Ints, Ints, Ints]:
+    """Where keys stand: pairs of a key (its index) and a group (its number); then the indices of keys to be looked for in files.
+
+    keys: distinct, no nulls.  groups: the numbers of those that the table has.
+    """
+    rows, numbers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for said in ask_hbase(lookup, keys):
+        rows.append(np.asarray(pc.index_in(said.column("key"), value_set=keys), dtype=np.int64))
+        pairs = zip(said.column("partition").to_pylist(), said.column("file_id").to_pylist(), strict=True)
+        numbers.append(np.array([groups.get(pair, -1) for pair in pairs], dtype=np.int64))
+    row, number = np.concatenate(rows), np.concatenate(numbers)
+    found = number >= 0
+    return row[found], number[found], row[~found]
+
+
+@dataclass(frozen=True, slots=True)
+class HbaseChange:
+    """What one data file changes of the index.  keys: its side file; partition, file_id: of the data file."""
+
+    storage: StorageSpec
+    index: HbaseSettings
+    instant_time: str
+    keys: str
+    partition: str
+    file_id: str
+
+
+def run_tell(change: HbaseChange) -> int:
+    """Before the commit: put the keys that came, mark those that left.  Returns how many there were."""
+    count = 0
+    came = {COMMIT: change.instant_time, FILE: change.file_id, PARTITION: change.partition, DELETING: ""}
+    left = {DELETING: change.instant_time}
+    with open_hbase(change.index) as table:
+        for batch in _key_changes(change):
+            told = zip(batch.column("key").to_pylist(), batch.column("is_deleted").to_pylist(), strict=True)
+            table.put((key, left if is_deleted else came) for key, is_deleted in told)
+            count += batch.num_rows
+    return count
+
+
+def run_settle(change: HbaseChange) -> int:
+    """After the commit: leave the mark alone of what `run_tell` marked, where nothing was put since.  Returns how many keys."""
+    count = 0
+    with open_hbase(change.index) as table:
+        for batch in _key_changes(change):
+            left = batch.column("key").filter(batch.column("is_deleted")).to_pylist()
+            entries = zip(left, table.get(left), strict=True)
+            marked = [
+                (key, entry.deleting_ms)
+                for key, entry in entries
+                if entry is not None and entry.deleting == change.instant_time and entry.commit not in ("", change.instant_time)
+            ]
+            table.delete_places(marked)
+            count += len(marked)
+    return count
+
+
+def take_out(index: HbaseSettings, instant_time: str, since_ms: int) -> int:
+    """Take out what a write told the index that is rolled back: its puts and its marks.  Returns how many keys there were.
+
+    since_ms: when the write began, by the clocks of the region servers, or earlier: the table is scanned for what was put since.
+    Where HBase keeps several versions of a cell, what stood there before comes back.  Where it does not, nobody knows whether the
+    key was new: it keeps a mark of a write that does not count, which is not believed.
+    """
+    count = 0
+    with open_hbase(index) as table:
+        changed = table.changed_since(since_ms)
+        while rows := list(islice(changed, KEYS_PER_QUESTION)):
+            put = [(key, cells[COMMIT][1]) for key, cells in rows if cells.get(COMMIT, _NOTHING)[0] == instant_time]
+            table.delete_puts(put)
+            keys = [key for key, _ in put]
+            table.put((key, {DELETING: instant_time}) for key, entry in zip(keys, table.get(keys), strict=True) if entry is None)
+            marked = [key for key, cells in rows if cells.get(DELETING, _NOTHING)[0] == instant_time]
+            entries = zip(marked, table.get(marked), strict=True)
+            # A mark that stands alone says that the record was there before.
+            table.delete_puts((key, e.deleting_ms) for key, e in entries if e and e.commit and e.deleting == instant_time)
+            count += len(put) + len(marked)
+    return count
+
+
+_NOTHING = ("", 0)
+
+
+def _key_changes(change: HbaseChange) -> Iterator[pa.RecordBatch]:
+    """The keys of a side file, in batches that may be in memory as Python's objects."""
+    with open_side_file(open_storage(change.storage), change.keys) as source:
+        reader = pa.ipc.open_file(source)
+        assert reader.schema == KEY_CHANGES, "side files are written by `tasks.file_stats` alone"
+        for number in range(reader.num_record_batches):
+            batch = reader.get_batch(number)
+            for start in range(0, batch.num_rows, KEYS_PER_QUESTION):
+                yield batch.slice(start, KEYS_PER_QUESTION)

@@ -1,0 +1,150 @@
+"""Procedures that make tables over files outside of them, and show which files these are."""
+
+from __future__ import annotations
+
+from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.features.bootstrap.bootstrap_table import bootstrap
+from pyhudi.features.bootstrap.plan_bootstrap import SELECTOR
+from pyhudi.features.procedures.procedure import Call, Parameter, Procedure, Rows, schema
+from pyhudi.format.bootstrap_index import IndexedGroup
+from pyhudi.operations.admin.table_settings import BASE_FORMAT, TABLE_TYPE
+from pyhudi.table.bootstrap_sources import load_index
+
+_COLUMNS = ("partition", "file_id", "source_base_path", "source_partition", "source_file")
+_ONLY = {
+    "bootstrap_index_class": "org.apache.hudi.common.bootstrap.index.hfile.HFileBootstrapIndex",
+    "full_bootstrap_input_provider": "org.apache.hudi.bootstrap.SparkParquetBootstrapDataProvider",
+    "schema_provider_class": "",
+    "props_file_path": "",
+}
+"""Arguments of Hudi's that may ask for something else than what there is, and the one value that does not: the default."""
+
+_CLASSES = {
+    "selector_class": SELECTOR.key,
+    "key_generator_class": "hoodie.datasource.write.keygenerator.class",
+    "payload_class": "hoodie.datasource.write.payload.class",
+    "base_file_format": BASE_FORMAT.key,
+}
+"""Arguments that name a class or a format, and the options that do."""
+
+_DEFAULTS = {
+    "selector_class": "org.apache.hudi.client.bootstrap.selector.MetadataOnlyBootstrapModeSelector",
+    "key_generator_class": "org.apache.hudi.keygen.SimpleKeyGenerator",
+    "payload_class": "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
+    "base_file_format": "PARQUET",
+}
+
+
+def run_bootstrap(call: Call) -> Rows:
+    """Make a table over files; `status` is 0, and what stands in the way is raised."""
+    for name, allowed in _ONLY.items():
+        if call.text(name) not in (allowed, ""):
+            raise InvalidRequest(
+                f"{name}={call.text(name)} of run_bootstrap: a bootstrap reads the files by itself and writes an HFile index"
+            )
+    for name in ("enable_hive_sync", "bootstrap_overwrite"):
+        if call.flag(name):
+            raise InvalidRequest(f"{name}=true of run_bootstrap is not carried out: leave it out")
+    if call.text("base_path") != call.path:
+        raise InvalidRequest(f"base_path={call.text('base_path')} of run_bootstrap is another table than path={call.path}")
+    # A default says nothing against `options`, and that of the key generator stands for the one that the fields ask for.
+    given = {name: option for name, option in _CLASSES.items() if call.text(name) not in (_DEFAULTS[name], "")}
+    options = {
+        _CLASSES["payload_class"]: _DEFAULTS["payload_class"],
+        **call.options(table_type=TABLE_TYPE.key, **given),
+    }
+    bootstrap(
+        call.text("bootstrap_path"),
+        call.path,
+        record_key=call.text("rowKey_field"),
+        partition_by=call.text("partition_path_field") or None,
+        storage_options=call.storage_options,
+        options=options,
+        spark=call.spark,
+    )
+    yield {"status": 0}
+
+
+def show_bootstrap_mapping(call: Call) -> Rows:
+    """Source files of file groups."""
+    partition, wanted = call.text("partition_path"), {part.strip() for part in call.text("file_ids").split(",") if part.strip()}
+    if wanted and not partition:
+        raise InvalidRequest("file_ids of show_bootstrap_mapping are those of a partition: name it as partition_path")
+    base_path = _base_path(call)
+    order = call.text("sort_by")
+    if order not in _COLUMNS:
+        raise InvalidRequest(f"sort_by={order} of show_bootstrap_mapping is none of {', '.join(_COLUMNS)}")
+    found = [
+        dict(zip(_COLUMNS, (one.partition, one.file_id, base_path, one.source_partition, one.source.uri), strict=True))
+        for one in _index(call)
+        if partition in ("", one.partition) and (not wanted or one.file_id in wanted)
+    ]
+    found.sort(key=lambda row: (row[order], row["file_id"]), reverse=call.flag("desc"))
+    return found[: call.number("limit")]
+
+
+def show_bootstrap_partitions(call: Call) -> Rows:
+    """The partitions whose rows lie in source files, or did until they were written."""
+    return [{"indexed_partitions": partition} for partition in sorted({one.partition for one in _index(call)})]
+
+
+def _index(call: Call) -> list[IndexedGroup]:
+    _base_path(call)
+    return list(load_index(call.table.context))
+
+
+def _base_path(call: Call) -> str:
+    found = call.table.config.bootstrap_base_path
+    if found is None:
+        raise TableState(f"the table at {call.table.uri} was not made over files outside of it")
+    return found
+
+
+PROCEDURES = (
+    Procedure(
+        "run_bootstrap",
+        (
+            Parameter("table_type", required=True),
+            Parameter("bootstrap_path", required=True),
+            Parameter("base_path", required=True),
+            Parameter("rowKey_field", required=True),
+            Parameter("base_file_format", default=_DEFAULTS["base_file_format"]),
+            Parameter("partition_path_field", default=""),
+            Parameter("bootstrap_index_class", default=_ONLY["bootstrap_index_class"]),
+            Parameter("selector_class", default=_DEFAULTS["selector_class"]),
+            Parameter("key_generator_class", default=_DEFAULTS["key_generator_class"]),
+            Parameter("full_bootstrap_input_provider", default=_ONLY["full_bootstrap_input_provider"]),
+            Parameter("schema_provider_class", default=""),
+            Parameter("payload_class", default=_DEFAULTS["payload_class"]),
+            Parameter("parallelism", int, 1500),
+            Parameter("enable_hive_sync", bool, False),
+            Parameter("props_file_path", default=""),
+            Parameter("bootstrap_overwrite", bool, False),
+            Parameter("options"),
+        ),
+        schema("status int"),
+        run_bootstrap,
+        "Make a table over Parquet or ORC files that are there already.",
+        makes_table=True,
+    ),
+    Procedure(
+        "show_bootstrap_mapping",
+        (
+            Parameter("partition_path", default=""),
+            Parameter("file_ids", default=""),
+            Parameter("limit", int, 10),
+            Parameter("sort_by", default="partition"),
+            Parameter("desc", bool, False),
+        ),
+        schema("partition string, file_id string, source_base_path string, source_partition string, source_file string"),
+        show_bootstrap_mapping,
+        "The files outside of the table that hold the rows of file groups.",
+    ),
+    Procedure(
+        "show_bootstrap_partitions",
+        (),
+        schema("indexed_partitions string"),
+        show_bootstrap_partitions,
+        "The partitions whose rows lie outside of the table.",
+    ),
+)

@@ -1,0 +1,44 @@
+"""The procedure that registers a table in a Hive metastore."""
+
+from __future__ import annotations
+
+from pyhudi.errors import Unsupported
+from pyhudi.features.procedures.procedure import Call, Parameter, Procedure, Rows, schema
+from pyhudi.operations.catalog_sync.sync_settings import EXTRACTOR, INCREMENTAL, METASTORE_URIS, MODE, PARTITION_FIELDS, STRATEGY
+
+_OPTIONS = {
+    "metastore_uri": METASTORE_URIS,
+    "mode": MODE,
+    "partition_fields": PARTITION_FIELDS,
+    "partition_extractor_class": EXTRACTOR,
+    "strategy": STRATEGY,
+    "sync_incremental": INCREMENTAL,
+}
+
+
+def hive_sync(call: Call) -> Rows:
+    """Register the table; an argument that is left empty says nothing.
+
+    Raises Unsupported for what goes to HiveServer2.
+    """
+    for name in ("username", "password"):
+        if call.text(name):
+            raise Unsupported(
+                f"{name} of hive_sync is refused: HiveServer2 alone asks for it, and the metastore is told directly"
+            )
+    if call.text("use_jdbc").strip().lower() not in ("", "false"):
+        raise Unsupported("use_jdbc of hive_sync is refused: HiveServer2 is not asked, the metastore is told directly")
+    options = {option.key: call.text(name) for name, option in _OPTIONS.items() if call.text(name)}
+    call.table.sync(options=options)
+    yield {"result": "hive sync success."}
+
+
+PROCEDURES = (
+    Procedure(
+        "hive_sync",
+        tuple(Parameter(name, default="") for name in (*_OPTIONS, "username", "password", "use_jdbc")),
+        schema("result string"),
+        hive_sync,
+        "Register the table in a Hive metastore.",
+    ),
+)

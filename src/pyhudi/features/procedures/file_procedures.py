@@ -1,0 +1,314 @@
+"""Procedures about files: their sizes, what the metadata table says of them, and what stands in log files."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from pyhudi.errors import TableState, Unsupported
+from pyhudi.features.procedures.procedure import Call, Parameter, Procedure, Rows, schema
+from pyhudi.format.log.data_blocks import decode_content
+from pyhudi.format.log.delete_blocks import decode_deletes
+from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
+from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.metadata_table.reader.index_lookups import find_partitions, scan_files
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.storage.base import FileInfo, Storage
+from pyhudi.table.file_slices import LogFile
+from pyhudi.table.listing import DirectoryListing, table_folders
+from pyhudi.tasks.log_scan import read_headers
+
+_LIMIT = Parameter("limit", int, 10)
+_DATA = (BlockType.AVRO, BlockType.PARQUET, BlockType.CDC)
+_BLOCK_TYPES = {
+    BlockType.COMMAND: "COMMAND_BLOCK",
+    BlockType.DELETE: "DELETE_BLOCK",
+    BlockType.CORRUPT: "CORRUPT_BLOCK",
+    BlockType.AVRO: "AVRO_DATA_BLOCK",
+    BlockType.HFILE: "HFILE_DATA_BLOCK",
+    BlockType.PARQUET: "PARQUET_DATA_BLOCK",
+    BlockType.CDC: "CDC_DATA_BLOCK",
+}
+
+
+def stats_file_sizes(call: Call) -> Rows:
+    """Sizes of the data files of each instant, oldest first, and of all: quantiles interpolated, deviation of a sample.
+
+    partition_path: a glob of partitions, all when it is left out.
+    """
+    return islice(_size_rows(call), call.number("limit"))
+
+
+def show_metadata_table_files(call: Call) -> Rows:
+    """The files of one partition by the metadata table, by name; of the table's own folder when none is given."""
+    files = _listed(call).get(call.text("partition"), {})
+    return islice(({"file_path": name} for name in sorted(files)), call.number("limit"))
+
+
+def show_metadata_table_partitions(call: Call) -> Rows:
+    """The partitions by the metadata table."""
+    for partition in find_partitions(_metadata(call)):
+        yield {"partition": partition}
+
+
+def validate_metadata_table_files(call: Call) -> Rows:
+    """Where the metadata table and the directories disagree on files or sizes; every file with `verbose`."""
+    context = call.table.context
+    listed = _listed(call)
+    directories = DirectoryListing(context.storage)
+    there = {p: _sizes(files) for p, files in directories.files(directories.partitions()).items()}
+    for partition in sorted({*listed, *there}):
+        ours, theirs = listed.get(partition, {}), there.get(partition, {})
+        for name in sorted({*ours, *theirs}):
+            if call.flag("verbose") or ours.get(name) != theirs.get(name):
+                yield {
+                    "partition": partition,
+                    "file_name": name,
+                    "is_present_in_fs": name in theirs,
+                    "is_present_in_metadata": name in ours,
+                    "fs_size": theirs.get(name, 0),
+                    "metadata_size": ours.get(name, 0),
+                }
+
+
+def show_logfile_records(call: Call) -> Rows:
+    """The records of log files as JSON, in file order, deletes left out."""
+    if call.flag("merge"):
+        raise Unsupported("merge=true of show_logfile_records is not built; Table.scan reads the merged rows")
+    return islice(_records(call), call.number("limit"))
+
+
+def show_logfile_metadata(call: Call) -> Rows:
+    """The blocks of log files with their headers."""
+    return islice(_blocks(call), call.number("limit"))
+
+
+def _metadata(call: Call) -> MetadataTable:
+    context = call.table.context.reloaded()
+    if not context.config.has_metadata_table:
+        raise TableState(f"the table at {context.storage.uri} has no metadata table; the next write that wants one builds it")
+    return MetadataTable(context, context.timeline.load())
+
+
+def _listed(call: Call) -> dict[str, dict[str, int]]:
+    """Partition -> name -> size of every file in the metadata table.  What it does not say is not looked for elsewhere."""
+    rows = scan_files(_metadata(call))
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    columns = (rows.column(name).to_pylist() for name in ("partition", "name", "size_bytes"))
+    for partition, name, size_bytes in zip(*columns, strict=True):
+        found[partition][name] = size_bytes
+    return found
+
+
+def _sizes(files: Sequence[FileInfo]) -> dict[str, int]:
+    named = (info for info in files if parse_base_file(info.name) or parse_log_file(info.name))
+    return {info.name: info.size_bytes for info in named}
+
+
+def _size_rows(call: Call) -> Rows:
+    context = call.table.context
+    listing = DirectoryListing(context.storage)
+    pattern = call.text("partition_path")
+    chosen = _glob(pattern) if pattern else None
+    partitions = [partition for partition in listing.partitions() if chosen is None or chosen.fullmatch(partition)]
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for files in listing.files(partitions).values():
+        for info in files:
+            named = parse_base_file(info.name) or parse_log_file(info.name)
+            if named is not None:
+                sizes[named.instant_time].append(info.size_bytes)
+    for instant_time in sorted(sizes):
+        yield _distribution(instant_time, sizes[instant_time])
+    yield _distribution("ALL", [size for group in sizes.values() for size in group])
+
+
+def _distribution(label: str, sizes: Sequence[int]) -> dict[str, Any]:
+    values = np.sort(np.array(sizes, np.float64))
+    count = len(values)
+    return {
+        "commit_time": label,
+        "min": int(values[0]) if count else 0,
+        "10th": _quantile(values, 0.1),
+        "50th": _quantile(values, 0.5),
+        "avg": float(values.mean()) if count else 0.0,
+        "95th": _quantile(values, 0.95),
+        "max": int(values[-1]) if count else 0,
+        "num_files": count,
+        "std_dev": float(values.std(ddof=1)) if count > 1 else 0.0,
+    }
+
+
+def _quantile(values: np.ndarray[Any, np.dtype[np.float64]], share: float) -> float:
+    """Between the values around position share * (count + 1), counted from 1: how Hudi's statistics library does it."""
+    count = len(values)
+    if not count:
+        return 0.0
+    position = share * (count + 1)
+    below = math.floor(position)
+    if below < 1:
+        return float(values[0])
+    if below >= count:
+        return float(values[-1])
+    low, high = float(values[below - 1]), float(values[below])
+    return low + (position - below) * (high - low)
+
+
+def _log_files(call: Call) -> list[LogFile]:
+    """The log files whose path fits the pattern: relative to the table, or with the table's own path or URI before it."""
+    storage = call.table.context.storage
+    pattern = call.text("log_file_path_pattern")
+    for root in (storage.uri, storage.absolute("")):
+        for prefix in (root, re.sub(r"^\w+:/*(?=/)", "", root)):
+            if pattern.startswith(prefix.rstrip("/") + "/"):
+                pattern = pattern[len(prefix.rstrip("/")) + 1 :]
+    chosen = _glob(pattern.lstrip("/"))
+    found = []
+    for info in (info for _, listing in table_folders(storage) for info in listing.files):
+        name = parse_log_file(info.name)
+        if name is not None and chosen.fullmatch(info.path):
+            found.append(LogFile(info.path, name, info.size_bytes))
+    if not found:
+        raise TableState(f"no log file of {storage.uri} fits {call.text('log_file_path_pattern')!r}")
+    return sorted(found, key=lambda log: log.path)
+
+
+def _records(call: Call) -> Rows:
+    storage = call.table.context.storage
+    for log in _log_files(call):
+        for block in read_headers(storage, log):
+            if isinstance(block, CorruptBlock) or block.kind not in _DATA:
+                continue
+            for batch in decode_content(block.kind, block.required(HeaderKey.SCHEMA), _content(storage, log, block)):
+                for record in batch.to_pylist():
+                    yield {"records": json.dumps(record, ensure_ascii=False, default=_plain)}
+
+
+def _blocks(call: Call) -> Rows:
+    storage = call.table.context.storage
+    for log in _log_files(call):
+        for block in read_headers(storage, log):
+            if isinstance(block, CorruptBlock):
+                yield {
+                    "instant_time": None,
+                    "record_count": 0,
+                    "block_type": _BLOCK_TYPES[BlockType.CORRUPT],
+                    "header_metadata": "{}",
+                    "footer_metadata": "{}",
+                }
+                continue
+            headers = {key.name: text for key in HeaderKey if (text := block.header(key)) is not None}
+            yield {
+                "instant_time": block.header(HeaderKey.INSTANT_TIME),
+                "record_count": _count(storage, log, block),
+                "block_type": _BLOCK_TYPES[block.kind],
+                "header_metadata": json.dumps(headers, separators=(",", ":")),
+                "footer_metadata": "{}",
+            }
+
+
+def _count(storage: Storage, log: LogFile, block: LogBlock) -> int:
+    if block.kind is BlockType.DELETE:
+        return sum(deletes.num_rows for deletes in decode_deletes(_content(storage, log, block)))
+    if block.kind not in _DATA:
+        return 0
+    batches = decode_content(block.kind, block.required(HeaderKey.SCHEMA), _content(storage, log, block))
+    return sum(batch.num_rows for batch in batches)
+
+
+def _content(storage: Storage, log: LogFile, block: LogBlock) -> bytes | memoryview:
+    return block.read_content(lambda offset, size: storage.read_range(log.path, offset, size))
+
+
+def _plain(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    """Hadoop's globs: `*` and `?` within a name, `[...]`, `{a,b}`."""
+    return re.compile("".join(_glob_parts(pattern)))
+
+
+def _glob_parts(pattern: str) -> Iterator[str]:
+    depth = at = 0
+    while at < len(pattern):
+        letter = pattern[at]
+        at += 1
+        if letter == "*":
+            yield "[^/]*"
+        elif letter == "?":
+            yield "[^/]"
+        elif letter == "[" and "]" in pattern[at:]:
+            end = pattern.index("]", at)
+            inside = pattern[at:end].replace("\\", r"\\")
+            yield f"[{'^' + inside[1:] if inside[:1] in '!^' else inside}]"
+            at = end + 1
+        elif letter == "{":
+            depth += 1
+            yield "(?:"
+        elif letter == "}" and depth:
+            depth -= 1
+            yield ")"
+        elif letter == "," and depth:
+            yield "|"
+        else:
+            yield re.escape(letter)
+    yield ")" * depth
+
+
+PROCEDURES = (
+    Procedure(
+        "stats_file_sizes",
+        (Parameter("partition_path", default=""), _LIMIT),
+        schema(
+            "commit_time string, min bigint, 10th double, 50th double, avg double, 95th double, max bigint, num_files int, "
+            "std_dev double"
+        ),
+        stats_file_sizes,
+        "Sizes of data files by instant.",
+    ),
+    Procedure(
+        "show_metadata_table_files",
+        (Parameter("partition", default=""), Parameter("limit", int, 100)),
+        schema("file_path string"),
+        show_metadata_table_files,
+        "The files of a partition by the metadata table.",
+    ),
+    Procedure(
+        "show_metadata_table_partitions",
+        (),
+        schema("partition string"),
+        show_metadata_table_partitions,
+        "The partitions by the metadata table.",
+    ),
+    Procedure(
+        "validate_metadata_table_files",
+        (Parameter("verbose", bool, False),),
+        schema(
+            "partition string, file_name string, is_present_in_fs boolean, is_present_in_metadata boolean, fs_size bigint, "
+            "metadata_size bigint"
+        ),
+        validate_metadata_table_files,
+        "Where the metadata table and the directories disagree.",
+    ),
+    Procedure(
+        "show_logfile_records",
+        (Parameter("log_file_path_pattern", required=True), Parameter("merge", bool, False), _LIMIT),
+        schema("records string"),
+        show_logfile_records,
+        "The records of log files as JSON.",
+    ),
+    Procedure(
+        "show_logfile_metadata",
+        (Parameter("log_file_path_pattern", required=True), _LIMIT),
+        schema("instant_time string, record_count int, block_type string, header_metadata string, footer_metadata string"),
+        show_logfile_metadata,
+        "The blocks of log files.",
+    ),
+)

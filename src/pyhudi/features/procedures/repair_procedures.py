@@ -1,0 +1,133 @@
+"""Procedures that repair: partition metadata, hoodie.properties, damaged cleans, markers, the metadata table."""
+
+from __future__ import annotations
+
+from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest
+from pyhudi.features.procedures.procedure import Call, Parameter, Procedure, Rows, schema
+from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
+from pyhudi.format.instants import Action, State
+from pyhudi.format.properties import parse_properties, shown
+from pyhudi.operations.admin.repair import find_unmarked_partitions
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.storage import open_storage
+from pyhudi.storage.markers import Markers, marked_instants
+from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.table_config import store_table_config
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.write_base_files import ensure_partition
+
+
+def repair_add_partition_meta(call: Call) -> Rows:
+    """Partitions with and without their metadata file, which is written where it is missing unless `dry_run`.
+
+    Real Hudi looks at folders three levels deep alone; here every folder with data files counts.
+    """
+    dry_run = call.flag("dry_run")
+    context = call.table.context if dry_run else _writable(call)
+    unmarked = find_unmarked_partitions(context)
+    for partition in sorted({*unmarked, *DirectoryListing(context.storage).partitions()}):
+        missing = partition in unmarked
+        if missing and not dry_run:
+            ensure_partition(context.storage, partition, unmarked[partition])
+        yield {
+            "partition_path": partition,
+            "metadata_is_present": "No" if missing else "Yes",
+            "action": "Repaired" if missing and not dry_run else "None",
+        }
+
+
+def repair_overwrite_hoodie_props(call: Call) -> Rows:
+    """Put a properties file in place of the table's; each key of either with its old and its new value."""
+    folder, _, name = call.text("new_props_file_path").rpartition("/")
+    data = open_storage(folder or ("/" if call.text("new_props_file_path").startswith("/") else ".")).read(name)
+    if data is None:
+        raise InvalidRequest(f"there is no file {call.text('new_props_file_path')}")
+    wanted = parse_properties(data)
+    context = _writable(call)
+    with context.locked(LOCK_WAIT_MS) as held:
+        old = dict(held.reloaded().config.properties)
+        new = dict(store_table_config(held.storage, {**dict.fromkeys(old), **wanted}, context.env).properties)
+    for key in sorted({*old, *new}):
+        yield {
+            "property": key,
+            "old_value": shown(key, old.get(key, "null")),
+            "new_value": shown(key, new.get(key, "null")),
+        }
+
+
+def repair_corrupted_clean_files(call: Call) -> Rows:
+    """Remove the files of cleans on the timeline that are empty or cannot be read; readers of the timeline stop at them."""
+    context = _writable(call)
+    with context.locked(LOCK_WAIT_MS) as held:
+        store = held.timeline
+        for instant in store.load_files():
+            if instant.action is not Action.CLEAN:
+                continue
+            data = store.read(instant)
+            if instant.state is State.INFLIGHT and not data:
+                # An inflight clean holds nothing by right: its plan stands in the requested file.
+                continue
+            try:
+                (CleanMetadata if instant.state is State.COMPLETED else CleanerPlan).decode(data)
+            except CorruptData:
+                held.storage.delete([store.path(instant)])
+    yield {"result": True}
+
+
+def delete_marker(call: Call) -> Rows:
+    """Remove the markers of an instant: only for one whose writer is gone and that is rolled back."""
+    storage, instant = _writable(call).storage, call.text("instant_time")
+    if instant not in marked_instants(storage):
+        raise InstantNotFound(f"{call.table.uri} has no markers of instant {instant}")
+    Markers(storage, instant).delete()
+    yield {"delete_marker_result": True}
+
+
+def delete_metadata_table(call: Call) -> Rows:
+    """Remove the metadata table."""
+    call.table.drop_metadata_table()
+    yield {"result": "Removed Metadata Table"}
+
+
+def _writable(call: Call) -> TableContext:
+    context = call.table.context.reloaded()
+    check_writable(context, keeps_indexes=False)
+    return context
+
+
+LOCK_WAIT_MS = 60_000
+"""How long a procedure waits for the table lock."""
+
+_DRY_RUN = Parameter("dry_run", bool, True)
+
+PROCEDURES = (
+    Procedure(
+        "repair_add_partition_meta",
+        (_DRY_RUN,),
+        schema("partition_path string, metadata_is_present string, action string"),
+        repair_add_partition_meta,
+        "Write partition metadata where it is missing.",
+    ),
+    Procedure(
+        "repair_overwrite_hoodie_props",
+        (Parameter("new_props_file_path", required=True),),
+        schema("property string, old_value string, new_value string"),
+        repair_overwrite_hoodie_props,
+        "Replace hoodie.properties.",
+    ),
+    Procedure(
+        "repair_corrupted_clean_files",
+        (),
+        schema("result boolean"),
+        repair_corrupted_clean_files,
+        "Remove cleans that cannot be read.",
+    ),
+    Procedure(
+        "delete_marker",
+        (Parameter("instant_time", required=True),),
+        schema("delete_marker_result boolean"),
+        delete_marker,
+        "Remove the markers of an instant.",
+    ),
+    Procedure("delete_metadata_table", (), schema("result string"), delete_metadata_table, "Remove the metadata table."),
+)

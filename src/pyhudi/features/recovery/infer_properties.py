@@ -1,0 +1,416 @@
+"""The properties of a table that its files tell of, where hoodie.properties is gone and so is its backup.
+
+    name              the metadata table's own name; or the schemas in files, where they spell it as it is
+    version           the metadata table's; without one nothing tells 8 from 9
+    type              logs of records, and delta commits, are of merge on read; commits that no compaction made of copy on write
+    record key        the column that is the key in every row of every file, where there is one alone; composite keys name theirs
+    partition fields  the columns that make the folders, level by level, where there is one alone for each; `field=value` names it
+    URL encoding      a value that would be written in two ways
+    meta columns, format of base files, change data, left out columns, metadata table, definitions of indexes: what is there
+
+What files do not tell has to be given, and what is given must not contradict what they tell: `tell` gives both the properties and
+what is asked for.  Features of which files show no trace are off, and `left` names them.
+
+Pure: facts in, properties out.  Source: docs/formats/timeline.md, "Properties told by files".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.log.cdc_blocks import CdcMode
+from pyhudi.format.paths import (
+    HISTORY_NAME,
+    INDEX_DEFINITIONS_FILE,
+    META_FOLDER,
+    TIMELINE_FOLDER,
+    TIMELINE_NAME,
+    file_name_of,
+    folder_of,
+    parts_of,
+)
+from pyhudi.format.table_versions import TableVersion, parse_table_version
+from pyhudi.records.keys.key_spec import (
+    GENERATOR_CLASS,
+    GENERATOR_TYPE,
+    HIVE_STYLE,
+    PARTITION_FIELDS,
+    RECORD_FIELDS,
+    URL_ENCODE,
+    KeyGenerator,
+    infer_key_generator,
+)
+from pyhudi.records.keys.partition_paths import NEEDS_ENCODING, encode_partition_value
+from pyhudi.records.merge_mode import infer_merge_settings
+from pyhudi.table.table_config import (
+    FORMAT,
+    LEGACY_PAYLOAD,
+    MODE_PROPERTY,
+    NATIVE,
+    OMIT_COLUMNS,
+    ORDERING_FIELDS,
+    PAYLOAD_PROPERTY,
+    PRECOMBINE_FIELD,
+    STRATEGY_PROPERTY,
+    TableType,
+    merge_properties,
+)
+
+_NAME = "hoodie.table.name"
+_VERSION = "hoodie.table.version"
+_TYPE = "hoodie.table.type"
+_HISTORY_KEYS = ("hoodie.timeline.history.path", "hoodie.archivelog.folder")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFacts:
+    """What the rows of a base file say.
+
+    columns: by dotted name, without meta columns.  has_meta: whether the meta columns are there.  same: columns whose text is the
+    record key in every row; composite: the fields of which the keys are composed, () where they are not.  constant: the text of
+    columns that hold one value, as it stands in a path.
+    schema_name: of its Avro schema, '' without one.  wrong: how a row contradicts the spec that was to be checked.
+    damage: why the file cannot be read.
+    """
+
+    path: str
+    rows: int = 0
+    columns: tuple[str, ...] = ()
+    has_meta: bool = True
+    same: frozenset[str] = frozenset()
+    composite: tuple[str, ...] = ()
+    constant: Mapping[str, str] = field(default_factory=dict)
+    schema_name: str = ""
+    wrong: str | None = None
+    damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a table's files.
+
+    metadata: the properties of its metadata table, {} without one; indexes: the partitions of that which are complete.
+    schema_names: the names in the Avro schemas of its files.  has_timeline_folder: None where there is no instant at all.
+    types: the table types that the names of files and instants tell, mostly one.  formats: of base files.  folders: those with
+    data files.  cdc: the mode of change data, None without such files.  facts: of base files.
+    """
+
+    metadata: Mapping[str, str]
+    indexes: tuple[str, ...]
+    has_definitions: bool
+    schema_names: frozenset[str]
+    has_timeline_folder: bool | None
+    types: Mapping[TableType, str]
+    formats: frozenset[str]
+    folders: frozenset[str]
+    cdc: CdcMode | None
+    is_bootstrapped: bool
+    facts: tuple[KeyFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """values: all properties.  sources: property -> what tells it.  asked: property -> why files do not tell it, and what may be
+    given; left: what is off since no file shows it.
+    """
+
+    values: Mapping[str, str]
+    sources: Mapping[str, str]
+    asked: Mapping[str, str]
+    left: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Telling:
+    given: Mapping[str, str]
+    values: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
+
+    def say(self, key: str, value: str, source: str) -> None:
+        """Files tell it.  Raises InvalidRequest where something else was given."""
+        other = self.given.get(key)
+        if other is not None and other.strip().lower() != value.lower():
+            raise InvalidRequest(f"{key}={other} was given, and files say {value} ({source})")
+        self.values[key] = value
+        self.sources[key] = source
+
+    def ask(self, key: str, why: str) -> str | None:
+        """Files do not tell it: what was given, None for nothing."""
+        if key not in self.given:
+            self.asked[key] = why
+            return None
+        self.values[key] = self.given[key]
+        self.sources[key] = "given"
+        return self.given[key]
+
+
+def tell(evidence: Evidence, given: Mapping[str, str]) -> Told:
+    """What files tell, with what was given.  Raises InvalidRequest where the two contradict each other."""
+    telling = _Telling(given)
+    _tell_name(telling, evidence)
+    version = _tell_version(telling, evidence)
+    _tell_type(telling, evidence)
+    _tell_files(telling, evidence, version)
+    facts = [fact for fact in evidence.facts if fact.damage is None and fact.rows]
+    record_fields = _tell_record_key(telling, evidence, facts)
+    partition_fields = _tell_partitions(telling, evidence, facts)
+    if record_fields is not None and partition_fields is not None:
+        _tell_generator(telling, record_fields, partition_fields)
+    _tell_merging(telling, version or TableVersion.current())
+    left = [name for key, name in _OPTIONAL.items() if key not in given and key not in telling.values]
+    for key, text in given.items():
+        telling.values.setdefault(key, text)
+        telling.sources.setdefault(key, "given")
+    return Told(telling.values, telling.sources, telling.asked, tuple(left))
+
+
+_OPTIONAL = {
+    "hoodie.database.name": "a database",
+    "hoodie.table.timeline.timezone": "a time zone of instants other than that of the process (LOCAL)",
+    "hoodie.table.cdc.enabled": "change data capture",
+}
+
+
+def _tell_name(telling: _Telling, evidence: Evidence) -> None:
+    own = evidence.metadata.get(_NAME, "")
+    if own.endswith("_metadata"):
+        telling.say(_NAME, own.removesuffix("_metadata"), "the metadata table's name")
+        return
+    # A schema spells each character that may not stand in a name of Avro as an underscore.
+    spelled = {found[1] for name in evidence.schema_names if (found := re.fullmatch(r"hoodie\.([A-Za-z0-9]+)\.\1_record", name))}
+    if len(spelled) == 1 and len(evidence.schema_names) == 1:
+        telling.say(_NAME, spelled.pop(), "the schemas of files")
+    else:
+        telling.ask(_NAME, "neither a metadata table nor the schemas of files tell it for sure")
+
+
+def _tell_version(telling: _Telling, evidence: Evidence) -> TableVersion | None:
+    text = evidence.metadata.get(_VERSION)
+    if text is not None:
+        telling.say(_VERSION, text, "the metadata table's properties")
+    else:
+        text = telling.ask(_VERSION, "without a metadata table nothing tells versions apart; give 6, 8 or 9")
+    if text is None:
+        return None
+    version = parse_table_version(text)
+    layout = version.layout
+    if evidence.has_timeline_folder not in (None, layout.has_timeline_folder):
+        there = TIMELINE_FOLDER if evidence.has_timeline_folder else META_FOLDER
+        raise InvalidRequest(f"{_VERSION}={text} was given, and the instants lie in {there}: those of that version do not")
+    telling.say("hoodie.timeline.layout.version", str(int(layout)), "the version")
+    if layout.has_timeline_folder:
+        for key, name in (("hoodie.timeline.path", TIMELINE_NAME), *dict.fromkeys(_HISTORY_KEYS, HISTORY_NAME).items()):
+            telling.say(key, name, "the version")
+    if version.names_format:
+        telling.say(FORMAT, NATIVE, "its files")
+    return version
+
+
+def _tell_type(telling: _Telling, evidence: Evidence) -> None:
+    if len(evidence.types) == 1:
+        ((kind, source),) = evidence.types.items()
+        telling.say(_TYPE, str(kind), source)
+        return
+    why = "no file or instant tells it" if not evidence.types else "files and instants tell both"
+    telling.ask(_TYPE, f"{why}; give {' or '.join(TableType)}")
+
+
+def _tell_files(telling: _Telling, evidence: Evidence, version: TableVersion | None) -> None:
+    if len(evidence.formats) == 1:
+        telling.say("hoodie.table.base.file.format", next(iter(evidence.formats)), "the names of base files")
+    else:
+        why = "there are base files of several formats" if evidence.formats else "there are no base files"
+        telling.ask("hoodie.table.base.file.format", f"{why}; give PARQUET or ORC")
+    held = {fact.has_meta for fact in evidence.facts if fact.damage is None}
+    if len(held) == 1:
+        telling.say("hoodie.populate.meta.fields", "true" if held == {True} else "false", "the columns of base files")
+    else:
+        telling.ask("hoodie.populate.meta.fields", "base files do not tell it; give true or false")
+    if evidence.cdc is not None:
+        telling.say("hoodie.table.cdc.enabled", "true", "files of changes")
+        telling.say("hoodie.table.cdc.supplemental.logging.mode", str(evidence.cdc), "files of changes")
+    if evidence.is_bootstrapped:
+        telling.ask("hoodie.bootstrap.base.path", "files have their rows in a folder that they do not name")
+    if evidence.indexes:
+        telling.say("hoodie.table.metadata.partitions", ",".join(sorted(evidence.indexes)), "the metadata table")
+    if evidence.has_definitions and version is not None and version.layout.has_timeline_folder:
+        telling.say("hoodie.table.index.defs.path", INDEX_DEFINITIONS_FILE, "the file is there")
+
+
+def _tell_record_key(telling: _Telling, evidence: Evidence, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
+    keyed = [fact for fact in facts if fact.has_meta]
+    composed = {fact.composite for fact in keyed}
+    same = frozenset.intersection(*(fact.same for fact in keyed)) if keyed else frozenset[str]()
+    if len(composed) == 1 and composed != {()} and not same:
+        fields = composed.pop()
+        telling.say(RECORD_FIELDS, ",".join(fields), "the keys name their fields")
+        return fields
+    if len(same) == 1:
+        (name,) = same
+        telling.say(RECORD_FIELDS, name, f"in each of {sum(fact.rows for fact in keyed):,} rows it is the key")
+        return (name,)
+    why = f"{', '.join(sorted(same))} are all the key in every row" if same else "no column is the key in every row"
+    told = telling.ask(RECORD_FIELDS, f"{why}; give the fields, or nothing where keys are generated ({RECORD_FIELDS}=)")
+    return None if told is None else _split(told)
+
+
+def _tell_partitions(telling: _Telling, evidence: Evidence, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
+    if evidence.folders == {""}:
+        telling.say(PARTITION_FIELDS, "", "all files lie in the table's own folder")
+        telling.say(HIVE_STYLE, "false", "there are no folders")
+        telling.say(URL_ENCODE, "false", "there are no folders")
+        return ()
+    paths = [(folder_of(fact.path), fact) for fact in facts]
+    readings = [] if not paths else [*_hive_readings(paths), *_plain_readings(paths)]
+    if len({(reading.fields, reading.is_hive) for reading in readings}) == 1:
+        reading = readings[0]
+        telling.say(PARTITION_FIELDS, ",".join(reading.fields), "folders have their values")
+        telling.say(HIVE_STYLE, "true" if reading.is_hive else "false", "the names of folders")
+        encodings = {one.is_encoded for one in readings} - {None}
+        if len(encodings) == 1:
+            telling.say(URL_ENCODE, "true" if encodings == {True} else "false", "the names of folders")
+        else:
+            telling.ask(URL_ENCODE, "no value in a folder's name would be encoded; give true or false")
+        columns = {name for fact in facts for name in fact.columns}
+        if not set(reading.fields) <= columns:
+            telling.say(OMIT_COLUMNS, "true", "files lack the columns")
+        return reading.fields
+    why = "several columns have the values of folders" if readings else "no columns have the values of folders"
+    told = telling.ask(PARTITION_FIELDS, f"{why}; give them, in order")
+    for key in (HIVE_STYLE, URL_ENCODE):
+        telling.ask(key, "it is not known how folders are made; give true or false")
+    return None if told is None else _split(told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How folders may have been made.  is_encoded: None where both ways give the same."""
+
+    fields: tuple[str, ...]
+    is_hive: bool
+    is_encoded: bool | None
+
+
+def _hive_readings(paths: Sequence[tuple[str, KeyFacts]]) -> list[_Reading]:
+    named = {tuple(part.partition("=")[0] for part in parts_of(path)) for path, _ in paths}
+    if len(named) != 1 or not all("=" in part for path, _ in paths for part in parts_of(path)):
+        return []
+    (fields,) = named
+    values = [([part.partition("=")[2] for part in parts_of(path)], fact) for path, fact in paths]
+    return _fitting(fields, values, is_hive=True)
+
+
+def _plain_readings(paths: Sequence[tuple[str, KeyFacts]]) -> list[_Reading]:
+    found: list[_Reading] = []
+    by_level = [(parts_of(path), fact) for path, fact in paths]
+    whole = [([path], fact) for path, fact in paths]
+    for values in (by_level, whole) if any(len(parts) > 1 for parts, _ in by_level) else (whole,):
+        depths = {len(parts) for parts, _ in values}
+        if len(depths) != 1:
+            continue
+        levels = [_columns_of(values, level) for level in range(depths.pop())]
+        if any(not level for level in levels):
+            continue
+        for fields in list(product(*levels))[:_MOST_READINGS]:
+            if len(set(fields)) == len(fields):
+                found += _fitting(fields, values, is_hive=False)
+    return found
+
+
+def _columns_of(values: Sequence[tuple[Sequence[str], KeyFacts]], level: int) -> list[str]:
+    """The columns that have, in every file, the value that a level of its folder has."""
+    candidates: set[str] | None = None
+    for parts, fact in values:
+        texts = {name for name, text in fact.constant.items() if parts[level] in (text, encode_partition_value(text))}
+        candidates = texts if candidates is None else candidates & texts
+    return sorted(candidates or ())
+
+
+def _fitting(fields: Sequence[str], values: Sequence[tuple[Sequence[str], KeyFacts]], *, is_hive: bool) -> list[_Reading]:
+    """The reading by these fields, where every file of which the column is known fits it."""
+    encoded: bool | None = None
+    for parts, fact in values:
+        for name, part in zip(fields, parts, strict=True):
+            if name not in fact.columns:
+                continue
+            text = fact.constant.get(name)
+            if text is None or part not in (text, encode_partition_value(text)):
+                return []
+            if re.search(NEEDS_ENCODING, text):
+                now = part != text
+                if encoded not in (None, now):
+                    return []
+                encoded = now
+    return [_Reading(tuple(fields), is_hive, encoded)]
+
+
+def _tell_generator(telling: _Telling, record_fields: Sequence[str], partition_fields: Sequence[str]) -> None:
+    if GENERATOR_CLASS in telling.given or GENERATOR_TYPE in telling.given:
+        return
+    kind = infer_key_generator(record_fields, partition_fields)
+    is_prefixed = telling.sources[RECORD_FIELDS] == "the keys name their fields" and len(record_fields) == 1
+    if is_prefixed:
+        kind = KeyGenerator.COMPLEX if partition_fields else KeyGenerator.NON_PARTITION
+        if telling.values.get(_VERSION) != str(int(TableVersion.NINE)) or not partition_fields:
+            telling.ask(GENERATOR_TYPE, "several generators make keys of one field that name it; give COMPLEX or GLOBAL_DELETE")
+            return
+    telling.say(GENERATOR_TYPE, str(kind), "what the fields call for, others make the same keys and folders")
+
+
+def _tell_merging(telling: _Telling, version: TableVersion) -> None:
+    given = telling.given
+    ordering = given.get(ORDERING_FIELDS, given.get(PRECOMBINE_FIELD))
+    if ordering is None:
+        key = ORDERING_FIELDS if version.has_ordering_fields else PRECOMBINE_FIELD
+        telling.ask(key, f"no file tells by which field records are ordered; give it, or nothing where there is none ({key}=)")
+    rules = (MODE_PROPERTY, PAYLOAD_PROPERTY, STRATEGY_PROPERTY, LEGACY_PAYLOAD)
+    if not any(given.get(key) for key in rules):
+        wanted = MODE_PROPERTY if version.has_merge_mode else PAYLOAD_PROPERTY
+        what = "EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING or CUSTOM" if version.has_merge_mode else "the payload class"
+        telling.ask(wanted, f"no file tells by what rule records are merged; give {what}")
+        return
+    if ordering is None:
+        return
+    fields = _split(ordering)
+    if fields:
+        telling.values[ORDERING_FIELDS if version.has_merge_mode else PRECOMBINE_FIELD] = ",".join(fields)
+        if version.has_merge_mode and not version.has_ordering_fields:
+            telling.values[PRECOMBINE_FIELD] = ",".join(fields)
+    if not version.has_merge_mode or version.merges_by_modes:
+        return
+    settings = infer_merge_settings(
+        mode=given.get(MODE_PROPERTY),
+        payload_class=given.get(PAYLOAD_PROPERTY),
+        strategy_id=given.get(STRATEGY_PROPERTY),
+        ordering_field=fields[0] if fields else None,
+        version=version,
+    )
+    for key, text in merge_properties(settings).items():
+        telling.values.setdefault(key, text)
+        telling.sources.setdefault(key, "the merge rule that was given")
+
+
+def table_types(names: Iterable[tuple[str, bool, bool]], *, deltas: bool, commits: bool) -> dict[TableType, str]:
+    """The types that files and instants tell.  names: (path, is a log, is of changes); deltas: whether there are delta commits;
+    commits: whether there are commits that no compaction made.
+    """
+    found: dict[TableType, str] = {}
+    log = next((file_name_of(path) for path, is_log, is_cdc in names if is_log and not is_cdc), None)
+    if log is not None or deltas:
+        found[TableType.MERGE_ON_READ] = f"the log {log}" if log is not None else "delta commits"
+    if commits:
+        found[TableType.COPY_ON_WRITE] = "commits that no compaction made"
+    return found
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+_MOST_READINGS = 64
+"""How many ways to read folders are looked at: where there are more than one, it is asked for anyway."""

@@ -1,0 +1,285 @@
+"""The timeline made anew, where it was deleted: data files tell by their names which instants wrote them
+(`features.recovery.infer_timeline`).
+
+    1. look     every data file is opened; the metadata table's own timeline, where there is one, says which instants completed,
+                and when
+    2. lock: the list of instants, with the indexes that there are, is stored beside the timeline; the metadata table is dropped
+    3. each instant, newest first: its completed file, then those of its earlier states
+    4. the metadata table is built anew, with its indexes; the list goes; unlock
+
+Until the list is gone the work is not done, and a repair goes on with it.  The newest come first, and completed files before
+pending ones, so that a crash leaves nothing that a writer would take for failed and delete: what is older than the whole timeline
+counts as completed.
+
+Source: docs/formats/timeline.md, "A timeline made anew".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData
+from pyhudi.features.recovery.infer_timeline import (
+    DataFile,
+    Group,
+    MadeInstant,
+    ToldColumns,
+    completion_times,
+    plan_instants,
+    replaced_groups,
+)
+from pyhudi.features.recovery.inspect_files import FileFacts, FileTask, run_file, run_identities
+from pyhudi.format.instants import INSTANT_TIME_LENGTH, Action, Instant, State, parse_instant_file, shift_instant_time
+from pyhudi.format.json_document import parse_json
+from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
+from pyhudi.format.paths import (
+    AUX_FOLDER,
+    MARKER_FOLDER,
+    METADATA_FOLDER,
+    TIMELINE_FOLDER,
+    file_name_of,
+    folder_of,
+    join_path,
+)
+from pyhudi.metadata_table.codecs.metadata_partitions import FILES
+from pyhudi.metadata_table.indexes import in_build_order
+from pyhudi.metadata_table.writer.initialize_partitions import build_partitions
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.metadata_table.writer.metadata_store import drop_store
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.storage.base import FileInfo
+from pyhudi.table.file_slices import BaseFile, FileGroup, SlicingState, build_file_groups, visible_slice
+from pyhudi.table.listing import table_folders
+from pyhudi.table.schema_on_read_history import stored_schemas
+from pyhudi.table.snapshot import directory_listing, load_snapshot
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.engine_protocol import Engine
+
+REMAKING_FILE = f"{AUX_FOLDER}/timeline.remaking"
+"""Stands there while a timeline is being made anew: which instants it will have, and the indexes to build after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remake:
+    """What would be made, and what nobody can know.
+
+    completions: request time -> completion time; indexes: partitions of the metadata table that are built anew.  notes: sentences
+    in two parts, what is not known and what may be done about it, each with the path that it is about, '' for the table.
+    """
+
+    instants: tuple[MadeInstant, ...]
+    completions: Mapping[str, str]
+    indexes: tuple[str, ...]
+    file_count: int
+    notes: tuple[tuple[str, str, str], ...] = field(default=())
+
+
+def is_remaking(context: TableContext) -> bool:
+    """Whether somebody began to make the timeline anew and has not come to the end."""
+    return context.storage.stat(REMAKING_FILE) is not None
+
+
+def plan_remake(context: TableContext, engine: Engine) -> Remake | None:
+    """The timeline that the files tell of; None where there is one, and where there are no files.
+
+    Raises Unsupported for a table of which more was lost than names of files tell.
+    """
+    config, storage = context.config, context.storage
+    if not config.version.layout.has_timeline_folder:
+        return None
+    begun = storage.read(REMAKING_FILE)
+    listed = storage.list(config.timeline_path).files
+    present = [found for info in listed if (found := parse_instant_file(info.name, config.version.layout)) is not None]
+    if present and begun is None:
+        return None
+    infos = [info for _, listing in table_folders(storage) for info in listing.files if _named(info) is not None]
+    if not infos:
+        return None
+    schemas, histories = stored_schemas(context)
+    archived = {i.request_time for i in context.timeline.history.instants()} if config.version.layout.has_lsm_history else set()
+    told = _decode(begun) if begun is not None else None
+    mirrored = _mirrored(context)
+    stored_ms: dict[str, int] = {}
+    for info in infos:
+        time = _instant_of(info)
+        stored_ms[time] = max(stored_ms.get(time, 0), info.modified_ms)
+    changes = {str(version) for version in schemas if version} - stored_ms.keys()
+    if told is None:
+        completions = completion_times(stored_ms, mirrored, config.zone)
+        for time in changes:
+            # The history is written in the moment before its instant completes.
+            completions[time] = mirrored.get(time) or shift_instant_time((histories.get(time) or time)[:17], 1, UTC)
+        never = {time for time in completions if mirrored and time >= min(mirrored) and time not in mirrored}
+    else:
+        completions = told[0]
+        never = set(stored_ms) - completions.keys()
+    wanted = [info for info in infos if _instant_of(info) in completions.keys() - never - archived]
+    spec = storage.spec()
+    facts = engine.map(run_file, [FileTask(spec, info.path, info.size_bytes, config.name) for info in wanted])
+    damaged = {fact.path: fact for fact in facts if fact.damage is not None}
+    files = [_data_file(fact) for fact in facts if fact.damage is None]
+    kept = {*(file.instant_time for file in files), *(changes & completions.keys() - never - archived)}
+    completions = {time: completions[time] for time in sorted(kept)}
+    replaced = _replaced(context, engine, files, completions)
+    made = plan_instants(files, completions, replaced, ToldColumns(schemas, config.name), is_cow=config.is_cow)
+    indexes = (*config.metadata_partitions, *config.metadata_partitions_inflight) if told is None else told[1]
+    notes = (
+        () if told is not None else tuple(_notes(context, files, mirrored, never, damaged.values(), changes & completions.keys()))
+    )
+    return Remake(made, completions, indexes, len(infos), notes)
+
+
+def run_remake(context: TableContext, engine: Engine, remake: Remake, commit: CommitSettings, metadata: MetadataSettings) -> None:
+    """Make the timeline, and then the metadata table, under the table's lock.
+
+    Raises Unsupported, before anything is changed, for a table that is not written.
+    """
+    check_writable(context)
+    with context.locked(commit.lock_wait_ms) as held:
+        document = {"completions": dict(remake.completions), "indexes": list(remake.indexes)}
+        held.storage.put_if_absent(REMAKING_FILE, json.dumps(document, indent=2, sort_keys=True).encode())
+        if held.reloaded().config.metadata_partitions:
+            drop_store(held.reloaded())
+        held = held.reloaded()
+        held.storage.make_folder(held.config.timeline_path)
+        held.storage.make_folder(held.config.history_path)
+        done = {(i.request_time, i.state) for i in held.timeline.load_files()}
+        for one in reversed(remake.instants):
+            _publish(held, one, done)
+        if FILES in remake.indexes:
+            snapshot = load_snapshot(held, directory_listing)
+            if snapshot.schema is not None:
+                schema = snapshot.schema.arrow
+                build_partitions(held, engine, metadata, in_build_order(sorted(set(remake.indexes))), schema, schema)
+        held.storage.delete([REMAKING_FILE])
+
+
+def _publish(held: TableContext, one: MadeInstant, done: set[tuple[str, State]]) -> None:
+    time, action = one.instant.request_time, one.instant.action
+    if (time, State.COMPLETED) not in done:
+        content = one.metadata.encode(held.env.token_bytes(16))
+        held.timeline.complete(one.instant, action, one.instant.completion_time or "", content)
+    for state in (State.INFLIGHT, State.REQUESTED):
+        held.storage.put_if_absent(held.timeline.path(Instant(time, action, state)), b"")
+
+
+def _named(info: FileInfo) -> BaseFileName | LogFileName | None:
+    return parse_log_file(info.name) if info.name.startswith(".") else parse_base_file(info.name)
+
+
+def _instant_of(info: FileInfo) -> str:
+    name = _named(info)
+    assert name is not None, "others were left out"
+    return name.instant_time
+
+
+def _data_file(fact: FileFacts) -> DataFile:
+    folder, text = folder_of(fact.path), file_name_of(fact.path)
+    name = parse_log_file(text) if text.startswith(".") else parse_base_file(text)
+    assert name is not None, "others were left out"
+    return DataFile(fact.path, folder, name, fact.size_bytes, fact.rows, fact.own_rows, fact.schema)
+
+
+def _mirrored(context: TableContext) -> dict[str, str]:
+    """Request time -> completion time of the data instants that the metadata table took in; empty without one.
+
+    It does so under the lock under which the instant completes, a moment before.
+    """
+    if not context.config.has_metadata_table:
+        return {}
+    found: dict[str, str] = {}
+    for info in context.storage.list(join_path(METADATA_FOLDER, TIMELINE_FOLDER)).files:
+        instant = parse_instant_file(info.name, context.config.version.layout)
+        if instant is None or not instant.is_completed or instant.action is not Action.DELTACOMMIT:
+            continue
+        if len(instant.request_time) == INSTANT_TIME_LENGTH and instant.request_time.strip("0"):
+            found[instant.request_time] = instant.completion_time or ""
+    return {time: completed for time, completed in found.items() if not time.startswith("0000")}
+
+
+def _replaced(
+    context: TableContext, engine: Engine, files: Iterable[DataFile], completions: Mapping[str, str]
+) -> dict[Group, str]:
+    """Groups whose rows a later one has, by what tells rows apart; see `replaced_groups`."""
+    members: dict[str, list[DataFile]] = {}
+    for file in files:
+        members.setdefault(file.partition, []).append(file)
+    timeline = Timeline.of(Instant(time, Action.COMMIT, State.COMPLETED, completed) for time, completed in completions.items())
+    state = SlicingState(timeline, {}, {}, True)
+    found: dict[Group, str] = {}
+    for partition, own in sorted(members.items()):
+        groups = build_file_groups(partition, (FileInfo(file.path, file.size_bytes, 0) for file in own), state)
+        # A later write may have changed every row that was copied: the oldest file of a group still has them as they came.
+        bases = [(group.file_id, base) for group in groups for base in _newest_and_oldest(group, state)]
+        if len({file_id for file_id, _ in bases}) < 2:
+            continue
+        spans = {
+            file.group: (
+                min(f.instant_time for f in own if f.group == file.group),
+                max(f.instant_time for f in own if f.group == file.group),
+            )
+            for file in own
+        }
+        tasks = [FileTask(context.storage.spec(), base.path, base.size_bytes, "") for _, base in bases]
+        rows: dict[Group, list[pa.Table]] = {}
+        for (file_id, _), table in zip(bases, engine.map(run_identities, tasks), strict=True):
+            if table is not None:
+                rows.setdefault((partition, file_id), []).append(table)
+        found.update(replaced_groups(spans, {group: pa.concat_tables(tables) for group, tables in rows.items()}))
+    return found
+
+
+def _newest_and_oldest(group: FileGroup, state: SlicingState) -> frozenset[BaseFile]:
+    seen = visible_slice(group, state)
+    bases = [slice_.base for slice_ in group.slices if slice_.base is not None]
+    return frozenset(base for base in (None if seen is None else seen.base, *bases[-1:]) if base is not None)
+
+
+def _notes(
+    context: TableContext,
+    files: Iterable[DataFile],
+    mirrored: Mapping[str, str],
+    never: Iterable[str],
+    damaged: Iterable[FileFacts],
+    changes: Iterable[str],
+) -> Iterable[tuple[str, str, str]]:
+    """Path, what is not known, what follows or may be done."""
+    yield (
+        "",
+        "cleans, rollbacks, savepoints and plans that were pending are forgotten, and with them file groups that an overwrite or "
+        "the deletion of a partition replaced, or a clustering whose rows have all changed since, and that no clean had removed",
+        "these count again: where there were such, delete their rows once more; Table.validate(keys=True) finds keys that stand "
+        "twice",
+    )
+    if not mirrored:
+        times = "no metadata table tells which instants had completed, and when"
+        yield "", times, "all whose files can be read count, as of when their last file was stored"
+        for time in sorted(changes):
+            unknown = f"instant {time} changed columns, and may never have completed"
+            yield "", unknown, "it counts, since the history of columns names it; change the columns back where it did not"
+    under_way = {file_name_of(folder) for folder in context.storage.list(MARKER_FOLDER).folders}
+    for time in sorted({file.instant_time for file in files} & under_way - mirrored.keys()):
+        unknown = f"instant {time} has markers, so it may never have completed"
+        yield "", unknown, f"it counts; Table.rollback({time!r}) takes it back"
+    for time in sorted(never):
+        unknown = f"instant {time} never completed, as the metadata table says"
+        yield "", unknown, "its files count no more; a repair after this one deletes them"
+    for fact in damaged:
+        left_out = "it is left out, and with it the instant, where that has no other file"
+        yield fact.path, f"it cannot be read: {fact.damage}", left_out
+
+
+def _decode(data: bytes) -> tuple[dict[str, str], tuple[str, ...]]:
+    document = parse_json(data, f"{REMAKING_FILE} is")
+    try:
+        completions = {str(time): str(done) for time, done in document["completions"].items()}
+        return completions, tuple(str(name) for name in document["indexes"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorruptData(f"{REMAKING_FILE} is not a list of instants and indexes") from error

@@ -1,0 +1,353 @@
+"""The report: one HTML page that says how a table is, with nothing to fetch and nothing to install.
+
+The page holds its style and one small script (sorting tables by their heads); without the script everything is there.  A content
+policy forbids everything else, so a name in the table's data can do no harm.  Headings, captions and scopes are set for screen
+readers; wide tables scroll in a region that the keyboard reaches; colours follow the reader's light or dark setting.
+
+A part that cannot be read, because the table is damaged, says so in its place; the others are there.  Long tables are cut, and
+say which command gives the rest.  Times are digits in the zone of the table.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from html import escape
+from importlib import resources
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.api.table import Table
+from pyhudi.errors import HudiError
+from pyhudi.features.report.charts import Bar, bars, lanes, legend, readable_time
+from pyhudi.features.report.figures import (
+    LANES,
+    amplifications,
+    overall_factor,
+    readable_bytes,
+    size_buckets,
+    spans,
+    storage_shares,
+)
+from pyhudi.operations.admin.validate import Severity, ValidationResult
+
+SHOWN_ROWS = 200
+"""Rows of a table on the page."""
+SHOWN_BARS = 25
+"""Bars of a chart."""
+DRAWN_INSTANTS = 500
+"""Instants that are drawn, the newest."""
+
+
+def render_report(table: Table, *, validation: ValidationResult | None = None) -> str:
+    """The page as text, to be stored as UTF-8.  validation: the outcome of `Table.validate()`, to be told on the page.
+
+    Reads the timeline, the newest commits, the folders' listings and the locks; no data file is opened.  What is damaged is
+    told on the page instead of raised.
+    """
+    return _Report(table, validation).render()
+
+
+_Rows = Sequence[Sequence[Any]]
+
+
+class _Report:
+    def __init__(self, table: Table, validation: ValidationResult | None) -> None:
+        self._table = table
+        self._validation = validation
+        look = table.inspect
+        self._timeline = _held(look.timeline)
+        self._commits = _held(lambda: look.commits(DRAWN_INSTANTS))
+        self._slices = _held(look.file_slices)
+        self._partitions = _held(partial(look.partitions, on_storage=True))
+        self._locks = _held(look.locks)
+        self._markers = _held(look.markers)
+
+    def render(self) -> str:
+        name = self._table.name
+        sections = [
+            ("state", "State", self._state),
+            *([("check", "Check", self._check)] if self._validation else []),
+            ("timeline", "Timeline", self._instants),
+            ("writes", "Writes", self._writes),
+            ("storage", "Storage", self._storage),
+            ("slices", "File slices", self._file_slices),
+            ("locks", "Locks and unfinished work", self._unfinished),
+            ("settings", "Settings", self._settings),
+        ]
+        links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title, _ in sections)
+        body = "".join(
+            f'<section id="{key}" aria-labelledby="{key}-head"><h2 id="{key}-head">{title}</h2>{_guarded(part)}</section>'
+            for key, title, part in sections
+        )
+        made = datetime.fromtimestamp(self._table.context.env.now_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+        policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+        return (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
+            f'<title>{escape(name)}: table report</title><link rel="icon" href="data:,"><style>{_STYLE}</style></head><body>'
+            '<a class="skip" href="#main">Skip to the report</a>'
+            f'<header><h1>{escape(name)}</h1><p class="uri">{escape(self._table.uri)}</p><p class="made">As of {made}, '
+            f"by PyHudi</p></header>"
+            f'<nav aria-label="Sections"><ul>{links}</ul></nav><main id="main" tabindex="-1">{body}</main>'
+            f"<script>{_SCRIPT}</script></body></html>\n"
+        )
+
+    def _state(self) -> str:
+        timeline, partitions, slices, commits = self._timeline(), self._partitions(), self._slices(), self._commits()
+        pending = [row for row in timeline.to_pylist() if row["state"] != "COMPLETED"]
+        base = sum(slices["base_size_bytes"].to_pylist())
+        logs = sum(slices["log_size_bytes"].to_pylist())
+        everything = sum(partitions["all_bytes"].to_pylist())
+        factor = overall_factor(amplifications(commits))
+        last = commits.slice(commits.num_rows - 1).to_pylist() if commits.num_rows else []
+        cards = [
+            (
+                "Last write",
+                readable_time(last[0]["completion_time"])[:19] if last else "none",
+                last[0]["operation"].lower() if last else "",
+            ),
+            (
+                "A query reads",
+                readable_bytes(base + logs),
+                f"{slices.num_rows:,} file slices in {partitions.num_rows:,} partitions",
+            ),
+            ("Of it in logs", f"{_percent(logs, base + logs)}", f"{readable_bytes(logs)} to be merged while reading"),
+            ("On disk", readable_bytes(everything), f"{_times(everything, base + logs)} what a query reads"),
+            ("Rows written", _factor(factor), "for each row changed, services included"),
+            ("Pending", f"{len(pending):,}", "instants under way, planned, or died" if pending else "nothing under way"),
+        ]
+        return (
+            '<dl class="cards">'
+            + "".join(f"<div><dt>{a}</dt><dd>{escape(b)}<small>{escape(c)}</small></dd></div>" for a, b, c in cards)
+            + "</dl>"
+        )
+
+    def _check(self) -> str:
+        result = self._validation
+        assert result is not None
+        found = result.findings
+        fits = not any(finding.severity is Severity.ERROR for finding in result.found)
+        lead = "Everything that was compared fits." if fits else "Not everything fits."
+        lead += "" if result.ok or not fits else " Not everything could be compared."
+        return f'<p class="{"good" if result.ok else "bad"}">{lead}</p>' + _table(
+            "findings", "Findings of the check", found.column_names, [list(row.values()) for row in found.to_pylist()], ""
+        )
+
+    def _instants(self) -> str:
+        timeline = self._timeline()
+        drawn = spans(timeline.slice(max(0, timeline.num_rows - DRAWN_INSTANTS)), self._commits())
+        used = [lane for lane in LANES if any(span.lane == lane for span in drawn)]
+        chart = lanes(drawn)
+        rows = [
+            [row["request_time"], row["action"], row["state"].lower(), readable_time(row["completion_time"])]
+            for row in reversed(timeline.to_pylist())
+        ]
+        picture = (
+            f'<div class="wide" tabindex="0" role="region" aria-label="Timeline, as a picture">{chart}</div>'
+            + legend([*((lane, lane) for lane in used), ("pending", "pending: outlined")])
+            if chart
+            else "<p>Nothing has happened yet.</p>"
+        )
+        return picture + _details(
+            f"All {timeline.num_rows:,} instants",
+            _table("instants", "Instants, newest first", ("requested", "action", "state", "completed"), rows, "timeline"),
+        )
+
+    def _writes(self) -> str:
+        commits = self._commits()
+        if not commits.num_rows:
+            return "<p>No write has completed.</p>"
+        newest = amplifications(commits)[-SHOWN_BARS:][::-1]
+        shown = [
+            Bar(
+                (
+                    readable_time(write.request_time)[:19],
+                    write.operation,
+                    f"{write.rows_changed:,}",
+                    f"{write.rows_written:,}",
+                    _factor(write.factor) if not write.is_service else "service",
+                ),
+                (
+                    ("changed", float(min(write.rows_changed, write.rows_written))),
+                    ("copied", float(max(0, write.rows_written - write.rows_changed))),
+                ),
+            )
+            for write in newest
+        ]
+        heads = [name for name in commits.column_names if name not in ("completion_time", "action", "is_service")]
+        rows = [[row[head] for head in heads] for row in reversed(commits.to_pylist())]
+        return (
+            "<p>What a changed row costs: a rewritten file copies its other rows along, a log file holds the changed rows alone, "
+            "and a compaction or clustering writes rows again.</p>"
+            + legend([("changed", "rows changed"), ("copied", "rows copied along")])
+            + _scroll(
+                "Rows written by each write",
+                bars("Rows written", ("requested", "operation", "changed", "written", "factor"), shown),
+            )
+            + _cut(len(newest), commits.num_rows, "writes", "")
+            + _details("All figures", _table("commits", "Completed writes, newest first", heads, rows, "commits"))
+        )
+
+    def _storage(self) -> str:
+        slices, partitions = self._slices(), self._partitions()
+        buckets = size_buckets(slices)
+        sizes = [
+            Bar((f"{readable_bytes(b.low_bytes)} to {readable_bytes(b.high_bytes)}", f"{b.files:,}"), (("base", float(b.files)),))
+            for b in buckets
+        ]
+        shares = storage_shares(partitions, slices)
+        by_partition = [
+            Bar(
+                (
+                    share.partition or "(not partitioned)",
+                    readable_bytes(share.base_bytes),
+                    readable_bytes(share.log_bytes),
+                    readable_bytes(share.other_bytes),
+                ),
+                (("base", float(share.base_bytes)), ("log", float(share.log_bytes)), ("other", float(share.other_bytes))),
+            )
+            for share in shares[:SHOWN_BARS]
+        ]
+        parts = ["<h3>Base files by size</h3>"]
+        parts.append(
+            _scroll("Base files by size", bars("Base files by size", ("size", "files"), sizes)) if sizes else "<p>None.</p>"
+        )
+        parts.append("<h3>Bytes by partition</h3>")
+        if by_partition:
+            parts.append(
+                legend([("base", "base files"), ("log", "log files"), ("other", "older versions, and files of no commit")])
+            )
+            chart = bars("Bytes by partition", ("partition", "base", "logs", "other"), by_partition)
+            parts.append(_scroll("Bytes by partition", chart))
+            parts.append(_cut(len(by_partition), len(shares), "partitions, the largest", "partitions"))
+        else:
+            parts.append("<p>No partition yet.</p>")
+        return "".join(parts)
+
+    def _file_slices(self) -> str:
+        slices = self._slices().to_pylist()
+        slices.sort(key=lambda row: -(row["base_size_bytes"] + row["log_size_bytes"]))
+        rows = [
+            [
+                row["partition"],
+                row["file_id"],
+                readable_time(row["base_instant"]),
+                row["base_size_bytes"],
+                len(row["log_paths"]),
+                row["log_size_bytes"],
+            ]
+            for row in slices[:SHOWN_ROWS]
+        ]
+        heads = ("partition", "file_id", "base_instant", "base_size_bytes", "log_files", "log_size_bytes")
+        shown = _table("file-slices", "File slices that a query reads, the largest first", heads, rows, "")
+        return shown + _cut(len(rows), len(slices), "file slices, the largest", "slices")
+
+    def _unfinished(self) -> str:
+        locks, markers = self._locks(), self._markers()
+        now_ms = self._table.context.env.now_ms()
+        parts = []
+        for lock in locks.to_pylist():
+            until = lock["valid_until_ms"]
+            when = f", for another {max(0, until - now_ms) / 1000:,.0f} s" if lock["is_held"] and until else ""
+            state = f"held by {lock['owner'] or 'an unknown owner'}{when}" if lock["is_held"] else "free"
+            parts.append(f"<li><code>{escape(lock['path'])}</code>: {escape(state)}</li>")
+        text = f"<ul>{''.join(parts)}</ul>" if parts else "<p>No lock lies with the table.</p>"
+        if not markers.num_rows:
+            return text + "<p>No write has left markers: nothing is half done.</p>"
+        rows = [list(row.values()) for row in markers.slice(0, SHOWN_ROWS).to_pylist()]
+        table = _table("markers", "Files that unfinished writes have begun", markers.column_names, rows, "")
+        return text + table + _cut(len(rows), markers.num_rows, "markers", "markers")
+
+    def _settings(self) -> str:
+        config = self._table.config
+        facts = [
+            ("type", str(config.table_type)),
+            ("version", str(int(config.version))),
+            ("record key", ",".join(config.keys.record_fields) or "(generated)"),
+            ("partitioned by", ",".join(field.name for field in config.keys.partition_fields) or "(not partitioned)"),
+            ("ordering field", ", ".join(config.ordering_fields) or "(none)"),
+            ("merge mode", str(config.merge.mode)),
+            ("metadata table", ", ".join(config.metadata_partitions) or "(off)"),
+        ]
+        return '<dl class="facts">' + "".join(f"<dt>{a}</dt><dd>{escape(b)}</dd>" for a, b in facts) + "</dl>"
+
+
+def _held(load: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
+    """The answer of `load`, asked once; a HudiError is raised at each use, so that every part that needs it says so."""
+    try:
+        found = load()
+    except HudiError as raised:
+        error = raised
+
+        def fail() -> pa.Table:
+            raise error
+
+        return fail
+    return lambda: found
+
+
+def _guarded(part: Callable[[], str]) -> str:
+    try:
+        return part()
+    except HudiError as error:
+        return f'<p class="bad">This part cannot be read. {escape(type(error).__name__)}: {escape(str(error))}</p>'
+
+
+def _table(key: str, caption: str, heads: Iterable[str], rows: _Rows, command: str) -> str:
+    """A table that scrolls and sorts.  Numbers are set right; command: of the command line, gives the rows that are cut off."""
+    if not rows:
+        return f"<p>{escape(caption)}: none.</p>"
+    head = "".join(f'<th scope="col"><button type="button">{escape(name.replace("_", " "))}</button></th>' for name in heads)
+    lines = []
+    for row in rows[:SHOWN_ROWS]:
+        cells = "".join(_cell(value) for value in row)
+        lines.append(f"<tr>{cells}</tr>")
+    table = (
+        f'<table class="sorted" id="{key}"><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table>"
+    )
+    return _scroll(caption, table) + _cut(len(rows[:SHOWN_ROWS]), len(rows), "rows", command)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f'<td class="number" data-v="{value}">{value:,}</td>'
+    return f"<td>{escape('' if value is None else str(value))}</td>"
+
+
+def _scroll(label: str, inner: str) -> str:
+    return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}">{inner}</div>'
+
+
+def _details(summary: str, inner: str) -> str:
+    return f"<details><summary>{escape(summary)}</summary>{inner}</details>"
+
+
+def _cut(shown: int, total: int, what: str, command: str) -> str:
+    if shown >= total:
+        return ""
+    rest = f" <code>pyhudi {command} TABLE</code> tells all." if command else ""
+    return f'<p class="note">{shown:,} of {total:,} {what}.{rest}</p>'
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "0 %"
+
+
+def _times(whole: int, part: int) -> str:
+    return f"{whole / part:.1f} times" if part else "not"
+
+
+def _factor(value: float | None) -> str:
+    return "none" if value is None else f"{value:,.1f}"
+
+
+_STYLE = resources.files("pyhudi.features.report").joinpath("page.css").read_text("utf-8")
+_SCRIPT = resources.files("pyhudi.features.report").joinpath("page.js").read_text("utf-8")

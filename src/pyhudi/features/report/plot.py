@@ -1,0 +1,170 @@
+"""Pictures of a table's health: `Table.plot`, with matplotlib (`pip install "pyhudi[plot]"`).
+
+    t.plot.sizes()            base files by size
+    t.plot.storage()          what each partition's bytes are
+    t.plot.timeline()         instants in lanes, one for each kind of work
+    t.plot.amplification()    rows written for each row changed, write by write
+
+Each draws on the axes given, or on new ones, and returns them, so that a notebook shows them and a script can go on:
+`t.plot.sizes().figure.savefig("sizes.png")`.  Text and background follow matplotlib's style sheet.  `pyhudi report` shows the
+same figures on a page and needs no matplotlib.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyhudi.api.inspect import Inspection
+from pyhudi.errors import InvalidRequest
+from pyhudi.features.report.figures import (
+    LANES,
+    amplifications,
+    overall_factor,
+    readable_bytes,
+    size_buckets,
+    spans,
+    storage_shares,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN_PARTITIONS = 20
+"""Partitions of a picture, the largest; the rest is one bar."""
+SHOWN_WRITES = 100
+"""Writes and instants of a picture, the newest."""
+
+
+class Plots:
+    """The pictures of one table.  Every method loads what it shows at the time of the call; no data file is opened."""
+
+    def __init__(self, inspection: Inspection, name: str) -> None:
+        self._look = inspection
+        self._name = name
+
+    def sizes(self, axes: Axes | None = None) -> Axes:
+        """How many base files of which size a snapshot query reads, in buckets whose bounds double."""
+        drawn = _axes(axes)
+        buckets = size_buckets(self._look.file_slices())
+        drawn.bar(range(len(buckets)), [bucket.files for bucket in buckets], width=0.9, color=_COLOURS["base"])
+        labels = [f"{readable_bytes(bucket.low_bytes)}–\n{readable_bytes(bucket.high_bytes)}" for bucket in buckets]
+        drawn.set_xticks(range(len(buckets)), labels)
+        drawn.set_ylim(0, max((bucket.files for bucket in buckets), default=1) * 1.05)
+        drawn.set(title=f"{self._name}: base files by size", xlabel="size", ylabel="files")
+        return drawn
+
+    def storage(self, axes: Axes | None = None) -> Axes:
+        """The bytes of each partition: base files and logs that a snapshot query reads, and everything else."""
+        drawn = _axes(axes)
+        slices = self._look.file_slices()
+        shares = list(storage_shares(self._look.partitions(on_storage=True), slices))
+        rest = shares[SHOWN_PARTITIONS:]
+        names = [share.partition or "(not partitioned)" for share in shares[:SHOWN_PARTITIONS]]
+        rows = [(share.base_bytes, share.log_bytes, share.other_bytes) for share in shares[:SHOWN_PARTITIONS]]
+        if rest:
+            names.append(f"{len(rest):,} others")
+            rows.append(
+                (sum(s.base_bytes for s in rest), sum(s.log_bytes for s in rest), sum(s.other_bytes for s in rest)),
+            )
+        unit, name = _unit(max((sum(row) for row in rows), default=0))
+        left = [0.0] * len(rows)
+        for number, (kind, label) in enumerate((("base", "base files"), ("log", "log files"), ("other", "older versions"))):
+            widths = [row[number] / unit for row in rows]
+            drawn.barh(names, widths, left=left, color=_COLOURS[kind], label=label)
+            left = [done + width for done, width in zip(left, widths, strict=True)]
+        drawn.invert_yaxis()
+        drawn.set(title=f"{self._name}: bytes by partition", xlabel=name)
+        _legend(drawn)
+        return drawn
+
+    def timeline(self, axes: Axes | None = None) -> Axes:
+        """The newest instants in lanes; pending ones are outlined and reach to the right edge."""
+        drawn = _axes(axes)
+        timeline = self._look.timeline()
+        found = spans(timeline.slice(max(0, timeline.num_rows - SHOWN_WRITES)), self._look.commits(SHOWN_WRITES))
+        used = [lane for lane in LANES if any(span.lane == lane for span in found)]
+        last = max((span.start_ms if span.end_ms is None else span.end_ms for span in found), default=0)
+        first = min((span.start_ms for span in found), default=0)
+        least = max(1, (last - first) // 200)  # narrower than that nobody sees a mark
+        for span in found:
+            width = max(least, (last if span.end_ms is None else span.end_ms) - span.start_ms)
+            colour = _COLOURS[span.lane]
+            drawn.barh(
+                used.index(span.lane),
+                width / 86_400_000,
+                left=span.start_ms / 86_400_000,
+                height=0.6,
+                color="none" if span.end_ms is None else colour,
+                edgecolor=colour,
+                linestyle="--" if span.end_ms is None else "-",
+            )
+        drawn.set_yticks(range(len(used)), used)
+        drawn.invert_yaxis()
+        drawn.xaxis_date()
+        drawn.xaxis.set_major_formatter(lambda days, _: _tick(days, last - first))
+        drawn.set(title=f"{self._name}: timeline")
+        return drawn
+
+    def amplification(self, axes: Axes | None = None) -> Axes:
+        """Rows that each write changed, and rows that it copied along; services only copy."""
+        drawn = _axes(axes)
+        writes = amplifications(self._look.commits(SHOWN_WRITES))
+        places = range(len(writes))
+        changed = [min(write.rows_changed, write.rows_written) for write in writes]
+        copied = [write.rows_written - rows for write, rows in zip(writes, changed, strict=True)]
+        drawn.bar(places, changed, color=_COLOURS["changed"], label="changed")
+        drawn.bar(places, copied, bottom=changed, color=_COLOURS["copied"], label="copied along")
+        every = max(1, len(writes) // 10)
+        drawn.set_xticks(list(places)[::every], [write.operation for write in writes][::every], rotation=30, ha="right")
+        factor = overall_factor(writes)
+        told = "nothing changed" if factor is None else f"{factor:,.1f} rows written for each row changed"
+        drawn.set(title=f"{self._name}: {told}", ylabel="rows written")
+        _legend(drawn)
+        return drawn
+
+
+_COLOURS = {
+    "base": "#3b6fb6",
+    "log": "#c96a12",
+    "other": "#9aa3ad",
+    "changed": "#1f8a70",
+    "copied": "#b4bcc6",
+    "writes": "#3b6fb6",
+    "compaction": "#c96a12",
+    "clustering": "#7a4fb5",
+    "clean": "#1f8a70",
+    "rollback": "#b3362f",
+    "savepoint": "#8a7300",
+    "indexing": "#56707d",
+}
+
+
+def _axes(axes: Axes | None) -> Axes:
+    if axes is not None:
+        return axes
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.pyplot import figure
+    except ImportError:
+        raise InvalidRequest('pictures need matplotlib: pip install "pyhudi[plot]"') from None
+    made: Figure = figure(figsize=(9, 4), layout="constrained")
+    return made.add_subplot()
+
+
+def _unit(size_bytes: int) -> tuple[int, str]:
+    """What an axis up to `size_bytes` counts in."""
+    power = min(4, max(0, size_bytes.bit_length() - 1) // 10)
+    return 1 << (10 * power), ("bytes", "KiB", "MiB", "GiB", "TiB")[power]
+
+
+def _legend(drawn: Any) -> None:
+    if drawn.get_legend_handles_labels()[0]:
+        drawn.legend(frameon=False)
+
+
+def _tick(days: float, length_ms: int) -> str:
+    moment = datetime.fromtimestamp(days * 86_400, UTC)
+    if length_ms < 10 * 60_000:
+        return moment.strftime("%H:%M:%S")
+    return moment.strftime("%m-%d %H:%M" if length_ms < 30 * 86_400_000 else "%Y-%m-%d")

@@ -1,0 +1,124 @@
+"""What a clean should delete (requested and inflight file) and what it deleted (completed file).
+
+Versions are 2 and never null; `is_partition_deleted` is never null.  The plan names files by full URI, the result by their
+names; the metadata table takes `delete_path_patterns` as the files that are gone.  A clean that finds nothing has no instant.
+
+Source: docs/formats/timeline.md, "Paths in documents".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyhudi.format.actions.avro_document import Document
+from pyhudi.format.avro.nodes import BOOLEAN, INT, LONG, STRING, array_of, map_of, optional, record, required, version_field
+from pyhudi.format.avro.schema import schema_of
+
+SAVEPOINTED_TIMESTAMPS_KEY = "savepointed_timestamps"
+"""Extra metadata of plan and result: the savepoints that were seen, joined by commas."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionInstant:
+    """timestamp: a request time; action and state: the words, state as "COMPLETED"."""
+
+    timestamp: str
+    action: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleanFileInfo:
+    """file_path: full URI."""
+
+    file_path: str | None
+    is_bootstrap_base_file: bool | None = False
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerPlan(Document):
+    """earliest_instant_to_retain: None under KEEP_LATEST_FILE_VERSIONS; policy: KEEP_LATEST_COMMITS,
+    KEEP_LATEST_FILE_VERSIONS or KEEP_LATEST_BY_HOURS; files_to_be_deleted_per_partition: empty since version 2.
+    """
+
+    earliest_instant_to_retain: ActionInstant | None
+    last_completed_commit_timestamp: str
+    policy: str
+    files_to_be_deleted_per_partition: Mapping[str, tuple[str, ...]] | None = field(default_factory=dict)
+    version: int | None = 2
+    file_paths_to_be_deleted_per_partition: Mapping[str, tuple[CleanFileInfo, ...]] | None = field(default_factory=dict)
+    partitions_to_be_deleted: tuple[str, ...] | None = ()
+    extra_metadata: Mapping[str, str] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanPartitionMetadata:
+    """delete_path_patterns, success_delete_files, failed_delete_files: names of files."""
+
+    partition_path: str
+    policy: str
+    delete_path_patterns: tuple[str, ...] = ()
+    success_delete_files: tuple[str, ...] = ()
+    failed_delete_files: tuple[str, ...] = ()
+    is_partition_deleted: bool | None = False
+
+
+@dataclass(frozen=True, slots=True)
+class CleanMetadata(Document):
+    """start_clean_time: the clean's request time; earliest_commit_to_retain: "" when there is none, and the next clean looks
+    at what changed since.
+    """
+
+    start_clean_time: str
+    time_taken_in_millis: int
+    total_files_deleted: int
+    earliest_commit_to_retain: str
+    last_completed_commit_timestamp: str
+    partition_metadata: Mapping[str, CleanPartitionMetadata]
+    version: int | None = 2
+    bootstrap_partition_metadata: Mapping[str, CleanPartitionMetadata] | None = field(default_factory=dict)
+    extra_metadata: Mapping[str, str] | None = field(default_factory=dict)
+
+
+_ACTION_INSTANT = record(
+    "HoodieActionInstant", ActionInstant, timestamp=required(STRING), action=required(STRING), state=required(STRING)
+)
+_FILE_INFO = record("HoodieCleanFileInfo", CleanFileInfo, filePath=optional(STRING), isBootstrapBaseFile=optional(BOOLEAN))
+CLEANER_PLAN = record(
+    "HoodieCleanerPlan",
+    CleanerPlan,
+    earliestInstantToRetain=optional(_ACTION_INSTANT),
+    lastCompletedCommitTimestamp=required(STRING, ""),
+    policy=required(STRING),
+    filesToBeDeletedPerPartition=optional(map_of(array_of(STRING))),
+    version=version_field(1),
+    filePathsToBeDeletedPerPartition=optional(map_of(array_of(_FILE_INFO))),
+    partitionsToBeDeleted=optional(array_of(STRING)),
+    extraMetadata=optional(map_of(STRING, default=None)),
+)
+_PARTITION = record(
+    "HoodieCleanPartitionMetadata",
+    CleanPartitionMetadata,
+    partitionPath=required(STRING),
+    policy=required(STRING),
+    deletePathPatterns=required(array_of(STRING)),
+    successDeleteFiles=required(array_of(STRING)),
+    failedDeleteFiles=required(array_of(STRING)),
+    isPartitionDeleted=optional(BOOLEAN),
+)
+CLEAN_METADATA = record(
+    "HoodieCleanMetadata",
+    CleanMetadata,
+    startCleanTime=required(STRING),
+    timeTakenInMillis=required(LONG),
+    totalFilesDeleted=required(INT),
+    earliestCommitToRetain=required(STRING),
+    lastCompletedCommitTimestamp=required(STRING, ""),
+    partitionMetadata=required(map_of(_PARTITION)),
+    version=version_field(1),
+    bootstrapPartitionMetadata=optional(map_of(_PARTITION, default=None)),
+    extraMetadata=optional(map_of(STRING, default=None)),
+)
+CleanerPlan.SCHEMA = schema_of(CLEANER_PLAN)
+CleanMetadata.SCHEMA = schema_of(CLEAN_METADATA)

@@ -1,0 +1,60 @@
+"""Which partitions of the metadata table an indexing builds (requested file) and has built (completed file).
+
+Source: docs/formats/timeline.md, "Paths in documents".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyhudi.format.actions.avro_document import Document
+from pyhudi.format.avro.nodes import STRING, array_of, map_of, optional, record, version_field
+from pyhudi.format.avro.schema import schema_of
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPartitionInfo:
+    """metadata_partition_path: as `record_index`; index_upto_instant: the request time of the last instant it covers."""
+
+    version: int | None = 1
+    metadata_partition_path: str | None = None
+    index_upto_instant: str | None = None
+    extra_metadata: Mapping[str, str] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan(Document):
+    """index_partition_infos: what to build."""
+
+    version: int | None = 1
+    index_partition_infos: tuple[IndexPartitionInfo, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCommitMetadata(Document):
+    """operation_type: None in the files of the real Hudi."""
+
+    version: int | None = 1
+    operation_type: str | None = None
+    index_partition_infos: tuple[IndexPartitionInfo, ...] | None = ()
+
+
+_PARTITION = record(
+    "HoodieIndexPartitionInfo",
+    IndexPartitionInfo,
+    version=version_field(1),
+    metadataPartitionPath=optional(STRING),
+    indexUptoInstant=optional(STRING),
+    extraMetadata=optional(map_of(STRING)),
+)
+INDEX_PLAN = record("HoodieIndexPlan", IndexPlan, version=version_field(1), indexPartitionInfos=optional(array_of(_PARTITION)))
+INDEX_COMMIT_METADATA = record(
+    "HoodieIndexCommitMetadata",
+    IndexCommitMetadata,
+    version=version_field(1),
+    operationType=optional(STRING),
+    indexPartitionInfos=optional(array_of(_PARTITION)),
+)
+IndexPlan.SCHEMA = schema_of(INDEX_PLAN)
+IndexCommitMetadata.SCHEMA = schema_of(INDEX_COMMIT_METADATA)

@@ -1,0 +1,43 @@
+"""The requested file of a clustering or a replacecommit.
+
+A clustering's holds its plan; that of an overwrite or a partition delete has every field null, but is not empty.  What was
+replaced stands in the commit metadata (`commit.py`).
+
+Source: docs/formats/timeline.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyhudi.format.actions.avro_document import Document
+from pyhudi.format.actions.clustering_plan import CLUSTERING_PLAN, ClusteringPlan
+from pyhudi.format.avro.nodes import STRING, map_of, optional, record, version_field
+from pyhudi.format.avro.schema import schema_of
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedReplaceMetadata(Document):
+    """operation_type: "CLUSTER" with a plan; without a plan everything is None, as in the files of the real Hudi."""
+
+    operation_type: str | None = None
+    clustering_plan: ClusteringPlan | None = None
+    extra_metadata: Mapping[str, str] | None = None
+    version: int | None = None
+
+    @classmethod
+    def of_clustering(cls, plan: ClusteringPlan) -> RequestedReplaceMetadata:
+        """The requested file of a clustering."""
+        return cls("CLUSTER", plan, {}, 1)
+
+
+REQUESTED_REPLACE_METADATA = record(
+    "HoodieRequestedReplaceMetadata",
+    RequestedReplaceMetadata,
+    operationType=optional(STRING),
+    clusteringPlan=optional(CLUSTERING_PLAN),
+    extraMetadata=optional(map_of(STRING)),
+    version=version_field(1),
+)
+RequestedReplaceMetadata.SCHEMA = schema_of(REQUESTED_REPLACE_METADATA)

@@ -1,0 +1,65 @@
+"""What a restore should roll back (requested file) and what it rolled back (completed file).
+
+Instants stand newest first, pending clusterings before the others.  The rollbacks inside a restore have no files of their own
+on the timeline.
+
+Source: docs/formats/timeline.md, "Paths in documents".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyhudi.format.actions.avro_document import Document
+from pyhudi.format.actions.rollback_metadata import INSTANT_INFO, ROLLBACK_METADATA, InstantInfo, RollbackMetadata
+from pyhudi.format.avro.nodes import LONG, NULL, STRING, Union, array_of, map_of, optional, record, required, version_field
+from pyhudi.format.avro.schema import schema_of
+from pyhudi.format.instants import parse_action
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan(Document):
+    """savepoint_to_restore_timestamp: the request time of the savepoint that the table goes back to."""
+
+    instants_to_rollback: tuple[InstantInfo, ...] = ()
+    version: int | None = 2
+    savepoint_to_restore_timestamp: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises CorruptData for an action that is none: a plan is carried out."""
+        for info in self.instants_to_rollback:
+            parse_action(info.action)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreMetadata(Document):
+    """hoodie_restore_metadata: request time of each instant to what its rollback did."""
+
+    start_restore_time: str
+    time_taken_in_millis: int
+    instants_to_rollback: tuple[str, ...]
+    hoodie_restore_metadata: Mapping[str, tuple[RollbackMetadata | None, ...]]
+    version: int | None = 1
+    restore_instant_info: tuple[InstantInfo, ...] = ()
+
+
+RESTORE_PLAN = record(
+    "HoodieRestorePlan",
+    RestorePlan,
+    instantsToRollback=required(array_of(INSTANT_INFO, default=None), []),
+    version=version_field(2),
+    savepointToRestoreTimestamp=optional(STRING),
+)
+RESTORE_METADATA = record(
+    "HoodieRestoreMetadata",
+    RestoreMetadata,
+    startRestoreTime=required(STRING),
+    timeTakenInMillis=required(LONG),
+    instantsToRollback=required(array_of(STRING)),
+    hoodieRestoreMetadata=required(map_of(array_of(Union((NULL, ROLLBACK_METADATA)), default=None))),
+    version=version_field(1),
+    restoreInstantInfo=required(array_of(INSTANT_INFO, default=None), []),
+)
+RestorePlan.SCHEMA = schema_of(RESTORE_PLAN)
+RestoreMetadata.SCHEMA = schema_of(RESTORE_METADATA)

@@ -1,0 +1,115 @@
+"""What a rollback should delete (requested file) and what it deleted (completed file).
+
+A plan made from markers names files by full URI and knows each file id; one made from a listing gives paths without a scheme,
+and "" as file id and instant.  Since table version 8 whole log files are deleted, so the three maps of log blocks are empty.
+
+Source: docs/formats/timeline.md, "Paths in documents".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyhudi.format.actions.avro_document import Document
+from pyhudi.format.avro.nodes import INT, LONG, STRING, array_of, map_of, optional, record, required, version_field
+from pyhudi.format.avro.schema import schema_of
+from pyhudi.format.instants import parse_action
+
+
+@dataclass(frozen=True, slots=True)
+class InstantInfo:
+    """commit_time: a request time; action: the word in the instant's file name."""
+
+    commit_time: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackRequest:
+    """latest_base_instant: the instant that is rolled back."""
+
+    partition_path: str
+    file_id: str | None = ""
+    latest_base_instant: str | None = ""
+    files_to_be_deleted: tuple[str, ...] = ()
+    log_blocks_to_be_deleted: Mapping[str, int] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPlan(Document):
+    """rollback_requests: the files to delete, by file group or partition."""
+
+    instant_to_rollback: InstantInfo | None
+    rollback_requests: tuple[RollbackRequest, ...] | None = ()
+    version: int | None = 1
+
+    def __post_init__(self) -> None:
+        """Raises CorruptData for an action that is none: a plan is carried out."""
+        if self.instant_to_rollback is not None:
+            parse_action(self.instant_to_rollback.action)
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPartitionMetadata:
+    """The files in the form of the plan."""
+
+    partition_path: str
+    success_delete_files: tuple[str, ...] = ()
+    failed_delete_files: tuple[str, ...] = ()
+    rollback_log_files: Mapping[str, int] | None = field(default_factory=dict)
+    log_files_from_failed_commit: Mapping[str, int] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackMetadata(Document):
+    """start_rollback_time: the rollback's request time; commits_rollback: the request times that were rolled back."""
+
+    start_rollback_time: str
+    time_taken_in_millis: int
+    total_files_deleted: int
+    commits_rollback: tuple[str, ...]
+    partition_metadata: Mapping[str, RollbackPartitionMetadata]
+    version: int | None = 1
+    instants_rollback: tuple[InstantInfo, ...] = ()
+
+
+INSTANT_INFO = record("HoodieInstantInfo", InstantInfo, commitTime=required(STRING), action=required(STRING))
+_REQUEST = record(
+    "HoodieRollbackRequest",
+    RollbackRequest,
+    partitionPath=required(STRING),
+    fileId=optional(STRING),
+    latestBaseInstant=optional(STRING),
+    filesToBeDeleted=required(array_of(STRING, default=[]), []),
+    logBlocksToBeDeleted=optional(map_of(LONG)),
+)
+ROLLBACK_PLAN = record(
+    "HoodieRollbackPlan",
+    RollbackPlan,
+    instantToRollback=optional(INSTANT_INFO),
+    RollbackRequests=optional(array_of(_REQUEST)),
+    version=version_field(1),
+)
+_PARTITION = record(
+    "HoodieRollbackPartitionMetadata",
+    RollbackPartitionMetadata,
+    partitionPath=required(STRING),
+    successDeleteFiles=required(array_of(STRING)),
+    failedDeleteFiles=required(array_of(STRING)),
+    rollbackLogFiles=optional(map_of(LONG)),
+    logFilesFromFailedCommit=optional(map_of(LONG)),
+)
+ROLLBACK_METADATA = record(
+    "HoodieRollbackMetadata",
+    RollbackMetadata,
+    startRollbackTime=required(STRING),
+    timeTakenInMillis=required(LONG),
+    totalFilesDeleted=required(INT),
+    commitsRollback=required(array_of(STRING)),
+    partitionMetadata=required(map_of(_PARTITION)),
+    version=version_field(1),
+    instantsRollback=required(array_of(INSTANT_INFO, default=[]), []),
+)
+RollbackPlan.SCHEMA = schema_of(ROLLBACK_PLAN)
+RollbackMetadata.SCHEMA = schema_of(ROLLBACK_METADATA)

@@ -1,0 +1,50 @@
+"""What a savepoint keeps: the base and log files of the latest slices at its instant.
+
+Source: docs/formats/timeline.md, "Paths in documents".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyhudi.format.actions.avro_document import Document
+from pyhudi.format.avro.nodes import LONG, STRING, array_of, map_of, record, required, version_field
+from pyhudi.format.avro.schema import schema_of
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointPartitionMetadata:
+    """savepoint_data_file: names of the base and log files, without folders."""
+
+    partition_path: str
+    savepoint_data_file: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointMetadata(Document):
+    """savepointed_by: a user's name, may be ""; savepointed_at: milliseconds since 1970 UTC; comments: free text."""
+
+    savepointed_by: str
+    savepointed_at: int
+    comments: str
+    partition_metadata: Mapping[str, SavepointPartitionMetadata]
+    version: int | None = 1
+
+
+_PARTITION = record(
+    "HoodieSavepointPartitionMetadata",
+    SavepointPartitionMetadata,
+    partitionPath=required(STRING),
+    savepointDataFile=required(array_of(STRING)),
+)
+SAVEPOINT_METADATA = record(
+    "HoodieSavepointMetadata",
+    SavepointMetadata,
+    savepointedBy=required(STRING),
+    savepointedAt=required(LONG),
+    comments=required(STRING),
+    partitionMetadata=required(map_of(_PARTITION)),
+    version=version_field(1),
+)
+SavepointMetadata.SCHEMA = schema_of(SAVEPOINT_METADATA)

@@ -1,0 +1,403 @@
+"""One node for each type of an Avro schema that is not a sequence: how its values are read, passed over and written."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.format.avro_columns.buffers import (
+    Bools,
+    Longs,
+    expand,
+    fixed_column,
+    fixed_values,
+    flat,
+    gather_column,
+    octet_column,
+    text_lengths,
+    valid_mask,
+    varints,
+)
+from pyhudi.format.avro_columns.rows import Rows
+from pyhudi.format.byte_cursor import Cursor
+
+
+class Node(ABC):
+    """A type of the schema.
+
+    arrow: its Arrow type.  min_bytes: what its smallest value takes.  stride: what each value takes, when all take the
+    same (a nullable node: what each that is not null takes).
+    """
+
+    __slots__ = ("arrow", "min_bytes", "stride")
+
+    def __init__(self, arrow: pa.DataType, min_bytes: int, stride: int | None = None) -> None:
+        self.arrow = arrow
+        self.min_bytes = min_bytes
+        self.stride = stride
+
+    @abstractmethod
+    def decode(self, rows: Rows) -> pa.Array:
+        """The value of each row."""
+
+    @abstractmethod
+    def walk(self, cursor: Cursor) -> None:
+        """Pass over one value."""
+
+    @abstractmethod
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        """Binary arrays whose join is the values; `array` has the node's type and no nulls."""
+
+    def skip(self, rows: Rows) -> None:
+        """Pass over the value of each row."""
+        self.decode(rows)
+
+    def encode_nullable(self, array: pa.Array, live: int, null: int) -> list[pa.Array]:
+        """As `encode`, each value behind the byte `live` of its branch; a null is the byte `null` alone."""
+        if not array.null_count:
+            return [octet_column(np.full(len(array), live, np.uint8)), *self.encode(array)]
+        valid = valid_mask(array)
+        codes = np.where(valid, np.uint8(live), np.uint8(null))
+        return [octet_column(codes), *(expand(part, valid) for part in self.encode(array.drop_null()))]
+
+
+class BooleanNode(Node):
+    """boolean."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(pa.bool_(), 1, 1)
+
+    def decode(self, rows: Rows) -> pa.Array:
+        octets = rows.octet()
+        rows.fail(octets > 1, "a boolean is neither 0 nor 1")
+        return pa.Array.from_buffers(pa.bool_(), len(octets), [None, pa.py_buffer(np.packbits(octets, bitorder="little"))], 0)
+
+    def walk(self, cursor: Cursor) -> None:
+        cursor.skip(1)
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        return [octet_column(array.cast(pa.uint8()).to_numpy(zero_copy_only=False))]
+
+
+class NumberNode(Node):
+    """int, long and what is stored as one.
+
+    factor: Arrow counts in microseconds what the schema counts in milliseconds, so stored numbers are multiplied by it.
+    below: values from 0 on are smaller than this, for the times of a day; 0 means any.
+    """
+
+    __slots__ = ("below", "bits", "factor")
+
+    def __init__(self, arrow: pa.DataType, bits: int, factor: int = 1, below: int = 0) -> None:
+        super().__init__(arrow, 1)
+        self.bits = bits
+        self.factor = factor
+        self.below = below
+
+    def decode(self, rows: Rows) -> pa.Array:
+        values = rows.varint()
+        if self.bits == 32:
+            rows.fail((values < -(2**31)) | (values >= 2**31), "an int needs more than 32 bits")
+        if self.below:
+            rows.fail((values < 0) | (values >= self.below), "a time that is not on the clock")
+        if self.factor != 1:
+            most = (2**63 - 1) // self.factor
+            rows.fail((values > most) | (values < -most), "a timestamp that microseconds cannot hold")
+            values = values * self.factor
+        stored = values.astype(np.int32) if self.arrow.bit_width == 32 else values
+        return pa.Array.from_buffers(self.arrow, len(stored), [None, pa.py_buffer(stored)], 0)
+
+    def skip(self, rows: Rows) -> None:
+        rows.varint()
+
+    def walk(self, cursor: Cursor) -> None:
+        cursor.zigzag()
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        return [varints(self._numbers(array))]
+
+    def encode_nullable(self, array: pa.Array, live: int, null: int) -> list[pa.Array]:
+        valid = valid_mask(array) if array.null_count else None
+        return [varints(self._numbers(array), live, null, valid)]
+
+    def _numbers(self, array: pa.Array) -> Longs:
+        width = np.int32 if self.arrow.bit_width == 32 else np.int64
+        numbers = fixed_values(array, width).astype(np.int64, copy=False)
+        return numbers // self.factor if self.factor != 1 else numbers
+
+
+class SizedNode(Node):
+    """A type whose values all take the same bytes, in Arrow as in Avro."""
+
+    __slots__ = ()
+
+    def __init__(self, arrow: pa.DataType) -> None:
+        super().__init__(arrow, arrow.bit_width // 8, arrow.bit_width // 8)
+
+    def skip(self, rows: Rows) -> None:
+        rows.skip(self.min_bytes)
+
+    def walk(self, cursor: Cursor) -> None:
+        cursor.skip(self.min_bytes)
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        return [fixed_column(fixed_values(array, np.uint8, self.min_bytes))]
+
+
+class FloatNode(SizedNode):
+    """float and double."""
+
+    __slots__ = ()
+
+    def decode(self, rows: Rows) -> pa.Array:
+        words = rows.word(self.min_bytes)
+        stored: npt.NDArray[Any] = words if self.min_bytes == 8 else words.astype(np.uint32)
+        return pa.Array.from_buffers(self.arrow, len(stored), [None, pa.py_buffer(stored)], 0)
+
+
+class BinaryNode(Node):
+    """string and bytes; strings must be UTF-8."""
+
+    __slots__ = ()
+
+    def __init__(self, arrow: pa.DataType) -> None:
+        super().__init__(arrow, 1)
+
+    def decode(self, rows: Rows) -> pa.Array:
+        values = rows.ranges(rows.sizes())
+        if self.arrow == values.type:
+            return values
+        try:
+            return values.cast(self.arrow)
+        except pa.ArrowInvalid as error:
+            raise CorruptData("a string is not UTF-8", offset=rows.source.base) from error
+
+    def skip(self, rows: Rows) -> None:
+        rows.skip(rows.sizes())
+
+    def walk(self, cursor: Cursor) -> None:
+        cursor.skip(cursor.zigzag())
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        return [varints(text_lengths(array)), array.cast(pa.binary())]
+
+    def encode_nullable(self, array: pa.Array, live: int, null: int) -> list[pa.Array]:
+        valid = valid_mask(array) if array.null_count else None
+        return [varints(text_lengths(array), live, null, valid), array.cast(pa.binary())]
+
+
+class EnumNode(Node):
+    """An enum, which is a string in Arrow."""
+
+    __slots__ = ("symbols",)
+
+    def __init__(self, symbols: Sequence[str]) -> None:
+        super().__init__(pa.string(), 1)
+        self.symbols = pa.array(symbols, pa.string())
+
+    def decode(self, rows: Rows) -> pa.Array:
+        numbers = rows.varint()
+        rows.fail((numbers < 0) | (numbers >= len(self.symbols)), "an enum has no such symbol")
+        return self.symbols.take(pa.array(numbers))
+
+    def walk(self, cursor: Cursor) -> None:
+        cursor.zigzag()
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        numbers = pc.index_in(array, self.symbols)
+        if numbers.null_count:
+            wrong = array.filter(numbers.is_null())[0].as_py()
+            raise InvalidRequest(f"{wrong!r} is not a symbol of the enum {self.symbols.to_pylist()}")
+        return [varints(numbers.to_numpy().astype(np.int64))]
+
+
+class FixedNode(SizedNode):
+    """fixed without a logical type."""
+
+    __slots__ = ()
+
+    def decode(self, rows: Rows) -> pa.Array:
+        values = rows.ranges(np.full(len(rows), self.min_bytes, np.int64))
+        return pa.Array.from_buffers(self.arrow, len(rows), [None, values.buffers()[2] or pa.py_buffer(b"")], 0)
+
+
+class DecimalNode(Node):
+    """A decimal, big-endian two's complement.  size: bytes of a fixed; None for bytes, which bring their length."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, arrow: pa.DataType, size: int | None) -> None:
+        super().__init__(arrow, 1 if size is None else size, size)
+        self.size = size
+
+    def decode(self, rows: Rows) -> pa.Array:
+        sizes = rows.sizes() if self.size is None else np.full(len(rows), self.size, np.int64)
+        start = rows.at.copy()
+        rows.skip(sizes)
+        rows.fail(sizes == 0, "a decimal without bytes")
+        values = _decode_decimals(rows, start, sizes)
+        array = pa.Array.from_buffers(self.arrow, len(rows), [None, pa.py_buffer(values)], 0)
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CorruptData(f"a decimal does not fit {self.arrow}", offset=rows.source.base) from error
+        return array
+
+    def walk(self, cursor: Cursor) -> None:
+        cursor.skip(cursor.zigzag() if self.size is None else self.size)
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        octets = fixed_values(array, np.uint8, 16)[:, ::-1]
+        sign = np.where(octets[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
+        if self.size is None:
+            # A byte in front may go while it repeats the sign that the next one shows.
+            needless = (octets[:, :-1] == sign) & ((octets[:, 1:] >= 0x80) == (sign > 0))
+            skipped = np.minimum.accumulate(needless, axis=1).sum(axis=1)
+            flat = np.ascontiguousarray(octets)
+            starts = np.arange(len(array), dtype=np.int64) * 16
+            return [varints(16 - skipped), gather_column(flat, starts + skipped, starts + 16)]
+        if self.size >= 16:
+            wide = np.concatenate([np.repeat(sign, self.size - 16, axis=1), octets], axis=1)
+            return [fixed_column(wide)]
+        cut = 16 - self.size
+        fits = (octets[:, :cut] == sign).all(axis=1) & ((octets[:, cut] >= 0x80) == (sign[:, 0] > 0))
+        if not bool(fits.all()):
+            raise InvalidRequest(f"a decimal does not fit the {self.size} bytes that its schema gives it")
+        return [fixed_column(octets[:, cut:])]
+
+
+class NullableNode(Node):
+    """A union of null and one type.  live, null: the bytes of the two branches."""
+
+    __slots__ = ("inner", "live", "null")
+
+    def __init__(self, inner: Node, live: int) -> None:
+        super().__init__(inner.arrow, 1, None if inner.stride is None else inner.stride + 1)
+        self.inner = inner
+        self.live = 2 * live
+        self.null = 2 - 2 * live
+
+    def decode(self, rows: Rows) -> pa.Array:
+        valid, index, live = self._branches(rows)
+        if index is None:
+            return self.inner.decode(rows)
+        if not len(index):
+            return pa.nulls(len(rows), self.arrow)
+        array = self.inner.decode(live)
+        rows.advance(index, live)
+        return expand(array, valid)
+
+    def skip(self, rows: Rows) -> None:
+        _, index, live = self._branches(rows)
+        if len(live):
+            self.inner.skip(live)
+        if index is not None:
+            rows.advance(index, live)
+
+    def walk(self, cursor: Cursor) -> None:
+        branch = cursor.zigzag()
+        if branch not in (0, 1):
+            raise cursor.corrupt("a union has no such branch", found=branch)
+        if branch * 2 == self.live:
+            self.inner.walk(cursor)
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        return self.inner.encode_nullable(array, self.live, self.null)
+
+    def _branches(self, rows: Rows) -> tuple[Bools, npt.NDArray[np.int64] | None, Rows]:
+        """Which rows are not null, their numbers (None when all are), and the rows themselves."""
+        codes = rows.octet()
+        rows.fail((codes != 0) & (codes != 2), "a union has no such branch")
+        valid = codes == self.live
+        if bool(valid.all()):
+            return valid, None, rows
+        index = np.nonzero(valid)[0]
+        return valid, index, rows.subset(index)
+
+
+class RecordNode(Node):
+    """A record: a struct in Arrow, or the columns of a batch."""
+
+    __slots__ = ("children", "names")
+
+    def __init__(self, arrow: pa.DataType, children: tuple[Node, ...]) -> None:
+        strides = [child.stride for child in children if not isinstance(child, NullableNode)]
+        stride = sum(s for s in strides if s is not None) if len(strides) == len(children) and None not in strides else None
+        super().__init__(arrow, sum(child.min_bytes for child in children), stride)
+        self.children = children
+        self.names = tuple(field.name for field in arrow.fields)
+
+    def decode(self, rows: Rows) -> pa.Array:
+        count = len(rows)
+        arrays = self.decode_columns(rows, None)
+        if not arrays:
+            return pa.Array.from_buffers(self.arrow, count, [None], 0, children=[])
+        return pa.StructArray.from_arrays(arrays, fields=list(self.arrow.fields))
+
+    def decode_columns(self, rows: Rows, wanted: frozenset[str] | None) -> list[pa.Array]:
+        """The fields of every row, or those that are wanted; the others are passed over."""
+        arrays = []
+        for name, child in zip(self.names, self.children, strict=True):
+            if wanted is None or name in wanted:
+                arrays.append(child.decode(rows))
+            else:
+                child.skip(rows)
+        return arrays
+
+    def skip(self, rows: Rows) -> None:
+        self.decode_columns(rows, frozenset())
+
+    def walk(self, cursor: Cursor) -> None:
+        for child in self.children:
+            child.walk(cursor)
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        # `field` forgets the slice of the struct, `flatten` does not.
+        return self.encode_columns(array.flatten(), len(array))
+
+    def encode_columns(self, arrays: Sequence[pa.Array], count: int) -> list[pa.Array]:
+        """The parts of all fields."""
+        parts: list[pa.Array] = []
+        for field, child, array in zip(self.arrow.fields, self.children, arrays, strict=True):
+            if array.type != child.arrow:
+                raise InvalidRequest(f"column {field.name!r} is {array.type}, its schema says {child.arrow}")
+            if array.null_count and not field.nullable:
+                raise InvalidRequest(f"column {field.name!r} may not be null, and is in {array.null_count} of {count} rows")
+            parts += child.encode(array)
+        return parts
+
+
+def _decode_decimals(rows: Rows, start: Longs, sizes: Longs) -> npt.NDArray[np.int64]:
+    """Two's complement numbers of `sizes` bytes as the two little-endian halves of 16 bytes."""
+    words = rows.source.words
+    end = start + sizes
+    negative = rows.source.octets[start] >= 0x80
+    fill = np.where(negative, np.uint64(2**64 - 1), np.uint64(0))
+    halves = np.empty((len(sizes), 2), np.uint64)
+    for half in (0, 1):
+        bits = words[end - 8 * (half + 1)].byteswap()
+        inside = np.clip(sizes - 8 * half, 0, 8)
+        # The bytes before the number belong to something else: the sign takes their place.  A shift by 64 is not defined.
+        shift = (np.minimum(8 * inside, 63)).astype(np.uint64)
+        outside = np.where(inside == 8, np.uint64(0), np.uint64(2**64 - 1) << shift)
+        halves[:, half] = (bits & ~outside) | (fill & outside)
+    wide = np.nonzero(sizes > 16)[0]
+    if len(wide):
+        # Longer numbers are legal when what goes beyond 16 bytes only repeats the sign.
+        bad = np.zeros(len(sizes), np.bool_)
+        sign = np.where(negative, np.uint8(0xFF), np.uint8(0))
+        owners, numbers = flat(sizes[wide] - 16)
+        wrong = rows.source.octets[start[wide][owners] + numbers] != sign[wide][owners]
+        bad[wide[owners[wrong]]] = True
+        bad |= (halves[:, 1].view(np.int64) < 0) != negative
+        rows.fail(bad, "a decimal needs more than 128 bits")
+    return halves.view(np.int64)

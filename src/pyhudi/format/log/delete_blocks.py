@@ -1,0 +1,253 @@
+"""DELETE blocks <-> Arrow batches.  Source: docs/formats/log-file.md, DELETE block.
+
+    content     int version | int size | payload of that size
+    version 3   Avro HoodieDeleteRecordList: the array of HoodieDeleteRecord {recordKey, partitionPath, orderingVal}
+    version 1   Kryo, HoodieKey[]       (kryo.py)
+    version 2   Kryo, DeleteRecord[]    (kryo.py)
+
+Version 3 alone is written.  Batches are DELETES: record_key string, partition_path string, ordering WRAPPED (see
+format.ordering_values), in the order of the block, which the RECORD_POSITIONS header counts by.
+
+Records in the list have no lengths, so where one begins is known only from the one before.  Most lists are regular: keys of
+one length in one partition.  A few records are walked; when they are alike, the bytes that give their shape (branches, lengths,
+continuation bits) are compared in all following records at once, and as many as agree are taken.  Where the shape changes
+the walk goes on.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.format.avro_columns import PAD_BYTES, BinaryNode, Longs, Node, NullableNode, RecordNode, Rows, Source, join
+from pyhudi.format.avro_wrappers import DELETE_BRANCHES, WRAPPED, WrappedNode, Wrapper, no_ordering
+from pyhudi.format.byte_cursor import Cursor, encode_zigzag
+from pyhudi.format.log.framing import MAX_BLOCK_BYTES
+from pyhudi.format.log.kryo import decode_kryo_deletes
+
+DELETES: Final = pa.schema([("record_key", pa.string()), ("partition_path", pa.string()), ("ordering", WRAPPED)])
+DELETE_VERSION: Final = 3
+
+
+def deletes_batch(keys: pa.Array, partition_path: str | pa.Array, ordering: pa.UnionArray | None = None) -> pa.RecordBatch:
+    """A DELETES batch.
+
+    keys: string; partition_path: one for all, or a string array; ordering: WRAPPED (see `wrap_ordering`), None for deletes
+    that apply to whatever they meet.
+    """
+    paths = pa.repeat(pa.scalar(partition_path, pa.string()), len(keys)) if isinstance(partition_path, str) else partition_path
+    return pa.RecordBatch.from_arrays([keys, paths, no_ordering(len(keys)) if ordering is None else ordering], schema=DELETES)
+
+
+def encode_deletes(batches: Iterable[pa.RecordBatch]) -> bytes:
+    """The content of a DELETE block, version 3.
+
+    batches: DELETES.  Raises InvalidRequest for a delete without a key or an ordering value, which real readers do not
+    survive, and for more than the 2 GiB that a block can hold.
+    """
+    pieces: list[pa.Buffer | bytes] = []
+    count = size = 0
+    for batch in batches:
+        if batch.column("record_key").null_count:
+            raise InvalidRequest("a delete without a record key")
+        if bool((np.asarray(batch.column("ordering").type_codes) == Wrapper.NULL).any()):
+            raise InvalidRequest("a delete without an ordering value: give it IntWrapper(0), which means that it has none")
+        for start in range(0, batch.num_rows, _CHUNK_ROWS):
+            part = batch.slice(start, _CHUNK_ROWS)
+            buffer = join(_RECORD.encode_columns(part.columns, part.num_rows), part.num_rows).buffers()[2]
+            pieces.append(buffer)
+            count += part.num_rows
+            size += buffer.size
+            if size > MAX_BLOCK_BYTES:
+                raise InvalidRequest(f"more than {MAX_BLOCK_BYTES} bytes of deletes for one log block")
+    payload = [encode_zigzag(count), *pieces, b"\0"] if count else [b"\0"]
+    size = sum(map(len, payload))
+    return b"".join([_HEAD.pack(DELETE_VERSION, size), *payload])
+
+
+def decode_deletes(content: bytes | memoryview) -> Iterator[pa.RecordBatch]:
+    """The deletes of a block's content: DELETES batches, decoded while the iterator runs.
+
+    Keys and paths may be null in damaged or foreign blocks only; an ordering value may be on branch NULL.
+    Raises CorruptData for bytes that break the format, Unsupported for another version and for Kryo of other classes.
+    """
+    view = memoryview(content).cast("B")
+    cursor = Cursor(view)
+    version, size = cursor.i32(), cursor.i32()
+    if version < 0:
+        raise CorruptData("impossible version of a delete block", offset=0, expected=DELETE_VERSION, found=version)
+    if size != cursor.remaining:
+        raise CorruptData("the deletes do not fill their block", offset=4, expected=cursor.remaining, found=size)
+    if version in (1, 2):
+        yield decode_kryo_deletes(view[_HEAD.size :], version, _HEAD.size)
+        return
+    if version != DELETE_VERSION:
+        raise Unsupported(f"version {version} of a delete block; 1 to {DELETE_VERSION} are read")
+    for starts, ends in _record_ranges(cursor, view):
+        yield _decode_records(view, starts, ends)
+    cursor.expect_end("a list of deletes")
+
+
+_HEAD: Final = struct.Struct(">ii")
+_CHUNK_ROWS: Final = 16_384
+
+_TEXT: Final = NullableNode(BinaryNode(pa.string()), 1)
+_ORDERING: Final = WrappedNode(DELETE_BRANCHES)
+_FIELDS: Final[tuple[Node, ...]] = (_TEXT, _TEXT, _ORDERING)
+_RECORD: Final = RecordNode(pa.struct(list(DELETES)), _FIELDS)
+
+_TUPLE: Final = DELETE_BRANCHES.index(Wrapper.ARRAY)
+
+# So many records of one size in a row make it worth comparing the following ones with the last.
+_ALIKE: Final = 16
+
+# Bytes to walk over before looking up again; they are copied each time.
+_WALK_BYTES: Final = 8192
+
+# The bytes of the branches whose value is a number of variable length.
+_NUMBERS: Final = frozenset(
+    2 * wrapper for wrapper in (Wrapper.INT, Wrapper.LONG, Wrapper.DATE, Wrapper.TIME_MICROS, Wrapper.TIMESTAMP_MICROS)
+)
+
+
+def _record_ranges(cursor: Cursor, view: memoryview) -> Iterator[tuple[Longs, Longs]]:
+    """Where the records begin and end, some at a time; the cursor stands after the closing block at the end."""
+    octets = np.frombuffer(view, np.uint8)
+    while count := _block_count(cursor):
+        while count:
+            edges = [np.array([cursor.offset], np.int64)]
+            wanted = min(count, _CHUNK_ROWS)
+            found = 0
+            while found < wanted:
+                walked, alike = _walk(cursor, octets, wanted - found)
+                edges.append(np.array(walked, np.int64))
+                found += len(walked)
+                if alike:
+                    more = _take_alike(cursor, octets, walked[-2], wanted - found)
+                    edges.append(more)
+                    found += len(more)
+            count -= found
+            flat = np.concatenate(edges)
+            yield flat[:-1], flat[1:]
+
+
+def _block_count(cursor: Cursor) -> int:
+    count = cursor.zigzag()
+    if count < 0:
+        count = -count
+        cursor.zigzag()
+    if count * _RECORD.min_bytes > cursor.remaining:
+        raise cursor.corrupt("more deletes than their block has room for", found=count)
+    return count
+
+
+def _walk(cursor: Cursor, octets: npt.NDArray[np.uint8], most: int) -> tuple[list[int], bool]:
+    """Pass over up to `most` records, fewer when the last ones are of one size: where each ends, and whether they are."""
+    # Plain bytes give single values several times faster than anything that is bounded; what can be asked of them goes
+    # right here, the rest through the cursor.  Zeros after the end stand for nothing that is believed.
+    base = cursor.offset
+    data = octets[base : base + _WALK_BYTES].tobytes() + bytes(64)
+    size_bytes = len(data) - 64
+    ends: list[int] = []
+    at = last = alike = 0
+    for _ in range(most):
+        start = at
+        if data[at] == 2 and data[at + 1] < 128:
+            at += 2 + (data[at + 1] >> 1)
+            if at < size_bytes and data[at] == 2 and data[at + 1] < 128:
+                at += 2 + (data[at + 1] >> 1)
+                if at < size_bytes and data[at] in _NUMBERS:
+                    at += 1
+                    while data[at] >= 128:
+                        at += 1
+                    at += 1
+                else:
+                    at = start
+            else:
+                at = start
+        if not start < at <= size_bytes:
+            cursor.offset = base + start
+            for node in _FIELDS:
+                node.walk(cursor)
+            at = cursor.offset - base
+        ends.append(base + at)
+        alike = alike + 1 if at - start == last else 0
+        last = at - start
+        if alike >= _ALIKE or at >= size_bytes:
+            break
+    cursor.skip(at - (cursor.offset - base))
+    return ends, alike >= _ALIKE
+
+
+def _take_alike(cursor: Cursor, octets: npt.NDArray[np.uint8], model: int, most: int) -> Longs:
+    """Pass over the following records, at most `most`, that have the shape of the one before: where each ends.
+
+    model: where that one begins.
+    """
+    size = cursor.offset - model
+    shape = _shape(octets, model, size)
+    ends: list[Longs] = []
+    step = 4 * _ALIKE
+    while True:
+        count = min(step, most, cursor.remaining // size)
+        start = cursor.offset
+        table = octets[start : start + count * size].reshape(count, size)
+        same = np.ones(count, np.bool_)
+        for place, mask in shape:
+            same &= table[:, place] & mask == octets[model + place] & mask
+        good = count if bool(same.all()) else int(np.argmin(same))
+        ends.append(start + size * np.arange(1, good + 1, dtype=np.int64))
+        cursor.skip(size * good)
+        most -= good
+        if good < step:
+            return np.concatenate(ends)
+        step *= 4
+
+
+def _shape(octets: npt.NDArray[np.uint8], model: int, size: int) -> list[tuple[int, np.uint8]]:
+    """The bytes of a record that say where its fields end: (place in the record, which bits of it)."""
+    cursor = Cursor(octets.data, model, model + size)
+    shape: list[tuple[int, np.uint8]] = []
+
+    def exact(start: int) -> None:
+        shape.extend((place - model, np.uint8(0xFF)) for place in range(start, cursor.offset))
+
+    def text() -> None:
+        start = cursor.offset
+        length = cursor.zigzag()
+        exact(start)
+        cursor.skip(length)
+
+    for _ in range(2):
+        start = cursor.offset
+        branch = cursor.zigzag()
+        exact(start)
+        if branch:
+            text()
+    start = cursor.offset
+    branch = cursor.zigzag()
+    exact(start)
+    if branch in (Wrapper.STRING, Wrapper.BYTES, Wrapper.DECIMAL):
+        text()
+    elif branch == _TUPLE:
+        # The items have shapes of their own: only records that differ in nothing behind the key are alike.
+        cursor.skip(model + size - cursor.offset)
+        exact(start)
+    elif branch not in (Wrapper.NULL, Wrapper.BOOLEAN, Wrapper.FLOAT, Wrapper.DOUBLE):
+        # The number may be another one; it is as long when the same bytes say that it goes on.
+        shape.extend((place - model, np.uint8(0x80)) for place in range(cursor.offset, model + size))
+    return shape
+
+
+def _decode_records(view: memoryview, starts: Longs, ends: Longs) -> pa.RecordBatch:
+    first = int(starts[0])
+    rows = Rows(Source(view[first : int(ends[-1])], first), starts - first + PAD_BYTES, ends - first + PAD_BYTES)
+    batch = pa.RecordBatch.from_arrays(_RECORD.decode_columns(rows, None), schema=DELETES)
+    rows.expect_ends()
+    return batch

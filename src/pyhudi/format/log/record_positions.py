@@ -1,0 +1,130 @@
+"""The RECORD_POSITIONS header: which rows of the base file the records of a block stand for.
+
+Source: docs/formats/log-file.md, record positions; RoaringFormatSpec of the Roaring bitmap project.
+
+The value is the base64 text of a 64-bit Roaring bitmap in its portable form, little-endian:
+
+    bitmap      u64 buckets, then per bucket: u32 high half of the positions, a 32-bit bitmap
+    32-bit      u32 0x303A, u32 containers                               no runs
+                u16 0x303B, u16 containers - 1, one flag bit each        some containers are runs
+                per container: u16 key (the next 16 bits), u16 positions - 1
+                per container: u32 offset                                not when there are runs and fewer than 4 containers
+                the containers
+    container   u16 positions (up to 4096) | 8192 bytes, one bit each | u16 runs, then per run: u16 first, u16 length - 1
+
+A position is the number of a row in the base file, from 0.  The i-th record of the block belongs to the i-th smallest one.
+Encoding is left to the Roaring library, which optimises runs; decoding is done here because that library trusts its bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap64
+
+from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.format.byte_cursor import Cursor
+
+Positions = npt.NDArray[np.int64]
+
+MAX_POSITIONS: Final = 1 << 27
+"""More records than any block of 2 GiB holds; a few bytes of runs could claim more."""
+
+
+def encode_positions(positions: Positions) -> str:
+    """The header for rows at these positions: int64, rising, none negative (InvalidRequest)."""
+    if len(positions) and (int(positions[0]) < 0 or not bool((positions[1:] > positions[:-1]).all())):
+        raise InvalidRequest("record positions must rise from one record to the next")
+    return base64.b64encode(BitMap64(positions.astype(np.uint64)).serialize()).decode("ascii")
+
+
+def decode_positions(text: str, record_count: int | None = None) -> Positions:
+    """The positions in a header, rising.
+
+    record_count: how many records the block has, when that is known; another number of positions is damage.
+    Raises CorruptData for a text that is not a bitmap.
+    """
+    try:
+        data = base64.b64decode(text.encode("utf-8", "replace"), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise CorruptData(f"record positions are not base64: {error}") from error
+    cursor = Cursor(data)
+    buckets = int.from_bytes(cursor.take(8), "little")
+    if buckets > cursor.remaining // _MIN_BUCKET:
+        raise cursor.corrupt("impossible number of buckets", found=buckets)
+    parts: list[Positions] = []
+    last_high = -1
+    count = 0
+    for _ in range(buckets):
+        high = int.from_bytes(cursor.take(4), "little")
+        if not last_high < high < 1 << 31:
+            raise cursor.corrupt("buckets of positions do not rise", found=high)
+        last_high = high
+        count += _decode_bucket(cursor, high << 32, parts, MAX_POSITIONS - count)
+    cursor.expect_end("a bitmap of record positions")
+    if record_count is not None and count != record_count:
+        raise CorruptData("a block has another number of positions than of records", expected=record_count, found=count)
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+_MIN_BUCKET: Final = 4 + 4
+_NO_RUNS: Final = 0x303A
+_RUNS: Final = 0x303B
+_NO_OFFSETS_BELOW: Final = 4
+_MAX_ARRAY: Final = 4096
+_BITMAP_BYTES: Final = 8192
+
+
+def _decode_bucket(cursor: Cursor, high: int, parts: list[Positions], room: int) -> int:
+    """Append the positions of one 32-bit bitmap, at most `room`; how many there are."""
+    cookie = int.from_bytes(cursor.take(4), "little")
+    if cookie == _NO_RUNS:
+        containers = int.from_bytes(cursor.take(4), "little")
+        flags = np.zeros(0, np.bool_)
+    elif cookie & 0xFFFF == _RUNS:
+        containers = (cookie >> 16) + 1
+        flags = np.unpackbits(np.frombuffer(cursor.take((containers + 7) // 8), np.uint8), bitorder="little").view(np.bool_)
+    else:
+        raise cursor.corrupt("no bitmap begins here", expected=_NO_RUNS, found=cookie)
+    if containers > 1 << 16:
+        raise cursor.corrupt("impossible number of containers", found=containers)
+    heads = np.frombuffer(cursor.take(4 * containers), "<u2").reshape(-1, 2).astype(np.int64)
+    if bool((heads[1:, 0] <= heads[:-1, 0]).any()):
+        raise cursor.corrupt("containers of positions do not rise")
+    total = int(heads[:, 1].sum()) + containers
+    if total > room:
+        raise cursor.corrupt("more positions than a block has records", expected=room, found=total)
+    if not len(flags) or containers >= _NO_OFFSETS_BELOW:
+        # Containers stand one after the other, so their offsets say nothing new.
+        cursor.skip(4 * containers)
+    for index, (key, cardinality) in enumerate(heads.tolist()):
+        is_run = index < len(flags) and bool(flags[index])
+        parts.append(_decode_container(cursor, cardinality + 1, is_run=is_run) + (high | key << 16))
+    return total
+
+
+def _decode_container(cursor: Cursor, cardinality: int, *, is_run: bool) -> Positions:
+    if is_run:
+        count = int.from_bytes(cursor.take(2), "little")
+        runs = np.frombuffer(cursor.take(4 * count), "<u2").reshape(-1, 2).astype(np.int64)
+        lengths = runs[:, 1] + 1
+        if bool((runs[1:, 0] <= (runs[:, 0] + runs[:, 1])[:-1]).any()) or bool((runs.sum(axis=1) > 0xFFFF).any()):
+            raise cursor.corrupt("runs of positions overlap")
+        if int(lengths.sum()) != cardinality:
+            raise cursor.corrupt("runs of another length", expected=cardinality, found=int(lengths.sum()))
+        before = np.cumsum(lengths) - lengths
+        return np.repeat(runs[:, 0] - before, lengths) + np.arange(cardinality, dtype=np.int64)
+    if cardinality <= _MAX_ARRAY:
+        values = np.frombuffer(cursor.take(2 * cardinality), "<u2").astype(np.int64)
+        if bool((values[1:] <= values[:-1]).any()):
+            raise cursor.corrupt("positions do not rise")
+        return values
+    bits = np.unpackbits(np.frombuffer(cursor.take(_BITMAP_BYTES), np.uint8), bitorder="little")
+    values = np.nonzero(bits)[0].astype(np.int64)
+    if len(values) != cardinality:
+        raise cursor.corrupt("another number of positions", expected=cardinality, found=len(values))
+    return values

@@ -1,0 +1,176 @@
+"""The end of an ORC file: what Arrow neither reads nor writes of it.
+
+    ... stripes, metadata (statistics of stripes), footer, postscript, one byte: length of the postscript
+
+    postscript      1 footer length, 2 compression, 3 size of a compression block, 5 metadata length, 8000 magic
+    footer          3 stripes (1 offset, 2 index length, 3 data length, 4 footer length, 5 rows)
+                    5 user metadata (1 name, 2 value)
+                    9 writer: 0 or none the one of Java; 11 calendar of dates: 1 hybrid, 2 Gregorian throughout
+    stripe footer   3 zone of the writer, by which its times are wall clock
+
+All are Protocol Buffers.  Metadata and footers are cut into chunks where the file is compressed: three bytes, little endian, of
+(length << 1 | stored as it is), then the bytes.  As fields of a message may come in any order, user metadata is added by chunks
+behind those of a footer.
+
+Source: ORC specification, version 1; docs/formats/base-file.md, "ORC".
+
+What this does not do: it decompresses neither LZ4 nor LZO.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.protobuf import decode_fields, encode_bytes, encode_number
+
+MAGIC: Final = b"ORC"
+_MOST_POSTSCRIPT: Final = 255
+_NONE, _ZLIB, _SNAPPY, _LZO, _LZ4, _ZSTD = range(6)
+_REFUSED: Final = {_LZO: "LZO", _LZ4: "LZ4"}
+_FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
+_STRIPES, _USER_METADATA, _WRITER_ZONE, _WRITER, _CALENDAR = 3, 5, 3, 9, 11
+_OF_JAVA, _UNKNOWN, _HYBRID = 0, 0, 1
+_CHUNK_HEADER: Final = 3
+_MOST_CHUNK: Final = (1 << 23) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stripe:
+    """Where a stripe's footer lies, and how many rows the stripe has."""
+
+    footer_offset: int
+    footer_bytes: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What the end of a file says.  offset: where its footer begins.
+
+    hybrid_days: its dates before 1582-10-15 are counted by the Julian calendar, as old writers of Java do without saying it.
+    """
+
+    compression: int
+    block_size: int
+    offset: int
+    footer_bytes: int
+    stripes: tuple[Stripe, ...]
+    hybrid_days: bool = False
+
+
+def read_tail(source: pa.NativeFile) -> Tail:
+    """The tail of a file.  Raises CorruptData for what is no ORC file, Unsupported for a compression that is not undone."""
+    size = source.size()
+    if size < len(MAGIC) + 1:
+        raise CorruptData("an ORC file is cut short", offset=0, expected=len(MAGIC) + 1, found=size)
+    start = max(0, size - _MOST_POSTSCRIPT - 1)
+    source.seek(start)
+    last = source.read(size - start)
+    length = last[-1]
+    if length + 1 > len(last) or not last[:-1].endswith(MAGIC):
+        raise CorruptData("the end of an ORC file", offset=size - 1, expected=MAGIC, found=last[-4:])
+    said = _numbers(last[-1 - length : -1], size - 1 - length)
+    footer_bytes, compression = said.get(_FOOTER_LENGTH, 0), said.get(_COMPRESSION, _NONE)
+    offset = size - 1 - length - footer_bytes
+    if offset < len(MAGIC):
+        raise CorruptData("the length of an ORC footer", offset=size - 1 - length, expected=size, found=footer_bytes)
+    source.seek(offset)
+    tail = Tail(compression, said.get(_BLOCK_SIZE, 0), offset, footer_bytes, ())
+    footer = _plain(source.read(footer_bytes), tail)
+    stripes = tuple(_stripe(value, offset) for number, value in decode_fields(Cursor(footer)) if number == _STRIPES)
+    numbers = _numbers(footer, offset)
+    calendar, writer = numbers.get(_CALENDAR, _UNKNOWN), numbers.get(_WRITER, _OF_JAVA)
+    hybrid = calendar == _HYBRID or (calendar == _UNKNOWN and writer == _OF_JAVA)
+    return Tail(compression, tail.block_size, offset, footer_bytes, stripes, hybrid)
+
+
+def writer_zone(source: pa.NativeFile, tail: Tail) -> str:
+    """The zone by whose wall clock the file's times stand; UTC for a file without stripes or one that says none."""
+    for stripe in tail.stripes[:1]:
+        source.seek(stripe.footer_offset)
+        footer = _plain(source.read(stripe.footer_bytes), tail)
+        for number, value in decode_fields(Cursor(footer)):
+            if number == _WRITER_ZONE and isinstance(value, memoryview):
+                return bytes(value).decode() or "UTC"
+    return "UTC"
+
+
+def with_user_metadata(end: bytes, entries: Mapping[str, bytes]) -> bytes:
+    """The end of a file with more user metadata.  end: from its footer or before to its last byte."""
+    length = end[-1]
+    postscript = end[-1 - length : -1]
+    said = _numbers(postscript, 0)
+    added = b"".join(encode_bytes(_USER_METADATA, encode_bytes(1, k.encode()) + encode_bytes(2, v)) for k, v in entries.items())
+    if said.get(_COMPRESSION, _NONE) != _NONE:
+        most = min(said[_BLOCK_SIZE], _MOST_CHUNK)
+        pieces = (added[start : start + most] for start in range(0, len(added), most))
+        added = b"".join((len(piece) << 1 | 1).to_bytes(_CHUNK_HEADER, "little") + piece for piece in pieces)
+    longer = encode_number(_FOOTER_LENGTH, said.get(_FOOTER_LENGTH, 0) + len(added))
+    # Of a field that comes again the last one counts, but a reader may look at the first: it is written once.
+    others = _without(postscript, _FOOTER_LENGTH)
+    return end[: -1 - length] + added + longer + others + bytes([len(longer) + len(others)])
+
+
+def _without(message: bytes, dropped: int) -> bytes:
+    """A message without a field."""
+    parts = []
+    for number, value in decode_fields(Cursor(message)):
+        if number != dropped:
+            parts.append(encode_number(number, value) if isinstance(value, int) else encode_bytes(number, bytes(value)))
+    return b"".join(parts)
+
+
+def _numbers(message: bytes, offset: int) -> dict[int, int]:
+    fields: Any = decode_fields(Cursor(message, base=offset))
+    return {number: value for number, value in fields if isinstance(value, int)}
+
+
+def _stripe(value: int | memoryview, limit: int) -> Stripe:
+    if isinstance(value, int):
+        raise CorruptData("a stripe in an ORC footer", expected="a message", found=value)
+    said = _numbers(bytes(value), 0)
+    place = said.get(1, 0) + said.get(2, 0) + said.get(3, 0)
+    found = Stripe(place, said.get(4, 0), said.get(5, 0))
+    if place + found.footer_bytes > limit:
+        raise CorruptData("a stripe of an ORC file", expected=limit, found=place + found.footer_bytes)
+    return found
+
+
+def _plain(data: bytes, tail: Tail) -> bytes:
+    """A footer without its compression."""
+    if tail.compression == _NONE:
+        return data
+    parts = []
+    cursor = Cursor(data, base=tail.offset)
+    while cursor.remaining:
+        header = int.from_bytes(cursor.take(_CHUNK_HEADER), "little")
+        chunk = bytes(cursor.take(header >> 1))
+        parts.append(chunk if header & 1 else _decompressed(chunk, tail))
+    return b"".join(parts)
+
+
+def _decompressed(chunk: bytes, tail: Tail) -> bytes:
+    kind, most = tail.compression, tail.block_size
+    if kind in _REFUSED:
+        raise Unsupported(f"ORC files compressed by {_REFUSED[kind]} are not read; write them with ZLIB, ZSTD or SNAPPY")
+    try:
+        if kind == _ZLIB:
+            return zlib.decompressobj(-15).decompress(chunk, most)
+        if kind == _SNAPPY:
+            size = Cursor(chunk).varint()
+            if size <= most:
+                return bytes(pa.Codec("snappy").decompress(chunk, size, asbytes=True))
+        if kind == _ZSTD:
+            # The stubs of Arrow have not this class.
+            arrow: Any = pa
+            return bytes(arrow.CompressedInputStream(pa.BufferReader(chunk), "zstd").read(most))
+    except (zlib.error, pa.ArrowInvalid, OSError) as error:
+        raise CorruptData(f"a chunk of an ORC file: {error}", offset=tail.offset) from error
+    raise CorruptData("the compression of an ORC file", offset=tail.offset, found=kind)

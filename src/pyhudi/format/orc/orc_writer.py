@@ -1,0 +1,57 @@
+"""An ORC file being written: rows by Arrow, user metadata by us.
+
+Source: docs/formats/base-file.md, "ORC".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.orc as po
+
+from pyhudi.format.orc.orc_columns import orc_schema, to_orc
+from pyhudi.format.orc.orc_reader import OrcFooter
+from pyhudi.format.orc.orc_tail import with_user_metadata
+from pyhudi.format.tail_buffer import HeldSink, Sink
+
+CODECS = ("ZLIB", "ZSTD", "SNAPPY", "NONE")
+
+
+class OrcWriter:
+    """Writes rows to a sink that somebody else opens and closes.  schema: as a file of the table has its columns.
+
+    After an error nothing more is written.
+    """
+
+    def __init__(self, sink: Sink, schema: pa.Schema, *, codec: str, stripe_bytes: int) -> None:
+        self._sink = HeldSink(sink)
+        self._given = schema
+        self._schema = orc_schema(schema)
+        self._row_count = 0
+        kind = "uncompressed" if codec == "NONE" else codec.lower()
+        self._writer = po.ORCWriter(pa.PythonFile(self._sink, mode="w"), compression=kind, stripe_size=stripe_bytes)
+
+    def write_table(self, table: pa.Table) -> None:
+        """Write rows.  Raises InvalidRequest for a time that ORC files of Arrow do not hold."""
+        self._writer.write(to_orc(table, self._schema))
+        self._row_count += table.num_rows
+
+    def close(self, metadata: Mapping[str, str]) -> OrcFooter:
+        """Write the last stripe and the footer, with these entries of user metadata."""
+        if not self._row_count:
+            # Arrow tells the file its columns with the first rows.
+            self._writer.write(self._schema.empty_table())
+        self._sink.hold()
+        self._writer.close()
+        held = self._sink.held
+        entries = {key: value.encode() for key, value in metadata.items()}
+        self._sink.release(with_user_metadata(held, entries))
+        return OrcFooter.of(self._given, (self._row_count,), {key.encode(): value for key, value in entries.items()})
+
+    def abandon(self) -> None:
+        """Give up: whatever pyarrow still writes, now or when it is collected, goes nowhere."""
+        self._sink.hold()
+        with suppress(Exception):
+            self._writer.close()

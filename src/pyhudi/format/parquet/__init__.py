@@ -1,0 +1,1 @@
+"""Parquet files: checksums, footers, pages and decimals beyond what Arrow does."""

@@ -1,0 +1,68 @@
+"""Where the texts of a Parquet footer's key-values stand, found without making anything of the rest.
+
+    FileMetaData   5 key-values: list of KeyValue
+    KeyValue       1 key    2 value: both texts
+
+Source: parquet-format, parquet.thrift; Thrift, "Compact protocol encoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.parquet.thrift_compact import BINARY, LIST, STRUCT, each_field, list_head, skip
+
+_KEY_VALUES = 5
+_KEY, _VALUE = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a text stands in a footer.  head: its length before it."""
+
+    head: int
+    start: int
+    end: int
+
+
+def places_of_texts(footer: bytes, keys: Collection[bytes]) -> dict[bytes, Place]:
+    """Of some keys the places of their texts, in the order of the footer; none of a footer that is not of the form above.
+
+    footer: begins with the struct, and may have anything behind it.  A key that stands twice is left out.
+    """
+    found: dict[bytes, Place] = {}
+    twice = set()
+    cursor = Cursor(footer)
+    try:
+        for number, kind in each_field(cursor):
+            if number != _KEY_VALUES or kind != LIST:
+                skip(cursor, kind, 0)
+                continue
+            count, kind = list_head(cursor)
+            for _ in range(count if kind == STRUCT else 0):
+                key, place = _key_value(cursor)
+                if key in keys and place is not None:
+                    twice |= {key} & found.keys()
+                    found[key] = place
+            break
+    except CorruptData:
+        return {}
+    return {key: place for key, place in found.items() if key not in twice}
+
+
+def _key_value(cursor: Cursor) -> tuple[bytes, Place | None]:
+    key, place = b"", None
+    for number, kind in each_field(cursor):
+        if number not in (_KEY, _VALUE) or kind != BINARY:
+            skip(cursor, kind, 0)
+            continue
+        head, size = cursor.offset, cursor.varint()
+        text = cursor.take(size)
+        if number == _KEY:
+            key = bytes(text)
+        else:
+            place = Place(head, cursor.offset - size, cursor.offset)
+    return key, place

@@ -1,0 +1,250 @@
+"""Some pages of a column of a Parquet file, read without the others.
+
+A row group has one size for all columns, and its pages hold some 20,000 rows each.  Where few rows are wanted, or where the
+bounds in the headers of the pages rule most of them out, only the pages that hold rows wanted are unpacked and decoded:
+
+    1. the column's bytes are taken out of the file, and the headers of its pages walked
+    2. the pages that are wanted become, as they stand, a column of a Parquet file in memory, and Arrow reads that
+
+Arrow compares the checksums of these pages; what is wrong with those that are passed over stays unknown, as with row groups that
+are.  The rule of what is read so: columns that are neither nested nor repeated, of types that a footer of this file's form tells,
+packed by a codec that Arrow has.  Any other column is Arrow's to read.
+
+Source: parquet-format, parquet.thrift, "PageHeader" and "Statistics".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.byte_cursor import encode_varint, encode_zigzag
+from pyhudi.format.parquet.thrift_compact import (
+    BINARY,
+    I32,
+    I64,
+    STRUCT,
+    Field,
+    Numbers,
+    list_field,
+    number_field,
+    read_numbers,
+    struct_of,
+    text_field,
+)
+
+PAGE_ROWS: Final = 20_000
+"""Rows that a page has at most where its writer is Arrow or Hudi with their defaults."""
+
+_LEAST_PAGES: Final = 2
+_MAGIC: Final = b"PAR1"
+_DATA, _INDEX, _DICTIONARY, _DATA_V2 = range(4)
+_HEADERS: Final = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
+_STATISTICS: Final = {_DATA: 5, _DATA_V2: 8}
+"""Which field of the header of a kind holds bounds."""
+_PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
+_LENGTH: Final = struct.Struct("<I")
+_CODECS: Final = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6}
+_PHYSICAL: Final = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6, "FIXED_LEN_BYTE_ARRAY": 7}
+_CONVERTED: Final = {"NONE": None, "UTF8": 0, "DECIMAL": 5, "DATE": 6, "TIMESTAMP_MILLIS": 9, "TIMESTAMP_MICROS": 10}
+_NUMBERS: Final = {"INT32": struct.Struct("<i"), "INT64": struct.Struct("<q")}
+
+
+@dataclass(frozen=True, slots=True)
+class PageBounds:
+    """Between which values those of a page lie, as a footer's statistics have them."""
+
+    least: int | bytes
+    greatest: int | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPages:
+    """The pages of a column of one row group.
+
+    first_rows: of each page the number in the row group of its first row, and at the end how many rows there are.  pages: of
+    each its bytes, header included, and how many they are unpacked.  dictionary: the same of the dictionary, None without one.
+    bounds: of each page, where they can be trusted; None else.
+
+    No checksum guards a header, and a bound that is off by one bit would hide rows.  So bounds count only where values ascend
+    from page to page, and then a page is taken to reach from the greatest of the page before to the least of the page after it,
+    and the outermost to what the footer says: whichever one of them is wrong, either the order is broken or no row is lost.
+    """
+
+    leaf: Any
+    codec: int
+    first_rows: npt.NDArray[np.int64]
+    bounds: tuple[PageBounds, ...] | None
+    pages: tuple[tuple[memoryview, int], ...]
+    dictionary: tuple[memoryview, int] | None
+
+    def holding(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The pages that hold some rows, which are in order."""
+        return np.unique(np.searchsorted(self.first_rows, rows, side="right") - 1)
+
+    def places(self, chosen: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Where rows stand among those of the chosen pages, which hold them."""
+        counts = np.diff(self.first_rows)[chosen]
+        starts = np.cumsum(counts) - counts
+        page = np.searchsorted(chosen, np.searchsorted(self.first_rows, rows, side="right") - 1)
+        found: npt.NDArray[np.int64] = rows - self.first_rows[chosen][page] + starts[page]
+        return found
+
+
+def column_pages(source: pa.NativeFile, metadata: pq.FileMetaData, group: int, name: str) -> ColumnPages | None:
+    """The pages of a column of a row group, by its name; None where the column is Arrow's to read, or not there.
+
+    Raises CorruptData where headers of pages do not fit what the footer says.
+    """
+    number = next((n for n in range(metadata.num_columns) if metadata.schema.column(n).path == name), None)
+    if number is None:
+        return None
+    leaf, chunk = metadata.schema.column(number), metadata.row_group(group).column(number)
+    if (
+        leaf.path != leaf.name
+        or leaf.max_repetition_level
+        or leaf.max_definition_level > 1
+        or leaf.physical_type not in _PHYSICAL
+        or leaf.converted_type not in _CONVERTED
+        or chunk.compression not in _CODECS
+        or (leaf.converted_type == "NONE" and leaf.logical_type.type != "NONE")
+    ):
+        return None
+    start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+    source.seek(start)
+    data = memoryview(source.read_buffer(chunk.total_compressed_size)).cast("B")
+    if len(data) != chunk.total_compressed_size:
+        raise CorruptData(f"the pages of {name}", offset=start, expected=chunk.total_compressed_size, found=len(data))
+    return _walked(data, start, leaf, chunk)
+
+
+def read_pages(pages: ColumnPages, chosen: npt.NDArray[np.int64], open_: Callable[[pa.NativeFile], pq.ParquetFile]) -> pa.Table:
+    """The rows of the chosen pages, in order, as a table of one column.  open_: makes the reader of the file in memory."""
+    taken = [pages.pages[number] for number in chosen.tolist()]
+    every = taken if pages.dictionary is None else [pages.dictionary, *taken]
+    first = len(_MAGIC) + (0 if pages.dictionary is None else len(pages.dictionary[0]))
+    rows = int(np.diff(pages.first_rows)[chosen].sum())
+    footer = _footer(pages, rows, first, sum(len(data) for data, _ in every), sum(size for _, size in every))
+    parts: list[bytes | memoryview] = [_MAGIC, *(data for data, _ in every), footer, _LENGTH.pack(len(footer)), _MAGIC]
+    return open_(pa.BufferReader(b"".join(parts))).read(use_threads=False)
+
+
+def _walked(data: memoryview, start: int, leaf: Any, chunk: Any) -> ColumnPages | None:
+    at = seen = 0
+    count, codec, ends = chunk.num_values, _CODECS[chunk.compression], _ends(chunk.statistics)
+    first_rows, pages = [0], []
+    bounds: list[PageBounds | None] = []
+    dictionary = None
+    while seen < count:
+        offset = start + at
+        said, content = read_numbers(data, at, start)
+        kind, unpacked, packed = (_int(said, number) for number in (1, 2, 3))
+        if unpacked < 0 or not 0 <= packed <= len(data) - content:
+            raise CorruptData(f"the bytes of a page of {leaf.name}", offset=offset, expected=len(data) - content, found=packed)
+        end = content + packed
+        page = data[at:end], content - at + unpacked
+        at = end
+        header = said.get(_HEADERS.get(kind, 0))
+        if kind == _INDEX:
+            continue
+        if not isinstance(header, dict):
+            return None
+        if kind == _DICTIONARY:
+            dictionary = page
+            continue
+        values = _int(header, 1)
+        if not 0 < values <= count - seen:
+            raise CorruptData(f"the values of a page of {leaf.name}", offset=offset, expected=count - seen, found=values)
+        seen += values
+        first_rows.append(seen)
+        pages.append(page)
+        bounds.append(_said(header.get(_STATISTICS[kind]), leaf))
+    return ColumnPages(leaf, codec, np.array(first_rows, dtype=np.int64), _ascending(bounds, ends), tuple(pages), dictionary)
+
+
+def _ends(statistics: Any) -> tuple[Any, Any] | None:
+    """The least and the greatest value of a column of a row group, where its footer has them."""
+    if statistics is None or not statistics.has_min_max:
+        return None
+    low, high = (v.encode() if isinstance(v, str) else v for v in (statistics.min_raw, statistics.max_raw))
+    return (low, high) if type(low) is type(high) and isinstance(low, (int, bytes)) else None
+
+
+def _said(said: Any, leaf: Any) -> PageBounds | None:
+    """The bounds in a page's header; None where it has none."""
+    if not isinstance(said, dict):
+        return None
+    least, greatest = (_value(said.get(number), leaf) for number in (6, 5))
+    return None if least is None or greatest is None else PageBounds(least, greatest)
+
+
+def _ascending(said: Sequence[PageBounds | None], ends: tuple[Any, Any] | None) -> tuple[PageBounds, ...] | None:
+    """The bounds of pages as `ColumnPages` has them.  ends: the least and the greatest value by the footer."""
+    if ends is None or len(said) < _LEAST_PAGES:
+        return None
+    low, high = ends
+    found: list[Any] = []
+    for page in said:
+        if page is None or type(page.least) is not type(low) or type(page.greatest) is not type(low):
+            return None
+        values = [*found[-1:], page.least, page.greatest]
+        if values[0] < low or values[-1] > high or values != sorted(values):
+            return None
+        found += (page.least, page.greatest)
+    reach = [low, *found[1:-1], high]
+    # Of page n the values lie between what ends the page before and what begins the one after.
+    return tuple(PageBounds(reach[max(0, 2 * n - 1)], reach[min(len(reach) - 1, 2 * n + 2)]) for n in range(len(said)))
+
+
+def _value(data: Any, leaf: Any) -> int | bytes | None:
+    """A bound as a footer has it, of whole numbers, times and text; None of others."""
+    if not isinstance(data, bytes) or leaf.converted_type == "DECIMAL":
+        return None
+    if leaf.physical_type == "BYTE_ARRAY":
+        return data
+    layout = _NUMBERS.get(leaf.physical_type)
+    return layout.unpack(data)[0] if layout is not None and len(data) == layout.size else None
+
+
+def _int(fields: Numbers, number: int) -> int:
+    value = fields.get(number, -1)
+    return value if isinstance(value, int) else -1
+
+
+def _footer(pages: ColumnPages, rows: int, first: int, size: int, unpacked: int) -> bytes:
+    """Of one row group of one column, as the file has it; its bytes begin after the magic."""
+    leaf, name = pages.leaf, pages.leaf.name.encode()
+    kind, converted = _PHYSICAL[leaf.physical_type], _CONVERTED[leaf.converted_type]
+    fields = [number_field(1, kind)]
+    if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY":
+        fields.append(number_field(2, leaf.length))
+    fields += [number_field(3, leaf.max_definition_level), text_field(4, leaf.name)]
+    if converted is not None:
+        fields.append(number_field(6, converted))
+    if leaf.converted_type == "DECIMAL":
+        fields += [number_field(7, leaf.scale), number_field(8, leaf.precision)]
+    chunk = [
+        number_field(1, kind),
+        list_field(2, I32, [encode_zigzag(_PLAIN), encode_zigzag(_RLE), encode_zigzag(_RLE_DICTIONARY)]),
+        list_field(3, BINARY, [encode_varint(len(name)) + name]),
+        number_field(4, pages.codec),
+        number_field(5, rows, I64),
+        number_field(6, unpacked, I64),
+        number_field(7, size, I64),
+        number_field(9, first, I64),
+    ]
+    if pages.dictionary is not None:
+        chunk.append(number_field(11, len(_MAGIC), I64))
+    column = struct_of([number_field(2, 0, I64), Field(3, STRUCT, struct_of(chunk))])
+    group = struct_of([list_field(1, STRUCT, [column]), number_field(2, unpacked, I64), number_field(3, rows, I64)])
+    root = struct_of([text_field(4, "schema"), number_field(5, 1)])
+    schema = list_field(2, STRUCT, [root, struct_of(fields)])
+    return struct_of([number_field(1, 1), schema, number_field(3, rows, I64), list_field(4, STRUCT, [group])])

@@ -1,0 +1,204 @@
+"""Structs of Thrift in the compact protocol, as bytes that are taken apart and put together field by field.
+
+What a struct holds is copied as it stands but for the fields that are edited.  What it means say `parquet_footer` and
+`parquet_decimals`.
+
+Source: Thrift, "Compact protocol encoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pyhudi.format.byte_cursor import Cursor, encode_varint, encode_zigzag
+
+STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(13)
+DEPTH_LIMIT = 32
+_FEW_BYTES = 5
+
+Edit = Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a struct.  kind: its type in the compact protocol; value: its bytes, none for a boolean."""
+
+    number: int
+    kind: int
+    value: bytes
+
+
+def edited(data: bytes, number: int, edit: Edit) -> bytes:
+    """A struct with one field edited, where it has it."""
+    return struct_of([replace(f, value=edit(f.value)) if f.number == number else f for f in fields_of(data)])
+
+
+def fields_of(data: bytes) -> list[Field]:
+    """The fields of a struct that takes all of `data`.  Raises CorruptData."""
+    cursor = Cursor(data)
+    found: list[Field] = []
+    for number, kind in each_field(cursor):
+        start = cursor.offset
+        skip(cursor, kind, 0)
+        found.append(Field(number, kind, data[start : cursor.offset]))
+    cursor.expect_end("a struct of a Parquet footer")
+    return found
+
+
+def each_field(cursor: Cursor) -> Iterator[tuple[int, int]]:
+    """Number and kind of each field of a struct, the cursor at its value, which whoever asks passes over; at last behind it."""
+    number = 0
+    while (head := cursor.u8()) != STOP:
+        number = number + (head >> 4) if head >> 4 else cursor.zigzag()
+        yield number, head & 15
+
+
+Numbers = dict[int, "int | bytes | Numbers"]
+"""What a struct holds of numbers, booleans (1 and 0), texts and further structs, by the numbers of the fields."""
+
+
+def read_numbers(data: memoryview, offset: int, base: int = 0) -> tuple[Numbers, int]:
+    """The numbers and texts of the struct that begins at `offset`, and where it ends; fields of other kinds are passed over.
+
+    base: as of `Cursor`.  Raises CorruptData.
+    """
+    try:
+        return _numbers(data, offset, base, 0)
+    except IndexError:
+        raise Cursor(data, len(data), base=base).corrupt("a struct of a Parquet file ends early") from None
+
+
+def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers, int]:
+    found: Numbers = {}
+    number = 0
+    while head := data[at]:
+        at += 1
+        kind = head & 15
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _zigzag(data, at, base)
+        if I16 <= kind <= I64:
+            found[number], at = _zigzag(data, at, base)
+        elif kind in (TRUE, FALSE):
+            found[number] = int(kind == TRUE)
+        elif kind == STRUCT and depth < DEPTH_LIMIT:
+            found[number], at = _numbers(data, at, base, depth + 1)
+        elif kind == BINARY and (size := data[at]) < 128:
+            found[number] = bytes(data[at + 1 : at + 1 + size])
+            at += 1 + size
+        elif kind == BINARY:
+            cursor = Cursor(data, at, base=base)
+            found[number] = bytes(cursor.take(cursor.varint()))
+            at = cursor.offset
+        else:
+            cursor = Cursor(data, at, base=base)
+            skip(cursor, kind, depth)
+            at = cursor.offset
+    return found, at + 1
+
+
+def _zigzag(data: memoryview, at: int, base: int) -> tuple[int, int]:
+    # Headers of pages are numbers of a few bytes, and there are many.
+    start = at
+    value = data[at] & 127
+    while data[at] >= 128 and at - start < _FEW_BYTES:
+        at += 1
+        value |= (data[at] & 127) << 7 * (at - start)
+    at += 1
+    if at - start > _FEW_BYTES:
+        cursor = Cursor(data, start, base=base)
+        value, at = cursor.varint(), cursor.offset
+    return value >> 1 ^ -(value & 1), at
+
+
+def struct_of(fields: Iterable[Field]) -> bytes:
+    """A struct of fields, which stand in the order of their numbers."""
+    parts: list[bytes] = []
+    before = 0
+    for field in fields:
+        step = field.number - before
+        parts.append(bytes([step << 4 | field.kind]) if 0 < step < 16 else bytes([field.kind]) + encode_zigzag(field.number))
+        parts.append(field.value)
+        before = field.number
+    return b"".join([*parts, b"\x00"])
+
+
+def number_field(number: int, value: int, kind: int = I32) -> Field:
+    """A field that is a whole number."""
+    return Field(number, kind, encode_zigzag(value))
+
+
+def text_field(number: int, text: str) -> Field:
+    """A field that is a text."""
+    data = text.encode()
+    return Field(number, BINARY, encode_varint(len(data)) + data)
+
+
+def list_field(number: int, kind: int, items: Sequence[bytes]) -> Field:
+    """A field that is a list of items of one kind, each given as its bytes."""
+    head = bytes([len(items) << 4 | kind]) if len(items) < 15 else bytes([0xF0 | kind]) + encode_varint(len(items))
+    return Field(number, LIST, head + b"".join(items))
+
+
+def each(data: bytes, edit: Edit) -> bytes:
+    """A list of structs, each edited."""
+    cursor = Cursor(data)
+    count, _ = list_head(cursor)
+    head = data[: cursor.offset]
+    parts = []
+    for _ in range(count):
+        start = cursor.offset
+        skip(cursor, STRUCT, 0)
+        parts.append(edit(data[start : cursor.offset]))
+    cursor.expect_end("a list of a Parquet footer")
+    return head + b"".join(parts)
+
+
+def list_head(cursor: Cursor) -> tuple[int, int]:
+    """How many items a list has, and their kind; the cursor goes on to the first."""
+    head = cursor.u8()
+    return cursor.varint() if head >> 4 == 15 else head >> 4, head & 15
+
+
+def skip(cursor: Cursor, kind: int, depth: int, *, in_list: bool = False) -> None:
+    """Pass over a value.  in_list: whether it is an item, of which a boolean is a byte."""
+    if depth > DEPTH_LIMIT:
+        raise cursor.corrupt("a struct of a Parquet file is nested too deeply", expected=DEPTH_LIMIT)
+    if I16 <= kind <= I64:
+        cursor.varint()
+    elif kind == BINARY:
+        cursor.skip(cursor.varint())
+    elif kind == STRUCT:
+        _skip_struct(cursor, depth)
+    elif kind in (TRUE, FALSE):
+        cursor.skip(1 if in_list else 0)
+    elif kind == BYTE:
+        cursor.skip(1)
+    elif kind == DOUBLE:
+        cursor.skip(8)
+    elif kind in (LIST, SET):
+        count, item = list_head(cursor)
+        for _ in range(count):
+            skip(cursor, item, depth + 1, in_list=True)
+    elif kind == MAP:
+        if count := cursor.varint():
+            kinds = cursor.u8()
+            for _ in range(count):
+                skip(cursor, kinds >> 4, depth + 1, in_list=True)
+                skip(cursor, kinds & 15, depth + 1, in_list=True)
+    else:
+        raise cursor.corrupt("a struct of a Parquet file has a field of no known type", found=kind)
+
+
+def _skip_struct(cursor: Cursor, depth: int) -> None:
+    while (head := cursor.u8()) != STOP:
+        if not head >> 4:
+            cursor.zigzag()
+        kind = head & 15
+        if I16 <= kind <= I64 and depth < DEPTH_LIMIT:
+            # Most fields are numbers.
+            cursor.varint()
+        else:
+            skip(cursor, kind, depth + 1)

@@ -1,0 +1,44 @@
+"""The `bloom_filters` partition: the Bloom filter of each base file, beside the file.
+Source: docs/formats/metadata-table.md, bloom_filters.
+
+Key: partition + file.  Type 4.  The filter's bytes are the text that stands in the Parquet footer.  Log files have none.
+Newer records replace older ones.  Expression indexes of type bloom_filters hold the same, of the text of a function's results.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData
+from pyhudi.metadata_table.codecs.metadata_schema import Payload, RecordType
+from pyhudi.metadata_table.codecs.payload_codec import decode_payload, encode_payload, payload_field, payload_type
+
+BLOOM_FILTER_SCHEMA = pa.schema(
+    [
+        pa.field("type_code", pa.string(), nullable=False),
+        pa.field("instant_time", pa.string(), nullable=False),
+        pa.field("bloom_filter", pa.binary(), nullable=False),
+        pa.field("is_deleted", pa.bool_(), nullable=False),
+    ]
+)
+"""type_code: SIMPLE or DYNAMIC_V0; bloom_filter: the filter's text in UTF-8."""
+
+
+def decode_bloom_filters(values: pa.BinaryArray, schema: str) -> pa.RecordBatch:
+    """BLOOM_FILTER_SCHEMA, one row for each value.  Raises CorruptData and Unsupported as `decode_payload` does."""
+    _, payloads = decode_payload(values, schema, Payload.BLOOM_FILTER)
+    if payloads.null_count:
+        raise CorruptData("a record of the Bloom filters says nothing")
+    columns = [
+        payload_field(payloads, "type", pa.string()),
+        payload_field(payloads, "timestamp", pa.string()),
+        payload_field(payloads, "bloomFilter", pa.binary()),
+        payload_field(payloads, "isDeleted", pa.bool_(), False),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=BLOOM_FILTER_SCHEMA)
+
+
+def encode_bloom_filters(filters: pa.RecordBatch) -> pa.BinaryArray:
+    """The value of each row.  filters: BLOOM_FILTER_SCHEMA."""
+    payload = payload_type(Payload.BLOOM_FILTER)
+    return encode_payload(RecordType.BLOOM_FILTER, pa.StructArray.from_arrays(filters.columns, fields=list(payload)))

@@ -1,0 +1,413 @@
+"""Tasks that write files of the metadata table: one log file or one base file each, for one file group.
+
+    run_metadata_log     the records of one instant for one file group: an HFile block, then a DELETE block
+    run_key_log          as that, for indexes of keys: made here, from side files of tasks
+    run_met_keys         the keys of side files of which other instants speak too
+    run_metadata_base    a file group's first base file, from records or from side files of keys
+    run_metadata_merge   a file group's next base file: its old one and its logs merged, in bounded memory for the old one
+    run_slice_keys       the keys of one file slice of the table, as a side file
+    run_index_files      what is asked of files that are there already, from their footers and blocks
+
+Keys that come to a file group win over the same keys leaving another one in the same instant: that is a record that moved.
+Memory: the keys of one file group of the index.
+
+Source: docs/formats/metadata-table.md; docs/formats/hfile.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.format.actions.commit_metadata import WriteStat
+from pyhudi.format.hfile.hfile_writer import HFileEncoder, encode_hfile
+from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
+from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
+from pyhudi.format.names import BaseFileName, LogFileName
+from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
+from pyhudi.metadata_table.codecs.secondary_index_codec import encode_secondary_values
+from pyhudi.metadata_table.file_group_merge import MergeRule, merged_group
+from pyhudi.metadata_table.index_tasks import log_batches
+from pyhudi.metadata_table.metadata_records import MetadataRecords, records_of
+from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition, PartitionReader
+from pyhudi.records.column_statistics import ColumnRange, RangeCollector
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.schema_on_read.column_ids import ColumnIds
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.table.bootstrap_sources import Outside
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.tasks.base_file_reader import BLOOM_KEY, BLOOM_KEY_BEFORE_APACHE, BLOOM_TYPE_KEY, footer_text, open_base_file
+from pyhudi.tasks.bootstrap_join import outside_rows
+from pyhudi.tasks.file_stats import (
+    FileIndexing,
+    IndexedFile,
+    KeyChanges,
+    KeyShare,
+    Ranges,
+    base_file_ranges,
+    log_ranges,
+    ranges_of_rows,
+)
+from pyhudi.tasks.incoming_layout import as_batch
+from pyhudi.tasks.log_scan import InstantValidity
+from pyhudi.tasks.read_slice import ReadSpec, run_read
+
+LOG_VERSION = 1
+BASE_EXTENSION = ".hfile"
+_NAMED_KEYS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFile:
+    """Where one file of the metadata table goes.
+
+    storage: of the metadata table; partition: of it; instant_time, token: for the file's name.
+    """
+
+    storage: StorageSpec
+    partition: str
+    file_id: str
+    instant_time: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogTask:
+    """Write the records of one instant to a log file."""
+
+    file: MetadataFile
+    records: MetadataRecords
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """A side file of keys and the file group that its keys came to.  path: relative to the table; instant_ms: of the insert."""
+
+    path: str
+    partition: str
+    file_id: str
+    instant_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTask:
+    """Write the records of one file group of an index of keys.
+
+    table: the table's storage, where the side files lie; make: what becomes of the keys, a function of a module.
+    """
+
+    file: MetadataFile
+    table: StorageSpec
+    share: KeyShare
+    sources: tuple[KeySource, ...]
+    make: KeyRecords
+
+
+KeyRecords = Callable[[Storage, KeyTask], MetadataRecords]
+"""The records of one file group, from side files.  The storage is that of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetKeys:
+    """Look up what others say of the keys of one file group.  others: the group alone, with their log files."""
+
+    others: MetadataPartition
+    table: StorageSpec
+    share: KeyShare
+    sources: tuple[KeySource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BaseTask:
+    """Write records to a file group's first base file."""
+
+    file: MetadataFile
+    records: MetadataRecords
+
+
+@dataclass(frozen=True, slots=True)
+class MergeGroupTask:
+    """Write a file group's next base file.  slice: with the log files that count, in merge order; rule: of its kind."""
+
+    file: MetadataFile
+    slice: FileSlice
+    rule: MergeRule
+
+
+@dataclass(frozen=True, slots=True)
+class KeysOfSlice:
+    """Write the keys of a file slice of the table to a side file.
+
+    reader: gives the key columns.  instant_time: that the side file belongs to; deleted: as keys that leave.  name: of the side
+    file alone; file groups of two partitions may have one id (`format.names.is_shared_file_id`).
+    """
+
+    reader: ReadSpec
+    slice: FileSlice
+    instant_time: str
+    shard_count: int
+    deleted: bool
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilesToIndex:
+    """Files of the table that are there already.
+
+    files: (partition path, path, bytes) of each.  schema: the table's, with meta columns; validity: which log blocks count.
+    ids: of the columns, None where they go by names.  outside: where rows of files lie outside of the table.
+    """
+
+    storage: StorageSpec
+    files: tuple[tuple[str, str, int], ...]
+    schema: pa.Schema
+    indexing: FileIndexing
+    validity: InstantValidity
+    ids: ColumnIds | None = None
+    outside: Outside | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """What was found out about a file that was there already.  row_count: of a base file, 0 of a log file."""
+
+    partition: str
+    name: str
+    indexed: IndexedFile
+    row_count: int
+
+
+def run_metadata_log(task: LogTask) -> WriteStat:
+    """Write a log file of the metadata table; what its commit says of it."""
+    return _write_log(task.file, task.records)
+
+
+def run_key_log(task: KeyTask) -> WriteStat | None:
+    """Write the log file of one file group; None when no key of the side files belongs to it."""
+    records = task.make(open_storage(task.table), task)
+    return None if records.is_empty else _write_log(task.file, records)
+
+
+def run_met_keys(task: MetKeys) -> tuple[str, ...]:
+    """Some of the keys that others have written or removed too; none when there are no such keys."""
+    table = open_storage(task.table)
+    changes = (task.share.changes(table, source.path).column("key") for source in task.sources)
+    own = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *changes]))
+    met = [layer.keys for group in PartitionReader(task.others).lookup_anywhere(own) for layer in group.newer]
+    # A block of deletes is read whole.
+    common = pc.unique(pa.concat_arrays([pa.array([], pa.binary()), *met]).cast(pa.string()))
+    named: list[str] = common.filter(pc.is_in(common, value_set=own)).slice(0, _NAMED_KEYS).to_pylist()
+    return tuple(named)
+
+
+def run_metadata_base(task: BaseTask) -> WriteStat | None:
+    """Write a first base file; None when there are no records: the seed log is all that the group needs then."""
+    if not len(task.records.keys):
+        return None
+    return _write_base(task.file, [(task.records.keys, task.records.values)], None, task.records.schema)
+
+
+def run_key_base(task: KeyTask) -> WriteStat | None:
+    """Write the first base file of one file group; None when no key of the side files belongs to it."""
+    records = task.make(open_storage(task.table), task)
+    parts = [(records.keys, records.values)]
+    return _write_base(task.file, parts, None, records.schema) if len(records.keys) else None
+
+
+def run_metadata_merge(task: MergeGroupTask) -> WriteStat | None:
+    """Write a file group's next base file.  None when nothing is left in a group that had no base file."""
+    storage = open_storage(task.file.storage)
+    merged = merged_group(storage, task.rule, task.slice)
+    if task.slice.base is None:
+        first = next(merged, None)
+        if first is None:
+            return None
+        merged = _chained(first, merged)
+    return _write_base(task.file, merged, task.slice, task.rule.schema)
+
+
+def run_slice_keys(task: KeysOfSlice) -> KeySource | None:
+    """Write the side file of a slice's keys; None for a slice without records.  instant_ms is left at 0."""
+    changes = KeyChanges(task.shard_count)
+    for rows in run_read(task.reader, task.slice):
+        if rows.num_rows:
+            stored = task.reader.populate_meta_fields
+            changes.add(
+                rows.column(RECORD_KEY) if stored else record_keys(task.reader.keys, as_batch(rows)), deleted=task.deleted
+            )
+    path = changes.store(open_storage(task.reader.storage), task.instant_time, task.name)
+    return None if path is None else KeySource(path, task.slice.partition, task.slice.file_id, 0)
+
+
+def run_index_files(task: FilesToIndex) -> tuple[FoundFile, ...]:
+    """Find out about files that are there, in the order of the task."""
+    storage = open_storage(task.storage)
+    return tuple(_index_file(storage, task, *file) for file in task.files)
+
+
+def location_records(table: Storage, task: KeyTask) -> MetadataRecords:
+    """Where the keys of side files have come to; those that left are removed."""
+    keys: list[pa.Array] = [pa.array([], pa.string())]
+    gone: list[pa.Array] = [pa.array([], pa.string())]
+    owners: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
+    for number, source in enumerate(task.sources):
+        changes = task.share.changes(table, source.path)
+        flags = changes.column("is_deleted")
+        gone.append(changes.column("key").filter(flags))
+        came = changes.column("key").filter(pc.invert(flags))
+        keys.append(came)
+        owners.append(np.full(len(came), number, dtype=np.int64))
+    every, owner = pa.concat_arrays(keys), np.concatenate(owners)
+    encoded = every.dictionary_encode()
+    # A key that came to two groups, as duplicates do, lives in the last of them: of several values numpy keeps the last.
+    last = np.zeros(len(encoded.dictionary), dtype=np.int64)
+    last[encoded.indices.to_numpy()] = np.arange(len(every))
+    places = pa.array(owner[last])
+    sources = task.sources
+    locations = pa.RecordBatch.from_arrays(
+        [
+            pa.array([s.partition for s in sources], pa.string()).take(places),
+            pa.array([s.file_id for s in sources], pa.string()).take(places),
+            pa.array([s.instant_ms for s in sources], pa.int64()).take(places),
+        ],
+        schema=LOCATION_SCHEMA,
+    )
+    return records_of(encoded.dictionary, encode_locations(locations), pa.concat_arrays(gone))
+
+
+def bare_records(table: Storage, task: KeyTask) -> MetadataRecords:
+    """Keys of side files that say it all, as those of secondary indexes do; those that left are removed."""
+    came: list[pa.Array] = [pa.array([], pa.string())]
+    gone: list[pa.Array] = [pa.array([], pa.string())]
+    for source in task.sources:
+        changes = task.share.changes(table, source.path)
+        flags = changes.column("is_deleted")
+        gone.append(changes.column("key").filter(flags))
+        came.append(changes.column("key").filter(pc.invert(flags)))
+    keys = pc.unique(pa.concat_arrays(came))
+    return records_of(keys, encode_secondary_values(len(keys)), pa.concat_arrays(gone))
+
+
+def _index_file(storage: Storage, task: FilesToIndex, partition: str, path: str, size_bytes: int) -> FoundFile:
+    name = file_name_of(path)
+    wanted = task.indexing
+    if name.startswith("."):
+        return FoundFile(partition, name, IndexedFile(_ranges_of_log(storage, task, path, size_bytes)), 0)
+    with open_base_file(storage, path) as file:
+        metadata = file.metadata
+    bloom = None
+    if wanted.bloom_filters:
+        text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
+        bloom = None if text is None else (footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE", text)
+    ranges: Ranges = ()
+    if wanted.columns:
+        heads = {column.split(".")[0] for column in wanted.columns}
+        needed = pa.schema([field for field in task.schema if field.name in heads])
+        rows = outside_rows(storage, task.storage, task.outside, partition, path, needed)
+        if rows is None:
+            ranges = base_file_ranges(storage, path, metadata, task.schema, wanted.columns, ids=task.ids)
+        else:
+            ranges = ranges_of_rows(rows, wanted.columns)
+    return FoundFile(partition, name, IndexedFile(ranges, bloom), metadata.num_rows)
+
+
+def _ranges_of_log(storage: Storage, task: FilesToIndex, path: str, size_bytes: int) -> tuple[tuple[str, ColumnRange], ...]:
+    if not task.indexing.columns:
+        return ()
+    collector = RangeCollector(task.indexing.columns)
+    heads = {column.split(".")[0] for column in task.indexing.columns}
+    schema = pa.schema([field.with_nullable(True) for field in task.schema if field.name in heads])
+    row_count = 0
+    for batch in log_batches(storage, path, size_bytes, schema, task.validity, task.ids):
+        collector.add(batch)
+        row_count += batch.num_rows
+    return log_ranges(collector, row_count)
+
+
+def _write_log(file: MetadataFile, records: MetadataRecords) -> WriteStat:
+    storage = open_storage(file.storage)
+    own = {HeaderKey.INSTANT_TIME: file.instant_time}
+    blocks: list[Block] = []
+    if len(records.keys):
+        content = encode_hfile([(records.keys, records.values)], file_info={"schema": records.schema.encode()})
+        blocks.append((BlockType.HFILE, {**own, HeaderKey.SCHEMA: records.schema}, content))
+    if len(records.deletes):
+        content = encode_deletes([deletes_batch(records.deletes, file.partition)])
+        blocks.append((BlockType.DELETE, own, content))
+    name = LogFileName(file.file_id, file.instant_time, LOG_VERSION, file.token)
+    path = join_path(file.partition, name.text)
+    size_bytes = 0
+    with storage.open_output(path) as sink:
+        for piece in encode_blocks(blocks):
+            sink.write(piece)
+            size_bytes += len(piece)
+    return WriteStat(
+        file_id=file.file_id,
+        path=path,
+        partition_path=file.partition,
+        prev_commit=file.instant_time,
+        num_writes=len(records.keys),
+        num_update_writes=len(records.keys),
+        num_deletes=len(records.deletes),
+        total_write_bytes=size_bytes,
+        file_size_in_bytes=size_bytes,
+        log_version=LOG_VERSION,
+        log_offset=0,
+        base_file="",
+        log_files=(name.text,),
+    )
+
+
+def _write_base(
+    file: MetadataFile, parts: Iterable[tuple[pa.Array, pa.Array]], before: FileSlice | None, schema: str
+) -> WriteStat:
+    """Write a base file.
+
+    parts: keys and values, ascending; before: the slice that it replaces, None for the first file; schema: of the values.
+    """
+    storage = open_storage(file.storage)
+    name = BaseFileName(file.file_id, file.token, file.instant_time, BASE_EXTENSION)
+    path = join_path(file.partition, name.text)
+    encoder = HFileEncoder()
+    size_bytes = 0
+    with storage.open_output(path) as sink:
+        for keys, values in parts:
+            piece = encoder.add(keys, values)
+            sink.write(piece)
+            size_bytes += len(piece)
+        info = {"schema": schema.encode()}
+        if encoder.first_key is not None and encoder.last_key is not None:
+            info |= {"minRecordKey": encoder.first_key, "maxRecordKey": encoder.last_key}
+        piece = encoder.finish(file_info=info)
+        sink.write(piece)
+        size_bytes += len(piece)
+    stat = WriteStat(
+        file_id=file.file_id,
+        path=path,
+        partition_path=file.partition,
+        num_writes=encoder.entry_count,
+        num_inserts=encoder.entry_count,
+        total_write_bytes=size_bytes,
+        file_size_in_bytes=size_bytes,
+    )
+    if before is None:
+        return stat
+    return replace(
+        stat,
+        prev_commit=before.base.name.instant_time if before.base else stat.prev_commit,
+        prev_base_file=before.base.name.text if before.base else None,
+        total_log_files_compacted=len(before.logs),
+        total_log_size_compacted=sum(log.size_bytes for log in before.logs),
+    )
+
+
+def _chained(first: tuple[pa.Array, pa.Array], rest: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+    yield first
+    yield from rest

@@ -1,0 +1,85 @@
+"""Bloom filters of the record keys in base files: what stands in a file's footer, copied."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+from pyhudi.format.paths import file_name_of
+from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS
+from pyhudi.metadata_table.file_group_merge import BLOOM_FILTERS_BY_FILE, MergeRule
+from pyhudi.metadata_table.file_tasks import FilesToIndex, run_index_files
+from pyhudi.metadata_table.indexes.index_events import Asking, BuiltFrom, Cleaned, Commit
+from pyhudi.metadata_table.indexes.index_pruning import BasesQuestion, Filter, without_texts
+from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings, compare_filters
+from pyhudi.metadata_table.indexes.metadata_index import Index, Said
+from pyhudi.metadata_table.metadata_records import FileFilter, MetadataRecords, bloom_deletes, bloom_records
+from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.planning.data_skipping import with_other_spelling
+from pyhudi.table.table_config import TableConfig
+from pyhudi.tasks.file_stats import FileIndexing
+
+
+@dataclass(frozen=True, slots=True)
+class BloomFilters(Index):
+    """The partition `bloom_filters`.  A table without meta columns has no filters of record keys in its files."""
+
+    kind: ClassVar[str] = BLOOM_FILTERS
+    merge: ClassVar[MergeRule] = BLOOM_FILTERS_BY_FILE
+
+    @classmethod
+    def refusal(cls, config: TableConfig) -> str | None:
+        if config.populate_meta_fields:
+            return None
+        return "the table has no meta columns, so its files have no Bloom filters of record keys"
+
+    def ask(self, asked: FileIndexing, write: Asking) -> FileIndexing:
+        return replace(asked, bloom_filters=write.context.config.populate_meta_fields)
+
+    def was_asked(self, commit: Commit) -> bool:
+        if not commit.metadata.partition_to_write_stats or not commit.context.config.populate_meta_fields:
+            return True
+        return commit.asked is not None and commit.asked.bloom_filters
+
+    def of_commit(self, commit: Commit) -> Said:
+        filters = [
+            FileFilter(partition, name, *status.indexed.bloom)
+            for partition, name, status in commit.reported
+            if status.indexed is not None and status.indexed.bloom is not None
+        ]
+        return Said(bloom_records(filters, commit.time))
+
+    def of_clean(self, clean: Cleaned) -> MetadataRecords:
+        return bloom_deletes(clean.deleted_bases)
+
+    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+        found = state.look(FileIndexing(bloom_filters=True), logs=False)
+        filters = [FileFilter(f.partition, f.name, *f.indexed.bloom) for f in found if f.indexed.bloom is not None]
+        return Said(bloom_records(filters, time))
+
+    @classmethod
+    def step(cls, partition: str) -> str:
+        return "Bloom filters"
+
+    @classmethod
+    def bases_question(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BasesQuestion | None:
+        keys = asked.record_keys
+        return None if keys is None else partial(without_texts, metadata, partition, with_other_spelling(keys, asked.keys))
+
+    @classmethod
+    def key_filters(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
+        return metadata.partition(partition)
+
+    def check(self, table: CheckedTable) -> IndexFindings:
+        """Stored filters against those in footers."""
+        found = IndexFindings()
+        files = tuple(file for file in table.files if not file_name_of(file[1]).startswith("."))
+        task = FilesToIndex(table.context.storage.spec(), files, table.schema, FileIndexing(bloom_filters=True), table.validity)
+        inside = zip(files, run_index_files(task), strict=True)
+        there = [(path, file.partition, file.indexed.bloom) for (_, path, _), file in inside]
+        compare_filters(found, table.metadata, self.partition, there, operator.eq)
+        found.looked_at = f"{len(files):,} base files"
+        return found

@@ -1,0 +1,342 @@
+"""Expression indexes: the range of a function's results in each file and partition, or a Bloom filter of them in each file.
+
+A function can be computed from nothing but values, so the files that a commit adds are read before it takes the lock.  The
+ranges of the partitions that it touches are made under the lock, as those of partition statistics are.
+
+Source: docs/formats/metadata-table.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Self
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.bloom_filter import BloomKind
+from pyhudi.format.index_definitions import IndexDefinition
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, COLUMN_STATS, EXPRESSION_INDEX_PREFIX
+from pyhudi.metadata_table.codecs.value_wrappers import has_statistics
+from pyhudi.metadata_table.file_group_merge import RESULTS, TYPED_RESULTS, MergeRule
+from pyhudi.metadata_table.index_tasks import ExpressionIndex, ExpressionTask, FilterSettings, FoundExpression, run_expressions
+from pyhudi.metadata_table.indexes.index_events import FILES_PER_TASK, BuiltFrom, Cleaned, Commit, PlannedCommit
+from pyhudi.metadata_table.indexes.index_pruning import BasesQuestion, FilesPassedOver, Filter, without_texts
+from pyhudi.metadata_table.indexes.index_validation import (
+    CheckedTable,
+    IndexFindings,
+    compare_filters,
+    compare_partition,
+    filter_covers,
+)
+from pyhudi.metadata_table.indexes.metadata_index import HasPartitionRanges, Index, Said, SaidOfPartitions, one_column
+from pyhudi.metadata_table.indexes.stored_ranges import files_passed_over, is_known, stored_ranges, units_of, with_nulls_counted
+from pyhudi.metadata_table.metadata_records import (
+    FileFilter,
+    MetadataRecords,
+    bloom_deletes,
+    bloom_records,
+    column_stats_deletes,
+    expression_records,
+)
+from pyhudi.metadata_table.reader.index_lookups import find_column_stats, find_expression_partition_stats, find_partition_ranges
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.metadata_table.writer.metadata_store import in_threads
+from pyhudi.planning.data_skipping import excluded_by_results, result_texts
+from pyhudi.records.column_statistics import ColumnRange, covers, merge_ranges
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.expression_functions import OPTION_NAMES, IndexExpression, filter_texts
+from pyhudi.records.filters.filter_ast import Call
+from pyhudi.table.bootstrap_sources import load_outside
+from pyhudi.table.table_config import local_zone_name
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.log_scan import InstantValidity
+
+_IDENTITY = "identity"
+_FILTER_KIND, _FILTER_ENTRIES, _FILTER_FPP, _FILTER_MAX_ENTRIES = "filtertype", "numentries", "fpp", "maxentries"
+FILTER_OPTIONS = (_FILTER_KIND, _FILTER_ENTRIES, _FILTER_FPP, _FILTER_MAX_ENTRIES)
+"""Options of an index that size its Bloom filters."""
+
+_Files = Sequence[tuple[str, str, int]]
+"""(partition path, path, bytes) of files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression(Index, HasPartitionRanges):
+    """A partition `expr_index_<name>`."""
+
+    index: ExpressionIndex
+    layout: int = 1
+
+    layouts: ClassVar[tuple[int, ...]] = (1, 2)
+    typed_merge: ClassVar[MergeRule | None] = TYPED_RESULTS
+    kind: ClassVar[str] = EXPRESSION_INDEX_PREFIX
+    is_defined: ClassVar[bool] = True
+    merge: ClassVar[MergeRule] = RESULTS
+
+    @classmethod
+    def open(cls, partition: str, definition: IndexDefinition | None) -> Self:
+        definition, column = one_column(definition, "an expression index")
+        options = dict(definition.options)
+        function = options.pop("expr", None) or definition.function
+        filters = None
+        if definition.kind == BLOOM_FILTERS:
+            filters = _filter_settings({name: options.pop(name) for name in FILTER_OPTIONS if name in options})
+        elif definition.kind != COLUMN_STATS:
+            raise Unsupported(f"an expression index of type {definition.kind}")
+        strange = sorted(set(options) - OPTION_NAMES)
+        if strange:
+            raise Unsupported(f"options {', '.join(strange)} of an expression index")
+        zone = local_zone_name()
+        if zone is None:
+            raise Unsupported("the system does not name its time zone; set the environment variable TZ")
+        expression = IndexExpression(function, tuple(sorted(options.items())), zone)
+        return cls(partition, ExpressionIndex(partition, column, expression, filters), definition.layout)
+
+    @property
+    def _typed(self) -> bool:
+        return self.layout > 1
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        self.result_type(schema)
+
+    def result_type(self, schema: pa.Schema) -> pa.DataType:
+        """The type of its results.  Raises InvalidRequest and Unsupported when they cannot be computed or indexed."""
+        type_ = self.index.expression.result_type(field_at(schema, self.index.column).type)
+        if self.index.filters is not None:
+            filter_texts(pa.array([], type_))
+        elif not has_statistics(type_, typed=self._typed):
+            raise InvalidRequest(f"values of type {type_} have no ranges in the metadata table")
+        return type_
+
+    @classmethod
+    def prepare(cls, indexes: Sequence[Self], write: PlannedCommit) -> Mapping[str, tuple[FoundExpression, ...]]:
+        found: tuple[FoundExpression, ...] = ()
+        if write.schema is not None and write.files:
+            stored, after = with_meta_fields(write.schema), write.validity.including(write.time)
+            found = _evaluate(write.context, write.engine, indexes, write.files, stored, after)
+        return {index.partition: tuple(one for one in found if one.index == index.partition) for index in indexes}
+
+    def of_commit(self, commit: Commit) -> Said:
+        found: tuple[FoundExpression, ...] = commit.prepared[self.partition]
+        if self.index.filters is not None:
+            return Said(bloom_records(_filters(found), commit.time))
+        column = self.index.column
+        if commit.data_schema is None:
+            return Said(expression_records(column, pa.null(), (), {}))
+        files = _ranges(found)
+        type_ = self.result_type(commit.schema)
+        partitions = None
+        if commit.context.config.keys.partition_fields:
+            merged, more = self._partition_ranges(commit, {(f.partition, f.name): f.range for f in found}, type_)
+            files += more
+            ranges = {p: None if range_ is None else {column: range_} for p, range_ in merged.items()}
+            partitions = SaidOfPartitions(self, ranges, {column: type_}, self.layout)
+        return Said(expression_records(column, type_, files, {}, typed=self._typed), partitions=partitions)
+
+    def _partition_ranges(
+        self, commit: Commit, known: Mapping[tuple[str, str], ColumnRange | None], type_: pa.DataType
+    ) -> tuple[dict[str, ColumnRange | None], list[tuple[str, str, ColumnRange]]]:
+        """The ranges of the partitions that a commit touches, None for one without files; and those of files that the index
+        should have had.
+
+        known: ranges of files that the index does not have yet; type_: of the results.
+        """
+        files = commit.live_files(tuple(commit.touched_groups()))
+        old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
+        stored = self._stored_ranges(commit.reader, [p for p, infos in old.items() if infos], type_)
+        every: dict[tuple[str, str], ColumnRange | None] = dict(known)
+        for place, range_ in stored.items():
+            if is_known(range_):
+                every.setdefault(place, range_)
+        unread = [(p, info.path, info.size_bytes) for p, infos in old.items() for info in infos if (p, info.name) not in every]
+        added = []
+        validity = InstantValidity.of(commit.now)
+        for one in _evaluate(commit.context, None, (self,), unread, commit.schema, validity) if unread else ():
+            every[one.partition, one.name] = one.range
+            is_new = self.partition in commit.reader.partitions and (one.partition, one.name) not in stored
+            if one.range is not None and is_new:
+                added.append((one.partition, one.name, one.range))
+        result: dict[str, ColumnRange | None] = {}
+        for partition, infos in files.items():
+            there = [found for info in infos if (found := every[partition, info.name]) is not None]
+            result[partition] = merge_ranges(there) if there else None
+        return result, added
+
+    def _stored_ranges(
+        self, reader: MetadataTable, partitions: Sequence[str], type_: pa.DataType
+    ) -> dict[tuple[str, str], ColumnRange]:
+        column = self.index.column
+        found = stored_ranges(reader, partitions, {column: type_}, self.partition, counts_nulls=False)
+        return {place: ranges[column] for place, ranges in found.items()}
+
+    def of_clean(self, clean: Cleaned) -> MetadataRecords:
+        if self.index.filters is not None:
+            return bloom_deletes(clean.deleted)
+        return column_stats_deletes(clean.deleted, (self.index.column,))
+
+    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+        found = _evaluate(state.table, state.engine, (self,), state.files(), state.schema, state.validity)
+        if self.index.filters is not None:
+            return Said(bloom_records(_filters(found), time))
+        ranges = _ranges(found)
+        by_partition: dict[str, list[ColumnRange]] = {}
+        for path, _, range_ in ranges if state.table.config.keys.partition_fields else ():
+            by_partition.setdefault(path, []).append(range_)
+        merged = {path: merge_ranges(parts) for path, parts in by_partition.items()}
+        type_ = self.result_type(state.schema)
+        return Said(expression_records(self.index.column, type_, ranges, merged, typed=self._typed))
+
+    def partition_records(self, said: SaidOfPartitions, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
+        ((column, type_),) = said.types.items()
+        of_partitions = {p: None if ranges is None else ranges[column] for p, ranges in said.ranges.items()}
+        return expression_records(column, type_, (), of_partitions, is_tight=is_tight, typed=self._typed)
+
+    def partition_rows(self, reader: MetadataTable, columns: Sequence[str]) -> pa.Table:
+        return find_expression_partition_stats(reader, self.partition, columns[0])
+
+    def partition_ranges(self, reader: MetadataTable, column: str, type_: pa.DataType) -> dict[str, ColumnRange]:
+        return find_partition_ranges(reader, column, type_, self.partition)
+
+    @classmethod
+    def partitions_passed_over(cls, partition: str, metadata: MetadataTable, asked: Filter) -> frozenset[str] | None:
+        known = _asked_of(metadata, partition, COLUMN_STATS, asked)
+        # Bounds of floating point may leave NaN out.
+        if known is None or pa.types.is_floating(known[1].result_type):
+            return None
+        column, call = known
+        stats = find_expression_partition_stats(metadata, partition, column)
+        gone = excluded_by_results(asked.condition, call, column, stats, stats.column("file_name"), of_partitions=True)
+        return frozenset(gone.to_pylist())
+
+    @classmethod
+    def files_passed_over(
+        cls, partition: str, metadata: MetadataTable, asked: Filter, partitions: Sequence[str], known: Collection[str]
+    ) -> FilesPassedOver | None:
+        results = _asked_of(metadata, partition, COLUMN_STATS, asked)
+        if results is not None:
+            column, call = results
+            stats = with_nulls_counted(find_column_stats(metadata, [column], partitions, index=partition))
+            return FilesPassedOver((), excluded_by_results(asked.condition, call, column, stats, units_of(stats)))
+        own = _own_column(metadata, partition, COLUMN_STATS)
+        if own is None or own in known or not asked.columns_in(metadata.definitions[partition]):
+            return None
+        stats = find_column_stats(metadata, [own], partitions, index=partition)
+        return files_passed_over(asked, [own], with_nulls_counted(stats))
+
+    @classmethod
+    def step(cls, partition: str) -> str:
+        return f"index {partition}"
+
+    @classmethod
+    def bases_question(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BasesQuestion | None:
+        results = _asked_of(metadata, partition, BLOOM_FILTERS, asked)
+        column = _own_column(metadata, partition, BLOOM_FILTERS)
+        texts = None
+        if results is not None:
+            texts = result_texts(asked.condition, results[1])
+        elif column is not None and column in asked.schema.names and pa.types.is_string(asked.schema.field(column).type):
+            texts = asked.texts_of(column)
+        return None if texts is None else partial(without_texts, metadata, partition, texts)
+
+    def check(self, table: CheckedTable) -> IndexFindings:
+        """Against the function computed anew; the ranges of partitions against those of their files."""
+        result = IndexFindings()
+        files = table.files
+        computed = _evaluate(table.context, table.engine, (self,), files, table.schema, table.validity)
+        result.looked_at = f"{len(files):,} files"
+        if self.index.filters is not None:
+            there = [(path, partition, one.bloom) for (partition, path, _), one in zip(files, computed, strict=True)]
+            # Filters of expressions are made by either writer.
+            compare_filters(result, table.metadata, self.partition, there, filter_covers)
+            return result
+        type_ = self.result_type(table.schema)
+        stored = self._stored_ranges(table.metadata, sorted({one.partition for one in computed}), type_)
+        bare = 0
+        by_partition: dict[str, list[ColumnRange]] = {}
+        for (_, path, _), one in zip(files, computed, strict=True):
+            if one.range is None:
+                continue
+            by_partition.setdefault(one.partition, []).append(one.range)
+            known = stored.get((one.partition, one.name))
+            if known is None:
+                bare += 1
+            elif not covers(known, one.range):
+                result.wrong(path, self._differs(one.range, known))
+        if bare:
+            result.doubtful("", f"{self.partition} says nothing of {bare} files, which are never passed over")
+        if table.context.config.keys.partition_fields:
+            said = self.partition_ranges(table.metadata, self.index.column, type_)
+            for partition, parts in sorted(by_partition.items()):
+                compare_partition(result, partition, self.partition, said.get(partition), parts)
+        return result
+
+    def _differs(self, computed: ColumnRange, known: ColumnRange) -> str:
+        return (
+            f"{self.index.expression.function}({self.index.column}) is {computed.min!r} to {computed.max!r}, "
+            f"and {self.partition} says {known.min!r} to {known.max!r}"
+        )
+
+
+def _asked_of(metadata: MetadataTable, partition: str, form: str, asked: Filter) -> tuple[str, Call] | None:
+    """The column of an index of a form, and what the filter asks of its results; None for another form, and for nothing."""
+    definition = metadata.definitions.get(partition)
+    if definition is None or definition.kind != form or len(definition.source_fields) != 1:
+        return None
+    try:
+        index = Expression.open(partition, definition).index
+    except (InvalidRequest, Unsupported):
+        # An index that another writer made by what we do not understand says nothing.
+        return None
+    call = asked.call_of(index.column, index.expression)
+    return None if call is None else (index.column, call)
+
+
+def _own_column(metadata: MetadataTable, partition: str, form: str) -> str | None:
+    """The column whose own values an index of a form holds; None for another form, and another function than `identity`."""
+    definition = metadata.definitions.get(partition)
+    if definition is None or definition.kind != form or len(definition.source_fields) != 1:
+        return None
+    return definition.source_fields[0] if (definition.option("expr") or definition.function) == _IDENTITY else None
+
+
+def _evaluate(
+    context: TableContext,
+    engine: Engine | None,
+    indexes: Sequence[Expression],
+    files: _Files,
+    stored: pa.Schema,
+    validity: InstantValidity,
+) -> tuple[FoundExpression, ...]:
+    """What expression indexes are to say of files.  stored: the columns with meta columns."""
+    spec, wanted, outside = context.storage.spec(), tuple(one.index for one in indexes), load_outside(context, files)
+    tasks = [
+        ExpressionTask(spec, tuple(files[start : start + FILES_PER_TASK]), stored, wanted, validity, outside)
+        for start in range(0, len(files), FILES_PER_TASK)
+    ]
+    found = engine.map(run_expressions, tasks) if engine is not None else in_threads(run_expressions, tasks)
+    return tuple(one for part in found for one in part)
+
+
+def _filters(found: Sequence[FoundExpression]) -> list[FileFilter]:
+    return [FileFilter(f.partition, f.name, *f.bloom) for f in found if f.bloom is not None]
+
+
+def _ranges(found: Sequence[FoundExpression]) -> list[tuple[str, str, ColumnRange]]:
+    return [(f.partition, f.name, f.range) for f in found if f.range is not None]
+
+
+def _filter_settings(options: dict[str, str]) -> FilterSettings:
+    try:
+        return FilterSettings(
+            BloomKind(options.get(_FILTER_KIND, BloomKind.DYNAMIC_V0.value)),
+            int(options.get(_FILTER_ENTRIES, "60000")),
+            float(options.get(_FILTER_FPP, "0.000000001")),
+            int(options.get(_FILTER_MAX_ENTRIES, "100000")),
+        )
+    except ValueError as error:
+        raise InvalidRequest(f"the sizes of an expression index's Bloom filters: {error}") from error

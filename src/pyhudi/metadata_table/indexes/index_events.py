@@ -1,0 +1,398 @@
+"""What kinds of index are told: of a write before it begins and before it takes the lock, of a commit, of a clean, and of the
+state that an index is built from.
+
+Whatever has to be loaded for an answer is loaded when the first kind asks for it, and once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from pyhudi.errors import Internal
+from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
+from pyhudi.format.instants import Instant
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.names import parse_data_file_instant, parse_log_file
+from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.metadata_table.file_tasks import FilesToIndex, FoundFile, run_index_files
+from pyhudi.metadata_table.reader.index_lookups import find_files
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable, OpenedMetadata
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore, drop_partitions
+from pyhudi.metadata_table.writer.sole_writer import Trust
+from pyhudi.records.mergers import merge_rule
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.schema_on_read.column_ids import ColumnIds
+from pyhudi.records.update_modes import Defaults
+from pyhudi.storage.base import FileInfo
+from pyhudi.storage.markers import files_under_way
+from pyhudi.table.bootstrap_sources import load_outside
+from pyhudi.table.cached_property import lazy_property
+from pyhudi.table.file_slices import FileSlice, SlicingState, build_file_groups, visible_slices
+from pyhudi.table.pending_plans import load_pending_compactions
+from pyhudi.table.schema_on_read_history import CommitReader
+from pyhudi.table.snapshot import Snapshot, load_replaced_groups, read_commit
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.file_stats import FileIndexing
+from pyhudi.tasks.log_scan import InstantValidity
+from pyhudi.tasks.read_slice import ReadSpec
+from pyhudi.tasks.write_tasks import WriteStatus
+
+FILES_PER_TASK = 16
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A write that is about to begin.
+
+    settings: the writer's; data_schema, before: the table's columns after the write and before it; moves_keys: whether the write
+    can.
+    """
+
+    context: TableContext
+    settings: MetadataSettings
+    data_schema: pa.Schema
+    before: pa.Schema | None
+    moves_keys: bool
+
+    @lazy_property
+    def store(self) -> MetadataStore:
+        """The metadata table."""
+        return MetadataStore.open(self.context)
+
+
+@dataclass(frozen=True)
+class PlannedCommit:
+    """A commit whose files are written.
+
+    load: the table before it; schema: its columns after it, without meta columns, None where the commit does not touch them;
+    asked, statuses: what the tasks were asked for, and what they answered; operation: as its metadata says; replaced: partition
+    -> file groups that it replaces.
+    """
+
+    context: TableContext
+    engine: Engine | None
+    load: Callable[[], Snapshot]
+    schema: pa.Schema | None
+    asked: FileIndexing | None
+    statuses: Sequence[WriteStatus]
+    time: str
+    operation: Operation
+    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @lazy_property
+    def store(self) -> MetadataStore:
+        """The metadata table."""
+        return MetadataStore.open(self.context)
+
+    @lazy_property
+    def snapshot(self) -> Snapshot:
+        """The table before the commit."""
+        return self.load()
+
+    @lazy_property
+    def validity(self) -> InstantValidity:
+        """Which log blocks count before the commit."""
+        return InstantValidity.of(self.snapshot.timeline)
+
+    @property
+    def files(self) -> tuple[tuple[str, str, int], ...]:
+        """(partition path, path, bytes) of the files that it adds."""
+        return tuple((s.stat.partition_path or "", s.stat.path or "", s.stat.file_size_in_bytes) for s in self.statuses)
+
+
+class Commit:
+    """A commit that is about to be published, under the lock.
+
+    asked: what its tasks were asked for; statuses: what they answered; data_schema: the table's columns after it, None where
+    it does not touch them; prepared: what `Index.prepare` found, by index; now: the table's timeline without it; read: the
+    metadata of a completed write; earlier: the metadata table as the write saw it; partitions: of the metadata table;
+    trust: in what that says of the table's state.
+    """
+
+    def __init__(
+        self,
+        context: TableContext,
+        partitions: Sequence[str],
+        metadata: CommitMetadata,
+        now: Timeline,
+        time: str,
+        *,
+        asked: FileIndexing | None,
+        data_schema: pa.Schema | None,
+        statuses: Sequence[WriteStatus],
+    ) -> None:
+        self.context = context
+        self.read: CommitReader = read_commit
+        self.earlier: MetadataTable | None = None
+        self.trust = Trust("", None)
+        self.store = MetadataStore.open(context)
+        self.partitions = tuple(partitions)
+        self.metadata = metadata
+        self.now = now
+        self.time = time
+        self.asked = asked
+        self.data_schema = data_schema
+        self.statuses = statuses
+        self.prepared: Mapping[str, Any] = {}
+        self._done: Instant | None = None
+        self._begun: Timeline | None = None
+        self._listed: tuple[frozenset[str], pa.RecordBatch] | None = None
+        self._shared: dict[type, Any] = {}
+
+    @property
+    def operation(self) -> Operation:
+        """As its metadata says."""
+        return self.metadata.operation
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns after it, with meta columns.  Raises Internal where it does not touch them."""
+        if self.data_schema is None:
+            raise Internal("statistics of columns without the columns")
+        return with_meta_fields(self.data_schema)
+
+    @lazy_property
+    def reader(self) -> MetadataTable:
+        """The metadata table as it stands before the commit."""
+        begun, store = self._begun, self.store
+        opened = None if begun is None else OpenedMetadata(store.context, begun, store.groups.files, self.earlier)
+        return MetadataTable(self.context, self.now, opened)
+
+    @property
+    def done(self) -> Instant:
+        """The commit as it will stand on the timeline."""
+        if self._done is None:
+            raise Internal("the commit has no completion time yet")
+        return self._done
+
+    def begins_on(self, timeline: Timeline) -> None:
+        """Say what the metadata table's timeline is, now that nothing of dead attempts is left there."""
+        self._begun = timeline
+
+    def completes_as(self, done: Instant) -> None:
+        """Say how it will stand on the timeline."""
+        self._done = done
+
+    def drop(self, partitions: Iterable[str]) -> None:
+        """Drop partitions of the metadata table, which the next write builds anew."""
+        gone = set(partitions)
+        self.context = drop_partitions(self.context, gone)
+        self.partitions = tuple(p for p in self.partitions if p not in gone)
+        self.store = MetadataStore.open(self.context)
+
+    def shared(self, make: Callable[[Commit], S]) -> S:
+        """What several kinds work out of the commit together, made for the first of them.  make: a class."""
+        assert isinstance(make, type)
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        found: S = self._shared[make]
+        return found
+
+    @property
+    def reported(self) -> Iterator[tuple[str, str, WriteStatus]]:
+        """(partition path, bare name, status) of each file that a task wrote."""
+        return ((s.stat.partition_path or "", file_name_of(s.stat.path or ""), s) for s in self.statuses)
+
+    def added_files(self) -> dict[str, dict[str, int]]:
+        """The files of the commit: partition -> bare name -> size in bytes."""
+        added: dict[str, dict[str, int]] = {}
+        for partition, stats in self.metadata.partition_to_write_stats.items():
+            files = added.setdefault(partition, {})
+            for stat in stats:
+                files[file_name_of(stat.path or "")] = stat.file_size_in_bytes
+                for path, size_bytes in (stat.cdc_stats or {}).items():
+                    files[file_name_of(path)] = size_bytes
+        return added
+
+    def touched_groups(self) -> dict[str, frozenset[str]]:
+        """The file groups that it touches: partition -> file ids, of those that it writes and those that it replaces."""
+        touched: dict[str, set[str]] = {}
+        for partition, stats in self.metadata.partition_to_write_stats.items():
+            touched.setdefault(partition, set()).update(stat.file_id or "" for stat in stats)
+        for partition, file_ids in (self.metadata.partition_to_replace_file_ids or {}).items():
+            touched.setdefault(partition, set()).update(file_ids)
+        return {partition: frozenset(file_ids) for partition, file_ids in touched.items()}
+
+    def live_files(self, partitions: Sequence[str]) -> dict[str, list[FileInfo]]:
+        """The files of the newest slices of partitions, as they will be once it is there."""
+        listed: dict[str, dict[str, int]] = {partition: {} for partition in partitions}
+        rows = self.listed(partitions)
+        for partition, name, size_bytes in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):
+            if partition in listed:
+                listed[partition][name] = size_bytes
+        return self.live_of(self.with_added(listed), is_there=True)
+
+    def listed(self, partitions: Sequence[str]) -> pa.RecordBatch:
+        """FILES_SCHEMA: the files of partitions before it, and perhaps of others that were asked for."""
+        if self._listed is None or not self._listed[0].issuperset(partitions):
+            self._listed = (frozenset(partitions), find_files(self.reader, partitions))
+        return self._listed[1]
+
+    def with_added(self, listed: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+        """Files of partitions (bare name -> size in bytes) with those that it adds to these partitions."""
+        added = self.added_files()
+        return {partition: {**files, **added.get(partition, {})} for partition, files in listed.items()}
+
+    def live_of(self, listed: Mapping[str, Mapping[str, int]], *, is_there: bool) -> dict[str, list[FileInfo]]:
+        """Those of some files (partition -> bare name -> size in bytes) that are in newest slices.  They are all files of their
+        file groups.  is_there: when the commit is, or before.
+        """
+        state = self._slicing_after if is_there else self._slicing_before
+        found: dict[str, list[FileInfo]] = {}
+        for partition, sizes in listed.items():
+            infos = [FileInfo(join_path(partition, name), size, 0) for name, size in sizes.items()]
+            slices = visible_slices(build_file_groups(partition, infos, state), state)
+            live = {file.path for s in slices for file in (*((s.base,) if s.base else ()), *s.logs)}
+            found[partition] = [info for info in infos if info.path in live]
+        return found
+
+    @lazy_property
+    def _slicing_before(self) -> SlicingState:
+        timeline = self.context.timeline
+        return SlicingState(self.now, load_replaced_groups(timeline, self.now), load_pending_compactions(timeline, self.now))
+
+    @lazy_property
+    def _slicing_after(self) -> SlicingState:
+        before = self._slicing_before
+        after = Timeline.of((*self.now.instants, self.done), self.now.archived_completions)
+        replaced = dict(before.replaced)
+        for partition, file_ids in (self.metadata.partition_to_replace_file_ids or {}).items():
+            replaced.update({(partition, file_id): self.time for file_id in file_ids})
+        waiting = {group: instant for group, instant in before.pending_compactions.items() if instant != self.time}
+        return SlicingState(after, replaced, waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a clean deleted.
+
+    deleted: partition path -> bare names of files; gone: partitions that no longer exist.
+    """
+
+    context: TableContext
+    deleted: Mapping[str, Sequence[str]]
+    gone: Sequence[str]
+
+    @property
+    def deleted_bases(self) -> dict[str, list[str]]:
+        """As `deleted`, base files alone."""
+        return {partition: [name for name in names if not name.startswith(".")] for partition, names in self.deleted.items()}
+
+
+class BuiltFrom:
+    """The state of a table that indexes are built from.
+
+    columns: those with statistics; schema: the table's, with meta columns.
+    """
+
+    def __init__(
+        self, table: TableContext, engine: Engine, snapshot: Snapshot, columns: tuple[str, ...], schema: pa.Schema
+    ) -> None:
+        self.table = table
+        self.engine = engine
+        self.snapshot = snapshot
+        self.columns = columns
+        self.schema = schema
+        self._found: dict[FileIndexing, tuple[FoundFile, ...]] = {}
+
+    def of(self, table: TableContext) -> BuiltFrom:
+        """The same state, read by another handle of the table."""
+        return BuiltFrom(table, self.engine, replace(self.snapshot, context=table), self.columns, self.schema)
+
+    @lazy_property
+    def slices(self) -> tuple[FileSlice, ...]:
+        """The newest slices."""
+        return tuple(s for found in self.snapshot.slices().values() for s in found)
+
+    @lazy_property
+    def validity(self) -> InstantValidity:
+        """Which log blocks count."""
+        return InstantValidity.of(self.snapshot.timeline)
+
+    def files(self, *, logs: bool = True) -> list[tuple[str, str, int]]:
+        """(partition path, path, bytes) of the files of the newest slices."""
+        return [
+            (s.partition, file.path, file.size_bytes)
+            for s in self.slices
+            for file in (*((s.base,) if s.base else ()), *(s.logs if logs else ()))
+        ]
+
+    def listed(self) -> dict[str, dict[str, int]]:
+        """The files of completed instants, partition by partition, and what completed writes left for pending resizes."""
+        timeline = self.snapshot.timeline
+        listing = self.snapshot.listing
+        copies = self.snapshot.copies
+        there = listing.files(listing.partitions())
+        unfinished = self._logs_under_way(there)
+        listed: dict[str, dict[str, int]] = {}
+        for partition, infos in there.items():
+            files = listed.setdefault(partition, {})
+            for info in infos:
+                instant = parse_data_file_instant(info.name)
+                counts = instant is not None and (timeline.is_completed(instant) or info.path in copies)
+                if counts and info.size_bytes and info.path not in unfinished:
+                    files[info.name] = info.size_bytes
+        return listed
+
+    def _logs_under_way(self, there: Mapping[str, Sequence[FileInfo]]) -> frozenset[str]:
+        """What pending writes have made, where logs are among the files that are there.
+
+        The name of a log tells a resize for which its write copied rows.  That one may have completed beside the write, whose
+        commit adds the log, or whose end removes it.
+        """
+        logs = any(parse_log_file(info.name) is not None for infos in there.values() for info in infos)
+        pending = self.snapshot.timeline.pending_writes() if logs else ()
+        return frozenset(files_under_way(self.snapshot.context.storage, (i.request_time for i in pending)))
+
+    def look(self, indexing: FileIndexing, *, logs: bool) -> tuple[FoundFile, ...]:
+        """What footers, and with `logs` log blocks, tell of the files of the newest slices."""
+        if indexing not in self._found:
+            files, spec, ids = self.files(logs=logs), self.table.storage.spec(), self.snapshot.ids
+            outside = load_outside(self.table, files)
+            tasks = [
+                FilesToIndex(
+                    spec, tuple(files[start : start + FILES_PER_TASK]), self.schema, indexing, self.validity, ids, outside
+                )
+                for start in range(0, len(files), FILES_PER_TASK)
+            ]
+            self._found[indexing] = tuple(f for part in self.engine.map(run_index_files, tasks) for f in part)
+        return self._found[indexing]
+
+    def row_count(self) -> int:
+        """Rows of the base files of the newest slices."""
+        return sum(found.row_count for found in self.look(FileIndexing(), logs=False))
+
+
+def slice_reader(
+    context: TableContext,
+    stored: pa.Schema,
+    validity: InstantValidity,
+    columns: Sequence[str] | None = None,
+    defaults: Defaults = (),
+    *,
+    ids: ColumnIds | None,
+) -> ReadSpec:
+    """Reads slices of the table.
+
+    stored: its columns with meta columns; columns: those wanted, None for all; defaults: of `merge_rule`, where values matter;
+    ids: of the columns, see `ReadSpec`.
+    """
+    rule = merge_rule(context.config.merge, defaults)
+    return ReadSpec.of(context.storage.spec(), context.config, stored, validity, rule=rule, ids=ids, columns=columns)
+
+
+def key_reader(table: TableContext, stored: pa.Schema, validity: InstantValidity, ids: ColumnIds | None) -> ReadSpec:
+    """Reads record keys, or the fields that they are made of.  stored: the table's columns with meta columns; ids: theirs."""
+    heads = [RECORD_KEY]
+    if not table.config.populate_meta_fields:
+        heads += [name.split(".")[0] for name in table.config.keys.record_fields]
+    return slice_reader(table, stored, validity, list(dict.fromkeys(heads)), ids=ids)

@@ -1,0 +1,227 @@
+"""What checks of indexes look at and what they find; comparisons that several kinds make.  A part of `validate`."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData, TableState
+from pyhudi.format.index_definitions import IndexDefinition
+from pyhudi.format.paths import file_name_of
+from pyhudi.metadata_table.metadata_keys import bloom_filter_keys, file_hashes
+from pyhudi.metadata_table.reader.index_lookups import find_bloom_filters
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.records.column_statistics import ColumnRange, covers, footer_ranges, merge_ranges
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import FileInfo, StorageSpec
+from pyhudi.table.cached_property import lazy_property
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.snapshot import Snapshot
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.base_file_reader import open_base_file
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.log_scan import InstantValidity
+from pyhudi.tasks.read_slice import ReadSpec
+
+LOST = (
+    "data files: put the same files back from a copy; else undo the write that the file's name ends in, with all after it: "
+    "rollback, or restore to a savepoint"
+)
+"""What helps where data is gone."""
+
+MISLED = "metadata table: a repair (or Table.index.rebuild()) builds it anew from the files"
+"""What helps against an index that says what is not so."""
+
+_FILTERS_AT_ONCE = 32
+_FILTER_HEAD_BYTES = 25
+"""Sizes and counts at the beginning of a filter."""
+
+MAX_EXAMPLES = 5
+"""Keys that a finding about many of them names."""
+
+
+class Wrong(NamedTuple):
+    """An error that a check found.  remedy: None for that of the other errors of the check."""
+
+    path: str
+    what: str
+    remedy: str | None = None
+
+
+@dataclass(slots=True)
+class IndexFindings:
+    """What one check found.  warnings: (path, what); looked_at: how much of what there is, for the report;
+    '' where there was no reason to look.
+    """
+
+    errors: list[Wrong] = field(default_factory=list)
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+    looked_at: str = ""
+
+    def wrong(self, path: str, what: str, remedy: str | None = None) -> None:
+        """Note an error."""
+        self.errors.append(Wrong(path, what, remedy))
+
+    def doubtful(self, path: str, what: str) -> None:
+        """Note a warning."""
+        self.warnings.append((path, what))
+
+
+Check = Callable[[], IndexFindings]
+"""A check that is ready to be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class FooterTask:
+    """A base file to open, and the columns whose ranges are wanted."""
+
+    storage: StorageSpec
+    path: str
+    schema: pa.Schema
+    columns: tuple[str, ...]
+
+
+def run_footer(task: FooterTask) -> dict[str, ColumnRange] | str:
+    """The ranges in the footer of a base file, or why it cannot be opened."""
+    try:
+        with open_base_file(open_storage(task.storage), task.path) as file:
+            return footer_ranges(file.metadata, task.schema, task.columns)
+    except (CorruptData, TableState) as error:
+        return str(error)
+
+
+class PresentFile(NamedTuple):
+    """A data file in a directory.  instant_time: as its name says, or of the write under way that is making it."""
+
+    info: FileInfo
+    instant_time: str
+
+
+@dataclass(frozen=True)
+class CheckedTable:
+    """What checks look at.
+
+    schema: with meta columns, None for a table without columns; slices: of the present state; chosen: paths of the base files to
+    open; partitions, present: as the directories have them; being_cleaned: name of a file that a clean is deleting -> the
+    clean; key_reader: reads the record keys of slices, or the fields that they are made of.
+    """
+
+    context: TableContext
+    engine: Engine
+    snapshot: Snapshot
+    metadata: MetadataTable
+    table_schema: pa.Schema | None
+    slices: Sequence[FileSlice]
+    chosen: Sequence[str]
+    partitions: Sequence[str]
+    present: Sequence[PresentFile]
+    being_cleaned: Callable[[], Mapping[str, str]]
+    key_reader: Callable[[], ReadSpec]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns with meta columns; only for tables that have any."""
+        assert self.table_schema is not None, "indexes of columns are checked where there are columns"
+        return self.table_schema
+
+    @property
+    def timeline(self) -> Timeline:
+        """The table's."""
+        return self.snapshot.timeline
+
+    def under_own_names(self, path: str, columns: Sequence[str]) -> tuple[str, ...]:
+        """As of the snapshot."""
+        return self.snapshot.under_own_names(path, columns)
+
+    @lazy_property
+    def validity(self) -> InstantValidity:
+        """Which log blocks count."""
+        return InstantValidity.of(self.timeline)
+
+    def definition(self, name: str) -> IndexDefinition | None:
+        """An entry of the index definitions."""
+        return self.metadata.definitions.get(name)
+
+    @property
+    def files(self) -> list[tuple[str, str, int]]:
+        """(partition path, path, bytes) of the chosen base files and of all log files."""
+        chosen = set(self.chosen)
+        return [
+            (s.partition, file.path, file.size_bytes)
+            for s in self.slices
+            for file in (*((s.base,) if s.base is not None and s.base.path in chosen else ()), *s.logs)
+        ]
+
+
+def compare_partition(
+    found: IndexFindings, partition: str, what: str, said: ColumnRange | None, parts: Sequence[ColumnRange]
+) -> bool:
+    """Whether the range of a partition covers those of its files; notes it where it does not."""
+    if said is None:
+        found.wrong(partition, f"no range of {what}: real readers pass the partition over")
+        return False
+    together = merge_ranges(parts)
+    if covers(said, together):
+        return True
+    detail = f"{what} is {together.min!r} to {together.max!r} in its files, and the index says {said.min!r} to {said.max!r}"
+    found.wrong(partition, detail)
+    return False
+
+
+def compare_filters(
+    found: IndexFindings,
+    metadata: MetadataTable,
+    index: str,
+    files: Sequence[tuple[str, str, tuple[str, str] | None]],
+    same: Callable[[str, str], bool],
+) -> None:
+    """Stored Bloom filters of files against those that they should be.
+
+    files: (path, partition, type code and text of the filter) of each; same: whether a stored text will do for another.
+    """
+    bare = 0
+    for start in range(0, len(files), _FILTERS_AT_ONCE):
+        part = files[start : start + _FILTERS_AT_ONCE]
+        names: dict[str, list[str]] = {}
+        for path, partition, _ in part:
+            names.setdefault(partition, []).append(file_name_of(path))
+        rows = find_bloom_filters(metadata, names, index)
+        stored = dict(zip(rows["key"].to_pylist(), rows["bloom_filter"].to_pylist(), strict=True))
+        for path, partition, bloom in part:
+            key = bloom_filter_keys(partition, file_hashes([file_name_of(path)]))[0].as_py()
+            if bloom is None:
+                continue
+            if key not in stored:
+                bare += 1
+            elif not same(stored[key].decode("ascii", "replace"), bloom[1]):
+                found.wrong(path, f"its Bloom filter in {index} is another one than that of the file")
+    if bare:
+        found.doubtful("", f"{bare} of {len(files)} files have no Bloom filter in {index}, and are never passed over")
+
+
+def filter_covers(stored: str, wanted: str) -> bool:
+    """Whether a stored Bloom filter holds what another of the same size does.
+
+    The real Hudi counts a value as often as it comes, so filters of the same values differ in their counts.  Filters of other
+    sizes cannot be compared, and count as covering.
+    """
+    if stored == wanted:
+        return True
+    try:
+        first, second = (np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8) for text in (stored, wanted))
+    except ValueError:
+        return False
+    if len(first) != len(second):
+        return len(first) > _FILTER_HEAD_BYTES
+    return not bool((second[_FILTER_HEAD_BYTES:] & ~first[_FILTER_HEAD_BYTES:]).any())
+
+
+def some_keys(keys: pa.Array | pa.ChunkedArray) -> str:
+    """A few keys, for a message."""
+    return ", ".join(repr(key) for key in keys.slice(0, MAX_EXAMPLES).to_pylist()) + (", ..." if len(keys) > MAX_EXAMPLES else "")

@@ -1,0 +1,249 @@
+"""The record index: where each record key of the table lives.
+
+The tasks of a write say which keys came to a file group and which left it, in side files that are routed by the index's file
+groups.  The keys of file groups that a write replaces are looked up before it takes the lock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import Unsupported
+from pyhudi.format.index_definitions import IndexDefinition, record_index_definition
+from pyhudi.format.instants import stamp_of_instant
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.metadata_table.codecs.metadata_partitions import (
+    RECORD_INDEX,
+    IndexGroup,
+    estimate_file_group_count,
+    format_section,
+    index_groups,
+)
+from pyhudi.metadata_table.file_group_merge import LOCATIONS, MergeRule
+from pyhudi.metadata_table.file_tasks import KeyRecords, KeysOfSlice, KeySource, location_records, run_slice_keys
+from pyhudi.metadata_table.indexes.index_events import (
+    Asking,
+    BuiltFrom,
+    Commit,
+    PlannedCommit,
+    key_reader,
+)
+from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings, some_keys
+from pyhudi.metadata_table.indexes.metadata_index import Index, Said
+from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
+from pyhudi.metadata_table.reader.index_lookups import find_records, scan_records
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, store_definitions
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore, in_threads
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.table_config import TableConfig
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.file_stats import FileIndexing
+from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
+
+_MOST_GROUPS_OF_A_SECTION = 10
+"""As many as release 1.1 makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordIndex(Index):
+    """The partition `record_index`.
+
+    by_partition: a key is unique within a partition of the table, and has a place in each where it stands; the index has a
+    section for each of them (see `metadata_table.codecs.metadata_partitions`).
+    """
+
+    by_partition: bool = False
+
+    kind: ClassVar[str] = RECORD_INDEX
+    merge: ClassVar[MergeRule] = LOCATIONS
+    key_records: ClassVar[KeyRecords | None] = staticmethod(location_records)
+
+    @classmethod
+    def own_definition(cls, config: TableConfig) -> IndexDefinition | None:
+        return record_index_definition() if config.version.has_index_versions else None
+
+    @classmethod
+    def has_definition(cls, config: TableConfig) -> bool:
+        return config.version.has_index_versions
+
+    @classmethod
+    def open(cls, partition: str, definition: IndexDefinition | None) -> Self:
+        return cls(partition, definition is not None and definition.by_partition)
+
+    def describe(self, table: TableContext, columns: Sequence[str]) -> TableContext:
+        if not self.has_definition(table.config):
+            return table
+        made = record_index_definition(by_partition=self.by_partition)
+        return store_definitions(table, {**load_index_definitions(table), made.name: made})
+
+    def ask(self, asked: FileIndexing, write: Asking) -> FileIndexing:
+        return replace(asked, key_shards=self._shards(write.store)) if write.moves_keys else asked
+
+    def was_asked(self, commit: Commit) -> bool:
+        if not commit.operation.moves_keys:
+            return True
+        return commit.asked is not None and commit.asked.key_shards == self._shards(commit.store)
+
+    def _shards(self, store: MetadataStore) -> int:
+        """Into how many pieces tasks deal keys out; those of sections are dealt out later.
+
+        Raises Unsupported where file groups are named after partitions of the table and no definition says that keys are unique
+        there, or the other way round: keys of a further partition would go nowhere.
+        """
+        groups = store.groups.of(self.partition)
+        other = next((group for group in groups if (group.section is not None) != self.by_partition), None)
+        if other is not None:
+            named, said = ("not partitioned", "that it is") if self.by_partition else ("partitioned", "nothing of that")
+            raise Unsupported(
+                f"the record index is {named} ({other.file_id}), and its definition says {said}; drop it before writing: "
+                f"Table.index.drop({self.partition!r})"
+            )
+        return 1 if self.by_partition else len(groups)
+
+    @classmethod
+    def prepare(cls, indexes: Sequence[Self], write: PlannedCommit) -> Mapping[str, tuple[KeySource, ...]]:
+        """The keys of file groups that are replaced; they leave, unless the write brings them back."""
+        left: tuple[KeySource, ...] = ()
+        shards = write.asked.key_shards if write.asked is not None else 0
+        if write.replaced and write.operation.changes_rows and shards and write.schema is not None:
+            wanted = {(partition, file_id) for partition, ids in write.replaced.items() for file_id in ids}
+            found = write.snapshot.slices(list(write.replaced)).values()
+            slices = [s for group in found for s in group if (s.partition, s.file_id) in wanted]
+            reader = key_reader(write.context, with_meta_fields(write.schema), write.validity, None)
+            left = _keys_of_slices(write.context, write.engine, reader, slices, write.time, shards, deleted=True)
+        return dict.fromkeys((index.partition for index in indexes), left)
+
+    def of_commit(self, commit: Commit) -> Said:
+        if commit.asked is None or not commit.asked.key_shards:
+            return Said()
+        instant_ms = stamp_of_instant(commit.time, commit.context.config.zone)
+        came = [
+            KeySource(status.indexed.keys, partition, status.stat.file_id or "", instant_ms)
+            for partition, _, status in commit.reported
+            if status.indexed is not None and status.indexed.keys is not None
+        ]
+        keys = (*sorted(came, key=lambda source: source.path), *commit.prepared.get(self.partition, ()))
+        return Said(keys=keys, sections=self._sections(commit, {source.partition for source in came}))
+
+    def _sections(self, commit: Commit, partitions: Iterable[str]) -> tuple[tuple[str, int], ...]:
+        if not self.by_partition:
+            return ()
+        rows: Counter[str] = Counter()
+        for partition, _, status in commit.reported:
+            rows[partition] += status.stat.num_writes
+        return tuple((partition, _groups_of_section(rows[partition])) for partition in sorted(partitions))
+
+    def group_count(self, settings: MetadataSettings, row_count: Callable[[], int]) -> int:
+        return settings.key_group_count(row_count())
+
+    def groups(self, settings: MetadataSettings, state: BuiltFrom) -> tuple[IndexGroup, ...]:
+        if not self.by_partition:
+            return Index.groups(self, settings, state)
+        count = _groups_of_section(state.row_count())
+        partitions = sorted({slice_.partition for slice_ in state.slices})
+        return tuple(group for path in partitions for group in index_groups(self.partition, count, format_section(path)))
+
+    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+        shards = 1 if self.by_partition else shards
+        reader = key_reader(state.table, state.schema, state.validity, state.snapshot.ids)
+        return Said(keys=_keys_of_slices(state.table, state.engine, reader, state.slices, time, shards, deleted=False))
+
+    @classmethod
+    def step(cls, partition: str) -> str:
+        return "record index"
+
+    @classmethod
+    def places_question(cls, partition: str, metadata: MetadataTable) -> Callable[[pa.StringArray], pa.Table] | None:
+        return partial(find_records, metadata)
+
+    @classmethod
+    def key_places(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
+        return metadata.partition(partition)
+
+    def check(self, table: CheckedTable) -> IndexFindings:
+        """Every key of a row is where the index says, and it has no other keys."""
+        result = IndexFindings()
+        reader = table.key_reader()
+        by_partition = table.metadata.is_sectioned(self.partition)
+        row_count = 0
+        for slice_ in table.slices:
+            keys = pa.concat_arrays(table.engine.map(_Keys(reader), [slice_]))
+            row_count += len(keys)
+            if not len(keys):
+                continue
+            distinct = pc.unique(keys)
+            if len(distinct) < len(keys):
+                twice = len(keys) - len(distinct)
+                result.wrong(slice_.partition, f"{slice_.file_id} has {twice} keys more than once")
+                row_count -= twice
+            found = find_records(table.metadata, distinct)
+            if by_partition:
+                found = found.filter(pc.equal(found.column("partition"), slice_.partition))
+            missing = distinct.filter(pc.invert(pc.is_in(distinct, value_set=found.column("key").combine_chunks())))
+            if len(missing):
+                result.wrong(slice_.partition, f"{slice_.file_id}: {len(missing)} keys are missing: {some_keys(missing)}")
+            here = pc.and_(
+                pc.equal(found.column("partition"), slice_.partition), pc.equal(found.column("file_id"), slice_.file_id)
+            )
+            elsewhere = found.filter(pc.invert(here))
+            if elsewhere.num_rows:
+                other = elsewhere.slice(0, 1).to_pylist()[0]
+                shown = some_keys(elsewhere.column("key"))
+                result.wrong(
+                    slice_.partition,
+                    f"{slice_.file_id}: {elsewhere.num_rows} keys are said to be elsewhere: {shown}; the first in "
+                    f"{other['partition']!r}, {other['file_id']}",
+                )
+        indexed = sum(batch.num_rows for batch in scan_records(table.metadata))
+        if indexed > row_count:
+            result.wrong("", f"has {indexed} keys, and the table {row_count}: writers take new records for old ones")
+        result.looked_at = f"{indexed:,} keys, {row_count:,} rows"
+        return result
+
+
+def _groups_of_section(row_count: int) -> int:
+    return estimate_file_group_count(row_count, min_count=1, max_count=_MOST_GROUPS_OF_A_SECTION)
+
+
+def _keys_of_slices(
+    table: TableContext,
+    engine: Engine | None,
+    reader: ReadSpec,
+    slices: Iterable[FileSlice],
+    time: str,
+    shard_count: int,
+    *,
+    deleted: bool,
+) -> tuple[KeySource, ...]:
+    """Write the keys of slices to side files of an instant."""
+    tasks = [
+        KeysOfSlice(reader, slice_, time, shard_count, deleted, f"{slice_.file_id}_{number}")
+        for number, slice_ in enumerate(slices)
+    ]
+    found = engine.map(run_slice_keys, tasks) if engine is not None else in_threads(run_slice_keys, tasks)
+    zone = table.config.zone
+    return tuple(
+        replace(source, instant_ms=stamp_of_instant(task.slice.base_instant, zone))
+        for source, task in zip(found, tasks, strict=True)
+        if source is not None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Reads the keys of a slice, as a task."""
+
+    reader: ReadSpec
+
+    def __call__(self, slice_: FileSlice) -> pa.StringArray:
+        return pa.concat_arrays([pa.array([], pa.string()), *read_live_keys(self.reader, slice_)])

@@ -1,0 +1,317 @@
+"""Several layers of cells that say something of one key -> what they say together.
+Source: docs/formats/metadata-table.md, merge rules.
+
+    layer      the base file, or one block of a log file; a later layer is newer
+    cells      keys, values and the schema that wrote these
+    deletes    keys that a DELETE block removes: from all older layers, not from newer ones
+
+Three rules:
+
+    newest             the newest cell of a key counts: Bloom filters, record index, secondary indexes
+    files              maps are united file by file (`metadata_table.codecs.files_codec`)
+    column statistics  the newest counts when it is a deletion or tight, or follows a deletion; else bounds widen and counts add
+    up
+
+Base cells stream by: held are the newer layers, and those base cells whose key is in a newer layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.avro_wrappers import Wrapper
+from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, decode_column_stats
+from pyhudi.metadata_table.codecs.files_codec import FILES_SCHEMA, decode_files_by_record, live_files
+from pyhudi.metadata_table.codecs.value_wrappers import DECIMAL_V2, MOST_DIGITS, unwrap, wrap
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Keys and values of one layer: binary arrays of one length, no nulls.  schema: the Avro schema that wrote the values."""
+
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """Keys that one layer removes: binary, no nulls."""
+
+    keys: pa.BinaryArray
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCells:
+    """What one file group says of the keys that were asked for.  newer: the log blocks, oldest first.
+
+    base: may be read once.
+    """
+
+    base: Iterable[Cells]
+    newer: tuple[Cells | Deletes, ...] = ()
+
+
+STATS_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), *COLUMN_STATS_SCHEMA])
+"""Merged column statistics: the record's key, and COLUMN_STATS_SCHEMA; none of them deleted."""
+
+_TYPE_OF_KIND: dict[int, pa.DataType] = {
+    Wrapper.BOOLEAN: pa.bool_(),
+    Wrapper.INT: pa.int32(),
+    Wrapper.LONG: pa.int64(),
+    Wrapper.FLOAT: pa.float32(),
+    Wrapper.DOUBLE: pa.float64(),
+    Wrapper.BYTES: pa.binary(),
+    Wrapper.STRING: pa.string(),
+    Wrapper.DATE: pa.date32(),
+    Wrapper.DECIMAL: pa.decimal128(30, 15),
+    **{DECIMAL_V2 + scale: pa.decimal128(MOST_DIGITS, scale) for scale in range(MOST_DIGITS + 1)},
+}
+
+
+def newest_cells(group: GroupCells) -> Iterator[Cells]:
+    """For each key its newest cell, if it was not removed after it; in no promised order."""
+    if not group.newer:
+        yield from group.base
+        return
+    keys = pa.concat_arrays([layer.keys for layer in group.newer])
+    encoded = keys.dictionary_encode()
+    last = np.zeros(len(encoded.dictionary), dtype=np.int64)
+    # Of several assignments to one place the last one stays.
+    last[encoded.indices.to_numpy()] = np.arange(len(keys))
+    for cells in group.base:
+        kept = pc.invert(pc.is_in(cells.keys, value_set=encoded.dictionary))
+        yield Cells(cells.keys.filter(kept), cells.values.filter(kept), cells.schema)
+    last.sort()
+    start = 0
+    for layer in group.newer:
+        end = start + len(layer.keys)
+        if isinstance(layer, Cells):
+            first, stop = np.searchsorted(last, (start, end))
+            rows = pa.array(last[first:stop] - start)
+            yield Cells(layer.keys.take(rows), layer.values.take(rows), layer.schema)
+        start = end
+
+
+def merge_files(group: GroupCells) -> pa.RecordBatch:
+    """The files that exist: FILES_SCHEMA by partition and name; of partition lists the rows are partitions."""
+    parts: list[pa.RecordBatch] = []
+    ranks: list[npt.NDArray[np.int64]] = []
+    removals: list[tuple[int, pa.StringArray]] = []
+    layers = [(0, cells) for cells in group.base] + list(enumerate(group.newer, 1))
+    alike: dict[str, list[tuple[int, Cells]]] = {}
+    for rank, layer in layers:
+        if isinstance(layer, Cells):
+            alike.setdefault(layer.schema, []).append((rank, layer))
+        elif len(layer.keys):
+            removals.append((rank, layer.keys.cast(pa.string())))
+    for schema, ranked in alike.items():
+        cells = _together([cells for _, cells in ranked], schema)
+        files, records = decode_files_by_record(cells.keys, cells.values, schema)
+        parts.append(files)
+        ranks.append(np.repeat([rank for rank, _ in ranked], [len(c.keys) for _, c in ranked])[records])
+    if not parts:
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in FILES_SCHEMA], schema=FILES_SCHEMA)
+    table = pa.Table.from_batches(parts, FILES_SCHEMA).combine_chunks()
+    order = np.concatenate(ranks)
+    for rank, keys in removals:
+        gone = pc.is_in(table.column("partition"), value_set=keys).to_numpy() & (order < rank)
+        table, order = table.filter(pa.array(~gone)), order[~gone]
+    batches = table.combine_chunks().to_batches()
+    if not batches:
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in FILES_SCHEMA], schema=FILES_SCHEMA)
+    return live_files(batches[0], pa.array(order))
+
+
+def merge_column_stats(group: GroupCells) -> Iterator[pa.RecordBatch]:
+    """STATS_SCHEMA, one row for each key that has statistics, in no promised order.
+
+    Statistics of one key that cannot be compared (bounds of two kinds, NaN among several) are left out: a file without
+    statistics may hold anything.
+    """
+    if not group.newer:
+        for cells in group.base:
+            yield from _live(_decoded(cells))
+        return
+    newer_keys = pa.concat_arrays([layer.keys for layer in group.newer]).unique()
+    parts: list[pa.RecordBatch] = []
+    ranks: list[npt.NDArray[np.int64]] = []
+    removed_keys: list[pa.BinaryArray] = []
+    removed_ranks: list[npt.NDArray[np.int64]] = []
+    for cells in group.base:
+        rows = _decoded(cells)
+        met = pc.is_in(rows.column("key"), value_set=newer_keys)
+        yield from _live(rows.filter(pc.invert(met)))
+        parts.append(rows.filter(met))
+        ranks.append(np.zeros(parts[-1].num_rows, dtype=np.int64))
+    alike: dict[str, list[tuple[int, Cells]]] = {}
+    for rank, layer in enumerate(group.newer, 1):
+        if isinstance(layer, Deletes):
+            removed_keys.append(layer.keys)
+            removed_ranks.append(np.full(len(layer.keys), rank, dtype=np.int64))
+        else:
+            alike.setdefault(layer.schema, []).append((rank, layer))
+    for schema, ranked in alike.items():
+        parts.append(_decoded(_together([cells for _, cells in ranked], schema)))
+        ranks.append(np.repeat([rank for rank, _ in ranked], [len(cells.keys) for _, cells in ranked]))
+    if parts:
+        removals = (pa.concat_arrays(removed_keys), np.concatenate(removed_ranks)) if removed_keys else None
+        yield from _merged(pa.Table.from_batches(parts, STATS_SCHEMA).combine_chunks(), np.concatenate(ranks), removals)
+
+
+def _together(cells: Sequence[Cells], schema: str) -> Cells:
+    """Cells of one schema in one piece: blocks are many and small, and decoding costs by the piece more than by the cell."""
+    if len(cells) == 1:
+        return cells[0]
+    return Cells(pa.concat_arrays([part.keys for part in cells]), pa.concat_arrays([part.values for part in cells]), schema)
+
+
+def _decoded(cells: Cells) -> pa.RecordBatch:
+    stats, _ = decode_column_stats(cells.values, cells.schema)
+    return pa.RecordBatch.from_arrays([cells.keys, *stats.columns], schema=STATS_SCHEMA)
+
+
+def _live(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    kept = rows.filter(pc.invert(rows.column("is_deleted")))
+    if kept.num_rows:
+        yield kept
+
+
+def _merged(
+    rows: pa.Table, ranks: npt.NDArray[np.int64], removals: tuple[pa.BinaryArray, npt.NDArray[np.int64]] | None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of several layers, and keys that a layer removed -> one row for each key."""
+    count = rows.num_rows
+    if not count:
+        return
+    encoded = rows.column("key").combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy().astype(np.int64)
+    distinct = len(encoded.dictionary)
+    # Rows up to the newest removal of their key are gone; a deletion or a tight row makes those before it void.
+    removed = np.full(distinct, -1, dtype=np.int64)
+    if removals is not None:
+        places = pc.index_in(removals[0], value_set=encoded.dictionary)
+        np.maximum.at(removed, places.drop_null().to_numpy(), removals[1][places.is_valid().to_numpy(zero_copy_only=False)])
+    deleted = rows.column("is_deleted").to_numpy()
+    decides = deleted | rows.column("is_tight").to_numpy()
+    floor = np.zeros(distinct, dtype=np.int64)
+    np.maximum.at(floor, codes[decides], ranks[decides])
+    alive = ~deleted & (ranks >= floor[codes]) & (ranks > removed[codes])
+    together = np.bincount(codes[alive], minlength=distinct)
+    single = alive & (together[codes] == 1)
+    yield from rows.filter(pa.array(single)).combine_chunks().to_batches()
+    several = alive & (together[codes] > 1)
+    if several.any():
+        yield from _widened(rows.filter(pa.array(several)), ranks[several])
+
+
+def _widened(rows: pa.Table, ranks: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    """Rows of which none decides -> one row for each key: the widest bounds, the sums of the counts."""
+    rows = rows.append_column("rank", pa.array(ranks)).sort_by([("key", "ascending"), ("rank", "ascending")]).combine_chunks()
+    names = rows.group_by("key").aggregate([("column_name", "count_distinct")])
+    clash = pc.greater(names.column("column_name_count_distinct"), 1)
+    if pc.any(clash).as_py():
+        raise CorruptData("two columns have one key in the statistics", found=names.filter(clash).column("key")[0].as_py())
+    keys = rows.column("key").combine_chunks()
+    kinds = rows.column("min").combine_chunks().field("kind")
+    for kind, kind_type in _TYPE_OF_KIND.items():
+        of_kind = pc.unique(keys.filter(pc.equal(kinds, kind)))
+        part = rows.filter(pc.is_in(keys, value_set=of_kind))
+        if part.num_rows:
+            yield from _widened_of_type(part, kind_type, typed=kind >= DECIMAL_V2)
+    typed = keys.filter(pc.not_equal(kinds, int(Wrapper.NULL)))
+    empty = rows.filter(pc.invert(pc.is_in(keys, value_set=typed)))
+    if empty.num_rows:
+        yield from _widened_of_type(empty, pa.null())
+
+
+def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = False) -> Iterator[pa.RecordBatch]:
+    bounds: dict[str, pa.Array] = {}
+    usable = np.ones(part.num_rows, dtype=np.bool_)
+    for name in ("min", "max"):
+        wrapped = part.column(name).combine_chunks()
+        if pa.types.is_null(kind_type):
+            bounds[name] = pa.nulls(part.num_rows, pa.int64())
+            continue
+        values, known = unwrap(wrapped, kind_type)
+        usable &= known
+        if pa.types.is_floating(kind_type):
+            usable &= ~np.asarray(pc.fill_null(pc.is_nan(values), False), dtype=np.bool_)
+        bounds[name] = values
+    zeros = _zeros(bounds) if pa.types.is_floating(kind_type) else {}
+    sums = ("value_count", "null_count", "total_size_bytes", "total_uncompressed_size_bytes")
+    work = pa.table(
+        {
+            "key": part.column("key"),
+            "file_name": part.column("file_name"),
+            "column_name": part.column("column_name"),
+            "value_type": part.column("value_type"),
+            "type_info": part.column("type_info"),
+            "usable": pa.array(usable),
+            **bounds,
+            **zeros,
+            **{name: part.column(name) for name in sums},
+        }
+    )
+    grouped = work.group_by("key", use_threads=False).aggregate(
+        [(name, "last") for name in ("file_name", "column_name", "value_type", "type_info")]
+        + [("usable", "all"), ("min", "min"), ("max", "max"), *((name, "any") for name in zeros)]
+        + [(name, "sum") for name in sums]
+    )
+    grouped = grouped.filter(grouped.column("usable_all")).combine_chunks()
+    if not grouped.num_rows:
+        return
+    count = grouped.num_rows
+    no = pa.array(np.zeros(count, dtype=np.bool_))
+    if zeros:
+        grouped = _with_zeros(grouped)
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+        "key": grouped.column("key"),
+        "file_name": grouped.column("file_name_last"),
+        "column_name": grouped.column("column_name_last"),
+        "min": wrap(_one(grouped.column("min_min")), typed=typed),
+        "max": wrap(_one(grouped.column("max_max")), typed=typed),
+        **{name: grouped.column(f"{name}_sum") for name in sums},
+        "is_deleted": no,
+        "is_tight": no,
+        "value_type": grouped.column("value_type_last"),
+        "type_info": grouped.column("type_info_last"),
+    }
+    yield pa.RecordBatch.from_arrays([_one(columns[name]) for name in STATS_SCHEMA.names], schema=STATS_SCHEMA)
+
+
+def _zeros(bounds: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Which bounds are the zero beyond the other one, which Arrow's own smallest and largest values do not tell apart."""
+    is_negative = {name: np.signbit(values.fill_null(1.0).to_numpy()) for name, values in bounds.items()}
+    is_zero = {name: np.asarray(pc.fill_null(pc.equal(values, 0.0), False), dtype=np.bool_) for name, values in bounds.items()}
+    return {
+        "negative_zero": pa.array(is_zero["min"] & is_negative["min"]),
+        "positive_zero": pa.array(is_zero["max"] & ~is_negative["max"]),
+    }
+
+
+def _with_zeros(grouped: pa.Table) -> pa.Table:
+    """The groups with -0.0 below 0.0, as in Java."""
+    for name, flag, there, absent in (("min_min", "negative_zero", -0.0, 0.0), ("max_max", "positive_zero", 0.0, -0.0)):
+        values = _one(grouped.column(name))
+        zero = pc.if_else(grouped.column(f"{flag}_any"), pa.scalar(there, values.type), pa.scalar(absent, values.type))
+        place = grouped.schema.get_field_index(name)
+        grouped = grouped.set_column(place, name, pc.if_else(pc.equal(values, 0.0), zero, values))
+    return grouped
+
+
+def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def concat_cells(groups: Sequence[GroupCells]) -> Iterator[Cells]:
+    """The newest cells of several groups."""
+    for group in groups:
+        yield from newest_cells(group)

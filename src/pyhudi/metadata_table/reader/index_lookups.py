@@ -1,0 +1,282 @@
+"""Typed answers from the partitions of the metadata table.  Source: docs/formats/metadata-table.md, partitions.
+
+Each function takes the opened `MetadataTable`, looks up and merges.  Errors are those of its methods.
+
+    files             partitions and files of the table
+    column_stats      ranges of columns in files; the same of an expression index
+    partition_stats   ranges of columns in partitions; the same of an expression index
+    bloom_filters     the key filter of a file
+    record_index      record key -> partition and file group
+    secondary index   value of a column -> record keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData
+from pyhudi.metadata_table.codecs.bloom_filter_codec import BLOOM_FILTER_SCHEMA, decode_bloom_filters
+from pyhudi.metadata_table.codecs.files_codec import ALL_PARTITIONS, FILES_SCHEMA, ROOT
+from pyhudi.metadata_table.codecs.metadata_partitions import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    FILES,
+    PARTITION_STATS,
+    RECORD_INDEX,
+    SECONDARY_INDEX_PREFIX,
+)
+from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, decode_locations
+from pyhudi.metadata_table.codecs.secondary_index_codec import (
+    decode_secondary_values,
+    format_secondary_prefixes,
+    parse_secondary_keys,
+)
+from pyhudi.metadata_table.codecs.value_wrappers import unwrap
+from pyhudi.metadata_table.metadata_keys import (
+    bloom_filter_keys,
+    column_stats_prefix,
+    expression_partition_prefix,
+    file_hashes,
+    partition_stats_key,
+)
+from pyhudi.metadata_table.reader.cell_merge import (
+    STATS_SCHEMA,
+    GroupCells,
+    concat_cells,
+    merge_column_stats,
+    merge_files,
+    newest_cells,
+)
+from pyhudi.metadata_table.reader.file_group_reader import KeyedCells
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
+from pyhudi.records.column_statistics import ColumnRange, believed_upper, stored_value
+from pyhudi.records.hashing import name_hash
+
+KEYED_LOCATION_SCHEMA = pa.schema([pa.field("key", pa.string(), nullable=False), *LOCATION_SCHEMA])
+"""A record key and where it lives."""
+
+KEYED_BLOOM_FILTER_SCHEMA = pa.schema([pa.field("key", pa.string(), nullable=False), *BLOOM_FILTER_SCHEMA])
+"""The key of a Bloom filter's record (see `metadata_table.metadata_keys`) and the filter."""
+
+_HASH_CHARACTERS = 12
+# With more partitions than this a column's statistics are read as a whole and sorted out afterwards.
+_MAX_PARTITION_PREFIXES = 512
+
+
+def find_partitions(metadata: MetadataTable) -> tuple[str, ...]:
+    """All partition paths of the table, sorted; `('',)` for a table without partitions that holds data."""
+    found = _files_of(metadata.lookup(FILES, pa.array([ALL_PARTITIONS], pa.string())))
+    return tuple(sorted("" if name == ROOT else name for name in found.column("name").to_pylist()))
+
+
+def find_files(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordBatch:
+    """The files of some partitions: FILES_SCHEMA, by partition and name; the root's partition is named ''.
+
+    All partitions are looked up together.
+    """
+    keys = pa.array([partition or ROOT for partition in dict.fromkeys(partitions)], pa.string())
+    files = _files_of(metadata.lookup(FILES, keys)) if len(keys) else _files_of([])
+    named = pc.if_else(pc.equal(files.column("partition"), ROOT), "", files.column("partition"))
+    return files.set_column(0, FILES_SCHEMA.field(0), named)
+
+
+def scan_files(metadata: MetadataTable) -> pa.RecordBatch:
+    """The files of all partitions, as `find_files`; the list of partitions itself is left out."""
+    files = _files_of(list(metadata.scan(FILES)))
+    files = files.filter(pc.not_equal(files.column("partition"), ALL_PARTITIONS))
+    named = pc.if_else(pc.equal(files.column("partition"), ROOT), "", files.column("partition"))
+    return files.set_column(0, FILES_SCHEMA.field(0), named)
+
+
+def find_column_stats(
+    metadata: MetadataTable, columns: Sequence[str], partitions: Sequence[str] | None = None, *, index: str = COLUMN_STATS
+) -> pa.Table:
+    """STATS_SCHEMA: statistics of columns in files; of all partitions, or at least of those named.
+
+    index: `column_stats` or an expression index of that type.  A row's partition is known by `partition_hashes`.
+    """
+    if partitions is None or len(partitions) > _MAX_PARTITION_PREFIXES:
+        prefixes = [column_stats_prefix(column) for column in columns]
+    else:
+        prefixes = [partition_stats_key(column, partition) for column in columns for partition in partitions]
+    return metadata.remembered((index, *prefixes), lambda: _stats(metadata.lookup_prefixes(index, prefixes)))
+
+
+def find_stats(metadata: MetadataTable, index: str, keys: pa.StringArray) -> pa.Table:
+    """STATS_SCHEMA: the statistics with some keys (`metadata_table.metadata_keys`), of files or of partitions; keys without any
+    are left
+    out.  index: the partition of the metadata table.
+    """
+    return _stats(metadata.lookup(index, keys) if len(keys) else [])
+
+
+def scan_column_stats(metadata: MetadataTable, index: str = COLUMN_STATS) -> Iterator[pa.RecordBatch]:
+    """STATS_SCHEMA: all statistics of a partition of the metadata table, in no promised order."""
+    for group in metadata.scan(index):
+        yield from merge_column_stats(group)
+
+
+def partition_hashes(stats: pa.Table) -> pa.ChunkedArray:
+    """The hash (`records.hashing.name_hash`) of each row's partition, which its key holds behind that of the column."""
+    return pc.binary_slice(stats.column("key"), _HASH_CHARACTERS, 2 * _HASH_CHARACTERS).cast(pa.string())
+
+
+def find_partition_stats(metadata: MetadataTable, columns: Sequence[str]) -> pa.Table:
+    """STATS_SCHEMA: statistics of columns in partitions, whose path is `file_name` (the root's is ''  or `.`)."""
+    prefixes = [column_stats_prefix(column) for column in columns]
+    return metadata.remembered((PARTITION_STATS, *prefixes), lambda: _stats(metadata.lookup_prefixes(PARTITION_STATS, prefixes)))
+
+
+def find_partition_ranges(
+    metadata: MetadataTable, column: str, kind: pa.DataType, index: str = PARTITION_STATS
+) -> dict[str, ColumnRange]:
+    """As `ranges_of_partitions`, of one column, or of an expression index over it."""
+    if index == PARTITION_STATS:
+        return ranges_of_partitions(find_partition_stats(metadata, [column]), column, kind)
+    return ranges_of_partitions(find_expression_partition_stats(metadata, index, column), column, kind, counts_nulls=False)
+
+
+def ranges_of_partitions(stats: pa.Table, column: str, kind: pa.DataType, *, counts_nulls: bool = True) -> dict[str, ColumnRange]:
+    """Partition path -> the range of a column in it.  stats: STATS_SCHEMA, of partitions; kind: of the values; counts_nulls:
+    whether the index counts nulls among its values, as the ranges do.
+
+    Partitions whose bounds have another kind are left out.
+    """
+    rows = stats.filter(pc.equal(stats.column("column_name"), column)).combine_chunks()
+    if not rows.num_rows:
+        return {}
+    (low, low_known), (high, high_known) = (unwrap(rows.column(bound).chunk(0), kind) for bound in ("min", "max"))
+    result: dict[str, ColumnRange] = {}
+    named = zip(rows["file_name"].to_pylist(), low, believed_upper(high), (low_known & high_known).tolist(), strict=True)
+    for place, (name, least, greatest, is_known) in enumerate(named):
+        bounds = (stored_value(least), stored_value(greatest))
+        if is_known and (bounds[0] is None) == (bounds[1] is None):
+            nulls, values = rows["null_count"][place].as_py(), rows["value_count"][place].as_py()
+            if not counts_nulls and nulls is not None and values is not None:
+                values += nulls
+            result["" if name == ROOT else name] = ColumnRange(*bounds, null_count=nulls, value_count=values)
+    return result
+
+
+def find_expression_partition_stats(metadata: MetadataTable, index: str, column: str) -> pa.Table:
+    """As `find_partition_stats`, of an expression index over `column`."""
+    return _stats(metadata.lookup_prefixes(index, [expression_partition_prefix(column)]))
+
+
+def find_bloom_filters(metadata: KeyedCells, files: Mapping[str, Sequence[str]], index: str = BLOOM_FILTERS) -> pa.Table:
+    """KEYED_BLOOM_FILTER_SCHEMA: the filters of files (bare names, by partition) that have one.
+
+    A filter is some hundred KiB: ask for a few files at a time.
+    """
+    keys = [bloom_filter_keys(partition, file_hashes(names)) for partition, names in files.items() if names]
+    found: list[pa.RecordBatch] = []
+    if keys:
+        for cells in concat_cells(metadata.lookup(index, pa.concat_arrays(keys))):
+            filters = decode_bloom_filters(cells.values, cells.schema)
+            batch = pa.RecordBatch.from_arrays([_text(cells.keys), *filters.columns], schema=KEYED_BLOOM_FILTER_SCHEMA)
+            found.append(batch.filter(pc.invert(batch.column("is_deleted"))))
+    return pa.Table.from_batches(found, KEYED_BLOOM_FILTER_SCHEMA)
+
+
+def find_records(metadata: KeyedCells, keys: pa.StringArray) -> pa.Table:
+    """KEYED_LOCATION_SCHEMA: where record keys live, in no promised order; keys that the table does not have are left out."""
+    found = [batch for group in metadata.lookup(RECORD_INDEX, keys) for batch in _locations(group)] if len(keys) else []
+    return pa.Table.from_batches(found, KEYED_LOCATION_SCHEMA)
+
+
+def scan_records(metadata: MetadataTable) -> Iterator[pa.RecordBatch]:
+    """KEYED_LOCATION_SCHEMA: where every record key lives, in no promised order."""
+    for group in metadata.scan(RECORD_INDEX):
+        yield from _locations(group)
+
+
+def find_secondary_keys(metadata: MetadataTable, index: str, texts: pa.StringArray) -> pa.StringArray:
+    """The record keys whose column has one of some values, by a secondary index (its partition's name).
+
+    texts: values as the index writes them, no nulls.
+    """
+    layout = layout_of(metadata, index)
+    prefixes = format_secondary_prefixes(texts, layout).to_pylist()
+    found = [keys for _, keys in _secondary(metadata.lookup_prefixes(index, prefixes, routed=layout > 1))]
+    return pa.concat_arrays(found) if found else pa.array([], pa.string())
+
+
+def find_secondary_values(metadata: MetadataTable, index: str) -> Iterator[tuple[pa.StringArray, pa.StringArray]]:
+    """All of a secondary index: values as text, and record keys."""
+    for group in metadata.scan(index):
+        yield from _secondary([group])
+
+
+def layout_of(metadata: MetadataTable, index: str) -> int:
+    """The layout of the records of an index that has a definition."""
+    definition = metadata.definitions.get(index)
+    return 1 if definition is None else definition.layout
+
+
+def secondary_indexes(metadata: MetadataTable) -> dict[str, str]:
+    """Column -> partition of the secondary index over it, of those that can be believed; of several over one column the first."""
+    found: dict[str, str] = {}
+    stale = stale_secondary_indexes(metadata)
+    for name, definition in metadata.definitions.items():
+        if _is_secondary(metadata, name) and name not in stale and len(definition.source_fields) == 1:
+            found.setdefault(definition.source_fields[0], name)
+    return found
+
+
+def stale_secondary_indexes(metadata: MetadataTable) -> frozenset[str]:
+    """Secondary indexes that may not know what log files changed.
+
+    Of several in a merge-on-read table, releases 1.1 and 1.2 update that alone by a log whose definition comes first.  Their
+    definitions have a version, those of release 1.0 have none.
+    """
+    named = [name for name in metadata.definitions if _is_secondary(metadata, name)]
+    if metadata.data_context.config.is_cow or not any(metadata.definitions[name].names_layout for name in named):
+        return frozenset()
+    return frozenset(named[1:])
+
+
+def _is_secondary(metadata: MetadataTable, name: str) -> bool:
+    return name.startswith(SECONDARY_INDEX_PREFIX) and name in metadata.partitions
+
+
+def hashes_of_partitions(partitions: Iterable[str]) -> dict[str, str]:
+    """Partition path -> its hash in keys."""
+    return {partition: name_hash(partition) for partition in partitions}
+
+
+def _files_of(groups: Sequence[GroupCells]) -> pa.RecordBatch:
+    parts = [merge_files(group) for group in groups]
+    if len(parts) == 1:
+        return parts[0]
+    batches = pa.Table.from_batches(parts, FILES_SCHEMA).combine_chunks().to_batches()
+    empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in FILES_SCHEMA], schema=FILES_SCHEMA)
+    return batches[0] if batches else empty
+
+
+def _stats(groups: Sequence[GroupCells]) -> pa.Table:
+    return pa.Table.from_batches((batch for group in groups for batch in merge_column_stats(group)), STATS_SCHEMA)
+
+
+def _locations(group: GroupCells) -> Iterator[pa.RecordBatch]:
+    for cells in newest_cells(group):
+        if len(cells.keys):
+            locations = decode_locations(cells.values, cells.schema)
+            yield pa.RecordBatch.from_arrays([_text(cells.keys), *locations.columns], schema=KEYED_LOCATION_SCHEMA)
+
+
+def _secondary(groups: Sequence[GroupCells]) -> Iterator[tuple[pa.StringArray, pa.StringArray]]:
+    for cells in concat_cells(groups):
+        if len(cells.keys):
+            deleted = np.asarray(decode_secondary_values(cells.values, cells.schema), dtype=np.bool_)
+            yield parse_secondary_keys(_text(cells.keys).filter(pa.array(~deleted)))
+
+
+def _text(keys: pa.BinaryArray) -> pa.StringArray:
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise CorruptData("a key of the metadata table is not UTF-8") from error

@@ -1,0 +1,195 @@
+"""The files of the metadata table: HFiles and log blocks, opened once for a snapshot.
+
+A log file of the metadata table is usually a few KiB, and a read of it would be several small requests: headers, the HFile's
+tail, its blocks.  So a file of up to 1 MiB is fetched whole, and some tens of MiB of such files are held; the oldest give way.
+Of larger files only the ranges that are asked for are read.  Headers of log blocks and open HFiles (trailer and root index) are
+held, too, up to a number of each.
+
+Several threads may use one `MetadataFiles`; what two of them fetch at once is fetched twice.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Lock
+from typing import Generic, TypeVar
+
+from pyhudi.errors import CorruptData, TableState
+from pyhudi.format.hfile import HFile, open_hfile
+from pyhudi.format.log.framing import CorruptBlock, LogBlock, ReadRange, scan_blocks
+from pyhudi.format.log.log_corruption import check_whole
+from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.paths import file_name_of
+from pyhudi.storage.base import Storage
+from pyhudi.table.file_slices import BaseFile, LogFile
+
+WHOLE_FILE_BYTES = 1 << 20
+"""Files up to this size are fetched whole."""
+
+_HELD_BYTES = 64 << 20
+_HELD_HFILES = 256
+_HELD_LOGS = 4096
+_FETCH_THREADS = 16
+_WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "memory:")
+
+V = TypeVar("V")
+
+
+def _no_check() -> None:
+    """For a task, which does not know the timelines."""
+
+
+class MetadataFiles:
+    """Opens the files of one metadata table.
+
+    Args:
+        storage: Its root, `.hoodie/metadata` of the table.
+        check_whole: Called when a file is missing.  Raises SnapshotOutdated if the file was removed since the table was opened.
+    """
+
+    def __init__(self, storage: Storage, check_whole: Callable[[], None] = _no_check) -> None:
+        self._storage = storage
+        self._check_whole = check_whole
+        self._trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
+        self._contents: Held[str, bytes] = Held(_HELD_BYTES)
+        self._hfiles: Held[tuple[str, int], HFile] = Held(_HELD_HFILES)
+        self._headers: Held[str, tuple[LogBlock | CorruptBlock, ...]] = Held(_HELD_LOGS)
+        self._schemas: dict[str, str] = {}
+
+    def of_instants(self, instants: Container[str | None], check_whole: Callable[[], None]) -> MetadataFiles:
+        """What is held of the files of some instants, for another look at the same metadata table: a file of an instant that
+        stands as it stood is the same file.
+        """
+        kept = MetadataFiles(self._storage, check_whole)
+        self._contents.copy_to(kept._contents, lambda path: _instant_of(path) in instants)
+        self._hfiles.copy_to(kept._hfiles, lambda key: _instant_of(key[0]) in instants)
+        self._headers.copy_to(kept._headers, lambda path: _instant_of(path) in instants)
+        kept._schemas = self._schemas
+        return kept
+
+    def fetch(self, files: Iterable[BaseFile | LogFile]) -> None:
+        """Fetch the small ones of some files, several at a time, before they are read one after the other."""
+        wanted = [file for file in files if file.size_bytes <= WHOLE_FILE_BYTES and self._contents.get(file.path) is None]
+        if len(wanted) > 1:
+            with ThreadPoolExecutor(min(_FETCH_THREADS, len(wanted))) as pool:
+                list(pool.map(self._content, wanted))
+
+    def blocks(self, log: LogFile, *, vouched: bool) -> tuple[LogBlock | CorruptBlock, ...]:
+        """All blocks of a log file, without their contents.  vouched: a completed instant wrote it.
+
+        Raises CorruptData naming the file, for one that is vouched for also when it is not whole (see
+        `format.log.log_corruption`).
+        """
+        found = self._headers.get(log.path)
+        if found is None:
+            try:
+                found = tuple(scan_blocks(self._read_range(log), log.size_bytes, trusted=self._trusted))
+            except CorruptData as error:
+                raise error.with_path(self.absolute(log)) from error
+            self._headers.put(log.path, found)
+        if vouched:
+            try:
+                check_whole(found, log.name.instant_time)
+            except CorruptData as error:
+                raise error.with_path(self.absolute(log)) from error
+        return found
+
+    def content(self, log: LogFile, block: LogBlock) -> bytes:
+        """The content of a block."""
+        return block.read_content(self._read_range(log))
+
+    def base(self, file: BaseFile) -> HFile:
+        """The HFile that a base file is."""
+        return self._opened(file, 0, file.size_bytes)
+
+    def inner(self, log: LogFile, block: LogBlock) -> HFile:
+        """The HFile that a block holds."""
+        if log.size_bytes <= WHOLE_FILE_BYTES and (log.path, block.content_offset) not in self._hfiles:
+            # Of larger ones the HFile's own checksums cover what is read.
+            self.content(log, block)
+        return self._opened(log, block.content_offset, block.content_size_bytes)
+
+    def schema(self, text: str) -> str:
+        """The same text, held once: every block repeats its schema of some KiB."""
+        return self._schemas.setdefault(text, text)
+
+    def absolute(self, file: BaseFile | LogFile) -> str:
+        """The file's URI, for messages."""
+        return self._storage.absolute(file.path)
+
+    def _opened(self, file: BaseFile | LogFile, offset: int, size_bytes: int) -> HFile:
+        key = (file.path, offset)
+        found = self._hfiles.get(key)
+        if found is None:
+            read_range = self._read_range(file)
+            found = open_hfile(lambda at, length: read_range(offset + at, length), size_bytes)
+            self._hfiles.put(key, found)
+        return found
+
+    def _read_range(self, file: BaseFile | LogFile) -> ReadRange:
+        if file.size_bytes <= WHOLE_FILE_BYTES:
+            return lambda offset, length: self._content(file)[offset : offset + length]
+        return partial(self._read, file)
+
+    def _content(self, file: BaseFile | LogFile) -> bytes:
+        found = self._contents.get(file.path)
+        if found is None:
+            found = self._read(file, 0, file.size_bytes)
+            self._contents.put(file.path, found, len(found))
+        return found
+
+    def _read(self, file: BaseFile | LogFile, offset: int, length: int) -> bytes:
+        try:
+            return self._storage.read_range(file.path, offset, length)
+        except TableState:
+            self._check_whole()
+            raise
+
+
+def _instant_of(path: str) -> str | None:
+    return parse_data_file_instant(file_name_of(path))
+
+
+K = TypeVar("K")
+
+
+class Held(Generic[K, V]):
+    """What was used last, up to a total weight.  Pickled, it is empty."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._weight = 0
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[Held[K, V]], tuple[int]]:
+        return Held, (self._limit,)
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            found = self._entries.get(key)
+            if found is None:
+                return None
+            self._entries.move_to_end(key)
+            return found[0]
+
+    def copy_to(self, other: Held[K, V], wanted: Callable[[K], bool]) -> None:
+        with self._lock:
+            entries = tuple(self._entries.items())
+        for key, (value, weight) in entries:
+            if wanted(key):
+                other.put(key, value, weight)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._entries
+
+    def put(self, key: K, value: V, weight: int = 1) -> None:
+        with self._lock:
+            before = self._entries.pop(key, None)
+            self._weight += weight - (before[1] if before else 0)
+            self._entries[key] = (value, weight)
+            while self._weight > self._limit and len(self._entries) > 1:
+                self._weight -= self._entries.popitem(last=False)[1][1]

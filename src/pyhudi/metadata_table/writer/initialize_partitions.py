@@ -1,0 +1,279 @@
+"""Building partitions of the metadata table: all of it for a table that has none, or those that are missing.
+
+    1. what a writer wants and the table has not; what it wants gone goes first
+    2. for each partition, in order, under the table's lock: its folder emptied; a seed log for each file group, which fixes
+       their number for good; a base file for each group that has records; the delta commit `00000000000000000` + n completed;
+       for column statistics the index definition stored; then the table's properties name the partition
+
+`files` says what a listing finds: files of completed instants.  The other partitions are made from the files of the newest
+slices: footers, log blocks, and for the record index their keys.  A crash leaves a partition that no property names; it is wiped
+and built again by the next write.
+
+Source: docs/formats/metadata-table.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.actions.commit_metadata import WriteStat
+from pyhudi.format.actions.index_plan import IndexPlan
+from pyhudi.format.index_definitions import record_index_definition
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action, State
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.names import WriteToken, parse_data_file_instant
+from pyhudi.format.paths import SIDE_FOLDER, join_path
+from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, FILES, RECORD_INDEX, grouped
+from pyhudi.metadata_table.file_tasks import BaseTask, KeyTask, MetadataFile, run_key_base, run_metadata_base
+from pyhudi.metadata_table.indexes import KINDS, check_computable, in_build_order, is_defined, kind_of, needing, open_indexes
+from pyhudi.metadata_table.indexes.column_stats_index import columns_to_index, first_columns
+from pyhudi.metadata_table.indexes.index_events import BuiltFrom
+from pyhudi.metadata_table.indexes.metadata_index import Index
+from pyhudi.metadata_table.metadata_records import by_shard
+from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, put_index_definitions, store_definitions
+from pyhudi.metadata_table.writer.metadata_settings import PARTITIONED_SWITCH, RECORD_INDEX_SWITCH, MetadataSettings
+from pyhudi.metadata_table.writer.metadata_store import (
+    MetadataStore,
+    SideKeys,
+    commit_of,
+    create_store,
+    drop_partitions,
+    drop_store,
+    in_threads,
+    set_partitions,
+    store_partition_marker,
+)
+from pyhudi.operations.commit.commit_settings import INDEX_TYPE
+from pyhudi.table.snapshot import directory_listing, load_snapshot
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.engine_protocol import Engine
+
+
+def ensure_metadata_table(
+    context: TableContext,
+    engine: Engine,
+    settings: MetadataSettings,
+    lock_wait_ms: int,
+    data_schema: pa.Schema,
+    before: pa.Schema | None,
+) -> TableContext:
+    """Bring the metadata table to what a writer wants; the table with its properties as they are then.
+
+    data_schema, before: the table's columns after the write that follows, and until now.
+    """
+    _check_record_index(context, settings)
+    if not _missing(context, settings) and not _unwanted(context, settings):
+        return context
+    with context.locked(lock_wait_ms) as held:
+        held = held.reloaded()
+        gone = _unwanted(held, settings)
+        if gone:
+            held = drop_partitions(held, gone)
+        missing = _missing(held, settings)
+        if missing:
+            if RECORD_INDEX in missing and settings.by_partition is not None and held.config.version.has_index_versions:
+                definition = record_index_definition(by_partition=settings.by_partition)
+                held = store_definitions(held, {**load_index_definitions(held), definition.name: definition})
+            held = build_partitions(held, engine, settings, missing, data_schema, before)
+        return replace(context, config=held.config)
+
+
+def drop_for_new_columns(context: TableContext, settings: MetadataSettings, lock_wait_ms: int, before: pa.Schema) -> TableContext:
+    """Remove the metadata table of a table whose columns are about to get other types; the next write builds it anew.
+
+    before: the columns until now.  The list of those with statistics goes too, unless somebody chose it.
+    """
+    with context.locked(lock_wait_ms) as held:
+        held = held.reloaded()
+        if held.config.metadata_partitions or held.config.metadata_partitions_inflight:
+            held = drop_store(held)
+        definitions = load_index_definitions(held)
+        defined = definitions.get(COLUMN_STATS)
+        if defined is not None and set(defined.source_fields) == set(first_columns(held, settings, before)):
+            del definitions[COLUMN_STATS]
+            put_index_definitions(held, definitions.values())
+        return replace(context, config=held.config)
+
+
+def build_partitions(
+    context: TableContext,
+    engine: Engine,
+    settings: MetadataSettings,
+    partitions: Sequence[str],
+    data_schema: pa.Schema,
+    before: pa.Schema | None,
+) -> TableContext:
+    """Build partitions of the metadata table, all of it when `files` is among them.  The caller holds the lock.
+
+    The columns have the types that they have until now: a write that is about to change them may be refused yet, and drops the
+    statistics where it is not.
+    """
+    if FILES in partitions:
+        store = create_store(drop_store(context) if context.config.metadata_partitions else context)
+    else:
+        store = MetadataStore.open(context)
+        store.undo_pending()
+    snapshot = load_snapshot(store.table, directory_listing)
+    columns = columns_to_index(context, settings, data_schema, before)
+    known = {field.name: field for field in before or ()}
+    present = pa.schema([known.get(field.name, field) for field in data_schema], data_schema.metadata)
+    state = BuiltFrom(store.table, engine, snapshot, columns, with_meta_fields(present))
+    builder = PartitionBuilder(store, settings, state)
+    for partition in in_build_order(partitions):
+        builder.build(partition)
+    return builder.table
+
+
+def _missing(context: TableContext, settings: MetadataSettings) -> tuple[str, ...]:
+    if not settings.enabled:
+        return ()
+    config = context.config
+    there = set(config.metadata_partitions) if config.has_metadata_table else set()
+    building = set(config.metadata_partitions_inflight)
+    wanted = {kind.kind for kind in KINDS if kind.kind in settings.wanted and kind.refusal(config) is None}
+    # A definition without its partition is an index that has to be built, as after the metadata table was dropped.
+    defined = [name for name in load_index_definitions(context) if is_defined(name)]
+    missing = list(in_build_order(wanted - there - building))
+    for name in defined:
+        kind = kind_of(name)
+        needed = kind.needs.partition if kind is not None and kind.needs is not None else None
+        if needed is not None and needed not in {*there, *building, *missing}:
+            missing.append(needed)
+    planned = planned_partitions(context) if defined else frozenset()
+    return (*missing, *(name for name in defined if name not in there | building | planned))
+
+
+def _unwanted(context: TableContext, settings: MetadataSettings) -> tuple[str, ...]:
+    there = context.config.metadata_partitions
+    if not settings.enabled:
+        return (FILES,) if there or context.config.metadata_partitions_inflight else ()
+    unwanted = tuple(
+        p for p in there if p in settings.unwanted and (p != RECORD_INDEX or _by_partition(context) in settings.refused)
+    )
+    dependent = needing(RECORD_INDEX, there)
+    if RECORD_INDEX in unwanted and dependent:
+        raise InvalidRequest(
+            f"{RECORD_INDEX_SWITCH}=false would drop the record index, which {', '.join(dependent)} needs; drop that index first"
+        )
+    return unwanted
+
+
+def _by_partition(context: TableContext) -> bool:
+    """Whether the record index is partitioned."""
+    found = load_index_definitions(context).get(RECORD_INDEX) if context.config.version.has_index_versions else None
+    return found is not None and found.by_partition
+
+
+def _check_record_index(context: TableContext, settings: MetadataSettings) -> None:
+    """Raises InvalidRequest and Unsupported where the options ask for a record index of another kind than the table can have."""
+    config, uri = context.config, context.storage.uri
+    if not settings.enabled or settings.by_partition is None:
+        return
+    if not config.version.has_index_versions:
+        if settings.by_partition:
+            raise Unsupported(
+                f"a partitioned record index ({PARTITIONED_SWITCH}) in the table at {uri} of version {int(config.version)}"
+            )
+        return
+    there = (*config.metadata_partitions, *config.metadata_partitions_inflight)
+    if RECORD_INDEX in there and _by_partition(context) is not settings.by_partition:
+        own, other = ("partitioned", "not") if not settings.by_partition else ("not partitioned", "")
+        raise InvalidRequest(
+            f"the record index of the table at {uri} is {own}, and the options ask for one that is{' ' + other if other else ''} "
+            f"({RECORD_INDEX_SWITCH}, {PARTITIONED_SWITCH}, {INDEX_TYPE}); drop it first: Table.index.drop({RECORD_INDEX!r})"
+        )
+
+
+def planned_partitions(context: TableContext) -> frozenset[str]:
+    """The partitions that a pending indexing action is going to build."""
+    store = context.timeline
+    names: set[str] = set()
+    for instant in store.load().pending(Action.INDEXING):
+        data = store.read_state(instant.request_time, Action.INDEXING, State.REQUESTED)
+        for info in (IndexPlan.decode(data).index_partition_infos or ()) if data else ():
+            names.add(info.metadata_partition_path or "")
+    return frozenset(names)
+
+
+class PartitionBuilder:
+    """Indexes of one metadata table in the making."""
+
+    def __init__(self, store: MetadataStore, settings: MetadataSettings, state: BuiltFrom) -> None:
+        self.table = store.table
+        self._store = store
+        self._settings = settings
+        self._state = state
+        self._indexes: dict[str, Index] = {}
+
+    def unlocked(self, table: TableContext) -> PartitionBuilder:
+        """The same work without the lock: `fill` writes files that nobody reads yet.  table: as the caller opened it."""
+        table = replace(table, config=self.table.config)
+        return PartitionBuilder(MetadataStore.open(table), self._settings, self._state.of(table))
+
+    def build(self, partition: str) -> None:
+        """Build one index and name it in the table's properties."""
+        store, storage = self._store, self._store.storage
+        storage.delete_folder(partition)
+        time = self.free_instant()
+        requested = store.context.timeline.request(time, Action.DELTACOMMIT)
+        store.context.timeline.start(requested)
+        stats = self.fill(partition, self.seed(partition, time), time)
+        store.complete(requested, commit_of(stats, "BULK_INSERT"), self._state.snapshot.timeline)
+        self.table = self._opened(partition).describe(self.table, self._state.columns)
+        self.table = set_partitions(self.table, (*self.table.config.metadata_partitions, partition))
+
+    def seed(self, partition: str, time: str) -> list[MetadataFile]:
+        """Make the file groups of an index; the base files that they are to get."""
+        storage, index = self._store.storage, self._opened(partition)
+        groups = index.groups(self._settings, self._state)
+        storage.make_folder(partition)
+        store_partition_marker(storage, partition, time, self.table.env.now_ms())
+        self._store.found(partition, groups, time)
+        tokens = (str(WriteToken(number, 0, 0)) for number in range(len(groups)))
+        return [
+            MetadataFile(storage.spec(), partition, group.file_id, time, token)
+            for group, token in zip(groups, tokens, strict=True)
+        ]
+
+    def fill(self, partition: str, files: Sequence[MetadataFile], time: str) -> list[WriteStat]:
+        """Write the base files of what the index says of the state."""
+        index = self._opened(partition)
+        check_computable((index,), self._state.schema)
+        said = index.of_snapshot(self._state, time, len(files))
+        written: list[WriteStat | None] = []
+        if said.records is not None:
+            pieces = by_shard(said.records, len(files))
+            written += in_threads(run_metadata_base, [BaseTask(files[shard], piece) for shard, piece in pieces.items()])
+        make = type(index).key_records
+        if make is not None:
+            keys = SideKeys(partition, said.keys, make)
+            named = {file.file_id: file for file in files}
+            shares = ((named[group.file_id], *keys.share(group)) for group in grouped(named))
+            spec = self.table.storage.spec()
+            tasks = [KeyTask(file, spec, share, sources, make) for file, share, sources in shares if sources]
+            written += self._state.engine.map(run_key_base, tasks)
+            self.table.storage.delete_folder(join_path(SIDE_FOLDER, time))
+        return [stat for stat in written if stat is not None]
+
+    def free_instant(self) -> str:
+        """The first instant of initialisation that is not taken."""
+        timeline = self._store.load()
+        taken = {i.request_time for i in timeline.instants}
+        taken.update(time for time in timeline.archived_completions if time.startswith(INIT_INSTANT_TIME))
+        for partition in self.table.config.metadata_partitions_inflight:
+            # An indexing under way puts its instant on the timeline when it has built its files.
+            taken.update(parse_data_file_instant(name) or "" for name in self._store.sizes(partition))
+        number = 0
+        while f"{INIT_INSTANT_TIME}{number:03d}" in taken:
+            number += 1
+        return f"{INIT_INSTANT_TIME}{number:03d}"
+
+    def _opened(self, partition: str) -> Index:
+        found = self._indexes.get(partition)
+        if found is None:
+            found = self._indexes[partition] = open_indexes(self.table, (partition,))[0]
+        return found

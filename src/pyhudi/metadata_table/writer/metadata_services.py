@@ -1,0 +1,287 @@
+"""The metadata table's own services: compaction, cleaning, archival; after a commit of the table, when they are due.
+
+    compaction   under the table's lock, from plan to commit, after `hoodie.metadata.compact.max.delta.commits` delta commits.
+                 It takes up what is committed on both tables: none is made while an instant that is pending on the table's
+                 timeline stands completed on the metadata table's.  One that died is carried out anew, from its plan.
+    cleaning     of slices that a compaction replaced, after a compaction; at least 20 commits are kept
+    archival     of its timeline, behind the earliest instant that the table still shows, and behind what cleaning counts
+
+The table's own archival waits for the compaction of its metadata table, as real Hudi's does.
+
+Source: docs/formats/metadata-table.md; docs/formats/timeline.md, "History".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pyhudi.errors import TableState, Unsupported
+from pyhudi.format.actions.compaction_plan import CompactionOperation, CompactionPlan
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State
+from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
+from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, parse_file_group
+from pyhudi.metadata_table.file_group_merge import MergeRule
+from pyhudi.metadata_table.file_tasks import MergeGroupTask, MetadataFile, run_metadata_merge
+from pyhudi.metadata_table.indexes import kind_of
+from pyhudi.metadata_table.indexes.metadata_index import Index
+from pyhudi.metadata_table.reader.metadata_reader import MetadataTable, OpenedMetadata
+from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore, commit_of, in_threads
+from pyhudi.operations.commit.orphan_cleanup import sweep_side_files
+from pyhudi.operations.commit.service_result import NotDue, Off, Outcome, Ran
+from pyhudi.operations.services.archive import ArchiveSettings, run_archive
+from pyhudi.operations.services.clean import CleanSettings, run_clean
+from pyhudi.planning.archival import reason_not_to_archive
+from pyhudi.planning.cleaning import CleaningPolicy
+from pyhudi.storage.locks import LOCK_WAIT
+from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
+from pyhudi.table.log_file_sizes import check_size, load_written_sizes
+from pyhudi.table.pending_plans import load_compaction_plan
+from pyhudi.table.snapshot import planned_anew
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.engine_protocol import Engine
+
+_MIN_RETAINED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataServiceSettings:
+    """How the metadata table is looked after.
+
+    clean, archive: those of the table, from which its own are made; archive None leaves its timeline as it grows.
+    """
+
+    metadata: MetadataSettings
+    clean: CleanSettings
+    archive: ArchiveSettings | None
+    lock_wait_ms: Annotated[int, LOCK_WAIT]
+
+
+def run_metadata_services(
+    context: TableContext, engine: Engine | None, settings: MetadataServiceSettings, known: Timeline | None = None
+) -> Outcome:
+    """Do what is due.
+
+    known: the timeline of the metadata table as it was right after a commit of this process; when it tells that nothing is due,
+    nothing is read.  Whoever commits later looks after that commit.
+    """
+    if known is not None:
+        reason = _reason_not_to_compact(known, settings.metadata)
+        if reason is not None and _archives_nothing(known, settings):
+            return NotDue(reason)
+    return _run_services(context.reloaded(), engine, settings)
+
+
+@planned_anew
+def _run_services(context: TableContext, engine: Engine | None, settings: MetadataServiceSettings) -> Outcome:
+    """Do what is due on the metadata table that the properties name; on the next one if it is dropped or built again."""
+    if not context.config.has_metadata_table:
+        return Off("the table has no metadata table")
+    store = MetadataStore.open(context)
+    timeline = store.load()
+    try:
+        return _run_services_of(store, timeline, engine, settings)
+    except TableState:
+        now, opened = context.timeline.load(), OpenedMetadata(store.context, timeline, lambda partition: ())
+        MetadataTable(context, now, opened).check_whole()
+        raise
+
+
+def _run_services_of(
+    store: MetadataStore, timeline: Timeline, engine: Engine | None, settings: MetadataServiceSettings
+) -> Outcome:
+    context = store.table
+    done: list[str] = []
+    reason = _reason_not_to_compact(timeline, settings.metadata)
+    if reason is None:
+        with context.locked(settings.lock_wait_ms) as held:
+            reason, compacted = _compact(MetadataStore.open(held.reloaded()), engine, settings.metadata)
+            done.extend(f"compaction {instant}" for instant in compacted)
+    if done:
+        cleaned = run_clean(store.context, _clean_settings(settings.clean))
+        if cleaned.instant is not None:
+            done.append(f"{cleaned.file_count} files cleaned")
+    if settings.archive is not None:
+        archived = run_archive(store.context, _archive_settings(settings), timeline=store.load(), data_table=context.timeline)
+        if archived.instants:
+            done.append(f"{len(archived.instants)} instants archived")
+    return Ran(", ".join(done)) if done else NotDue(reason or "")
+
+
+def compact_metadata_table(
+    context: TableContext, engine: Engine | None, settings: MetadataSettings, lock_wait_ms: int, *, if_due: bool
+) -> tuple[str | None, tuple[str, ...]]:
+    """Compact the metadata table: why not, and the instants of the compactions that were carried out."""
+    with context.locked(lock_wait_ms) as held:
+        store = MetadataStore.open(held.reloaded())
+        return _compact(store, engine, settings if if_due else replace(settings, compact_after=1))
+
+
+def _archives_nothing(timeline: Timeline, settings: MetadataServiceSettings) -> bool:
+    return settings.archive is None or reason_not_to_archive(timeline, _archive_settings(settings).archival) is not None
+
+
+def _reason_not_to_compact(timeline: Timeline, settings: MetadataSettings) -> str | None:
+    if timeline.pending(Action.COMPACTION):
+        return None
+    last = max((i.completion_time or "" for i in timeline.completed(Action.COMMIT)), default="")
+    count = sum(1 for i in timeline.completed(Action.DELTACOMMIT) if (i.completion_time or "") > last)
+    if count >= settings.compact_after:
+        return None
+    return f"{count} of {settings.compact_after} delta commits since the last compaction of the metadata table"
+
+
+def _compact(store: MetadataStore, engine: Engine | None, settings: MetadataSettings) -> tuple[str | None, tuple[str, ...]]:
+    """The caller holds the lock."""
+    store.undo_pending()
+    timeline = store.load()
+    done = []
+    for pending in timeline.pending(Action.COMPACTION):
+        _execute(store, engine, pending.request_time)
+        done.append(pending.request_time)
+    timeline = store.load()
+    reason = _reason_not_to_compact(timeline, settings)
+    if reason is not None:
+        return reason, tuple(done)
+    now = store.table.timeline.load()
+    half_way = {i.request_time for i in now.pending()}.intersection(
+        i.request_time for i in timeline.completed(Action.DELTACOMMIT)
+    )
+    if half_way:
+        return f"instant {min(half_way)} is pending on the table and stands in the metadata table", tuple(done)
+    operations = _plan(store, now)
+    if not operations:
+        return "no log files to compact", tuple(done)
+    time = store.next_time(now, timeline)
+    plan = CompactionPlan(operations=tuple(operations))
+    store.context.timeline.request(time, Action.COMPACTION, plan.encode(store.table.env.token_bytes(16)))
+    _execute(store, engine, time)
+    sweep_side_files(store.context, store.table.timeline)
+    return None, (*done, time)
+
+
+def _plan(store: MetadataStore, now: Timeline) -> list[CompactionOperation]:
+    reader = MetadataTable(store.table, now)
+    config = store.table.config
+    operations = []
+    # The base files of a partition that is being built come later than its first logs and are older than they.
+    for partition in config.metadata_partitions:
+        for slice_ in reader.slices(partition):
+            if any(not log.name.instant_time.startswith(INIT_INSTANT_TIME) for log in slice_.logs):
+                operations.append(_operation(slice_))
+    return operations
+
+
+def _operation(slice_: FileSlice) -> CompactionOperation:
+    size_bytes = float(sum(log.size_bytes for log in slice_.logs))
+    return CompactionOperation(
+        base_instant_time=slice_.base_instant,
+        delta_file_paths=tuple(log.name.text for log in slice_.logs),
+        data_file_path=slice_.base.name.text if slice_.base else None,
+        file_id=slice_.file_id,
+        partition_path=slice_.partition,
+        metrics={"TOTAL_LOG_FILES": float(len(slice_.logs)), "TOTAL_LOG_FILES_SIZE": size_bytes},
+    )
+
+
+def _execute(store: MetadataStore, engine: Engine | None, time: str) -> None:
+    """Carry a plan out, from the beginning: what an attempt that died has written goes first."""
+    timeline = store.context.timeline
+    store.storage.delete(store.files_of(time))
+    requested = Instant(time, Action.COMPACTION, State.REQUESTED)
+    plan = load_compaction_plan(timeline, requested)
+    timeline.start_or_join(requested)
+    sizes = {p: store.sizes(p) for p in {operation.partition_path or "" for operation in plan.operations or ()}}
+    logs = [
+        join_path(operation.partition_path or "", file_name_of(path))
+        for operation in plan.operations or ()
+        for path in operation.delta_file_paths or ()
+    ]
+    expected = load_written_sizes(store.context.timeline, store.load(), logs)
+    tasks = [_task(store, time, operation, sizes, expected) for operation in plan.operations or ()]
+    if engine is None:
+        written = in_threads(run_metadata_merge, tasks)
+    else:
+        written = engine.spread(run_metadata_merge, tasks, [task.slice.size_bytes for task in tasks])
+    statistics = [stat for stat in written if stat is not None]
+    inflight = Instant(time, Action.COMPACTION, State.INFLIGHT)
+    store.complete(inflight, commit_of(statistics, "COMPACT", compacted=True), store.table.timeline.load())
+
+
+def _task(
+    store: MetadataStore,
+    time: str,
+    operation: CompactionOperation,
+    sizes: Mapping[str, Mapping[str, int]],
+    written: Mapping[str, int],
+) -> MergeGroupTask:
+    """Raises TableState when a file that the plan names is gone, CorruptData when a log is shorter than its commit says."""
+    partition, file_id = operation.partition_path or "", operation.file_id or ""
+
+    def size_of(name: str) -> int:
+        found = sizes[partition].get(name)
+        if found is None:
+            raise TableState(
+                f"{store.storage.absolute(join_path(partition, name))}, which compaction {time} of the metadata table reads, "
+                "is gone; Table.drop_metadata_table() makes the table writable again"
+            )
+        return found
+
+    base = None
+    if operation.data_file_path:
+        text = file_name_of(operation.data_file_path)
+        name = parse_base_file(text)
+        assert name is not None, "plans name base files"
+        base = BaseFile(join_path(partition, text), name, size_of(text))
+    logs = []
+    for path in operation.delta_file_paths or ():
+        text = file_name_of(path)
+        log_name = parse_log_file(text)
+        assert log_name is not None, "plans name log files"
+        where = join_path(partition, text)
+        logs.append(LogFile(where, log_name, check_size(store.storage, where, size_of(text), written)))
+    logs.sort(key=lambda log: log.name.sort_key)
+    slice_ = FileSlice(partition, file_id, operation.base_instant_time or "", base, tuple(logs))
+    token = str(WriteToken(parse_file_group(file_id)[1], 0, 0))
+    kind = kind_of(partition)
+    if kind is None:
+        raise Unsupported(f"partition {partition} of the metadata table cannot be compacted by PyHudi")
+    return MergeGroupTask(
+        MetadataFile(store.storage.spec(), partition, file_id, time, token), slice_, _merge_rule(store, kind, partition)
+    )
+
+
+def _merge_rule(store: MetadataStore, kind: type[Index], partition: str) -> MergeRule:
+    """How records of a partition are merged, by the layout that its definition names; statistics of partitions have none."""
+    if kind.typed_merge is None:
+        return kind.merge
+    defined = load_index_definitions(store.table).get(partition if kind.is_defined else COLUMN_STATS)
+    return kind.typed_merge if defined is not None and defined.layout > 1 else kind.merge
+
+
+def _clean_settings(table: CleanSettings) -> CleanSettings:
+    retained = max(_MIN_RETAINED, -(-table.cleaning.commits_retained * 12 // 10))
+    cleaning = replace(table.cleaning, policy=CleaningPolicy.KEEP_LATEST_COMMITS, commits_retained=retained, trigger_commits=1)
+    # A delta commit that is pending here has no heartbeat of its own, and its writer may live.
+    return CleanSettings(cleaning, replace(table.commit, failed_writes="NEVER"))
+
+
+def _archive_settings(settings: MetadataServiceSettings) -> ArchiveSettings:
+    table = settings.archive
+    assert table is not None, "the caller has looked"
+    cleaning = _clean_settings(settings.clean).cleaning
+    # Cleaning counts commits on the active timeline: with fewer there than it keeps it would never delete anything.
+    least = max(table.archival.min_commits, cleaning.commits_retained) + 1
+    archival = replace(
+        table.archival,
+        min_commits=least,
+        max_commits=least + table.archival.max_commits - table.archival.min_commits,
+        delta_commits_counted=settings.metadata.compact_after,
+        cleaning=cleaning,
+    )
+    return replace(table, archival=archival)

@@ -1,0 +1,440 @@
+"""The metadata table as a table that is written: one delta commit, undoing one, making and dropping the whole.
+
+    a delta commit     `<t>.deltacommit.requested`, `.inflight`; one log file for each file group that is touched; completed file
+    undoing            its log files, its completed file, its pending files: in this order, so that it can be undone again
+    dropping           the table's properties say so first, then the folder goes
+
+The instant of a delta commit is that of the table's own instant; readers leave it out as long as that one is pending.
+
+Source: docs/formats/metadata-table.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from pyhudi.errors import CorruptData, SnapshotOutdated, TableNotFound, TableState, Unsupported
+from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata, WriteStat
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant
+from pyhudi.format.names import LogFileName, WriteToken, parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.format.partition_metadata import PartitionMetadata
+from pyhudi.format.paths import METADATA_FOLDER, PARTITION_METADATA_FILE, folder_of, join_path
+from pyhudi.format.table_versions import written_versions
+from pyhudi.metadata_table.codecs.metadata_partitions import IndexGroup, encode_first_log, format_section, grouped, index_groups
+from pyhudi.metadata_table.codecs.metadata_schema import COMMIT_SCHEMA
+from pyhudi.metadata_table.file_tasks import (
+    KeyRecords,
+    KeySource,
+    KeyTask,
+    LogTask,
+    MetadataFile,
+    run_key_log,
+    run_metadata_log,
+)
+from pyhudi.metadata_table.metadata_records import MetadataRecords, by_shard
+from pyhudi.metadata_table.reader.log_block_validity import BlockValidity
+from pyhudi.metadata_table.reader.metadata_reader import load_rolled_back
+from pyhudi.metadata_table.writer.sole_writer import SINCE_KEY
+from pyhudi.storage.base import FileInfo, Storage
+from pyhudi.table.cached_property import lazy_property
+from pyhudi.table.table_config import create_table_files, load_table_config, store_table_config
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.timeline_store import next_instant_time
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.file_stats import KeyShare
+
+PARTITIONS_KEY = "hoodie.table.metadata.partitions"
+INFLIGHT_KEY = "hoodie.table.metadata.partitions.inflight"
+_THREADS = 8
+_NEVER_IN_NAMES = frozenset("./\\\n")
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class MetadataStore:
+    """An existing metadata table.  table: the table, its properties just read; context: the metadata table as a table."""
+
+    table: TableContext
+    context: TableContext
+
+    @classmethod
+    def open(cls, table: TableContext) -> MetadataStore:
+        """Open the metadata table that the properties of a table name.
+
+        Raises:
+            SnapshotOutdated: The metadata table was dropped since the properties were read.
+            TableState: The properties name a metadata table and there is none.
+            Unsupported: It has another version.
+        """
+        child = table.storage.child(METADATA_FOLDER)
+        try:
+            config = load_table_config(child)
+        except TableNotFound as error:
+            if not table.reloaded().config.has_metadata_table:
+                raise SnapshotOutdated(f"the metadata table of {table.storage.uri} was dropped; load the table again") from error
+            raise TableState(
+                f"the properties of {table.storage.uri} name a metadata table "
+                f"({', '.join(table.config.metadata_partitions)}) and there is none at {child.uri}; "
+                "Table.drop_metadata_table() makes the table writable again"
+            ) from error
+        if not config.version.is_writable:
+            raise Unsupported(
+                f"the metadata table at {child.uri} has table version {int(config.version)}; PyHudi writes versions "
+                f"{written_versions()}"
+            )
+        return cls(table, TableContext(child, table.env, replace(config, zone=table.config.zone), table.lock))
+
+    @property
+    def storage(self) -> Storage:
+        """The metadata table's own folder."""
+        return self.context.storage
+
+    def load(self) -> Timeline:
+        """Its timeline as it stands."""
+        return self.context.timeline.load()
+
+    @lazy_property
+    def groups(self) -> _Groups:
+        """File groups by partition, listed when asked for."""
+        return _Groups(self.storage)
+
+    def next_time(self, *timelines: Timeline) -> str:
+        """A time after every time of these timelines.  The caller holds the lock."""
+        latest = max((timeline.latest_time() for timeline in timelines), default="")
+        return next_instant_time(self.table.env, self.table.config.zone, latest)
+
+    def undo(self, request_time: str) -> tuple[str, ...]:
+        """Take back the delta commit of an instant, in whatever state; the paths of files that it deletes.
+
+        Nothing happens when there is none.  Side files of the instant stay: they belong to the table's own write.
+        """
+        store = self.context.timeline
+        own = [i for i in store.load_files() if i.step == (request_time, Action.DELTACOMMIT)]
+        if not own:
+            return ()
+        deleted = self.files_of(request_time)
+        if request_time.startswith(INIT_INSTANT_TIME):
+            # A partition that is being built needs its file groups, into which writers go on writing, until somebody builds it.
+            building = self.table.config.metadata_partitions_inflight
+            deleted = tuple(path for path in deleted if folder_of(path) not in building)
+        self.storage.delete(deleted)
+        self.storage.delete([store.path(i) for i in sorted(own, key=lambda i: -i.state)])
+        return deleted
+
+    def files_of(self, request_time: str) -> tuple[str, ...]:
+        """The data files that bear an instant in their name, in all partitions."""
+        folders = [folder for folder in self.storage.list("").folders if not folder.startswith(".")]
+        listings = in_threads(self.storage.list, folders)
+        return tuple(
+            info.path for listing in listings for info in listing.files if parse_data_file_instant(info.name) == request_time
+        )
+
+    def sizes(self, partition: str) -> dict[str, int]:
+        """Bytes of the files of a partition, by bare name."""
+        return {info.name: info.size_bytes for info in self.storage.list(partition).files}
+
+    def undo_pending(self) -> None:
+        """Take back what a writer left pending that died: nobody else writes while the lock is held."""
+        for instant in self.load().pending(Action.DELTACOMMIT):
+            self.undo(instant.request_time)
+
+    def begin(self, request_time: str) -> DeltaCommit:
+        """A delta commit of an instant.
+
+        What a dead attempt of it left, and what any writer left pending that died, is taken back first: neither may be taken for
+        the state before it.
+        """
+        timeline = self.load()
+        for instant in timeline.instants:
+            if instant.action is Action.DELTACOMMIT and (instant.request_time == request_time or instant.is_pending):
+                self.undo(instant.request_time)
+                timeline = self.load()
+                self.groups.forget()
+        return DeltaCommit(self, request_time, timeline)
+
+    def complete(self, instant: Instant, metadata: CommitMetadata, now: Timeline, own: Timeline | None = None) -> Instant:
+        """Publish a delta commit or compaction, and return it as it stands then.
+
+        now: the table's timeline; own: the metadata table's, with the instant; loaded where None.
+        """
+        store = self.context.timeline
+        action = Action.COMMIT if instant.action is Action.COMPACTION else instant.action
+        time = self.next_time(now, self.load() if own is None else own)
+        return store.complete(instant, action, time, metadata.encode(self.table.env.token_bytes(16)))
+
+    def file(self, partition: str, group: IndexGroup, request_time: str) -> MetadataFile:
+        """Where an instant's file of a file group goes."""
+        # The instant may have made a section of a partitioned index itself, by a first log with a token of zeros.
+        token = WriteToken(group.number if group.section is None else group.number + 1, 0, 0)
+        return MetadataFile(self.storage.spec(), partition, group.file_id, request_time, str(token))
+
+    def found(self, partition: str, groups: Iterable[IndexGroup], request_time: str) -> None:
+        """Make file groups exist, by a first log file in each."""
+        first = str(WriteToken(0, 0, 0))
+        for group in groups:
+            name = LogFileName(group.file_id, request_time, 1, first)
+            self.storage.put(join_path(partition, name.text), encode_first_log(request_time))
+
+    def ensure_partition(self, partition: str, request_time: str, *, is_empty: bool | None = None) -> None:
+        """Raises TableState for a partition without file groups.  is_empty: whether it has none; None: as was listed."""
+        if not self.groups.of(partition) if is_empty is None else is_empty:
+            raise TableState(
+                f"partition {partition} of the metadata table of {self.table.storage.uri} has no file groups: an indexer is "
+                "building it, or it was damaged; try again later, or drop it"
+            )
+        if not self.groups.has_marker(partition):
+            store_partition_marker(self.storage, partition, request_time, self.table.env.now_ms())
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaCommit:
+    """A delta commit that may be written.  timeline: that of the metadata table, without it."""
+
+    store: MetadataStore
+    request_time: str
+    timeline: Timeline
+
+    def write(
+        self,
+        engine: Engine | None,
+        now: Timeline,
+        records: Mapping[str, MetadataRecords],
+        keys: Sequence[SideKeys] = (),
+        since: str | None = None,
+    ) -> Timeline:
+        """Write it and complete it; the metadata table's timeline with it.
+
+        now: the table's timeline; records: by partition; keys: of indexes of keys; since: what it carries of `trust`.
+        """
+        store, time = self.store, self.request_time
+        timeline = store.context.timeline
+        requested = timeline.request(time, Action.DELTACOMMIT)
+        timeline.start(requested)
+        statistics: list[WriteStat] = []
+        tasks: list[LogTask] = []
+        for partition, said in records.items():
+            store.ensure_partition(partition, time)
+            groups = store.groups.of(partition)
+            for shard, piece in by_shard(said, len(groups)).items():
+                tasks.append(LogTask(store.file(partition, groups[shard], time), piece))
+        statistics.extend(in_threads(run_metadata_log, tasks))
+        spec = store.table.storage.spec()
+        key_tasks = []
+        for one in keys:
+            if one.sources:
+                groups = self._with_sections(one, now)
+                store.ensure_partition(one.partition, time, is_empty=not groups)
+                shares = ((group, *one.share(group)) for group in groups)
+                key_tasks += [
+                    KeyTask(store.file(one.partition, group, time), spec, share, sources, one.make)
+                    for group, share, sources in shares
+                    if sources
+                ]
+        if key_tasks:
+            written = engine.map(run_key_log, key_tasks) if engine is not None else in_threads(run_key_log, key_tasks)
+            statistics.extend(stat for stat in written if stat is not None)
+        begun = Timeline.of((*self.timeline.instants, requested), self.timeline.archived_completions)
+        done = store.complete(requested, commit_of(statistics, "UPSERT_PREPPED", since=since), now, begun)
+        return Timeline.of((*self.timeline.instants, done), self.timeline.archived_completions)
+
+    def _with_sections(self, said: SideKeys, now: Timeline) -> tuple[IndexGroup, ...]:
+        """The file groups of an index, with those of the sections that this instant is the first to write to.
+
+        A section that nothing but instants has made which may still be rolled back is made by this one too, with as many groups,
+        so that none of them goes when theirs does.
+        """
+        store, partition = self.store, said.partition
+        groups = store.groups.of(partition)
+        if not said.sections:
+            return groups
+        counts = BlockValidity(now, self.timeline, partial(load_rolled_back, store.table, now)).counts
+        firm = {group.file_id for group in groups if any(map(counts, store.groups.instants(partition, group.file_id)))}
+        there = {group.section: group.count for group in groups}
+        loose = {group.section for group in groups if group.file_id not in firm}
+        made: list[IndexGroup] = []
+        for path, count in said.sections:
+            section = format_section(path)
+            if not _NEVER_IN_NAMES.isdisjoint(section):
+                raise Unsupported(
+                    f"partition {path!r} of {store.table.storage.uri} beside a partitioned record index, whose file names cannot "
+                    "hold it (nor can those of the real Hudi 1.1.1, which fails there); drop the index: "
+                    f"Table.index.drop({partition!r})"
+                )
+            if section not in there or section in loose:
+                made += index_groups(partition, there.get(section, count), section)
+        store.found(partition, made, self.request_time)
+        return grouped({*(group.file_id for group in groups), *(group.file_id for group in made)})
+
+
+@dataclass(frozen=True, slots=True)
+class SideKeys:
+    """What an instant says in an index of keys.
+
+    sources: side files; make: what becomes of them.  sections: of a partitioned index, the partitions of the table to which keys
+    come, each with the number of file groups that it gets if it has none.
+    """
+
+    partition: str
+    sources: tuple[KeySource, ...]
+    make: KeyRecords
+    sections: tuple[tuple[str, int], ...] = ()
+
+    def share(self, group: IndexGroup) -> tuple[KeyShare, tuple[KeySource, ...]]:
+        """What of the side files belongs to a file group, and the side files that may hold such keys."""
+        if group.section is None:
+            return KeyShare(group.number), self.sources
+        own = tuple(source for source in self.sources if format_section(source.partition) == group.section)
+        return KeyShare(group.number, group.count), own
+
+
+def commit_of(
+    statistics: Iterable[WriteStat], operation: str, *, compacted: bool = False, since: str | None = None
+) -> CommitMetadata:
+    """What a commit of the metadata table says.  since: what it carries of `trust`."""
+    by_partition: dict[str, list[WriteStat]] = {}
+    for stat in statistics:
+        by_partition.setdefault(stat.partition_path or "", []).append(stat)
+    return CommitMetadata(
+        partition_to_write_stats={p: tuple(sorted(s, key=lambda stat: stat.path or "")) for p, s in sorted(by_partition.items())},
+        compacted=compacted,
+        extra_metadata={SCHEMA_KEY: COMMIT_SCHEMA, **({} if since is None else {SINCE_KEY: since})},
+        operation_type=operation,
+    )
+
+
+def create_store(table: TableContext) -> MetadataStore:
+    """Make an empty metadata table, in the place of whatever is there.  No property of the table names it yet."""
+    table.storage.delete_folder(METADATA_FOLDER)
+    child = table.storage.child(METADATA_FOLDER)
+    version = table.config.version
+    values = {
+        "hoodie.table.name": f"{table.config.name}_metadata",
+        "hoodie.table.type": "MERGE_ON_READ",
+        "hoodie.table.version": str(int(version)),
+        "hoodie.table.initial.version": str(int(version)),
+        "hoodie.timeline.layout.version": str(int(version.layout)),
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "history",
+        "hoodie.table.base.file.format": "HFILE",
+        "hoodie.table.recordkey.fields": "key",
+        "hoodie.populate.meta.fields": "false",
+        "hoodie.table.keygenerator.type": "HOODIE_TABLE_METADATA",
+        "hoodie.compaction.payload.class": "org.apache.hudi.metadata.HoodieMetadataPayload",
+        "hoodie.record.merge.mode": "CUSTOM",
+        "hoodie.record.merge.strategy.id": "00000000-0000-0000-0000-000000000000",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+    }
+    create_table_files(child, values, table.env)
+    return MetadataStore.open(table)
+
+
+def drop_store(table: TableContext) -> TableContext:
+    """Remove the metadata table; the table with its new properties.  The caller holds the lock."""
+    config = store_table_config(table.storage, {PARTITIONS_KEY: "", INFLIGHT_KEY: ""}, table.env)
+    table.storage.delete_folder(METADATA_FOLDER)
+    return replace(table, config=config)
+
+
+def drop_partitions(table: TableContext, partitions: Iterable[str]) -> TableContext:
+    """Remove partitions of the metadata table; all of it, when `files` is among them.  The caller holds the lock."""
+    gone = set(partitions)
+    if "files" in gone:
+        return drop_store(table)
+    config = load_table_config(table.storage)
+    table = set_partitions(
+        replace(table, config=config),
+        [p for p in config.metadata_partitions if p not in gone],
+        [p for p in config.metadata_partitions_inflight if p not in gone],
+    )
+    for partition in sorted(gone):
+        table.storage.delete_folder(join_path(METADATA_FOLDER, partition))
+    return table
+
+
+def set_partitions(table: TableContext, partitions: Iterable[str], inflight: Iterable[str] | None = None) -> TableContext:
+    """Say in the table's properties which partitions there are.  The caller holds the lock."""
+    building = table.config.metadata_partitions_inflight if inflight is None else inflight
+    changes = {PARTITIONS_KEY: ",".join(sorted(set(partitions))), INFLIGHT_KEY: ",".join(sorted(set(building)))}
+    return replace(table, config=store_table_config(table.storage, changes, table.env))
+
+
+def store_partition_marker(storage: Storage, partition: str, request_time: str, now_ms: int) -> None:
+    """Write the file that makes a folder a partition: real Hudi's compaction and clean pass over one without it."""
+    document = PartitionMetadata(request_time, 1).encode(now_ms)
+    storage.put_if_absent(join_path(partition, PARTITION_METADATA_FILE), document)
+
+
+def in_threads(function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    """Small tasks at once, results in order: what is not worth a job of the engine."""
+    if len(tasks) < 2:
+        return [function(task) for task in tasks]
+    with ThreadPoolExecutor(min(_THREADS, len(tasks))) as pool:
+        return list(pool.map(function, tasks))
+
+
+class _Groups:
+    """The file groups of each partition, listed once."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._known: dict[str, _Listed] = {}
+
+    def of(self, partition: str) -> tuple[IndexGroup, ...]:
+        """By section and number."""
+        return self._listed(partition).groups
+
+    def count(self, partition: str) -> int:
+        return len(self.of(partition))
+
+    def instants(self, partition: str, file_id: str) -> frozenset[str]:
+        """Those that bear the files of a file group."""
+        return frozenset(
+            instant
+            for info in self._listed(partition).files
+            if _file_id_of(info) == file_id and (instant := parse_data_file_instant(info.name)) is not None
+        )
+
+    def forget(self) -> None:
+        """List again what is asked for from now on."""
+        self._known.clear()
+
+    def files(self, partition: str) -> tuple[FileInfo, ...]:
+        """All files of a partition."""
+        return self._listed(partition).files
+
+    def has_marker(self, partition: str) -> bool:
+        return any(info.name == PARTITION_METADATA_FILE for info in self._listed(partition).files)
+
+    def _listed(self, partition: str) -> _Listed:
+        found = self._known.get(partition)
+        if found is None:
+            files = self._storage.list(partition).files
+            try:
+                groups = grouped({file_id for info in files if (file_id := _file_id_of(info)) is not None})
+            except CorruptData as error:
+                raise error.with_path(self._storage.absolute(partition)) from error
+            found = self._known[partition] = _Listed(tuple(files), groups)
+        return found
+
+
+class _Listed(NamedTuple):
+    """The files of a partition of the metadata table, and the file groups that they are of."""
+
+    files: tuple[FileInfo, ...]
+    groups: tuple[IndexGroup, ...]
+
+
+def _file_id_of(info: FileInfo) -> str | None:
+    log = parse_log_file(info.name)
+    if log is not None:
+        return log.file_id
+    base = parse_base_file(info.name)
+    return base.file_id if base is not None else None

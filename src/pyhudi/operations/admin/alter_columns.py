@@ -1,0 +1,212 @@
+"""Changing columns by ids: a commit that writes no rows, as ALTER TABLE of Hudi makes it.
+
+    plan        the columns after the change, with ids (`records.schema_on_read.column_changes`); a table without a history of
+                columns is
+                numbered first
+    begin       lock: `<t>.commit.requested`; unlock; `<t>.inflight`
+    commit      lock: are the columns still those of the plan?  the metadata table; the history in `.hoodie/.schema`; then the
+                completed file, with `latest_schema` and `schema`; unlock
+
+Files stay as they were, and are read by the ids of the time when they were written.  A write that was requested before the change
+lands as it was planned; one that was requested later and planned without it is planned again, and so is a change that meets a
+write which changed columns meanwhile.
+
+Source: docs/formats/reading.md, "Columns by ids"; docs/formats/timeline.md, "Other files of a table".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
+from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.avro_to_arrow import TIMESTAMP
+from pyhudi.format.instants import Action
+from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
+from pyhudi.metadata_table.writer.metadata_commit import indexing_of, mirror_of
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.operations.commit.action_attempt import Phases, taken_back_on_error
+from pyhudi.operations.commit.check_writable import check_may_go_by_ids, check_writable
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.operations.write.resolve_blockers import settle_failed_writes
+from pyhudi.operations.write.write_attempt import start_of, until_no_conflict
+from pyhudi.operations.write.write_schemas import fixed_columns
+from pyhudi.options.declaration import Options, read_settings
+from pyhudi.records.merge_mode import MARKER_FIELD, MergeMode
+from pyhudi.records.record_merge import IS_DELETED
+from pyhudi.records.schema_on_read.column_changes import Add, ColumnChange, Comment, Drop, Move, Rename, Retype, changed_columns
+from pyhudi.table.schema_on_read_history import ColumnHistory, WrittenColumns
+from pyhudi.table.snapshot import Snapshot, TableSchema, load_snapshot
+from pyhudi.table.table_config import TableConfig
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSettings:
+    """How a change of columns is committed, and what its metadata table has to know."""
+
+    commit: CommitSettings
+    metadata: MetadataSettings
+
+    @classmethod
+    def of(cls, options: Options) -> AlterSettings:
+        """From checked options."""
+        return read_settings(cls, options)
+
+
+@observed("alter_schema")
+def run_alter(context: TableContext, change: ColumnChange, settings: AlterSettings) -> WriteResult:
+    """Change the table's columns.
+
+    Raises InvalidRequest for a change that the columns do not allow, Unsupported for a table whose columns cannot go by ids,
+    TableState for a table without columns.
+    """
+    return until_no_conflict(context, settings.commit, lambda now: _alter(now, change, settings))
+
+
+def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings) -> WriteResult:
+    phases = Phases(context.env)
+    context = context.reloaded()
+    check_writable(context)
+    _check_open_to_changes(context)
+    rolled_back, _ = settle_failed_writes(context, settings.commit)
+    # What is refused leaves nothing on the timeline.
+    _planned(load_snapshot(context), change, "0")
+    action = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT
+    transaction = Transaction.begin(context, action, settings.commit)
+    with taken_back_on_error(transaction):
+        snapshot = load_snapshot(context, timeline=transaction.begun_on)
+        transaction.planned_on(snapshot)
+        planned = _planned(snapshot, change, transaction.instant_time)
+        transaction.columns = planned.written
+        inflight = CommitMetadata(operation_type=Operation.ALTER_SCHEMA.value)
+        transaction.start(inflight.encode(context.env.token_bytes(16)))
+        metadata = commit_metadata(Operation.ALTER_SCHEMA, (), planned.after.stored_avro(context.config.name), {})
+        columns = planned.after.arrow
+        mirror = mirror_of(
+            context,
+            None,
+            indexing_of(context, settings.metadata, columns, planned.before.arrow, keys=False),
+            columns,
+            (),
+            snapshot,
+            time=transaction.instant_time,
+            operation=Operation.ALTER_SCHEMA,
+        )
+        verify = partial(_check_still_open, context)
+        done = transaction.commit(metadata, start_of(snapshot), (), mirror, verify)
+    phases.end("commit")
+    return WriteResult(
+        operation="alter_schema",
+        instant=done.request_time,
+        completion_time=done.completion_time,
+        rolled_back=rolled_back,
+        schema_changes=(_told(change),),
+        seconds=phases.seconds,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """before, after: the table's columns; written: what the commit says of them."""
+
+    before: TableSchema
+    after: TableSchema
+    written: WrittenColumns
+
+
+def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Planned:
+    """The columns after a change that an instant makes."""
+    context, before = snapshot.context, snapshot.schema
+    if before is None or snapshot.timeline.last_completed_write() is None:
+        raise TableState(f"the table at {context.storage.uri} has no commit yet: create it with the columns that it shall have")
+    _check_free_to_change(context.config, before, change)
+    history = snapshot.history or ColumnHistory.first(before.arrow)
+    if history.by_names:
+        raise Unsupported(
+            f"the newest write to {context.storage.uri} went by names (hoodie.schema.on.read.enable=false), so its columns have "
+            "no ids until the next write by PyHudi, or with the option: write anything first, then change columns"
+        )
+    if history.is_new:
+        _check_words(before.arrow)
+    held = history.numbered(instant_time, before.arrow)
+    changed = changed_columns(held, with_meta_fields(before.arrow), change, int(instant_time))
+    columns = without_meta_fields(changed.arrow)
+    after = TableSchema(columns, arrow_to_avro(columns, context.config.name, before.avro))
+    return _Planned(before, after, history.changed(instant_time, changed.schema))
+
+
+def _told(change: ColumnChange) -> str:
+    match change:
+        case Add():
+            return f"{change.path} added as {change.type}"
+        case Drop():
+            return f"{change.path} dropped"
+        case Rename():
+            return f"{change.path} renamed to {change.name}"
+        case Retype():
+            return f"{change.path} is {change.type} now"
+        case Move():
+            return f"{change.path} moved {f'behind {change.after}' if change.after else 'to the first place'}"
+        case Comment():
+            return f"{change.path} has another comment"
+
+
+def _check_still_open(context: TableContext, now: Timeline) -> None:
+    """An index that goes by names may have come since."""
+    _check_open_to_changes(context.reloaded())
+
+
+def _check_open_to_changes(context: TableContext) -> None:
+    config, uri = context.config, context.storage.uri
+    check_may_go_by_ids(context)
+    if config.cdc_enabled:
+        raise Unsupported(f"changing columns by ids of {uri}, whose change data holds rows in the columns of their time")
+    if config.merge.mode is MergeMode.CUSTOM:
+        raise Unsupported(
+            f"changing columns by ids of {uri}, whose records {config.merge.payload_class or 'a merger'} merges: it may look at "
+            "columns by their names"
+        )
+
+
+def _check_free_to_change(config: TableConfig, schema: TableSchema, change: ColumnChange) -> None:
+    """Raises InvalidRequest for columns by which records are found, placed or ordered, Unsupported for what ids cannot say."""
+    names = {change.path, change.name} if isinstance(change, Rename) else {change.path}
+    if IS_DELETED in names:
+        raise Unsupported(f"column {IS_DELETED!r} says which rows are deletes, and is not changed by ids; a write may add it")
+    if not isinstance(change, Drop | Rename | Retype):
+        return
+    doing = {Drop: "dropped", Rename: "renamed"}.get(type(change), "given another type")
+    marker = dict(config.merge.properties).get(MARKER_FIELD)
+    fixed = {**({marker: "the delete field"} if marker else {}), **fixed_columns(config)}
+    for name, role in fixed.items():
+        if f"{name}.".startswith(f"{change.path}.") or f"{change.path}.".startswith(f"{name}."):
+            raise InvalidRequest(f"column {change.path!r} cannot be {doing}: {name} is {role}, by which records are told apart")
+    first = change.path.split(".")[0]
+    if not isinstance(change, Drop) and first in dict(schema.defaults):
+        raise Unsupported(
+            f"column {change.path!r} cannot be {doing}: {first} has a default in the table's schema, which ids lose"
+        )
+
+
+def _check_words(schema: pa.Schema) -> None:
+    """A schema with ids says neither the unit of a timestamp nor that it has no zone, and Hudi takes both as it does its own."""
+    for field in schema:
+        others = [type_ for type_ in _plain_types(field.type) if pa.types.is_timestamp(type_) and type_ != TIMESTAMP]
+        if others:
+            raise Unsupported(
+                f"columns by ids in a table with column {field.name!r} of type {others[0]}: ids know {TIMESTAMP} alone"
+            )
+
+
+def _plain_types(type_: pa.DataType) -> list[pa.DataType]:
+    below = [type_.field(index).type for index in range(type_.num_fields)]
+    return [plain for one in below for plain in _plain_types(one)] if below else [type_]

@@ -1,0 +1,198 @@
+"""Creating a table: options become `hoodie.properties`.
+
+Source: docs/formats/timeline.md, "Other files of a table".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from pyhudi.errors import HudiError, InvalidRequest, Unsupported
+from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
+from pyhudi.format.instants import Action
+from pyhudi.format.paths import (
+    LOCK_FOLDER,
+    META_FOLDER,
+    PROPERTIES_BACKUP,
+    PROPERTIES_FILE,
+    STAGED_FOLDER,
+    file_name_of,
+)
+from pyhudi.format.table_versions import TableVersion
+from pyhudi.operations.admin.option_consistency import check_against_table, plain
+from pyhudi.operations.admin.table_settings import (
+    CHANGES_MODE,
+    NAME,
+    OMIT,
+    WITHOUT_ZONE,
+    TableSettings,
+    check_base_format,
+    zone_mode,
+)
+from pyhudi.options.declaration import REGISTRY, Options
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.keys.key_spec import KeySpec, partition_columns
+from pyhudi.records.timestamp_coercion import WithoutZone, with_zones
+from pyhudi.records.type_normalization import normalise
+from pyhudi.storage.base import Storage
+from pyhudi.storage.environment import Environment
+from pyhudi.table.feature_support import check_omission
+from pyhudi.table.table_config import (
+    FORMAT,
+    NATIVE,
+    OMIT_COLUMNS,
+    ORDERING_FIELDS,
+    PRECOMBINE_FIELD,
+    SEVERAL_FORMATS,
+    TableConfig,
+    TableType,
+    create_table_files,
+    merge_properties,
+    mode_properties,
+    new_table_config,
+)
+from pyhudi.table.table_context import TableContext
+
+
+def create_table(storage: Storage, env: Environment, options: Options, schema: pa.Schema | None) -> TableConfig:
+    """Create a table with the settings that the options name.  schema: its columns, None to take those of the first write.
+
+    Raises TableExists, InvalidRequest for settings that contradict each other or name columns that the schema lacks.
+    """
+    return create_table_files(storage, new_table_properties(options, schema), env)
+
+
+def discard_new_table(context: TableContext, wait_ms: int) -> bool:
+    """Remove a table that this process has just made for a write which failed, unless somebody writes to it.  Whether it is gone.
+
+    The write took itself back, so that its rollback alone may stand on the timeline.  The table goes with its properties; what a
+    crash leaves of it is not a table, and the next creation builds on that.
+    """
+    with context.locked(wait_ms) as held:
+        if any(instant.action is not Action.ROLLBACK or instant.is_pending for instant in held.timeline.load().instants):
+            return False
+        held.storage.delete([PROPERTIES_FILE, PROPERTIES_BACKUP])
+        for folder in held.storage.list(META_FOLDER).folders:
+            if folder not in (LOCK_FOLDER, STAGED_FOLDER):
+                held.storage.delete_folder(folder)
+    return True
+
+
+def discard_after_error(context: TableContext, wait_ms: int, error: Exception) -> None:
+    """Remove a table that this process has just made for a write that failed with `error`, which gets a note if it stays."""
+    where = f"the table at {context.storage.uri} that was made for this write"
+    try:
+        if not discard_new_table(context, wait_ms):
+            error.add_note(f"{where} stays: another writer has begun to use it")
+    except HudiError as failure:
+        error.add_note(f"{where} is still there, without rows ({failure}). Delete its folder .hoodie before the next attempt")
+
+
+def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str, str]:
+    """`hoodie.properties` of a new table."""
+    settings = TableSettings.of(options)
+    name = settings.name
+    if not name:
+        raise InvalidRequest(f"a table needs a name: set name= or {NAME}")
+    values = {
+        "hoodie.table.name": name,
+        "hoodie.table.type": str(settings.table_type),
+        "hoodie.table.version": str(int(settings.version)),
+        "hoodie.table.initial.version": str(int(settings.version)),
+        "hoodie.timeline.layout.version": str(int(settings.version.layout)),
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "history",
+        "hoodie.table.base.file.format": settings.base_file_format,
+        "hoodie.populate.meta.fields": _text(settings.populate_meta_fields),
+        OMIT.key: _text(settings.omits_partition_columns),
+        "hoodie.table.cdc.enabled": _text(settings.keeps_changes),
+        SEVERAL_FORMATS: _text(settings.several_formats),
+        "hoodie.partition.metafile.use.base.format": "false",
+        "hoodie.table.timeline.timezone": settings.time_zone,
+        **settings.keys.to_properties(),
+        **(mode_properties if settings.version.merges_by_modes else merge_properties)(settings.merge),
+    }
+    if settings.version.names_format:
+        values[FORMAT] = NATIVE
+    if settings.database:
+        values["hoodie.database.name"] = settings.database
+    if settings.merge.ordering:
+        values[ORDERING_FIELDS] = ",".join(settings.merge.ordering.fields)
+        if not settings.version.has_ordering_fields:
+            values[PRECOMBINE_FIELD] = values[ORDERING_FIELDS]
+    if settings.keeps_changes:
+        values[CHANGES_MODE.key] = settings.changes_mode
+    if schema is not None:
+        if not isinstance(schema, pa.Schema):
+            raise InvalidRequest(
+                f'schema= takes a pyarrow.Schema, such as pa.schema({{"id": pa.int64()}}), not {type(schema).__name__}'
+            )
+        columns = stored_columns(options, schema, settings.version)
+        check_columns(settings.keys, settings.merge.ordering.fields, columns)
+        values["hoodie.table.create.schema"] = arrow_to_avro(columns, name)
+    check_base_format(settings.base_file_format)
+    for key, given in settings.fixed:
+        made = values.get(key, REGISTRY[key].default or "")
+        if plain(key, given) != plain(key, made):
+            raise Unsupported(f"option {key}={given} is refused: PyHudi creates tables whose {key} is {made or 'not set'}")
+    if settings.omits_partition_columns:
+        if settings.table_type is not TableType.COPY_ON_WRITE:
+            raise Unsupported(
+                f"{OMIT_COLUMNS}=true in a new merge-on-read table: partition columns are left out of copy-on-write tables alone "
+                "(the real Hudi passes the option over there)"
+            )
+        check_omission(new_table_config(values))
+    return values
+
+
+def check_new_table(given: Options, settings: Options, schema: pa.Schema | None) -> None:
+    """Raises what creating a table with these settings, and opening it with the options as given, would raise of them."""
+    check_against_table(given, new_table_config(new_table_properties(settings, schema)))
+
+
+def check_columns(keys: KeySpec, ordering: Sequence[str], schema: pa.Schema) -> None:
+    """Raises InvalidRequest when a key, partition or ordering field is not a column of the schema, or an ordering field cannot be
+    compared.
+    """
+    roles = [("record key", name) for name in keys.record_fields]
+    roles += [("partition", name) for name in partition_columns(keys)]
+    roles += [("ordering", name) for name in ordering]
+    for role, name in roles:
+        if not _has_column(schema, name):
+            raise InvalidRequest(f"{role} field {name!r} is not a column of the data; its columns are: {', '.join(schema.names)}")
+    for name in ordering:
+        type_ = field_at(schema, name).type
+        if pa.types.is_nested(type_):
+            raise InvalidRequest(f"ordering field {name!r} is of type {type_}, which has no order: choose a plain column")
+
+
+def stored_columns(options: Options, schema: pa.Schema, version: TableVersion) -> pa.Schema:
+    """The columns that a new table of a version has for a schema.  Raises InvalidRequest for what Hudi cannot hold."""
+    named = options.text(WITHOUT_ZONE)
+    mode = zone_mode(None if named is None else WithoutZone(named), version)
+    return normalise(with_zones(schema, None, mode))
+
+
+def name_from_uri(uri: str) -> str:
+    """A table name from the last folder of its URI."""
+    return sanitized_name(file_name_of(uri.rstrip("/"))) or "table"
+
+
+def _text(flag: bool) -> str:
+    return "true" if flag else "false"
+
+
+def _has_column(schema: pa.Schema, name: str) -> bool:
+    head, *rest = name.split(".")
+    position = schema.get_field_index(head)
+    if position < 0:
+        return False
+    kind = schema.field(position).type
+    for part in rest:
+        if not pa.types.is_struct(kind) or kind.get_field_index(part) < 0:
+            return False
+        kind = kind.field(part).type
+    return True

@@ -1,0 +1,91 @@
+"""Opening a table by its place and options, and making one of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from pyhudi.errors import TableExists, TableNotFound
+from pyhudi.format.instants import Action
+from pyhudi.format.paths import PROPERTIES_FILE
+from pyhudi.operations.admin.create_table import check_new_table, create_table, name_from_uri
+from pyhudi.operations.admin.foreign import check_no_foreign, describe_foreign
+from pyhudi.operations.admin.option_consistency import check_against_table
+from pyhudi.operations.admin.table_settings import FORCE, NAME
+from pyhudi.options.declaration import Options
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage
+from pyhudi.storage.environment import Environment, SystemEnvironment
+from pyhudi.storage.locks import LockSettings, open_lock
+from pyhudi.table.table_config import TableConfig, load_table_config
+from pyhudi.table.table_context import TableContext
+
+
+def open_context(
+    uri: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None,
+    options: Options,
+    environment: Environment | None = None,
+) -> TableContext:
+    """The table at a URI.  Reads `hoodie.properties` only.
+
+    Raises TableNotFound; Unsupported for a version that cannot be read; InvalidRequest for options that contradict the table.
+    """
+    storage = open_storage(uri, storage_options)
+    env = environment or SystemEnvironment()
+    config = load_found(storage, env)
+    check_against_table(options, config)
+    return TableContext(storage, env, config, open_lock(LockSettings.of(options, config.name), storage, env))
+
+
+def load_found(storage: Storage, env: Environment) -> TableConfig:
+    """The properties of the table.  Raises TableNotFound, which says what else lies there."""
+    try:
+        return load_table_config(storage, env)
+    except TableNotFound as error:
+        found = describe_foreign(storage)
+        if found is None:
+            raise
+        kind, remedy = found
+        raise TableNotFound(f"there is no Hudi table at {storage.uri}: the folder holds {kind}. {remedy}") from error
+
+
+def named_settings(storage: Storage, settings: Options) -> Options:
+    """The settings of a new table with its name: the folder's, where they have none."""
+    return settings if settings.given(NAME) is not None else settings.merged({NAME.key: name_from_uri(storage.uri)})
+
+
+def make_table(storage: Storage, env: Environment, given: Options, settings: Options, schema: pa.Schema | None = None) -> None:
+    """Make a table of `settings`: the options that were given, with what the arguments of the call add, and a name.
+
+    Raises TableExists, InvalidRequest for settings that contradict each other and for a folder that holds a table of another
+    format or foreign data files, before anything is written.
+    """
+    check_new_table(given, settings, schema)
+    # Where there is a Hudi table, its creation says so.
+    if not settings.flag(FORCE) and storage.stat(PROPERTIES_FILE) is None:
+        check_no_foreign(storage)
+    open_lock(LockSettings.of(given, settings.word(NAME)), storage, env)
+    create_table(storage, env, settings, schema)
+
+
+def refusal_of_existing(
+    uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None, options: Options, instead: str
+) -> TableExists:
+    """The error for a write that is to create a table where there is one.  instead: what to do with a table that has commits.
+
+    A process that was stopped between creating a table and its first commit leaves one without commits.  It looks like one that
+    another process is about to write to, so it is for the user to remove.
+    """
+    storage, env = open_storage(uri, storage_options), SystemEnvironment()
+    config = load_table_config(storage, env)
+    context = TableContext(storage, env, config, open_lock(LockSettings.of(options, config.name), storage, env))
+    said = f"there is a Hudi table at {storage.uri} already"
+    if any(instant.action is not Action.ROLLBACK for instant in context.timeline.load().instants):
+        return TableExists(f"{said}; {instead}")
+    return TableExists(
+        f"{said}, without any commit: another process is about to write it, or one that created it was stopped. If none runs, "
+        f"delete the folder .hoodie in it and call again; or, {instead}"
+    )

@@ -1,0 +1,191 @@
+"""Checking that options, or a creation, agree with a table that is there.
+
+Source: docs/formats/writing.md, "Options against the table".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.format.properties import shown
+from pyhudi.operations.admin.table_settings import (
+    CHANGES_MODE,
+    GENERATOR_CLASS,
+    GENERATOR_TYPE,
+    MERGE_MODE,
+    NAME,
+    PARTITION_FIELDS,
+    RECORD_KEY_FIELDS,
+    TABLE_TYPE,
+    VERSION,
+    TableSettings,
+    check_base_format,
+)
+from pyhudi.options.declaration import REGISTRY, Options, options_of
+from pyhudi.records.keys.key_spec import CONSISTENT_TIMESTAMPS, parse_key_generator
+from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, TimeRule
+from pyhudi.table.table_config import (
+    FORMAT,
+    NATIVE,
+    OMIT_COLUMNS,
+    PAYLOAD_PROPERTY,
+    PRECOMBINE_FIELD,
+    SEVERAL_FORMATS,
+    TableConfig,
+    merge_properties,
+)
+from pyhudi.tasks.base_file_writer import WRITE_FORMAT
+
+COMPARED = {option.key: option.stored_as for option in sorted(options_of(TableSettings), key=str) if option.stored_as is not None}
+"""Options that have to agree with a property of the table, and that property."""
+
+_TIME_PARTS = {
+    "input.dateformat": ("input.dateformat.list.delimiter.regex",),
+    "timezone": ("input.timezone", "output.timezone"),
+}
+"""Parts of the rule for times that replace others."""
+
+
+def check_against_table(options: Options, config: TableConfig) -> None:
+    """Raises InvalidRequest for each given option that contradicts the table's own settings."""
+    stored = {**_in_effect(config), **dict(config.properties), **_said_by_other_keys(config)}
+    for option, key in COMPARED.items():
+        given, present = options.given(option), stored.get(key, "")
+        if given is None or plain(option, given) == plain(option, present):
+            continue
+        if option == PARTITION_FIELDS.key and ":" not in given and plain(option, given) == _without_kinds(plain(option, present)):
+            continue
+        raise InvalidRequest(f"option {option}={given} contradicts the table, whose {key} is {present or 'not set'}")
+    for generator in (GENERATOR_CLASS, GENERATOR_TYPE):
+        named = options.given(generator)
+        if named and parse_key_generator(named) not in (None, config.keys.generator):
+            raise InvalidRequest(
+                f"option {generator}={named} contradicts the table, whose key generator is {config.keys.generator}"
+            )
+    form = options.text(WRITE_FORMAT)
+    if form is not None and form != config.base_file_format:
+        if not config.several_formats:
+            raise InvalidRequest(
+                f"option {WRITE_FORMAT}={form} contradicts the table, whose hoodie.table.base.file.format is "
+                f"{config.base_file_format}, and which has files of one format alone ({SEVERAL_FORMATS}=false)"
+            )
+        check_base_format(form)
+    _check_time_rule(options.with_prefix(*TIME_PREFIXES), config)
+    if options.given(RECORD_KEY_FIELDS) and config.keys.generates_keys:
+        raise InvalidRequest("the table generates its record keys; it takes no record key field")
+
+
+def _check_time_rule(given: Mapping[str, str], config: TableConfig) -> None:
+    """The rule that the table stores is the one that writes go by, so what is given has to say the same."""
+    if not given:
+        return
+    said = ", ".join(f"{key}={shown(key, value)}" for key, value in sorted(given.items()))
+    rule = config.keys.time
+    if rule is None:
+        raise InvalidRequest(f"option {said} contradicts the table, whose key generator has no rule for times")
+    # Hudi's old prefix and its new one mean the same.
+    bare = {key.removeprefix(TIME_PREFIXES[1]).removeprefix(TIME_PREFIXES[0]): value for key, value in given.items()}
+    stored = rule.to_properties()
+    for part, others in _TIME_PARTS.items():
+        if part in bare:
+            for name in others:
+                stored.pop(TIME_PREFIXES[0] + name, None)
+    whole = TimeRule.from_properties({**stored, **{TIME_PREFIXES[0] + name: value for name, value in bare.items()}})
+    if whole is None or whole.to_properties() != rule.to_properties():
+        raise InvalidRequest(f"option {said} contradicts the table, whose rule for times is {rule.to_properties()}")
+
+
+def _in_effect(config: TableConfig) -> dict[str, str]:
+    """Settings that a table has without naming them."""
+    return {
+        "hoodie.table.type": str(config.table_type),
+        "hoodie.datasource.write.hive_style_partitioning": "false",
+        "hoodie.datasource.write.partitionpath.urlencode": "false",
+        "hoodie.populate.meta.fields": "true",
+        CONSISTENT_TIMESTAMPS: "false",
+        "hoodie.table.timeline.timezone": "LOCAL",
+        "hoodie.table.cdc.enabled": "false",
+        CHANGES_MODE.key: str(config.cdc_mode),
+        "hoodie.table.version": str(int(config.version)),
+        "hoodie.table.initial.version": str(int(config.version)),
+        "hoodie.table.base.file.format": config.base_file_format,
+        "hoodie.table.log.file.format": "HOODIE_LOG",
+        OMIT_COLUMNS: "false",
+        SEVERAL_FORMATS: "false",
+        "hoodie.partition.metafile.use.base.format": "false",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "archived",
+        "hoodie.bootstrap.index.enable": "true",
+        FORMAT: NATIVE,
+        **merge_properties(config.merge),
+    }
+
+
+def _said_by_other_keys(config: TableConfig) -> dict[str, str]:
+    """Settings that stand in other properties than those that options are compared with, or beside which those mean nothing."""
+    said = {PRECOMBINE_FIELD: ",".join(config.ordering_fields)} if config.ordering_fields else {}
+    if config.version.merges_by_modes:
+        said |= merge_properties(config.merge)
+        if config.merge.translated:
+            said[PAYLOAD_PROPERTY] = config.merge.translated
+    return said
+
+
+def plain(option: str, value: str) -> str:
+    """The value as it is compared: names letter for letter, words in any case."""
+    tight = value.replace(" ", "")
+    if option == PARTITION_FIELDS.key:
+        named = (field.partition(":") for field in tight.split(","))
+        return ",".join(name + colon + kind.upper() for name, colon, kind in named)
+    return tight if REGISTRY[option].kind is str and option != MERGE_MODE.key else tight.lower()
+
+
+def _without_kinds(fields: str) -> str:
+    return ",".join(field.partition(":")[0] for field in fields.split(","))
+
+
+def check_same_table(named: Options, asked: TableConfig, there: TableConfig, uri: str) -> None:
+    """Raises TableExists where a table is not the one that a creation asks for, with all that differs.
+
+    named: what the caller names, all of which is compared; asked: the table as it would be made, of which the record key and the
+    partition fields are.
+    """
+    differing = [
+        f"its {what} is {found}, not {wanted}"
+        for what, found, wanted in (
+            ("type", str(there.table_type), str(asked.table_type if named.given(TABLE_TYPE) else there.table_type)),
+            ("record key", _listed(there.keys.record_fields), _listed(asked.keys.record_fields)),
+            ("partitioning", _listed(_fields_of(there)), _listed(_fields_of(asked))),
+            ("version", int(there.version), int(asked.version) if named.given(VERSION) else int(there.version)),
+            ("name", there.name, asked.name if named.given(NAME) else there.name),
+        )
+        if found != wanted
+    ]
+    if not differing:
+        try:
+            check_against_table(named, there)
+        except InvalidRequest as error:
+            differing.append(str(error))
+    if differing:
+        raise TableExists(f"there is another Hudi table at {uri}: {'; '.join(differing)}")
+
+
+def check_same_columns(asked: pa.Schema, there: pa.Schema, uri: str) -> None:
+    """Raises TableExists where a table lacks one of the columns that a creation asks for, or has it with another type."""
+    for column in asked:
+        index = there.get_field_index(column.name)
+        found = "not there" if index < 0 else str(there.field(index).type)
+        if found != str(column.type):
+            raise TableExists(f"there is another Hudi table at {uri}: its column {column.name!r} is {found}, not {column.type}")
+
+
+def _fields_of(config: TableConfig) -> list[str]:
+    return [field.name for field in config.keys.partition_fields]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ",".join(names) or "none"

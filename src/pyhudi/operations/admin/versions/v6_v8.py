@@ -1,0 +1,283 @@
+"""Table versions 6 and 8.
+
+    6 -> 8   1. failed writes are taken back; the metadata table is dropped, as the next write builds it anew
+             2. the archive becomes a history, the instant files of `.hoodie` those of `.hoodie/timeline`; as long as the
+                properties say version 6, nobody looks there
+             3. the properties say version 8: from this write on the table is one of version 8
+             4. the instant files of `.hoodie` are removed
+             5. a merge-on-read table is compacted, so that log files named after their base file fall out of use
+    8 -> 6   1. failed writes are rolled back; a merge-on-read table is compacted until no slice has a log file
+             2. - 4. as above, the other way round
+
+A crash before 3 leaves the table of the version that it had, and the next attempt begins anew; after it, one of the new version,
+and the next attempt removes what is left.  Instants that stand where their version does not look do no harm.
+
+Source: docs/formats/timeline.md, "Version 6".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
+from pyhudi.format.instants import Action, Instant, State, format_instant_time
+from pyhudi.format.log.command_blocks import RollbackCommand
+from pyhudi.format.log.framing import CorruptBlock, HeaderKey
+from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.format.paths import (
+    ARCHIVE_FOLDER,
+    ARCHIVE_NAME,
+    INDEX_DEFINITIONS_FOLDER,
+    META_FOLDER,
+    METADATA_FOLDER,
+    PROPERTIES_FILE,
+    TIMELINE_FOLDER,
+    join_path,
+)
+from pyhudi.format.table_versions import TableVersion, TimelineLayout
+from pyhudi.metadata_table.writer.metadata_store import drop_store
+from pyhudi.operations.admin.versions.timeline_layouts import (
+    archive_to_history,
+    history_to_archive,
+    is_pending,
+    remove_instants,
+    store_layout_1,
+    store_layout_2,
+)
+from pyhudi.operations.admin.versions.version_step import (
+    CHANGING,
+    Means,
+    VersionChange,
+    VersionStep,
+    check_index_builds,
+    check_settled,
+    check_version,
+    settle,
+    unlimited,
+)
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.transaction import refuse_while_restoring
+from pyhudi.operations.services.compact import run_compaction
+from pyhudi.records.keys.key_spec import GENERATOR_CLASS, GENERATOR_TYPE, PartitionKind
+from pyhudi.records.merge_mode import PAYLOAD_STRATEGY, MergeMode
+from pyhudi.storage import liveness
+from pyhudi.storage.markers import Markers
+from pyhudi.table.file_slices import LogFile
+from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.table_config import (
+    MODE_PROPERTY,
+    PAYLOAD_PROPERTY,
+    PRECOMBINE_FIELD,
+    STRATEGY_ALIAS,
+    STRATEGY_PROPERTY,
+    merge_properties,
+    store_table_config,
+)
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
+from pyhudi.table.timeline.archived_timeline import HistoryStore
+from pyhudi.tasks.log_scan import read_headers
+
+
+class SixEight(VersionStep):
+    """6: what releases before 1.0 write.  Nobody else may write meanwhile: writers of version 6 know no lock of ours."""
+
+    lower = TableVersion.SIX
+    upper = TableVersion.EIGHT
+
+    def check_up(self, context: TableContext) -> None:
+        config = context.config
+        if len(config.ordering_fields) > 1:
+            raise Unsupported(
+                f"the table orders records by several fields ({', '.join(config.ordering_fields)}); it is not upgraded"
+            )
+        if any(field.kind is PartitionKind.UNKNOWN for field in config.keys.partition_fields):
+            raise Unsupported(
+                "the table has a custom key generator and does not say how its partition fields become paths; set "
+                "hoodie.table.partition.fields to field:TYPE first"
+            )
+
+    def up(self, context: TableContext, means: Means) -> VersionChange:
+        with context.locked(means.lock_wait_ms) as held:
+            held = held.reloaded()
+            check_version(held, self.lower)
+            self.check_up(held)
+            timeline = held.timeline.load()
+            refuse_while_restoring(held, timeline, CHANGING)
+            taken_back = _take_back_failed_writes(held, means.settings.commit, timeline)
+            if held.config.property("hoodie.table.metadata.partitions") or held.storage.child(METADATA_FOLDER).stat(
+                PROPERTIES_FILE
+            ):
+                held = drop_store(held)
+            files = [i for i in held.timeline.load_files() if i.request_time not in taken_back]
+            files = [i for i in files if not (i.action is Action.ROLLBACK and is_pending(i, files))]
+            held.storage.delete_folder(TIMELINE_FOLDER)
+            held.storage.make_folder(TIMELINE_FOLDER)
+            held.storage.make_folder(f"{TIMELINE_FOLDER}/history")
+            history = HistoryStore(held.storage, f"{TIMELINE_FOLDER}/history")
+            archived = archive_to_history(held, history, files, means.compression)
+            count = store_layout_2(held, TIMELINE_FOLDER, files)
+            store_table_config(held.storage, _properties_of_8(held), held.env)
+            remove_instants(held.storage, META_FOLDER, TimelineLayout.V1)
+        compaction = None
+        if not context.config.is_cow:
+            compaction = run_compaction(context.reloaded(), means.engine, unlimited(means.settings)).instant
+        return VersionChange(6, 8, count, archived, tuple(sorted(taken_back)), compaction)
+
+    def finish_up(self, held: TableContext) -> None:
+        check_writable(held, keeps_indexes=False)
+        remove_instants(held.storage, META_FOLDER, TimelineLayout.V1)
+
+    def check_down(self, context: TableContext) -> None:
+        check_writable(context, keeps_indexes=False)
+        check_index_builds(context)
+        merge = context.config.merge
+        if merge.mode is MergeMode.CUSTOM and merge.strategy_id != PAYLOAD_STRATEGY:
+            raise Unsupported(f"version 6 knows no record merger ({merge.strategy_id}); only payload classes")
+
+    def down(self, context: TableContext, means: Means) -> VersionChange:
+        rolled_back, compaction = settle(context, means)
+        with context.locked(means.lock_wait_ms) as held:
+            context = held.reloaded()
+            check_version(context, self.upper)
+            self.check_down(context)
+            check_settled(context)
+            if context.config.metadata_partitions or context.config.metadata_partitions_inflight:
+                context = drop_store(context)
+            files = context.timeline.load_files()
+            remove_instants(context.storage, META_FOLDER, TimelineLayout.V1)
+            context.storage.delete_folder(ARCHIVE_FOLDER)
+            archived = history_to_archive(context)
+            count = store_layout_1(context, files)
+            store_table_config(context.storage, _properties_of_6(context), context.env)
+            context.storage.delete_folder(context.config.timeline_path)
+            self.finish_down(context)
+        return VersionChange(8, 6, count, archived, rolled_back, compaction)
+
+    def finish_down(self, held: TableContext) -> None:
+        held.storage.delete_folder(TIMELINE_FOLDER)
+        held.storage.delete_folder(INDEX_DEFINITIONS_FOLDER)
+
+
+def _take_back_failed_writes(context: TableContext, settings: CommitSettings, timeline: Timeline) -> frozenset[str]:
+    """Take back what pending writes of version 6 left: base files are deleted, a rollback block follows their blocks in logs.
+
+    Their instants are then not taken over.  Returns the request times.
+    """
+    failed = {i.request_time for i in timeline.pending(*WRITE_ACTIONS) if not _has_plan(context, i)}
+    for request_time in failed:
+        if liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats):
+            raise TableState(f"the writer of {request_time} lives; stop it before the table is upgraded")
+    if not failed:
+        return frozenset()
+    now = format_instant_time(context.env.now_ms(), context.config.zone)
+    listing = DirectoryListing(context.storage)
+    for partition, infos in listing.files(listing.partitions()).items():
+        lost = [i.path for i in infos if parse_base_file(i.name) is not None and parse_data_file_instant(i.name) in failed]
+        if lost:
+            context.storage.delete(lost)
+        logs: dict[tuple[str, str], list[LogFile]] = {}
+        for info in infos:
+            name = parse_log_file(info.name)
+            if name is not None and not name.is_cdc:
+                logs.setdefault((name.file_id, name.instant_time), []).append(LogFile(info.path, name, info.size_bytes))
+        for group in logs.values():
+            _append_rollbacks(context, partition, sorted(group, key=lambda log: log.name.sort_key), failed, now)
+    for request_time in failed:
+        Markers(context.storage, request_time).delete()
+    return frozenset(failed)
+
+
+def _append_rollbacks(context: TableContext, partition: str, logs: Sequence[LogFile], failed: Iterable[str], now: str) -> None:
+    open_targets: set[str] = set()
+    for log in logs:
+        for block in read_headers(context.storage, log):
+            if isinstance(block, CorruptBlock):
+                continue
+            target = block.header(HeaderKey.TARGET_INSTANT_TIME)
+            if target is not None:
+                open_targets.discard(target)
+            elif block.instant_time in set(failed):
+                open_targets.add(block.instant_time)
+    if open_targets:
+        last = logs[-1].name
+        name = replace(last, version=last.version + 1, write_token="0-0-0")
+        blocks = b"".join(RollbackCommand(now, target).encode() for target in sorted(open_targets))
+        context.storage.put(join_path(partition, name.text), blocks)
+
+
+def _has_plan(context: TableContext, instant: Instant) -> bool:
+    """Whether a pending replace commit of layout 1 is a clustering, which is carried out later."""
+    if instant.action is not Action.REPLACECOMMIT:
+        return False
+    data = context.timeline.read_state(instant.request_time, Action.REPLACECOMMIT, State.REQUESTED)
+    return bool(data) and RequestedReplaceMetadata.decode(data or b"").clustering_plan is not None
+
+
+def _properties_of_8(context: TableContext) -> Mapping[str, str | None]:
+    config = context.config
+    stored = dict(config.properties)
+    generator = stored.get(GENERATOR_TYPE) or config.keys.generator.value
+    return {
+        "hoodie.table.version": "8",
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.table.initial.version": stored.get("hoodie.table.initial.version", "6"),
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        GENERATOR_TYPE: generator,
+        # Releases with version 8 of their own look for this name alone, under which later ones do not write it.
+        PRECOMBINE_FIELD: config.ordering_field,
+        **merge_properties(config.merge),
+    }
+
+
+def _properties_of_6(context: TableContext) -> Mapping[str, str | None]:
+    config = context.config
+    fields = config.property("hoodie.table.partition.fields")
+    generator = config.property(GENERATOR_CLASS) or _GENERATOR_CLASSES.get(config.property(GENERATOR_TYPE).upper())
+    if generator is None:
+        raise InvalidRequest(f"no key generator class of version 6 stands for {config.property(GENERATOR_TYPE)!r}")
+    return {
+        "hoodie.table.version": "6",
+        "hoodie.timeline.layout.version": "1",
+        "hoodie.archivelog.folder": ARCHIVE_NAME,
+        "hoodie.table.partition.fields": ",".join(part.split(":")[0] for part in fields.split(",")) if fields else fields,
+        PAYLOAD_PROPERTY: config.merge.payload_class,
+        GENERATOR_CLASS: generator,
+        GENERATOR_TYPE: None,
+        "hoodie.table.initial.version": None,
+        MODE_PROPERTY: None,
+        STRATEGY_PROPERTY: None,
+        STRATEGY_ALIAS: None,
+        "hoodie.timeline.path": None,
+        "hoodie.timeline.history.path": None,
+        "hoodie.table.index.defs.path": None,
+        "hoodie.table.metadata.partitions": None,
+        "hoodie.table.metadata.partitions.inflight": None,
+    }
+
+
+_KEYGEN = "org.apache.hudi.keygen."
+_SQL = "org.apache.spark.sql.hudi.command."
+_GENERATOR_CLASSES: Mapping[str, str] = {
+    "SIMPLE": f"{_KEYGEN}SimpleKeyGenerator",
+    "SIMPLE_AVRO": f"{_KEYGEN}SimpleAvroKeyGenerator",
+    "COMPLEX": f"{_KEYGEN}ComplexKeyGenerator",
+    "COMPLEX_AVRO": f"{_KEYGEN}ComplexAvroKeyGenerator",
+    "TIMESTAMP": f"{_KEYGEN}TimestampBasedKeyGenerator",
+    "TIMESTAMP_AVRO": f"{_KEYGEN}TimestampBasedAvroKeyGenerator",
+    "CUSTOM": f"{_KEYGEN}CustomKeyGenerator",
+    "CUSTOM_AVRO": f"{_KEYGEN}CustomAvroKeyGenerator",
+    "NON_PARTITION": f"{_KEYGEN}NonpartitionedKeyGenerator",
+    "NON_PARTITION_AVRO": f"{_KEYGEN}NonpartitionedAvroKeyGenerator",
+    "GLOBAL_DELETE": f"{_KEYGEN}GlobalDeleteKeyGenerator",
+    "GLOBAL_DELETE_AVRO": f"{_KEYGEN}GlobalAvroDeleteKeyGenerator",
+    "AUTO_RECORD": f"{_KEYGEN}AutoRecordGenWrapperKeyGenerator",
+    "AUTO_RECORD_AVRO": f"{_KEYGEN}AutoRecordGenWrapperAvroKeyGenerator",
+    "SPARK_SQL": f"{_SQL}SqlKeyGenerator",
+    "SPARK_SQL_UUID": f"{_SQL}UuidKeyGenerator",
+    "SPARK_SQL_MERGE_INTO": f"{_SQL}MergeIntoKeyGenerator",
+}

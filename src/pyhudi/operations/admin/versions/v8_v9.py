@@ -1,0 +1,315 @@
+"""Table versions 8 and 9, which releases 1.1 and 1.2 write.
+
+    8 -> 9   1. failed writes are rolled back; a merge-on-read table is compacted until no slice has a log file: what a payload
+                class would have made of the logs is not what a merge mode makes of them
+             2. index definitions without a version get "V1", which stays the layout of their records
+             3. the properties say version 9, a merge mode in place of the payload class, and the ordering fields under their
+                newer name
+             4. the metadata table's own properties say version 9
+    9 -> 8   1. indexes with a later layout are dropped, the statistics of partitions along with those of columns
+             2. as 1. above: deletes of version 9 may have ordering values that readers of version 8 cannot decode
+             3. the metadata table's own properties say version 8
+             4. the properties say version 8, and the payload class that stood for the merge mode
+
+    payload class                   mode         update mode       delete field             ordering fields
+    OverwriteWithLatest             commit time
+    Default, EventTime              event time                     what the options give
+    OverwriteNonDefaults...         commit time  IGNORE_DEFAULTS
+    PartialUpdate                   event time   IGNORE_DEFAULTS
+    AWSDms                          commit time                    Op = D
+    debezium.PostgresDebezium       event time   FILL_UNAVAILABLE  _change_operation_type   _event_lsn
+    debezium.MySqlDebezium          event time                     _change_operation_type   _event_bin_file, _event_pos
+    beside a merger of its own      as it is, and its strategy id
+
+Instants, data files and the records of the metadata table stay as they are.  A crash leaves a table of the one version or the
+other; one of version 9 may then have a metadata table that says version 8, which readers and writers of version 9 take as it is.
+
+Source: docs/formats/timeline.md, "Version 9".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from pyhudi.errors import TableNotFound, Unsupported
+from pyhudi.format.paths import METADATA_FOLDER
+from pyhudi.format.table_versions import TableVersion
+from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
+from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, put_index_definitions
+from pyhudi.metadata_table.writer.metadata_store import drop_partitions
+from pyhudi.operations.admin.versions.version_step import (
+    Means,
+    VersionChange,
+    VersionStep,
+    check_can_settle,
+    check_index_builds,
+    check_settled,
+    check_version,
+    settle,
+)
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.records.keys.key_spec import KeyGenerator
+from pyhudi.records.merge_mode import (
+    DEFAULT_PAYLOAD,
+    EVENT_TIME_PAYLOAD,
+    MARKER_FIELD,
+    MARKER_TEXT,
+    MYSQL_PAYLOAD,
+    OVERWRITE_PAYLOAD,
+    PAYLOAD_OF_MODE,
+    PAYLOAD_STRATEGY,
+    STRATEGY_OF_MODE,
+    TRANSLATIONS,
+    MergeMode,
+    Translation,
+    modern_payload_name,
+)
+from pyhudi.records.payloads import FIRST_VALUE_PAYLOAD, MYSQL_POSITION, PAYLOAD_ALIASES
+from pyhudi.records.record_merge import DeleteMarker
+from pyhudi.table.snapshot import load_snapshot
+from pyhudi.table.table_config import (
+    LEGACY_PAYLOAD,
+    MERGE_PROPERTY,
+    MODE_PROPERTY,
+    ORDERING_FIELDS,
+    PAYLOAD_PROPERTY,
+    PRECOMBINE_FIELD,
+    STRATEGY_ALIAS,
+    STRATEGY_PROPERTY,
+    UPDATE_MODE,
+    TableConfig,
+    load_table_config,
+    store_table_config,
+)
+from pyhudi.table.table_context import TableContext
+
+_VERSION = "hoodie.table.version"
+
+_BESIDE_MODES = (OVERWRITE_PAYLOAD, DEFAULT_PAYLOAD, EVENT_TIME_PAYLOAD)
+"""Payload classes that stand beside their mode in version 8; all others are CUSTOM there."""
+
+
+class EightNine(VersionStep):
+    """9: what releases 1.1 and 1.2 write."""
+
+    lower = TableVersion.EIGHT
+    upper = TableVersion.NINE
+
+    def check_up(self, context: TableContext) -> None:
+        config, uri = context.config, context.storage.uri
+        _check_keys(context, self.upper)
+        if _payload_of(config) == FIRST_VALUE_PAYLOAD:
+            raise Unsupported(
+                f"the table at {uri} merges by {FIRST_VALUE_PAYLOAD}, which releases with table version 9 do not have"
+            )
+        if config.version.is_writable:
+            check_writable(context, keeps_indexes=False)
+        check_index_builds(context)
+        translation = _translation(config)
+        if translation is not None:
+            _check_columns(context, translation.ordering, f"{_payload_of(config)} orders records by it in version 9")
+        for definition in load_index_definitions(context).values():
+            # Asked for what it raises: a layout that is not known is none to go on with.
+            _ = definition.layout
+
+    def up(self, context: TableContext, means: Means) -> VersionChange:
+        rolled_back, compaction = settle(context, means)
+        with context.locked(means.lock_wait_ms) as held:
+            held = held.reloaded()
+            check_version(held, self.lower)
+            self.check_up(held)
+            check_settled(held)
+            _name_layouts(held)
+            changes = _properties_of_9(held.config, means.settings.marker)
+            held = replace(held, config=store_table_config(held.storage, changes, held.env))
+            self.finish_up(held)
+        return VersionChange(8, 9, rolled_back=rolled_back, compaction=compaction)
+
+    def finish_up(self, held: TableContext) -> None:
+        _set_metadata_version(held, self.upper)
+
+    def check_down(self, context: TableContext) -> None:
+        config, uri = context.config, context.storage.uri
+        _check_keys(context, self.lower)
+        payload = _payload_of(config)
+        ordering = _ordering_of_8(config)
+        if len(ordering) > 1:
+            raise Unsupported(
+                f"the table at {uri} orders records by several fields ({', '.join(ordering)}), and a table of version 8 has one"
+            )
+        if payload == MYSQL_PAYLOAD:
+            _check_columns(context, ordering, f"{payload} orders records by it in version 8")
+        translation = _translation(config)
+        has = config.merge.mode, config.merge.update_mode
+        if (
+            (translation.mode, translation.update_mode) != has
+            if translation is not None
+            else config.merge.update_mode is not None
+        ):
+            raise Unsupported(
+                f"the table at {uri} merges by {config.merge.mode} with {UPDATE_MODE}={config.merge.update_mode}, for which no "
+                f"payload class of version 8 stands ({LEGACY_PAYLOAD}={payload or ''})"
+            )
+        index = load_index_definitions(context).get(RECORD_INDEX)
+        if index is not None and index.by_partition:
+            raise Unsupported(
+                f"the record index of the table at {uri} is partitioned, which readers of version 8 take for one of the whole "
+                f"table; drop it first: Table.index.drop({RECORD_INDEX!r})"
+            )
+        check_writable(context, keeps_indexes=False)
+        check_index_builds(context)
+        # Columns of types that came with release 1.2 are refused as the schema is read.
+        load_snapshot(context)
+
+    def down(self, context: TableContext, means: Means) -> VersionChange:
+        check_can_settle(context)
+        with context.locked(means.lock_wait_ms) as held:
+            held = held.reloaded()
+            check_version(held, self.upper)
+            self.check_down(held)
+            dropped = _drop_later_layouts(held)
+        rolled_back, compaction = settle(context.reloaded(), means)
+        with context.locked(means.lock_wait_ms) as held:
+            held = held.reloaded()
+            check_version(held, self.upper)
+            self.check_down(held)
+            check_settled(held)
+            # Whoever wrote meanwhile may have built them anew.
+            dropped |= _drop_later_layouts(held)
+            held = held.reloaded()
+            _set_metadata_version(held, self.lower)
+            store_table_config(held.storage, _properties_of_8(held.config), held.env)
+        return VersionChange(9, 8, rolled_back=rolled_back, compaction=compaction, dropped_indexes=tuple(sorted(dropped)))
+
+    def finish_down(self, held: TableContext) -> None:
+        """The properties change last: nothing is left."""
+
+
+def _check_keys(context: TableContext, target: TableVersion) -> None:
+    """Raises Unsupported for keys that writers of the other version would write in another way."""
+    keys = context.config.keys
+    if keys.generator is KeyGenerator.COMPLEX and len(keys.record_fields) == 1:
+        raise Unsupported(
+            f"the table at {context.storage.uri} has a COMPLEX key generator with one key field, {keys.record_fields[0]}: "
+            f"writers of version 8 store its bare value as key, those of version 9 `{keys.record_fields[0]}:value`, so that none "
+            f"would find the records of the other; write the rows into a new table of version {int(target)}"
+        )
+
+
+def _check_columns(context: TableContext, names: tuple[str, ...], why: str) -> None:
+    found = load_snapshot(context).schema
+    columns = pa.schema([]) if found is None else found.arrow
+    missing = [name for name in names if found is not None and name not in columns.names]
+    if missing:
+        raise Unsupported(f"the table at {context.storage.uri} has no column {missing[0]}; {why}")
+
+
+# Indexes
+
+
+def _name_layouts(held: TableContext) -> None:
+    """Definitions without a version get that of the layout that they mean."""
+    definitions = load_index_definitions(held)
+    if not all(definition.names_layout for definition in definitions.values()):
+        named = [definition.with_named_layout() for definition in definitions.values()]
+        put_index_definitions(held, named)
+
+
+def _drop_later_layouts(held: TableContext) -> set[str]:
+    """Drop the indexes that readers of version 8 cannot decode; returns their partitions.
+
+    The definitions go last, so that an attempt which died on the way is gone on with.
+    """
+    definitions = load_index_definitions(held)
+    later = {name for name, definition in definitions.items() if definition.layout > 1}
+    there = {*held.config.metadata_partitions, *held.config.metadata_partitions_inflight}
+    # Statistics have the layout that the definition of those of columns names; without one nothing says what it is.
+    later |= {COLUMN_STATS} & there - definitions.keys()
+    if COLUMN_STATS in later or COLUMN_STATS not in definitions:
+        later |= {PARTITION_STATS} & there
+    if not later:
+        return later
+    drop_partitions(held, later)
+    kept = [definition for name, definition in definitions.items() if name not in later]
+    if len(kept) < len(definitions):
+        put_index_definitions(held, kept)
+    return later
+
+
+def _set_metadata_version(held: TableContext, version: TableVersion) -> None:
+    """The version in the metadata table's own properties, where there is one."""
+    child = held.storage.child(METADATA_FOLDER)
+    try:
+        config = load_table_config(child)
+    except TableNotFound:
+        return
+    if config.version is not version:
+        store_table_config(child, {_VERSION: str(int(version))}, held.env)
+
+
+# Properties
+
+
+def _payload_of(config: TableConfig) -> str:
+    """The payload class by which the table merges, or for which its mode stands; '' when nothing names one."""
+    name = modern_payload_name(config.property(LEGACY_PAYLOAD) or config.property(PAYLOAD_PROPERTY))
+    return PAYLOAD_ALIASES.get(name, name)
+
+
+def _translation(config: TableConfig) -> Translation | None:
+    return None if _has_merger(config) else TRANSLATIONS.get(_payload_of(config))
+
+
+def _has_merger(config: TableConfig) -> bool:
+    """Whether a merger of its own decides: the payload class beside it, which every table of version 8 names, has no say."""
+    return config.merge.mode is MergeMode.CUSTOM and not config.merge.by_payload
+
+
+def _properties_of_9(config: TableConfig, marker: DeleteMarker | None) -> Mapping[str, str | None]:
+    """marker: what writers of the table give as options in version 8."""
+    changes: dict[str, str | None] = {_VERSION: "9", PRECOMBINE_FIELD: None}
+    translation = _translation(config)
+    if config.merge.mode is not MergeMode.CUSTOM:
+        changes[STRATEGY_PROPERTY] = None
+    elif translation is not None:
+        strategy = STRATEGY_OF_MODE[translation.mode]
+        changes |= {MODE_PROPERTY: str(translation.mode), STRATEGY_PROPERTY: strategy, STRATEGY_ALIAS: strategy}
+    elif _has_merger(config):
+        changes |= {LEGACY_PAYLOAD: _payload_of(config) or None, PAYLOAD_PROPERTY: None}
+    own: Mapping[str, str] = {} if marker is None else {MARKER_FIELD: marker.field, MARKER_TEXT: marker.text}
+    ordering = config.ordering_fields
+    if translation is not None:
+        changes |= {LEGACY_PAYLOAD: _payload_of(config), PAYLOAD_PROPERTY: None}
+        if translation.update_mode is not None:
+            changes[UPDATE_MODE] = str(translation.update_mode)
+        own = dict(translation.properties) or own
+        ordering = translation.ordering or ordering
+    if ordering:
+        changes[ORDERING_FIELDS] = ",".join(ordering)
+    return {**changes, **{MERGE_PROPERTY + name: text for name, text in own.items()}}
+
+
+def _ordering_of_8(config: TableConfig) -> tuple[str, ...]:
+    return (MYSQL_POSITION,) if _payload_of(config) == MYSQL_PAYLOAD else config.ordering_fields
+
+
+def _properties_of_8(config: TableConfig) -> Mapping[str, str | None]:
+    changes: dict[str, str | None] = {_VERSION: "8", UPDATE_MODE: None, ORDERING_FIELDS: None}
+    changes[PRECOMBINE_FIELD] = next(iter(_ordering_of_8(config)), None)
+    mode, payload, translation = config.merge.mode, _payload_of(config), _translation(config)
+    if mode is not MergeMode.CUSTOM:
+        changes |= {PAYLOAD_PROPERTY: payload or PAYLOAD_OF_MODE[mode], LEGACY_PAYLOAD: None}
+        if payload in _BESIDE_MODES or not payload:
+            strategy = STRATEGY_OF_MODE[mode]
+        else:
+            strategy = PAYLOAD_STRATEGY
+            changes[MODE_PROPERTY] = str(MergeMode.CUSTOM)
+        changes |= {STRATEGY_PROPERTY: strategy, STRATEGY_ALIAS: strategy}
+    elif _has_merger(config):
+        changes |= {PAYLOAD_PROPERTY: payload or DEFAULT_PAYLOAD, LEGACY_PAYLOAD: None}
+    # The payload class says these itself; a delete marker of the table's own stays, though writers look for it in options alone.
+    said = translation.properties if translation is not None else ()
+    return {**changes, **{MERGE_PROPERTY + name: None for name, _ in said}}

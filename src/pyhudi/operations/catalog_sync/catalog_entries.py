@@ -1,0 +1,144 @@
+"""What a catalog is told a table is: one entry for a copy-on-write table, up to three for a merge-on-read one.
+
+    copy on write                                       t
+    merge on read, ALL                                  t_ro read-optimized, t_rt real-time, t as t_rt
+    the same with skip_ro_suffix                        t read-optimized, t_rt
+    merge on read, RO / RT                              t
+
+Source: docs/catalogs.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.operations.catalog_sync.catalog_types import hive_type, spark_schema
+from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
+from pyhudi.operations.read.query import table_schema
+from pyhudi.storage.catalogs import CatalogColumn, CatalogTable
+from pyhudi.storage.user_name import user_name
+from pyhudi.table.snapshot import Snapshot
+from pyhudi.table.table_config import TableConfig
+
+PROVIDER = "spark.sql.sources.provider"
+AS_READ_OPTIMIZED = "hoodie.query.as.ro.table"
+"""Parameters by which a catalog's entry is known to be a Hudi table."""
+
+_BASE_FILES = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+_WITH_LOGS = "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
+_OUTPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
+_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+_SCHEMA = "spark.sql.sources.schema."
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One entry.  read_optimized: it gives the rows of base files alone, of a merge-on-read table."""
+
+    name: str
+    merges_logs: bool = False
+    read_optimized: bool = False
+
+
+def views_of(config: TableConfig, settings: SyncSettings) -> tuple[View, ...]:
+    """The entries of a table, in the order in which they are told."""
+    name = (settings.table or config.name).lower()
+    if config.is_cow:
+        return (View(name),)
+    optimized, real_time = View(name, read_optimized=True), View(name, merges_logs=True)
+    if settings.strategy == "RO":
+        return (optimized,)
+    if settings.strategy == "RT":
+        return (real_time,)
+    if settings.skip_ro_suffix:
+        # Under the table's name stands one view, and this option chooses the read-optimized one.
+        return optimized, View(f"{name}_rt", merges_logs=True)
+    found = (View(f"{name}_ro", read_optimized=True), View(f"{name}_rt", merges_logs=True))
+    return (*found, real_time) if settings.snapshot_by_name else found
+
+
+def database_of(config: TableConfig, settings: SyncSettings) -> str:
+    """The catalog's database."""
+    return (settings.database or config.database or "default").lower()
+
+
+def partition_columns(config: TableConfig, settings: SyncSettings) -> tuple[str, ...]:
+    """The names of the catalog's partition columns."""
+    if settings.partition_fields is not None:
+        return settings.partition_fields
+    return tuple(field.name for field in config.keys.partition_fields)
+
+
+def catalog_table(snapshot: Snapshot, settings: SyncSettings, view: View, location: str) -> CatalogTable:
+    """The entry of a view.
+
+    Raises TableState for a table that has no columns yet, Unsupported for a type that a catalog has not, InvalidRequest for two
+    columns whose names a catalog cannot tell apart.
+    """
+    config, schema = snapshot.config, table_schema(snapshot, meta_columns=False)
+    partitioned = partition_columns(config, settings)
+    shown = schema if settings.omits_meta_columns else with_meta_fields(schema)
+    data = [field for field in shown if field.name not in partitioned]
+    columns = tuple(_column(field, settings) for field in data)
+    keys = tuple(
+        _column(schema.field(name), settings) if name in schema.names else CatalogColumn(name.lower(), "string")
+        for name in partitioned
+    )
+    names = [column.name for column in (*columns, *keys)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidRequest(f"{snapshot.context.storage.uri}: a catalog knows no capitals, and {twice[0]} would be there twice")
+    parameters: dict[str, str] = {} if settings.managed else {"EXTERNAL": "TRUE"}
+    serde: dict[str, str] = {"serialization.format": "1"}
+    if settings.for_spark:
+        fields = [*data, *(schema.field(name) if name in schema.names else pa.field(name, pa.string()) for name in partitioned)]
+        parameters.update(_of_spark(fields, partitioned, settings))
+        serde |= {"path": location, AS_READ_OPTIMIZED: "true" if view.read_optimized else "false"}
+    return CatalogTable(
+        database=database_of(config, settings),
+        name=view.name,
+        location=location,
+        columns=columns,
+        partition_columns=keys,
+        input_format=_WITH_LOGS if view.merges_logs else _BASE_FILES,
+        output_format=_OUTPUT,
+        serde=_SERDE,
+        is_external=not settings.managed,
+        owner=user_name(),
+        serde_parameters={**serde, **dict(settings.serde_properties)},
+        parameters={**parameters, **dict(settings.table_properties)},
+    )
+
+
+def is_of_hudi(table: CatalogTable) -> bool:
+    """Whether an entry of a catalog is a Hudi table, whoever registered it."""
+    formats = ("org.apache.hudi.", "com.uber.hoodie.")
+    return table.input_format.startswith(formats) or table.parameters.get(PROVIDER, "").lower() == "hudi"
+
+
+def _column(field: pa.Field, settings: SyncSettings) -> CatalogColumn:
+    comment = (field.metadata or {}).get(b"comment", b"").decode() if settings.comments else ""
+    return CatalogColumn(field.name.lower(), hive_type(field.type, timestamps=settings.timestamps), comment)
+
+
+def _of_spark(fields: list[pa.Field], partitioned: tuple[str, ...], settings: SyncSettings) -> Mapping[str, str]:
+    found = {PROVIDER: "hudi"}
+    if settings.spark_version is not None:
+        found["spark.sql.create.version"] = settings.spark_version
+    parts = list(_cut(spark_schema(fields), settings.schema_part_length))
+    found[f"{_SCHEMA}numParts"] = str(len(parts))
+    found.update((f"{_SCHEMA}part.{number}", part) for number, part in enumerate(parts))
+    if partitioned:
+        found[f"{_SCHEMA}numPartCols"] = str(len(partitioned))
+        found.update((f"{_SCHEMA}partCol.{number}", name) for number, name in enumerate(partitioned))
+    return found
+
+
+def _cut(text: str, length: int) -> Iterator[str]:
+    for start in range(0, len(text), length):
+        yield text[start : start + length]

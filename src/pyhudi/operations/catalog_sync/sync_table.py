@@ -1,0 +1,307 @@
+"""Synchronise a catalog with a table: `Table.sync`, and what follows a write whose options ask for it.
+
+For each entry of the table (`tables.views_of`):
+
+    1. not there: it is made, with all partitions.  There with another location: it is made anew
+    2. else columns, formats and parameters that differ are changed, in one request
+    3. partitions are compared, those of writes since the last sync or all: added, moved, dropped
+    4. last_commit_time_sync and last_commit_completion_time_sync say how far the catalog was told
+
+A crash between the steps leaves a catalog that the next sync brings up to date: step 4 comes last.  Several processes may
+synchronise at once; where another did so meanwhile, the older of both moments is what stands, and the next sync looks at what
+came since.  The table itself is only read.  An entry that is no Hudi table is never touched.
+
+Source: docs/catalogs.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pyhudi.errors import ServiceFailed, TableState
+from pyhudi.format.paths import join_path
+from pyhudi.operations.catalog_sync.catalog_entries import (
+    View,
+    catalog_table,
+    database_of,
+    is_of_hudi,
+    partition_columns,
+    views_of,
+)
+from pyhudi.operations.catalog_sync.changed_partitions import Told, partitions_since
+from pyhudi.operations.catalog_sync.sync_settings import METASTORE_URIS, RECREATE, CatalogKind, SyncSettings
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.commit.service_result import Failed, Ran
+from pyhudi.planning.catalog_partitions import (
+    PartitionChanges,
+    Values,
+    check_width,
+    compare_partitions,
+    extractor_class,
+    find_extractor,
+    without_scheme,
+)
+from pyhudi.records.html_repr import ShownInNotebooks
+from pyhudi.storage.catalogs import Catalog, CatalogPartition, CatalogTable, ChangeRefused
+from pyhudi.storage.catalogs.glue_catalog import GlueCatalog
+from pyhudi.storage.catalogs.hive_catalog import HiveCatalog
+from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew
+from pyhudi.table.table_context import TableContext
+
+_LOG = logging.getLogger("pyhudi.operations.catalog_sync")
+SERVICE = "sync"
+_DESCRIPTION = "automatically created by hoodie"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedTable:
+    """What became of one entry of a catalog.
+
+    catalog: which.  name: `database.table`.  done: "created", "recreated", "changed" or "unchanged".  added, moved, dropped: how
+    many partitions.  instant: the request time of the last write that the catalog knows now; None for a table without any.
+    """
+
+    catalog: str
+    name: str
+    done: str
+    added: int = 0
+    moved: int = 0
+    dropped: int = 0
+    instant: str | None = None
+
+    def __str__(self) -> str:
+        parts = ((self.added, "added"), (self.moved, "moved"), (self.dropped, "dropped"))
+        changes = ", ".join(f"{count:,} {what}" for count, what in parts if count)
+        return f"{self.name} {self.done}" + (f", partitions {changes}" if changes else "")
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult(ShownInNotebooks):
+    """The outcome of a sync.  tables: the entries, in the order in which they were told."""
+
+    tables: tuple[SyncedTable, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(["sync", *(f"  {table}, in {table.catalog}" for table in self.tables)])
+
+
+@observed(SERVICE)
+def run_sync(context: TableContext, settings: SyncSettings) -> SyncResult:
+    """Register the table as it is now.
+
+    Raises TableState for a table without columns, for an entry that is no Hudi table, and for a change that the catalog refuses;
+    StorageUnavailable when the catalog does not answer; InvalidRequest for what it does not take.  What was told stays told.
+    """
+    told = []
+    for kind in settings.kinds:
+        catalog = open_catalog(kind, settings)
+        try:
+            told += _sync_with(catalog, context, settings)
+        finally:
+            catalog.close()
+    return SyncResult(tuple(told))
+
+
+def with_sync(context: TableContext, settings: SyncSettings | None, result: WriteResult) -> WriteResult:
+    """The result of a write after the sync that its options ask for; none is when the write committed nothing.
+
+    Raises ServiceFailed when the sync fails and its errors are not to be passed over: the commit stands.
+    """
+    if settings is None or result.instant is None:
+        return result
+    try:
+        synced = run_sync(context.reloaded(), settings)
+        outcome = str(Ran("; ".join(map(str, synced.tables))))
+    except Exception as error:
+        # Whatever failed, the caller has to learn that the commit stands.
+        if not settings.ignore_errors:
+            raise ServiceFailed(
+                f"{result.operation} {result.instant} of {context.storage.uri} is committed and stands; the sync with a catalog "
+                f"that followed it failed, and the next one makes up for it: {error}",
+                instant=result.instant,
+                service=SERVICE,
+            ) from error
+        _LOG.warning("the sync after %s of %s failed: %s", result.instant, context.storage.uri, error)
+        outcome = str(Failed(str(error)))
+    return replace(result, services={**result.services, SERVICE: outcome})
+
+
+def check_sync(settings: SyncSettings | None) -> None:
+    """Raises InvalidRequest for settings with which no catalog can be reached, before anything is written.  Asks none."""
+    if settings is not None:
+        for kind in settings.kinds:
+            open_catalog(kind, settings).close()
+
+
+def open_catalog(kind: CatalogKind, settings: SyncSettings) -> Catalog:
+    """The catalog of a kind.  Raises InvalidRequest where what it needs is not installed or not said."""
+    if kind is CatalogKind.HIVE:
+        return HiveCatalog(settings.uris, METASTORE_URIS.key)
+    glue = settings.glue
+    return GlueCatalog(
+        region=glue.region,
+        endpoint=glue.endpoint,
+        catalog_id=glue.catalog_id,
+        credentials=(glue.access_key, glue.secret_key, glue.session_token),
+        skip_archive=glue.skip_archive,
+        lists_by_metadata=glue.lists_by_metadata,
+    )
+
+
+@planned_anew
+def _sync_with(catalog: Catalog, context: TableContext, settings: SyncSettings) -> list[SyncedTable]:
+    snapshot = load_snapshot(context)
+    database = database_of(snapshot.config, settings)
+    if not catalog.has_database(database):
+        if not settings.creates_database:
+            raise TableState(f"{catalog.name} has no database {database}; make it, or let the sync make it")
+        catalog.create_database(database, _DESCRIPTION)
+    return [_Sync(catalog, snapshot, settings, view).run() for view in views_of(snapshot.config, settings)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sync:
+    """The sync of one entry."""
+
+    catalog: Catalog
+    snapshot: Snapshot
+    settings: SyncSettings
+    view: View
+
+    def run(self) -> SyncedTable:
+        wanted = self._wanted()
+        known = self.catalog.table(wanted.database, wanted.name)
+        if known is None:
+            return self._make(wanted, "created")
+        if not is_of_hudi(known):
+            raise TableState(
+                f"{self.catalog.name}: {known.full_name} is no Hudi table, so it is left alone; drop it there, or register this "
+                "table under another name"
+            )
+        if without_scheme(known.location) != without_scheme(wanted.location):
+            return self._make_anew(wanted)
+        try:
+            return self._bring_up_to_date(known, wanted)
+        except ChangeRefused:
+            if not self.settings.recreate:
+                raise
+            return self._make_anew(wanted)
+
+    def _wanted(self) -> CatalogTable:
+        # Hudi writes local files into catalogs by their path alone.
+        location = self.catalog.spelled(self.snapshot.context.storage.uri.removeprefix("file:"))
+        table = catalog_table(self.snapshot, self.settings, self.view, location)
+        return replace(table, parameters={**table.parameters, **self.catalog.table_parameters})
+
+    def _make_anew(self, wanted: CatalogTable) -> SyncedTable:
+        self.catalog.drop_table(wanted.database, wanted.name)
+        return self._make(wanted, "recreated")
+
+    def _make(self, wanted: CatalogTable, done: str) -> SyncedTable:
+        self.catalog.create_table(wanted)
+        changes = self._partitions_told(wanted, Told())
+        return self._finish(wanted, done, changes, Told(), always=True)
+
+    def _bring_up_to_date(self, known: CatalogTable, wanted: CatalogTable) -> SyncedTable:
+        told = Told.by(known.parameters) if self.settings.incremental else Told()
+        keys, there = ([column.name for column in table.partition_columns] for table in (wanted, known))
+        if keys != there:
+            raise ChangeRefused(
+                f"{self.catalog.name}: {known.full_name} is partitioned there by {', '.join(there) or 'nothing'}, and the "
+                f"table by {', '.join(keys) or 'nothing'}; a catalog does not change that: drop it there, or let {RECREATE} do so"
+            )
+        changed = _merged(known, wanted)
+        differs = changed != known
+        if differs:
+            self.catalog.change_table(changed)
+        changes = self._partitions_told(wanted, told)
+        done = "changed" if differs else "unchanged"
+        return self._finish(wanted, done, changes, Told.by(known.parameters), always=not self.settings.conditional or differs)
+
+    def _partitions_told(self, table: CatalogTable, told: Told) -> PartitionChanges:
+        settings, columns = self.settings, partition_columns(self.snapshot.config, self.settings)
+        if not columns or settings.without_partitions:
+            return PartitionChanges({}, {}, ())
+        since = partitions_since(self.snapshot, told)
+        if since.written is not None and not since.written and not since.dropped:
+            return PartitionChanges({}, {}, ())
+        every = since.written is None
+        paths = self._with_files() - since.dropped if since.written is None else since.written
+        hive_style = self.snapshot.config.keys.hive_style
+        extract = find_extractor(settings.extractor or extractor_class(len(columns), hive_style=hive_style))
+
+        def values(path: str) -> Values:
+            found = extract(path)
+            check_width(columns, path, found)
+            return found
+
+        stored = {values(path): join_path(table.location, path) for path in sorted(paths)}
+        known = {partition.values: partition.location for partition in self.catalog.partitions(table)}
+        changes = compare_partitions(stored, known, map(values, since.dropped), all_stored=every)
+        catalog, at_once = self.catalog, settings.batch
+        catalog.drop_partitions(table, changes.dropped, at_once=at_once)
+        catalog.add_partitions(table, _partitions(changes.added), at_once=at_once)
+        catalog.move_partitions(table, _partitions(changes.moved), at_once=at_once)
+        return changes
+
+    def _with_files(self) -> frozenset[str]:
+        """The partitions in which a query finds files: a folder stays where a restore or a deletion left nothing else."""
+        return frozenset(path for path, slices in self.snapshot.slices().items() if slices)
+
+    def _finish(self, wanted: CatalogTable, done: str, changes: PartitionChanges, before: Told, *, always: bool) -> SyncedTable:
+        now = before
+        if always or changes:
+            known = self.catalog.table(wanted.database, wanted.name)
+            if known is None:
+                raise TableState(f"{self.catalog.name}: {wanted.full_name} was dropped meanwhile; synchronise again")
+            now = _the_older(Told.of(self.snapshot.timeline), Told.by(known.parameters), before)
+            parameters = {**known.parameters, **now.parameters()}
+            if parameters != known.parameters:
+                self.catalog.change_table(replace(known, parameters=parameters))
+        return SyncedTable(
+            self.catalog.name,
+            wanted.full_name,
+            done,
+            len(changes.added),
+            len(changes.moved),
+            len(changes.dropped),
+            now.commit,
+        )
+
+
+def _merged(known: CatalogTable, wanted: CatalogTable) -> CatalogTable:
+    """The entry that is there with what the table asks for; what others put into it stays, its spelling of the place too.
+
+    Comments stay where the table tells none.
+    """
+    parts = [key for key in known.parameters if key.startswith("spark.sql.sources.schema.") and key not in wanted.parameters]
+    kept = {key: value for key, value in known.parameters.items() if key not in parts}
+    comments = {column.name: column.comment for column in known.columns}
+    return replace(
+        known,
+        columns=tuple(replace(c, comment=c.comment or comments.get(c.name, "")) for c in wanted.columns),
+        input_format=wanted.input_format,
+        output_format=wanted.output_format,
+        serde=wanted.serde,
+        serde_parameters={**known.serde_parameters, **wanted.serde_parameters},
+        parameters={**kept, **wanted.parameters},
+    )
+
+
+def _the_older(now: Told, there: Told, before: Told) -> Told:
+    """How far the catalog counts as told: this sync, unless another one told it of something else meanwhile and of less."""
+    if there in (before, Told()) or there.commit is None or now.commit is None:
+        return now
+    return min((now, there), key=lambda told: (told.commit or "", told.completion or ""))
+
+
+def _partitions(found: Mapping[Values, str]) -> list[CatalogPartition]:
+    return [CatalogPartition(values, location) for values, location in found.items()]

@@ -1,0 +1,147 @@
+"""How commits behave: failed writes, locks, heartbeats, clock skew.  Parsed once from options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.features.hbase_index.hbase_client import HbaseSettings
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.records.record_merge import DeleteMarker
+from pyhudi.storage import markers
+from pyhudi.storage.heartbeats import HeartbeatSettings
+from pyhudi.storage.locks import LOCK_WAIT
+from pyhudi.storage.time_generators import OWN, find_time_generator
+
+NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
+
+CONCURRENCY = Option(
+    "hoodie.write.concurrency.mode",
+    ("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL", NON_BLOCKING),
+    "SINGLE_WRITER",
+    "whether others write at the same time, and to the same file groups; with them, failed writes are rolled back by cleans",
+)
+FAILED_WRITES = Option(
+    "hoodie.clean.failed.writes.policy",
+    ("EAGER", "LAZY", "NEVER"),
+    None,
+    "who rolls failed writes back: the next writer, a clean, or nobody; unset: by the concurrency mode",
+    aliases=("hoodie.cleaner.policy.failed.writes",),
+)
+CLOCK_SKEW = Option(
+    "hoodie.time.generator.max_expected_clock_skew_ms",
+    int,
+    None,
+    "milliseconds by which clocks of writers may differ; waited out at each instant time",
+)
+TIME_GENERATOR = Option(
+    "hoodie.time.generator.type",
+    str,
+    OWN,
+    "where instant times come from: the clock, or a time generator that was registered under a name",
+)
+METADATA_PREFIX = Option(
+    "hoodie.datasource.write.commitmeta.key.prefix", str, "_", "options that begin with it go into the metadata of the commit"
+)
+DELETE_FIELD = Option("hoodie.payload.delete.field", str, None, "column whose value says that a row is a delete")
+DELETE_MARKER = Option(
+    "hoodie.payload.delete.marker", str, None, "the text that says so in the column of hoodie.payload.delete.field"
+)
+INDEX_TYPE = Option(
+    "hoodie.index.type",
+    (
+        *("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "INMEMORY", "RECORD_INDEX", "BUCKET", "HBASE"),
+        # Names that release 1.1 gave: of a partitioned record index, and of the one that has long been there.
+        *("RECORD_LEVEL_INDEX", "GLOBAL_RECORD_LEVEL_INDEX"),
+    ),
+    "SIMPLE",
+    "how a write finds the records that are in the table",
+)
+MEMORY_BUDGET = Option(
+    "pyhudi.memory.budget.bytes", int, str(1 << 30), "bytes that rows may take up before they go to local disk", at_least=1
+)
+THREADS = Option("pyhudi.threads", int, "0", "threads of the embedded engine; 0: as many as there are cores")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSettings:
+    """failed_writes: EAGER (the next writer rolls a failed write back), LAZY (a clean does) or NEVER.
+
+    is_non_blocking: several writers append to the same file groups at once, and none waits for another.
+    turn_after: a write that has lost so often holds the lock from its next look at the table to its commit.
+    clock_skew_ms: waited out after reading the clock, under the lock.  Instant times are always made larger than every time on
+    the timeline, so the wait is only for writers that do not look there; it is 0 unless the option asks for it.
+    time_generator: the name of that which instant times come from.
+    hbase: the index that actions tell what they do, None for another than HBASE.
+    marker_lists: data files are marked in lists, see `storage.markers`.
+    """
+
+    failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]
+    is_non_blocking: Annotated[bool, CONCURRENCY]
+    lock_wait_ms: Annotated[int, LOCK_WAIT]
+    conflict_retries: Annotated[
+        int,
+        Option(
+            "hoodie.write.num.retries.on.conflict.failures",
+            int,
+            "10",
+            "times that a write is planned anew when another writer won",
+            at_least=0,
+        ),
+    ]
+    turn_after: Annotated[
+        int,
+        Option(
+            "pyhudi.write.turn.after.conflicts",
+            int,
+            "3",
+            "times that a write loses to other writers before it is planned, written and committed under the table's lock; above "
+            "the number of its retries: never",
+            at_least=0,
+        ),
+    ]
+    heartbeats: HeartbeatSettings
+    clock_skew_ms: Annotated[int, CLOCK_SKEW]
+    commit_metadata_prefix: Annotated[str, METADATA_PREFIX]
+    time_generator: Annotated[str, TIME_GENERATOR] = OWN
+    hbase: Annotated[HbaseSettings | None, INDEX_TYPE] = None
+    marker_lists: Annotated[bool, markers.TYPE] = False
+
+    @classmethod
+    def of(cls, options: Options) -> CommitSettings:
+        """From checked options.  Raises InvalidRequest for a policy that does not go with the concurrency mode, Unsupported for a
+        time generator that nobody registered.
+        """
+        find_time_generator(options.word(TIME_GENERATOR))
+        mode, given = options.word(CONCURRENCY), options.text(FAILED_WRITES)
+        if mode == NON_BLOCKING and given not in (None, "LAZY"):
+            raise InvalidRequest(
+                f"{CONCURRENCY}={mode} goes with {FAILED_WRITES}=LAZY alone, not {given}: who begins to write may not touch what "
+                "others have under way, and what a dead writer left must be rolled back by a clean"
+            )
+        return read_settings(
+            cls,
+            options,
+            failed_writes=given or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY"),
+            is_non_blocking=mode == NON_BLOCKING,
+            clock_skew_ms=int(options.text(CLOCK_SKEW) or 0),
+            marker_lists=options.word(markers.TYPE) != "DIRECT",
+            hbase=HbaseSettings.of(options) if options.word(INDEX_TYPE) == "HBASE" else None,
+        )
+
+
+def delete_marker(options: Options, *, beside_flag: bool) -> DeleteMarker | None:
+    """What marks a row as a delete, from checked options; None when they name nothing.
+
+    beside_flag: `_hoodie_is_deleted` counts as well.  Raises InvalidRequest when only one of the two options is set.
+    """
+    field, text = options.text(DELETE_FIELD), options.text(DELETE_MARKER)
+    if field is None and text is None:
+        return None
+    if field is None or text is None:
+        raise InvalidRequest(
+            f"{DELETE_FIELD}={field or ''} and {DELETE_MARKER}={text or ''}: a delete marker takes "
+            "both, the column and the text in it"
+        )
+    return DeleteMarker(field, text, beside_flag)

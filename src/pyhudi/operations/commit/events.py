@@ -1,0 +1,104 @@
+"""What operations tell the outside while they run: a line in the log, and an event for whoever listens.
+
+    remove = add_listener(lambda event: print(event.operation, event.seconds, event.figures()))
+
+Every write and table service makes one event when it ends, in the thread that ran it, also when it failed.  A listener that
+raises is reported in the log and never harms the operation.  Services that follow a write make events of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from pyhudi.table.table_context import TableContext
+
+_LOG = logging.getLogger("pyhudi.operations")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class OperationEvent:
+    """One operation that ended.
+
+    operation: upsert, delete, compact, cluster, clean, archive, rollback, restore, savepoint, ...  uri, table: where the table
+    lies and its name.  seconds: wall clock.  error: the class of what it raised, None when it succeeded.  result: what it
+    returned, None when it failed.
+    """
+
+    operation: str
+    uri: str
+    table: str
+    seconds: float
+    error: str | None = None
+    result: object = None
+
+    def figures(self) -> Mapping[str, float]:
+        """The numbers of the result by name, such as rows_inserted and bytes_written; empty when it failed."""
+        result = self.result
+        if not is_dataclass(result) or isinstance(result, type):
+            return {}
+        values = {field.name: getattr(result, field.name) for field in fields(result)}
+        return {name: value for name, value in values.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+
+
+Listener = Callable[[OperationEvent], object]
+
+_listeners: tuple[Listener, ...] = ()
+_mutex = threading.Lock()
+
+
+def add_listener(listener: Listener) -> Callable[[], None]:
+    """Have `listener` called with every event of this process from now on; what is returned ends that."""
+    global _listeners
+    with _mutex:
+        _listeners = (*_listeners, listener)
+
+    def remove() -> None:
+        global _listeners
+        with _mutex:
+            _listeners = tuple(one for one in _listeners if one is not listener)
+
+    return remove
+
+
+def observed(name: str) -> Callable[[Callable[Concatenate[TableContext, P], R]], Callable[Concatenate[TableContext, P], R]]:
+    """Make a function that works on a table tell of itself.  name: the operation, unless its result has a name of its own."""
+
+    def wrap(function: Callable[Concatenate[TableContext, P], R]) -> Callable[Concatenate[TableContext, P], R]:
+        @functools.wraps(function)
+        def run(context: TableContext, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            started = time.perf_counter()
+            try:
+                result = function(context, *args, **kwargs)
+            except Exception as error:
+                _tell(context, name, started, error=type(error).__name__)
+                raise
+            _tell(context, str(getattr(result, "operation", name)).lower(), started, result=result)
+            return result
+
+        return run
+
+    return wrap
+
+
+def _tell(context: TableContext, operation: str, started: float, *, error: str | None = None, result: object = None) -> None:
+    seconds = time.perf_counter() - started
+    instant: Any = getattr(result, "instant", None)
+    if error is None:
+        _LOG.info("%s %s of %s took %.3f s", operation, instant or "(nothing to do)", context.storage.uri, seconds)
+    else:
+        _LOG.info("%s of %s failed with %s after %.3f s", operation, context.storage.uri, error, seconds)
+    event = OperationEvent(operation, context.storage.uri, context.config.name, seconds, error, result)
+    for listener in _listeners:
+        try:
+            listener(event)
+        except Exception:
+            _LOG.warning("a listener failed on %s of %s", operation, context.storage.uri, exc_info=True)

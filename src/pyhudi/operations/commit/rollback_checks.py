@@ -1,0 +1,111 @@
+"""Whether a completed instant may be rolled back: nothing that is kept, planned or cleaned may build on it.
+
+    savepoint            the instant is kept
+    later writes         they build on its files
+    pending services     plans that name its files could not be carried out
+    cleans               files that it replaced are gone, or about to go, and nothing would be left to read
+
+Source: docs/formats/writing.md, "Rollback".
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from pyhudi.errors import CorruptData, TableState
+from pyhudi.format.actions.clean_metadata import CleanerPlan
+from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.names import parse_base_file, parse_data_file_group, parse_data_file_instant
+from pyhudi.format.paths import file_name_of
+from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.pending_plans import load_files_of_plan
+from pyhudi.table.snapshot import read_commit
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+
+
+def check_may_go(context: TableContext, timeline: Timeline, instant: Instant) -> None:
+    """Raises TableState when something builds on a completed instant.  timeline: as it is under the lock."""
+    if any(i.request_time == instant.request_time for i in timeline.completed(Action.SAVEPOINT)):
+        raise TableState(f"instant {instant.request_time} is savepointed; delete the savepoint before rolling it back")
+    later = [i for i in (*timeline.completed_writes(), *timeline.pending_writes()) if i.request_time > instant.request_time]
+    if later:
+        raise TableState(
+            f"instant {instant.request_time} cannot be rolled back: {len(later)} later writes build on it "
+            f"(such as {later[0].request_time}); roll the later ones back first"
+        )
+    for service in timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING):
+        named = load_files_of_plan(context.timeline, service)
+        if any(parse_data_file_instant(file_name_of(path)) == instant.request_time for path in named):
+            verb = "unschedule_clustering" if service.action is Action.CLUSTERING else "unschedule_compaction"
+            raise TableState(
+                f"instant {instant.request_time} cannot be rolled back: {service.action} {service.request_time} is planned to "
+                f"rewrite its files; drop that first, with {verb}({service.request_time!r})"
+            )
+    _check_slices_remain(context, instant)
+    _check_predecessors_remain(context, timeline, instant)
+
+
+def _check_slices_remain(context: TableContext, instant: Instant) -> None:
+    """Raises TableState when a completed compaction made files whose predecessors were cleaned: nothing would be left to read."""
+    requested = Instant(instant.request_time, Action.COMPACTION, State.REQUESTED)
+    if instant.action is not Action.COMMIT or context.storage.stat(context.timeline.path(requested)) is None:
+        return
+    for path in sorted(load_files_of_plan(context.timeline, requested)):
+        if context.storage.stat(path) is None:
+            raise TableState(
+                f"compaction {instant.request_time} cannot be rolled back: {context.storage.absolute(path)}, which it "
+                "replaced, was cleaned"
+            )
+
+
+def _check_predecessors_remain(context: TableContext, timeline: Timeline, instant: Instant) -> None:
+    """Raises TableState when a clean took files away, or is about to, that readers would need again.
+
+    Those are the base files that the write put others in place of, and the file groups that it replaced.
+    """
+    metadata = read_commit(context.timeline, instant)
+    replaced = metadata.partition_to_replace_file_ids or {}
+    needed = {(partition, file_id) for partition, ids in replaced.items() for file_id in ids}
+    previous = {
+        (partition, stat.file_id or ""): stat.prev_commit
+        for partition, stats in metadata.partition_to_write_stats.items()
+        for stat in stats
+        if stat.prev_commit not in (NO_PREVIOUS_COMMIT, None) and parse_base_file(file_name_of(stat.path or ""))
+    }
+    partitions = {partition for partition, _ in (*needed, *previous)}
+    if not partitions:
+        return
+    going = _files_of_pending_cleans(context, timeline)
+    present = {
+        (partition, file_id_of(info.path), parse_data_file_instant(info.name))
+        for partition, infos in DirectoryListing(context.storage).files(sorted(partitions)).items()
+        for info in infos
+        if info.name not in going
+    }
+    groups = {(partition, file_id) for partition, file_id, _ in present}
+    lost = [group for group in needed if group not in groups]
+    lost += [group for group, time in previous.items() if (*group, time) not in present]
+    if lost:
+        partition, file_id = min(lost)
+        raise TableState(
+            f"instant {instant.request_time} of {context.storage.uri} cannot be rolled back: files that it replaced were "
+            f"cleaned, those of file group {file_id} in partition {partition!r} among them; write the rows anew"
+        )
+
+
+def _files_of_pending_cleans(context: TableContext, timeline: Timeline) -> frozenset[str]:
+    """The names of the files that cleans which did not end are to delete.  A plan that cannot be read has deleted nothing."""
+    names: set[str] = set()
+    for clean in timeline.pending(Action.CLEAN):
+        with suppress(CorruptData):
+            plan = CleanerPlan.decode(context.timeline.read_state(clean.request_time, Action.CLEAN, State.REQUESTED) or b"")
+            for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values():
+                names.update(file_name_of(info.file_path or "") for info in infos)
+    return frozenset(names)
+
+
+def file_id_of(path: str) -> str:
+    """The file group that a file belongs to; empty where the name is not that of a data file."""
+    return parse_data_file_group(file_name_of(path)) or ""

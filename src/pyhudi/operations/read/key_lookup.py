@@ -1,0 +1,161 @@
+"""Looking records up by key: from keys to a query that gives their rows.
+
+    record keys   strings as `_hoodie_record_key` has them
+    rows          the record key fields, and the partition fields too where a key is only looked for in its partition
+
+A lookup is a snapshot query with a filter on keys, so it finds files as any query does: by the record index where there is one;
+else by buckets, Bloom filters and key ranges; and then by the key column, which is read before the others.
+
+Source: docs/formats/writing.md, "Indexes used for writing"; docs/formats/reading.md, "Data skipping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.operations.read.file_pruning import ReadSettings
+from pyhudi.operations.read.query import Query, plan_snapshot_query, present_state, table_schema
+from pyhudi.planning.time_travel import parse_as_of
+from pyhudi.records.column_statistics import stored_value
+from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In, Or
+from pyhudi.records.keys.key_spec import KeySpec, partition_columns
+from pyhudi.records.keys.key_values import check_given_key
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.schema_cast import conform
+from pyhudi.table.snapshot import load_snapshot
+from pyhudi.table.snapshot_cache import KeptState
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.tags import instant_of
+
+MAX_COMBINATIONS = 1000
+"""Composite keys that may be looked up at once in a table without meta columns, which has to compare field by field."""
+
+
+def plan_lookup(
+    context: TableContext,
+    keys: pa.Table | pa.StringArray,
+    columns: Sequence[str] | None,
+    settings: ReadSettings,
+    *,
+    as_of: str | None = None,
+    values_from_path: bool = False,
+    kept: KeptState | None = None,
+) -> Query:
+    """The query that gives the rows of some keys, each row once, in no order; those of a time when `as_of` names one.
+
+    keys: record keys as string array, or rows with at least the record key fields.  Raises InvalidRequest for nulls, for rows
+    that lack a key field and for keys that the table cannot have, TableState for a table without a schema.
+    """
+    as_of = None if as_of is None else instant_of(context, as_of)
+    if isinstance(keys, pa.Table):
+        if as_of is None:
+            snapshot = present_state(context, settings, kept)
+        else:
+            snapshot = load_snapshot(context, settings.listing, as_of=parse_as_of(as_of))
+        if snapshot.schema is None:
+            raise TableState(f"the table at {context.storage.uri} has no commit yet, so it has no records to look up")
+        config, schema = context.config, table_schema(snapshot, meta_columns=False)
+        condition = _condition_of_rows(config.keys, keys, schema, has_meta_columns=config.populate_meta_fields)
+    else:
+        condition = _condition_of_texts(context, keys)
+    return plan_snapshot_query(
+        context, columns, condition, as_of=as_of, values_from_path=values_from_path, settings=settings, kept=kept
+    )
+
+
+def _condition_of_texts(context: TableContext, keys: pa.StringArray) -> Expr:
+    if not context.config.populate_meta_fields:
+        raise InvalidRequest(
+            f"the table at {context.storage.uri} does not store record keys; give rows with its key fields "
+            f"({', '.join(context.config.keys.record_fields)})"
+        )
+    if keys.null_count:
+        raise InvalidRequest("a record key is null")
+    keys = _spellings(context.config.keys, keys)
+    return In(RECORD_KEY, tuple(pc.unique(keys).to_pylist())) if len(keys) else Constant(False)
+
+
+def _spellings(spec: KeySpec, keys: pa.StringArray) -> pa.StringArray:
+    """How keys are stored, where a key of one field names it: given so or as the field's value, and by writers that do not name
+    it.
+    """
+    if not spec.prefix_single_key or len(spec.record_fields) != 1:
+        return keys
+    name = f"{spec.record_fields[0]}:"
+    is_named = pc.starts_with(keys, name)
+    named, values = keys.filter(is_named), keys.filter(pc.invert(is_named))
+    bare = pc.utf8_slice_codeunits(named, len(name))
+    return pa.concat_arrays([named, bare, values, pc.binary_join_element_wise(spec.record_fields[0], values, ":")])
+
+
+def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: pa.Schema, *, has_meta_columns: bool) -> Expr:
+    if spec.generates_keys:
+        raise InvalidRequest("the table generates its record keys: look records up by `_hoodie_record_key`")
+    fields = spec.record_fields
+    missing = [name for name in fields if name.split(".")[0] not in rows.column_names]
+    if missing:
+        raise InvalidRequest(f"the keys lack the record key fields {', '.join(missing)}")
+    places = [name for name in partition_columns(spec) if name.split(".")[0] in rows.column_names]
+    if len(places) < len(partition_columns(spec)) or any("." in name for name in (*fields, *places)):
+        places = []
+    heads = list(dict.fromkeys(name.split(".")[0] for name in (*fields, *places)))
+    wanted = pa.schema([schema.field(name).with_nullable(True) for name in heads])
+    for field in wanted:
+        check_given_key(field.name, rows.schema.field(field.name).type, field.type)
+    batches = [conform(batch, wanted) for batch in rows.select(heads).combine_chunks().to_batches()]
+    parts: list[Expr] = []
+    for batch in batches:
+        texts = record_keys(spec, batch)
+        for place, chosen in _by_partition(batch, places):
+            by_key = _by_key(spec, batch.take(chosen), texts.take(chosen), has_meta_columns=has_meta_columns)
+            parts.append(And((*place, by_key)) if place else by_key)
+    if not parts:
+        return Constant(False)
+    return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+
+def _by_partition(batch: pa.RecordBatch, places: Sequence[str]) -> list[tuple[list[Expr], pa.Array]]:
+    """For each combination of partition values: the comparisons that ask for it, and its rows."""
+    everything = pa.array(np.arange(batch.num_rows))
+    if not places:
+        return [([], everything)] if batch.num_rows else []
+    if any(batch.column(name).null_count for name in places):
+        raise InvalidRequest(f"a partition field of a key is null: {', '.join(places)}")
+    table = pa.table({name: batch.column(name) for name in places}).append_column("\x00row", everything)
+    groups = table.group_by(list(places), use_threads=False).aggregate([("\x00row", "list")])
+    return [
+        (
+            [Compare(name, "=", literal_of(groups.column(name)[row])) for name in places],
+            groups.column("\x00row_list")[row].values,
+        )
+        for row in range(groups.num_rows)
+    ]
+
+
+def _by_key(spec: KeySpec, batch: pa.RecordBatch, texts: pa.StringArray, *, has_meta_columns: bool) -> Expr:
+    fields = spec.record_fields
+    if len(fields) == 1 and "." not in fields[0]:
+        # The field itself is asked for: how a key of one field is spelled depends on the version that wrote it.
+        return In(fields[0], tuple(literal_of(scalar) for scalar in pc.unique(batch.column(fields[0]))))
+    if has_meta_columns:
+        return In(RECORD_KEY, tuple(pc.unique(texts).to_pylist()))
+    if batch.num_rows > MAX_COMBINATIONS or any("." in name for name in fields):
+        raise InvalidRequest(
+            f"the table does not store record keys, so at most {MAX_COMBINATIONS} keys of several fields are looked up at once"
+        )
+    each = [
+        And(tuple(Compare(name, "=", literal_of(batch.column(name)[row])) for name in fields)) for row in range(batch.num_rows)
+    ]
+    return Or(tuple(each)) if len(each) > 1 else each[0]
+
+
+def literal_of(scalar: pa.Scalar) -> object:
+    """A literal as filters take it."""
+    kind = scalar.type
+    return scalar.as_py() if pa.types.is_timestamp(kind) or pa.types.is_date(kind) else stored_value(scalar)

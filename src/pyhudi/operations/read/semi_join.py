@@ -1,0 +1,155 @@
+"""Rows that match those of a small table, as a join with it would keep them: its keys are asked of the indexes before the scan.
+
+    one column              the values are listed, or their range is asked for where there are very many
+    the record key fields   as record keys, beside that
+    several columns         each by itself, which keeps too much: the caller joins what is left; or, of few rows, row by row
+
+Null matches nothing.  Source: docs/formats/reading.md, "Data skipping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.operations.read.key_lookup import MAX_COMBINATIONS, literal_of
+from pyhudi.operations.read.query import Query
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In, Or
+from pyhudi.records.keys.key_spec import KeySpec, partition_columns
+from pyhudi.records.keys.key_values import check_given_key
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.schema_cast import conform, refuse_rounding
+
+MAX_MATCHED = 100_000
+"""Rows whose values are listed; of more, the range of each column is asked for."""
+
+_NUMBER = "\x00row"
+_VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
+def narrowed_to(query: Query, rows: pa.Table, *, exactly: bool = False) -> Query:
+    """The rows of a query that equal one of `rows` in all columns of these.
+
+    exactly: False, and where there are several columns, or very many rows, some that equal none may be among them.
+    Raises InvalidRequest for columns that the table lacks and values that they cannot have, Unsupported where `exactly` would
+    take a join.
+    """
+    wanted = matched_rows(rows, query.spec.table_schema)
+    has_keys = query.spec.populate_meta_fields
+    condition = (_exact if exactly else _loose)(wanted, query.spec.keys, has_keys=has_keys)
+    return query.narrowed(None, bind(condition, query.spec.table_schema))
+
+
+def narrowed_to_ranges(query: Query, bounds: Mapping[str, tuple[pa.Scalar, pa.Scalar]]) -> Query:
+    """The rows of a query whose columns lie between two values each.  A column that is null in all rows matches nothing."""
+    parts: list[Expr] = []
+    for name, (low, high) in bounds.items():
+        if not low.is_valid or not high.is_valid:
+            return query.narrowed(None, Constant(False))
+        if not pa.types.is_floating(low.type):
+            # NaN may be among floating point, and is above every bound.
+            parts += [Compare(name, ">=", literal_of(low)), Compare(name, "<=", literal_of(high))]
+    return query.narrowed(None, bind(And(tuple(parts)), query.spec.table_schema)) if parts else query
+
+
+def matched_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The distinct rows in the types of the table's columns, without those that hold a null.  Raises as `narrowed_to`."""
+    if not rows.column_names:
+        raise InvalidRequest("rows to match have columns of the table, and these have none")
+    fields = []
+    for name in rows.column_names:
+        field = field_at(schema, name) if "." not in name else None
+        if field is None or pa.types.is_nested(field.type):
+            raise InvalidRequest(f"rows are matched by plain columns of the table, and {name!r} is none")
+        check_given_key(name, rows.schema.field(name).type, field.type)
+        fields.append(field.with_nullable(True))
+    wanted = pa.schema(fields)
+    batches = []
+    for batch in rows.combine_chunks().to_batches():
+        refuse_rounding(batch, wanted)
+        batches.append(conform(batch, wanted))
+    table = pa.Table.from_batches(batches, wanted).drop_null()
+    return table.group_by(table.column_names, use_threads=False).aggregate([])
+
+
+def without_matches(rows: pa.Table, found: pa.Table) -> pa.Table:
+    """The rows that equal none of those found in all columns of these; a row with a null there equals none."""
+    names = found.column_names
+    fitted = pa.Table.from_batches(
+        [conform(batch, found.schema) for batch in rows.select(names).combine_chunks().to_batches()], found.schema
+    )
+    numbered = fitted.append_column(_NUMBER, pa.array(np.arange(rows.num_rows)))
+    left = numbered.join(found, names, join_type="left anti", use_threads=False)
+    return _taken(rows, pa.array(np.sort(left.column(_NUMBER).to_numpy())))
+
+
+def _taken(rows: pa.Table, places: pa.Array) -> pa.Table:
+    """The rows at these places, in the caller's own types.  Arrow takes no rows of views of text (Polars hands those out)."""
+    plain = [field.with_type(_VIEWED.get(field.type, field.type)) for field in rows.schema]
+    return rows.cast(pa.schema(plain, rows.schema.metadata)).take(places).cast(rows.schema)
+
+
+def key_columns(spec: KeySpec, given: Sequence[str]) -> list[str]:
+    """The columns by which rows with some columns are looked for: the record key fields, and the partition fields where all are
+    given.
+
+    Raises InvalidRequest for rows that lack a key field, and for keys that no columns tell.
+    """
+    if spec.generates_keys:
+        raise InvalidRequest("the table generates its record keys, so no columns of rows tell whether they are there")
+    missing = [name for name in spec.record_fields if name not in given]
+    if missing:
+        nested = [name for name in missing if "." in name]
+        raise InvalidRequest(
+            f"the record key has fields inside of a struct ({', '.join(nested)}), by which rows are not matched"
+            if nested
+            else f"the rows lack the record key fields {', '.join(missing)}"
+        )
+    places = partition_columns(spec)
+    return list(dict.fromkeys([*spec.record_fields, *(places if set(places) <= set(given) else ())]))
+
+
+def _loose(rows: pa.Table, spec: KeySpec, *, has_keys: bool) -> Expr:
+    if not rows.num_rows:
+        return Constant(False)
+    parts = [_listed(name, rows.column(name)) for name in rows.column_names]
+    if _names_keys(rows, spec) and has_keys and len(spec.record_fields) > 1:
+        parts.append(_by_keys(rows, spec))
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def _exact(rows: pa.Table, spec: KeySpec, *, has_keys: bool) -> Expr:
+    if not rows.num_rows:
+        return Constant(False)
+    names = rows.column_names
+    if len(names) == 1:
+        return _listed(names[0], rows.column(0))
+    if _names_keys(rows, spec) and has_keys and len(names) == len(spec.record_fields):
+        return And((_loose(rows, spec, has_keys=has_keys), _by_keys(rows, spec)))
+    if rows.num_rows > MAX_COMBINATIONS:
+        raise Unsupported(
+            f"matching {rows.num_rows} rows by several columns: at most {MAX_COMBINATIONS}, or by one column or the record key "
+            "fields; on Spark there is no such limit"
+        )
+    each = [And(tuple(Compare(name, "=", literal_of(rows.column(name)[row])) for name in names)) for row in range(rows.num_rows)]
+    return And((_loose(rows, spec, has_keys=has_keys), Or(tuple(each))))
+
+
+def _names_keys(rows: pa.Table, spec: KeySpec) -> bool:
+    return not spec.generates_keys and set(spec.record_fields) <= set(rows.column_names)
+
+
+def _by_keys(rows: pa.Table, spec: KeySpec) -> Expr:
+    texts = [text for batch in rows.combine_chunks().to_batches() for text in record_keys(spec, batch).to_pylist()]
+    return In(RECORD_KEY, tuple(dict.fromkeys(texts)))
+
+
+def _listed(name: str, values: pa.ChunkedArray) -> Expr:
+    return In(name, tuple(literal_of(value) for value in pc.unique(values)))

@@ -1,0 +1,118 @@
+"""Whether the table can be read as of a time: what is under way, and what cleans took.
+
+A clean by commits or hours says from which instant on everything stays.  One by file versions says nothing of the kind: the files
+that it deleted are held against the slices as of the time.  (The real Hudi lets every time through that is not older than the
+first active commit, and gives what is left then.)  Every clean since the time counts, not only the last: who retains more from
+one clean on does not get back what an earlier one took.
+
+Source: docs/formats/reading.md, "Time travel".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.format.actions.archived_instants import decode_completed
+from pyhudi.format.actions.clean_metadata import CleanMetadata
+from pyhudi.format.instants import Action
+from pyhudi.format.names import parse_data_file_group, parse_data_file_instant, parse_log_file
+from pyhudi.format.paths import join_path
+from pyhudi.operations.services.clean_state import load_clean, load_deleted_files, load_last_clean
+from pyhudi.planning.cleaning import LastClean
+from pyhudi.planning.time_travel import reason_not_to_travel
+from pyhudi.table.snapshot import Snapshot, is_pending_clustering
+from pyhudi.table.snapshot_staleness import load_earliest_retained
+from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS
+from pyhudi.table.timeline.archived_timeline import Bounds
+
+
+def check_as_of(snapshot: Snapshot, time: str) -> None:
+    """Raises TableState where the table cannot be read as of a request time."""
+    reason = _reason(snapshot, time)
+    if reason is not None:
+        raise TableState(f"the table at {snapshot.context.storage.uri} cannot be read as of {time}: {reason}")
+
+
+def check_not_before_first(snapshot: Snapshot, time: str) -> None:
+    """Raises InvalidRequest for a request time before the table's first commit, where Hudi gives no rows without a word."""
+    store, timeline = snapshot.context.timeline, snapshot.timeline
+    writes = [instant.request_time for instant in timeline.completed_writes()]
+    if any(write <= time for write in writes):
+        return
+    archived = [one.request_time for one in store.history.instants() if one.action in WRITE_ACTIONS]
+    if any(write <= time for write in archived):
+        return
+    first = min((*writes, *archived), default=None)
+    where = f"the table at {snapshot.context.storage.uri} cannot be read as of {time}"
+    if first is None:
+        raise InvalidRequest(f"{where}: it has no commits. Read it without as_of")
+    raise InvalidRequest(f"{where}: its first commit is {first}. Name that time or a later one")
+
+
+def _reason(snapshot: Snapshot, time: str) -> str | None:
+    store, timeline = snapshot.context.timeline, snapshot.timeline
+    clusterings = frozenset(i.request_time for i in timeline.pending(Action.REPLACECOMMIT) if is_pending_clustering(store, i))
+    for last in (load_last_clean(store, timeline), *_cleans_since(snapshot, time)):
+        reason = reason_not_to_travel(timeline, time, last, clusterings)
+        if reason is not None:
+            return reason
+    return _file_missed(snapshot, time)
+
+
+def _cleans_since(snapshot: Snapshot, time: str) -> Iterator[LastClean]:
+    store, timeline = snapshot.context.timeline, snapshot.timeline
+    for clean in timeline.completed(Action.CLEAN):
+        found = load_clean(store, clean) if clean.request_time > time else None
+        if found is not None:
+            yield found
+    # Archived ones are needed for times before the active timeline alone: an older write goes with each clean, or before it.
+    if timeline.is_before_start(time):
+        for clean in store.history.instants(Bounds(time, None)):
+            row = store.history.find(clean.request_time, Action.CLEAN) if clean.action is Action.CLEAN else None
+            metadata = decode_completed(Action.CLEAN, row.metadata or b"") if row else None
+            if isinstance(metadata, CleanMetadata):
+                yield LastClean.of(clean, metadata)
+    # One that is under way, or died half-way, has taken files of its plan already.
+    for clean in timeline.pending(Action.CLEAN):
+        earliest = load_earliest_retained(store, clean)
+        if earliest is not None:
+            yield LastClean(clean.request_time, earliest, "", ())
+
+
+def _file_missed(snapshot: Snapshot, time: str) -> str | None:
+    """A file that a slice as of the time had, and that a clean by file versions deleted since."""
+    store, timeline = snapshot.context.timeline, snapshot.timeline
+    for clean in timeline.instants:
+        if clean.action is not Action.CLEAN or clean.request_time <= time or load_earliest_retained(store, clean) != "":
+            continue
+        files = load_deleted_files(snapshot.context, clean)
+        older = {path: set(_older(names, time)) for path, names in files.items()}
+        asked = {path: {group for group, _, _ in names} for path, names in older.items() if names}
+        if not asked:
+            continue
+        then = _base_instants(snapshot, asked, time)
+        now = _base_instants(snapshot, asked, None)
+        for path, names in older.items():
+            for group, instant, name in sorted(names, reverse=True):
+                place = (path, group)
+                seen = then.get(place)
+                # A group that was replaced by then needs none of its files.
+                lives = place in now or snapshot.slicing.replaced.get(place, "") > time
+                if (seen is None and lives) or (seen is not None and seen < instant):
+                    return f"clean {clean.request_time}, which counts file versions, deleted {join_path(path, name)}"
+    return None
+
+
+def _older(names: tuple[str, ...], time: str) -> Iterator[tuple[str, str, str]]:
+    """File id, instant and name of those data files that were there at the time."""
+    for name in names:
+        group, instant = parse_data_file_group(name), parse_data_file_instant(name)
+        log = parse_log_file(name)
+        if group is not None and instant is not None and instant <= time and not (log is not None and log.is_cdc):
+            yield group, instant, name
+
+
+def _base_instants(snapshot: Snapshot, asked: dict[str, set[str]], as_of: str | None) -> dict[tuple[str, str], str]:
+    found = snapshot.slices(as_of=as_of, file_ids=asked)
+    return {(path, slice_.file_id): slice_.base_instant for path, slices in found.items() for slice_ in slices}

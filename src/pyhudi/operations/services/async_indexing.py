@@ -1,0 +1,409 @@
+"""Indexing: indexes of the metadata table are built while writers go on.
+
+    schedule    lock: `<t>.indexing.requested` says which partitions are to be built, and from which instant on
+    run         lock: `<t>.indexing.inflight`; the definitions stored; the file groups of all partitions made, each with its first
+                log; the partitions named as being built, from which on every commit says its part in them; the table's state
+                taken
+                no lock: the base files written from that state
+                lock: one delta commit of the metadata table; all partitions named as ready; `<t>_<completion>.indexing`
+    catch up    a write that was under way when they were named may have completed without one: then the base files are
+                written again from a newer state.  Writers of ours never do, they look at the properties under the lock
+    abort       the partitions named no more, their folders and definitions removed, the instant taken back
+
+Writers go on all the while.  While a partition is being built the metadata table's compaction leaves it out: a base file that
+comes later than its logs must not be older than another one.  A crash leaves a partition that is kept up to date and not read;
+running the instant again wipes it and builds it anew.
+
+Source: docs/formats/metadata-table.md, "Building an index while others write".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.actions.commit_metadata import WriteStat
+from pyhudi.format.actions.index_plan import IndexCommitMetadata, IndexPartitionInfo, IndexPlan
+from pyhudi.format.index_definitions import (
+    IndexDefinition,
+    format_index_definitions,
+    named_layout,
+    parse_index_definitions,
+)
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.paths import METADATA_FOLDER
+from pyhudi.metadata_table.codecs.metadata_partitions import (
+    COLUMN_STATS,
+    FILES,
+    PARTITION_STATS,
+)
+from pyhudi.metadata_table.file_tasks import MetadataFile
+from pyhudi.metadata_table.indexes import in_build_order, is_defined, kind_of
+from pyhudi.metadata_table.indexes.column_stats_index import columns_to_index, store_definition
+from pyhudi.metadata_table.indexes.index_events import BuiltFrom
+from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, put_index_definitions, store_definitions
+from pyhudi.metadata_table.writer.initialize_partitions import PartitionBuilder, build_partitions, planned_partitions
+from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
+from pyhudi.metadata_table.writer.metadata_store import (
+    MetadataStore,
+    commit_of,
+    drop_partitions,
+    set_partitions,
+)
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.scheduled_action import PlannedAction
+from pyhudi.operations.commit.service_result import NotDue
+from pyhudi.operations.commit.transaction import Transaction, new_instant_time
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.storage import liveness
+from pyhudi.table.schema_on_read_history import load_column_history
+from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.engine_protocol import Engine
+
+_DEFINITION_KEY = "pyhudi.index.definition"
+"""In the extra metadata of a plan: the definition to store when the index is built."""
+
+_REBUILDS = 3
+_WAIT_MS = 200
+
+_WAIT = Option(
+    "hoodie.metadata.index.check.timeout.seconds",
+    int,
+    "900",
+    "seconds to wait for writes that were under way when an index was begun",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSettings:
+    """How indexes are built.  wait_ms: for writes that were under way when a partition was named as being built."""
+
+    commit: CommitSettings
+    metadata: MetadataSettings
+    wait_ms: Annotated[int, _WAIT]
+
+    @classmethod
+    def of(cls, options: Options) -> IndexSettings:
+        """From checked options."""
+        return read_settings(cls, options, wait_ms=1000 * options.integer(_WAIT))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRequest:
+    """An index to be made.  partition: of the metadata table; definition: None for one that needs none."""
+
+    partition: str
+    definition: IndexDefinition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing(PlannedAction[Instant]):
+    """The indexes that requests ask for, built beside writes.  requests: none to carry out what others have planned."""
+
+    engine: Engine
+    settings: IndexSettings
+    requests: tuple[IndexRequest, ...] = ()
+
+    action = Action.INDEXING
+    doing = "an index is built"
+    resumes = True
+
+    @property
+    def commit(self) -> CommitSettings:
+        return self.settings.commit
+
+    def check(self) -> None:
+        check_writable(self.context)
+
+    def look(self, held: TableContext) -> Snapshot:
+        return load_snapshot(held.reloaded(), directory_listing)
+
+    def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
+        context, wanted = snapshot.context, {request.partition: request for request in self.requests}
+        assert wanted, "whoever plans indexes says which"
+        schema = columns_of(snapshot)
+        _check_goes_by_names(context, wanted)
+        if not context.config.has_metadata_table:
+            context = build_partitions(context, self.engine, self.settings.metadata, (FILES,), schema, schema)
+        upto = _last_contiguous(snapshot.timeline)
+        infos = []
+        for partition in in_build_order(wanted):
+            _check(context, schema, wanted[partition], wanted)
+            definition = _definition_of(context, wanted[partition])
+            extra = {} if definition is None else {_DEFINITION_KEY: format_index_definitions([definition]).decode()}
+            infos.append(IndexPartitionInfo(1, partition, upto, extra))
+        return IndexPlan(1, tuple(infos)).encode(context.env.token_bytes(16))
+
+    def run(self, transaction: Transaction) -> Instant:
+        context, time = self.context, transaction.instant_time
+        try:
+            done = _Build(context, self.engine, self.settings, time).run()
+        except Exception:
+            try:
+                abort_index(context, self.settings, time, missing_ok=True)
+            finally:
+                transaction.heartbeat.stop(delete=True)
+            raise
+        except BaseException:
+            transaction.heartbeat.stop(delete=False)
+            raise
+        transaction.heartbeat.stop(delete=True)
+        return done
+
+
+def abort_index(context: TableContext, settings: IndexSettings, instant_time: str, *, missing_ok: bool = False) -> None:
+    """Take an indexing back that has not completed: what it has built, its definition and its instant."""
+    check_writable(context, keeps_indexes=False)
+    with context.locked(settings.commit.lock_wait_ms) as held:
+        held = held.reloaded()
+        pending = [i for i in held.timeline.load().pending(Action.INDEXING) if i.request_time == instant_time]
+        if not pending:
+            if missing_ok:
+                return
+            raise TableState(f"indexing {instant_time} of {held.storage.uri} is not pending: it is complete, or was taken back")
+        for info in index_plan(held, instant_time).index_partition_infos or ():
+            partition = info.metadata_partition_path or ""
+            if partition in held.config.metadata_partitions:
+                continue
+            forget_definition(held, partition)
+            held = drop_partitions(held, (partition,))
+        held.timeline.remove_pending(instant_time, Action.INDEXING)
+    liveness.forget(context.storage, instant_time)
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """Partitions that are named as being built.  files: the base files that each is to get of the state of `snapshot`."""
+
+    builder: PartitionBuilder
+    snapshot: Snapshot
+    files: Mapping[str, list[MetadataFile]]
+    time: str
+
+    def fill(self) -> list[WriteStat]:
+        return [stat for partition, files in self.files.items() for stat in self.builder.fill(partition, files, self.time)]
+
+
+class _Build:
+    """One indexing of this process, whose instant is claimed."""
+
+    def __init__(self, context: TableContext, engine: Engine, settings: IndexSettings, instant_time: str) -> None:
+        self._context = context
+        self._engine = engine
+        self._settings = settings
+        self._time = instant_time
+        planned = {
+            info.metadata_partition_path or "": info for info in index_plan(context, instant_time).index_partition_infos or ()
+        }
+        if not planned:
+            raise TableState(
+                f"indexing {instant_time} of {context.storage.uri} plans nothing: take it back with Table.index.abort"
+            )
+        self._infos = {partition: planned[partition] for partition in in_build_order(planned)}
+
+    def run(self) -> Instant:
+        for _ in range(_REBUILDS):
+            with self._locked() as context:
+                begun = self._begin(context)
+            stats = begun.fill()
+            self._wait_for(begun.snapshot)
+            with self._locked() as context:
+                if not self._missed(context, begun.snapshot):
+                    return self._finish(context, stats, begun.time)
+        with self._locked() as context:
+            # Foreign writers keep committing without the partitions: they have to wait for once.
+            begun = self._begin(context)
+            return self._finish(context, begun.fill(), begun.time)
+
+    @contextmanager
+    def _locked(self) -> Iterator[TableContext]:
+        with self._context.locked(self._settings.commit.lock_wait_ms) as held:
+            context = held.reloaded()
+            pending = {i.request_time for i in context.timeline.load().pending(Action.INDEXING)}
+            if self._time not in pending:
+                raise _taken_back(context, self._time)
+            if not context.config.has_metadata_table:
+                raise TableState(
+                    f"the metadata table of {context.storage.uri} was dropped by another process while indexing {self._time} was "
+                    "under way; build the index again"
+                )
+            # Columns may have been changed by ids since it was planned; from its first turn on that is refused.
+            _check_goes_by_names(context, self._infos)
+            yield context
+
+    def _begin(self, context: TableContext) -> _Begun:
+        """Name the partitions as being built, their file groups made, and take the state that they are built from."""
+        snapshot = load_snapshot(context, directory_listing)
+        schema = columns_of(snapshot)
+        columns: tuple[str, ...] = ()
+        for partition, info in self._infos.items():
+            definition = planned_definition(info)
+            if partition not in (COLUMN_STATS, PARTITION_STATS):
+                context = context if definition is None else _store_defined(context, definition)
+            elif not columns:
+                # Both are over the same columns.
+                columns = self._columns(context, definition, schema)
+                context = store_definition(context, columns)
+        store = MetadataStore.open(context)
+        store.undo_pending()
+        for partition in self._infos:
+            store.storage.delete_folder(partition)
+        state = BuiltFrom(store.table, self._engine, snapshot, columns, with_meta_fields(schema))
+        builder = PartitionBuilder(store, self._settings.metadata, state)
+        time = builder.free_instant()
+        files = {partition: builder.seed(partition, time) for partition in self._infos}
+        config = context.config
+        inflight = (*(p for p in config.metadata_partitions_inflight if p not in self._infos), *self._infos)
+        set_partitions(context, [p for p in config.metadata_partitions if p not in self._infos], inflight)
+        return _Begun(builder.unlocked(self._context), snapshot, files, time)
+
+    def _columns(self, context: TableContext, definition: IndexDefinition | None, schema: pa.Schema) -> tuple[str, ...]:
+        settings = self._settings.metadata
+        if definition is not None:
+            settings = replace(settings, columns=definition.source_fields)
+        return columns_to_index(context, settings, schema, schema)
+
+    def _wait_for(self, snapshot: Snapshot) -> None:
+        """Writes that were under way when the state was taken get time to complete: they may not know of the partition."""
+        env, heartbeats = self._context.env, self._settings.commit.heartbeats
+        deadline = env.now_ms() + self._settings.wait_ms
+        waited = {i.request_time for i in snapshot.timeline.pending_writes()}
+        while waited and env.now_ms() < deadline:
+            pending = {i.request_time for i in self._context.timeline.load().pending_writes()}
+            waited = {time for time in waited & pending if liveness.is_alive(self._context.storage, env, time, heartbeats)}
+            if waited:
+                env.sleep_ms(_WAIT_MS)
+
+    def _missed(self, context: TableContext, snapshot: Snapshot) -> bool:
+        """Whether a write that was under way completed without saying its part."""
+        for partition in self._infos:
+            if partition not in context.config.metadata_partitions_inflight:
+                raise TableState(f"{partition} of {context.storage.uri} is being built no more: another process has dropped it")
+        before = {i.request_time for i in snapshot.timeline.pending_writes()}
+        done = [i for i in context.timeline.load().completed_writes() if i.request_time in before]
+        if not done:
+            return False
+        storage = context.storage.child(METADATA_FOLDER)
+        wrote = {i.request_time for i in done}
+        return any(
+            not wrote <= {parse_data_file_instant(info.name) for info in storage.list(partition).files}
+            for partition in self._infos
+        )
+
+    def _finish(self, context: TableContext, stats: list[WriteStat], time: str) -> Instant:
+        store = MetadataStore.open(context)
+        requested = store.context.timeline.request(time, Action.DELTACOMMIT)
+        store.context.timeline.start(requested)
+        now = context.timeline.load()
+        store.complete(requested, commit_of(stats, "BULK_INSERT"), now)
+        config = context.config
+        set_partitions(
+            context,
+            (*config.metadata_partitions, *self._infos),
+            [p for p in config.metadata_partitions_inflight if p not in self._infos],
+        )
+        upto = _last_contiguous(now)
+        infos = tuple(replace(info, index_upto_instant=upto) for info in self._infos.values())
+        completion = new_instant_time(context, now, self._settings.commit)
+        document = IndexCommitMetadata(1, None, infos).encode(context.env.token_bytes(16))
+        inflight = Instant(self._time, Action.INDEXING, State.INFLIGHT)
+        return context.timeline.complete(inflight, Action.INDEXING, completion, document)
+
+
+def _check_goes_by_names(context: TableContext, partitions: Iterable[str]) -> None:
+    """Raises Unsupported for an index that goes by names, where the table's columns go by ids."""
+    by_names = [partition for partition in partitions if is_defined(partition)]
+    if by_names and load_column_history(context, None, read_commit) is not None:
+        raise Unsupported(
+            f"{', '.join(by_names)} would go by the names of columns, and those of {context.storage.uri} go by ids "
+            "(hoodie.schema.on.read.enable): with it the table would not be written any more"
+        )
+
+
+def _check(context: TableContext, schema: pa.Schema, request: IndexRequest, beside: Collection[str]) -> None:
+    """Raises InvalidRequest for an index that the table has, or cannot have.  beside: what is built together with it."""
+    config, partition = context.config, request.partition
+    there = (*config.metadata_partitions, *config.metadata_partitions_inflight, *planned_partitions(context))
+    if partition in there:
+        raise InvalidRequest(f"the table at {context.storage.uri} has the index {partition} already, or it is being built")
+    kind = kind_of(partition)
+    if kind is None:
+        raise InvalidRequest(f"no index is of the kind of {partition!r}")
+    if kind.needs is not None and kind.needs.partition not in (*config.metadata_partitions, *beside):
+        raise InvalidRequest(f"{kind.needs.why}: create {kind.needs.what} first")
+    needed = None if kind.needs is None else load_index_definitions(context).get(kind.needs.partition)
+    if needed is not None and needed.by_partition:
+        raise Unsupported(f"{partition}, which names records by keys of the whole table, beside a partitioned {needed.name}")
+    refusal = kind.refusal(config)
+    if refusal is not None:
+        raise InvalidRequest(refusal)
+    definition = request.definition
+    if definition is None:
+        return
+    kind.open(partition, definition).check_columns(schema)
+    for name in definition.source_fields:
+        field_at(with_meta_fields(schema), name)
+
+
+def _definition_of(context: TableContext, request: IndexRequest) -> IndexDefinition | None:
+    """The definition that a new index gets, with its layout where the table's version names layouts."""
+    kind, config = kind_of(request.partition), context.config
+    assert kind is not None, "the request was checked"
+    definition = request.definition or kind.own_definition(config)
+    if definition is None or definition.names_layout or not config.version.has_index_versions:
+        return definition
+    return replace(definition, other=(*definition.other, *named_layout(max(kind.layouts))))
+
+
+def index_plan(context: TableContext, instant_time: str) -> IndexPlan:
+    """The plan of an indexing."""
+    data = context.timeline.read_state(instant_time, Action.INDEXING, State.REQUESTED)
+    if data is None:
+        raise _taken_back(context, instant_time)
+    return IndexPlan.decode(data)
+
+
+def _taken_back(context: TableContext, instant_time: str) -> TableState:
+    return TableState(f"indexing {instant_time} of {context.storage.uri} was taken back by another process")
+
+
+def planned_definition(info: IndexPartitionInfo) -> IndexDefinition | None:
+    """The definition that a plan stores with its index; None for an index that needs none."""
+    text = (info.extra_metadata or {}).get(_DEFINITION_KEY)
+    return next(iter(parse_index_definitions(text.encode()).values()), None) if text else None
+
+
+def _store_defined(context: TableContext, definition: IndexDefinition) -> TableContext:
+    return store_definitions(context, {**load_index_definitions(context), definition.name: definition})
+
+
+def forget_definition(context: TableContext, name: str) -> None:
+    """Remove the definition of a secondary or expression index.  The caller holds the lock."""
+    definitions = load_index_definitions(context)
+    if is_defined(name) and name in definitions:
+        del definitions[name]
+        put_index_definitions(context, definitions.values())
+
+
+def columns_of(snapshot: Snapshot) -> pa.Schema:
+    """The columns of the table, which has to have some."""
+    if snapshot.schema is None:
+        raise TableState(f"the table at {snapshot.context.storage.uri} has no columns yet; write to it first")
+    return snapshot.schema.arrow
+
+
+def _last_contiguous(timeline: Timeline) -> str:
+    """The last completed write before the first one that is pending."""
+    pending = min((i.request_time for i in timeline.pending_writes()), default=None)
+    return max((i.request_time for i in timeline.completed_writes() if pending is None or i.request_time < pending), default="")

@@ -1,0 +1,100 @@
+"""Partition time to live: delete the partitions that nobody has written to for some days.
+
+A partition's age counts from the newest instant of its latest file slices, as real Hudi's KEEP_BY_TIME, or from the instant that
+created it (KEEP_BY_CREATION_TIME), as its metadata file says.  The deletion is that of `delete_partitions`.
+
+Source: docs/formats/writing.md, "Replace commits".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.instants import format_instant_time
+from pyhudi.format.partition_metadata import PartitionMetadata
+from pyhudi.format.paths import PARTITION_METADATA_FILE, join_path
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.table.snapshot import load_snapshot, planned_anew
+from pyhudi.table.table_context import TableContext
+
+DAY_MS = 86_400_000
+
+DeletePartitions = Callable[[tuple[str, ...]], WriteResult]
+"""Deletes partitions, named by path, in one replace commit."""
+
+DAYS = Option("hoodie.partition.ttl.strategy.days.retain", int, "-1", "days after which a partition expires; below 1: never")
+_SELECTED = Option(
+    "hoodie.partition.ttl.strategy.partition.selected", str, None, "partitions that may expire; unset: all of them"
+)
+_STRATEGY = Option(
+    "hoodie.partition.ttl.management.strategy.type",
+    ("KEEP_BY_TIME", "KEEP_BY_CREATION_TIME"),
+    "KEEP_BY_TIME",
+    "whether a partition's age counts from its last write or from its creation",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TtlSettings:
+    """days: how long a partition lives after its last write; below 1 for ever.  selected: partitions to look at, None for all.
+
+    limit: how many are deleted at once, oldest first.  by_creation: whether age counts from a partition's creation.
+    """
+
+    days: Annotated[int, DAYS]
+    selected: Annotated[tuple[str, ...] | None, _SELECTED]
+    limit: Annotated[
+        int,
+        Option("hoodie.partition.ttl.strategy.max.delete.partitions", int, "1000", "expired partitions that are deleted at once"),
+    ]
+    by_creation: Annotated[bool, _STRATEGY] = False
+
+    @classmethod
+    def of(cls, options: Options) -> TtlSettings:
+        """From checked options."""
+        return read_settings(
+            cls,
+            options,
+            selected=options.names(_SELECTED) or None,
+            by_creation=options.word(_STRATEGY) == "KEEP_BY_CREATION_TIME",
+        )
+
+
+@planned_anew
+def find_expired_partitions(context: TableContext, settings: TtlSettings) -> tuple[str, ...]:
+    """The partitions whose time is over, those longest unwritten first."""
+    if settings.days < 1 or not context.config.keys.partition_fields:
+        return ()
+    limit = format_instant_time(context.env.now_ms() - settings.days * DAY_MS, context.config.zone)
+    written: dict[str, str] = {}
+    for partition, slices in load_snapshot(context).slices(settings.selected).items():
+        times = [time for s in slices for time in (s.base_instant, *(log.name.instant_time for log in s.logs))]
+        if times and partition:
+            created = _creation_time(context, partition) if settings.by_creation else None
+            written[partition] = created or max(times)
+    expired = sorted((time, partition) for partition, time in written.items() if time < limit)
+    return tuple(partition for _, partition in expired[: max(0, settings.limit)])
+
+
+def run_ttl(context: TableContext, ttl: TtlSettings, delete: DeletePartitions) -> WriteResult:
+    """Delete the partitions whose time is over, in one replace commit; commits nothing when there are none."""
+    expired = find_expired_partitions(context, ttl)
+    if not expired:
+        return WriteResult("delete_partition", None, None)
+    return delete(expired)
+
+
+def _creation_time(context: TableContext, partition: str) -> str | None:
+    """Request time of the instant that created a partition; None where its metadata is not the text file."""
+    path = join_path(partition, PARTITION_METADATA_FILE)
+    data = context.storage.read(path)
+    if data is None:
+        return None
+    try:
+        return PartitionMetadata.decode(data).instant_time
+    except CorruptData as error:
+        raise error.with_path(context.storage.absolute(path)) from error

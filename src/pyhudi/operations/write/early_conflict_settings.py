@@ -1,0 +1,66 @@
+"""Early conflict detection: what is asked for, and what a write under way looks for (see `tasks.early_conflict_detection`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.operations.commit.commit_settings import CONCURRENCY
+from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.storage import liveness
+from pyhudi.tasks.early_conflict_detection import EarlyConflicts
+
+ENABLE = Option(
+    "hoodie.write.concurrency.early.conflict.detection.enable",
+    bool,
+    "false",
+    "a write stops before it writes to a file group that an older living write is writing",
+)
+STRATEGY = Option(
+    "hoodie.write.concurrency.early.conflict.detection.strategy",
+    str,
+    "SimpleDirectMarkerBasedDetectionStrategy",
+    "class that detects conflicts early; all of Hudi's are one here: markers are looked through at each file",
+)
+CHECK_COMMITS = Option(
+    "hoodie.write.concurrency.early.conflict.check.commit.conflict",
+    bool,
+    "false",
+    "with early conflict detection, commits that completed meanwhile stop a write before its first file too",
+)
+_MODE = "OPTIMISTIC_CONCURRENCY_CONTROL"
+_STRATEGIES = (
+    "SimpleDirectMarkerBasedDetectionStrategy",
+    "SimpleTransactionDirectMarkerBasedDetectionStrategy",
+    "AsyncTimelineServerBasedDetectionStrategy",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlySettings:
+    """enabled: older writes under way stop this one.  checks_commits: and so do commits then, before the first file."""
+
+    enabled: Annotated[bool, ENABLE, STRATEGY, CONCURRENCY]
+    checks_commits: Annotated[bool, CHECK_COMMITS]
+
+    @classmethod
+    def of(cls, options: Options) -> EarlySettings:
+        """From checked options.  Raises InvalidRequest beside a concurrency mode in which nothing conflicts early."""
+        enabled, mode, strategy = options.flag(ENABLE), options.word(CONCURRENCY), options.word(STRATEGY)
+        if strategy.rsplit(".", 1)[-1] not in _STRATEGIES:
+            raise Unsupported(f"option {STRATEGY}={strategy} is refused: PyHudi has {', '.join(_STRATEGIES)}")
+        if enabled and mode != _MODE:
+            raise InvalidRequest(f"{ENABLE}=true goes with {CONCURRENCY}={_MODE}, as in Hudi; found {mode}")
+        return read_settings(cls, options, enabled=enabled)
+
+
+def early_conflicts(transaction: Transaction, settings: EarlySettings, *, by_bucket: bool) -> EarlyConflicts | None:
+    """What an attempt that has begun looks for; None where nothing is asked for.  by_bucket: file groups are buckets."""
+    if not settings.enabled or transaction.begun_on is None:
+        return None
+    context, own, heartbeats = transaction.context, transaction.instant_time, transaction.settings.heartbeats
+    older = [i.request_time for i in transaction.begun_on.pending_writes() if i.request_time < own]
+    living = tuple(time for time in older if liveness.is_alive(context.storage, context.env, time, heartbeats))
+    return EarlyConflicts(own, living, heartbeats, by_bucket)

@@ -1,0 +1,253 @@
+"""Rows to the file groups that hold their keys: look up, place what is new, write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.features.consistent_hashing.ring_routing import RingSettings
+from pyhudi.features.consistent_hashing.write_rings import RingsOfWrite, renew_rings, rings_to_write, with_copies
+from pyhudi.format.instants import Action
+from pyhudi.format.names import format_bucket_prefix, format_file_id
+from pyhudi.operations.write.index_lookup import PlannedLookup, plan_lookup
+from pyhudi.operations.write.resolve_blockers import settle_groups_under_service
+from pyhudi.operations.write.write_attempt import Attempt, Written
+from pyhudi.operations.write.write_preconditions import slices_to_search
+from pyhudi.operations.write.write_settings import DUPLICATE_POLICY, WriteSettings
+from pyhudi.planning.bucket_routing import shared_file_id
+from pyhudi.planning.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, new_keys
+from pyhudi.planning.record_placement import (
+    ESTIMATION_COMMITS,
+    InsertTarget,
+    SizingSettings,
+    WorkloadProfile,
+    estimate_record_size_bytes,
+    plan_inserts,
+    small_files,
+    worth_rewriting,
+)
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
+from pyhudi.table.file_slices import BaseFile, FileSlice
+from pyhudi.table.snapshot import read_commit
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.base_file_reader import open_base_file
+from pyhudi.tasks.engine_protocol import Incoming, Tagged, TagRequest, WritePlan
+from pyhudi.tasks.log_scan import InstantValidity
+
+_SAMPLED_FILES = 4
+"""Base files whose footers tell how many bytes a row takes."""
+
+
+def write_by_key(
+    attempt: Attempt, incoming: Incoming, counts: Mapping[str, int], replaced: Mapping[str, tuple[str, ...]] | None
+) -> Written:
+    """Rows to the file groups that hold their keys, or that their buckets name; the others as inserts.
+
+    counts: rows by partition path.  replaced: the file groups that make way.
+    Raises WriteConflict where the state that the attempt is planned on is not the table's any more.
+    """
+    settings, shape, snapshot = attempt.settings, attempt.shape, attempt.snapshot
+    slices = {} if shape.replaces else attempt.looked or slices_to_search(shape, attempt.schemas, snapshot, counts)
+    by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
+    lookup: PlannedLookup | None = None
+    read: tuple[FileGroupId, ...] = ()
+    rings = _rings(attempt, counts, slices, replaced)
+    if not shape.looks_up:
+        tagged = incoming.untagged()
+    else:
+        new_file_id = None if shape.finds_only else _new_buckets(attempt, rings)
+        layout = None if rings is None else rings.layout
+        lookup = plan_lookup(
+            settings.index,
+            attempt.context,
+            snapshot,
+            by_group.values(),
+            new_file_id,
+            layout,
+            is_checked=attempt.looked is not None,
+        )
+        tagged = _tagged(attempt, incoming, lookup)
+        read = () if shape.routes else _read_only(attempt, tagged)
+    if shape.passes_over:
+        tagged = _without_known(settings, tagged)
+    profile = tagged.profile()
+    if shape.finds_only:
+        # What is to be deleted or changed and stands nowhere is not inserted.
+        profile = replace(profile, inserts={})
+    attempt.phases.end("index")
+    inserts: dict[str, tuple[InsertTarget, ...]] = {}
+    if shape.routes:
+        by_ring = shape.has_rings and not (shape.in_bulk or shape.replaces)
+        routed = profile.updates
+        # What begins the group of a node is told as an update of it, as the real Hudi tells it.
+        profile = profile if by_ring else _with_new_groups(profile, by_group)
+        if by_ring or shape.shares_groups:
+            empty = {group: FileSlice(*group, attempt.spec.instant_time, None) for group in routed}
+            by_group = {**empty, **by_group}
+    elif not shape.finds_only:
+        inserts = _place_inserts(attempt, profile, slices)
+        by_group.update({(t.partition, t.file_id): t.slice for ts in inserts.values() for t in ts if t.slice is not None})
+    settle_groups_under_service(snapshot, profile.updates, settings)
+    if rings is not None and not shape.replaces:
+        rings = with_copies(rings, attempt.context, snapshot, profile.updates)
+        if rings.copies and attempt.spec.key_shards:
+            raise Unsupported(
+                f"a write beside the pending resize {min(rings.followed)} of {attempt.context.storage.uri} is not built for "
+                "tables with a record index, which tells one place of a key; carry the resize out first, with cluster()"
+            )
+    placed = [(t.partition, t.file_id) for targets in inserts.values() for t in targets if t.slice is not None]
+    attempt.check_early({*profile.updates, *placed})
+    attempt.begin_files(None if shape.in_bulk else profile)
+    plan = WritePlan(
+        spec=attempt.spec,
+        slices=by_group,
+        inserts=inserts,
+        rule=attempt.schemas.stored_rule,
+        match_keys=not shape.adds or not settings.allow_duplicates,
+        append_updates=not attempt.context.config.is_cow,
+        validity=InstantValidity.of(snapshot.timeline),
+        unknown_keys=shape.routes,
+        copies={} if rings is None else rings.copies,
+    )
+    return Written(tagged.write(plan), lookup, read, rings)
+
+
+def _rings(
+    attempt: Attempt,
+    counts: Mapping[str, int],
+    slices: Mapping[str, tuple[FileSlice, ...]],
+    replaced: Mapping[str, tuple[str, ...]] | None,
+) -> RingsOfWrite | None:
+    """The rings by which the rows go; stored where this write makes them."""
+    buckets = attempt.settings.index.buckets
+    if not isinstance(buckets, RingSettings):
+        return None
+    context, snapshot, shape = attempt.context, attempt.snapshot, attempt.shape
+    named = [partition for partition in counts if partition != PLACEHOLDER_PARTITION]
+    if shape.replaces:
+        partitions = {*named, *(replaced or {}), *(attempt.settings.partitions_to_overwrite or ())}
+        return renew_rings(context, snapshot, partitions, attempt.transaction.instant_time, buckets)
+    held: dict[str, tuple[FileSlice, ...]] = {partition: () for partition in named}
+    held.update((partition, found) for partition, found in slices.items() if found)
+    return rings_to_write(context, snapshot, held, buckets, makes=not shape.finds_only)
+
+
+def _new_buckets(attempt: Attempt, rings: RingsOfWrite | None) -> Callable[[str, int], str]:
+    """What names the new file group of a partition's bucket."""
+    if rings is not None:
+        return rings.layout.file_id_of
+    if attempt.shape.shares_groups:
+        replaced = attempt.snapshot.slicing.replaced
+        return lambda partition, bucket: shared_file_id(partition, bucket, replaced)
+    new_uuid = attempt.context.env.uuid4
+    return lambda partition, bucket: format_file_id(format_bucket_prefix(bucket, new_uuid()), 0)
+
+
+def _tagged(attempt: Attempt, incoming: Incoming, lookup: PlannedLookup) -> Tagged:
+    spec, timeline, unplaced = attempt.spec, attempt.snapshot.timeline, attempt.schemas.unplaced
+    request = TagRequest(
+        spec=spec,
+        places=lookup.places,
+        lookup=lookup.lookup,
+        global_keys=attempt.shape.global_keys or unplaced,
+        update_partition_path=attempt.shape.moves_records and not unplaced,
+        rule=attempt.schemas.stored_rule,
+        validity=InstantValidity.of(timeline),
+    )
+    try:
+        return incoming.tag(request)
+    except TableState as error:
+        # The index may speak of commits that this write has not seen, or its files may have been cleaned beside it.
+        known = set(timeline.instants)
+        now = attempt.context.timeline.load()
+        if any(instant not in known and instant.request_time != spec.instant_time for instant in now.instants):
+            raise WriteConflict(f"the table was written while keys were looked up ({error}); plan the write again") from error
+        raise
+
+
+def _read_only(attempt: Attempt, tagged: Tagged) -> tuple[FileGroupId, ...]:
+    """What was read about keys for which nothing is written: that those which an insert passes over are in a file group, and
+    that what is to be deleted, or changed in part, is in none.
+    """
+    if attempt.shape.passes_over:
+        return tuple(tagged.profile().updates)
+    if not attempt.shape.finds_only:
+        return ()
+    nowhere = [partition for partition, count in tagged.profile().inserts.items() if count]
+    everywhere = [NEW_KEYS_ANYWHERE] if nowhere and (attempt.shape.global_keys or attempt.schemas.unplaced) else []
+    return (*map(new_keys, nowhere), *everywhere)
+
+
+def _without_known(settings: WriteSettings, tagged: Tagged) -> Tagged:
+    """The rows whose keys stand nowhere.  Raises InvalidRequest where the others are to fail the write."""
+    if settings.duplicate_policy == "fail":
+        existing = sum(tagged.profile().updates.values())
+        if existing:
+            raise InvalidRequest(
+                f"{existing} of the rows to insert have keys that are in the table already ({DUPLICATE_POLICY}=fail)"
+            )
+    return tagged.without_existing()
+
+
+def _place_inserts(
+    attempt: Attempt, profile: WorkloadProfile, slices: Mapping[str, tuple[FileSlice, ...]]
+) -> dict[str, tuple[InsertTarget, ...]]:
+    if not profile.inserts:
+        return {}
+    sizing, snapshot, env, is_cow = attempt.settings.sizing, attempt.snapshot, attempt.context.env, attempt.context.config.is_cow
+    excluded = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
+    limit = None if is_cow else sizing.merge_candidates_limit
+    candidates = {partition: small_files(slices.get(partition, ()), sizing, excluded, limit) for partition in profile.inserts}
+    if not is_cow and sizing.growth:
+        candidates = _worth_rewriting(attempt.context, candidates, profile.inserts, sizing)
+    return plan_inserts(profile.inserts, candidates, _record_size(attempt), sizing, lambda: format_file_id(env.uuid4(), 0))
+
+
+def _worth_rewriting(
+    context: TableContext,
+    candidates: Mapping[str, tuple[FileSlice, ...]],
+    inserts: Mapping[str, int],
+    sizing: SizingSettings,
+) -> dict[str, tuple[FileSlice, ...]]:
+    """Those small files that are written anew for the inserts of their partitions."""
+    bases = [slice_.base for found in candidates.values() for slice_ in found if slice_.base is not None]
+    row_bytes = _row_bytes(context, [base for base in bases if base.size_bytes > sizing.always_rewritten_bytes])
+
+    def is_worth(base: BaseFile | None, row_count: int) -> bool:
+        return base is not None and worth_rewriting(base.size_bytes, row_count, row_bytes, sizing)
+
+    return {
+        partition: tuple(slice_ for slice_ in found if is_worth(slice_.base, inserts[partition]))
+        for partition, found in candidates.items()
+    }
+
+
+def _row_bytes(context: TableContext, bases: Sequence[BaseFile]) -> float:
+    """What a row takes in some base files, by a few of them: a commit's own estimate knows nothing of files below its threshold,
+    and takes a row for many times what it is.
+    """
+    sizes = row_counts = 0
+    for base in bases[:: max(1, len(bases) // _SAMPLED_FILES)][:_SAMPLED_FILES]:
+        with open_base_file(context.storage, base.path) as file:
+            sizes, row_counts = sizes + base.size_bytes, row_counts + file.metadata.num_rows
+    return sizes / max(1, row_counts)
+
+
+def _record_size(attempt: Attempt) -> int:
+    """Bytes of a record, as recent commits tell."""
+    store = attempt.context.timeline
+    completed = attempt.snapshot.timeline.completed(Action.COMMIT, Action.DELTACOMMIT)
+    recent = list(reversed(completed))[:ESTIMATION_COMMITS]
+    return estimate_record_size_bytes(((i.action, read_commit(store, i)) for i in recent), attempt.settings.sizing)
+
+
+def _with_new_groups(profile: WorkloadProfile, known: Collection[tuple[str, str]]) -> WorkloadProfile:
+    """The profile with rows that go to groups which the write makes counted as inserts."""
+    inserts = Counter(dict(profile.inserts))
+    for (partition, file_id), count in profile.updates.items():
+        if (partition, file_id) not in known:
+            inserts[partition] += count
+    updates = {group: count for group, count in profile.updates.items() if group in known}
+    return replace(profile, updates=updates, inserts=dict(inserts))

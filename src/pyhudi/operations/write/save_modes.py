@@ -1,0 +1,235 @@
+"""A write as Spark's jobs word it: rows, a place, a save mode and one mapping of options, for a table that may not be there yet.
+
+    append           writes by the operation of the options; makes the table from the options where there is none
+    overwrite        replaces the rows and columns of the table, which stays what it is, in one commit
+    errorifexists    refuses a table that is there
+    ignore           writes nothing where a table is there
+
+A first write that fails, for rows that do not fit among others, leaves no table.
+
+Source: docs/formats/writing.md, "Options against the table".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, TableNotFound
+from pyhudi.operations.admin.create_table import discard_after_error, discard_new_table
+from pyhudi.operations.admin.open_table import make_table, named_settings, open_context, refusal_of_existing
+from pyhudi.operations.admin.option_consistency import check_against_table
+from pyhudi.operations.admin.table_settings import RECORD_KEY_FIELDS
+from pyhudi.operations.catalog_sync.sync_table import check_sync
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.write.delete_partitions import run_delete_partitions
+from pyhudi.operations.write.distributed_bulk_insert import DetachedWrite, goes_detached
+from pyhudi.operations.write.micro_batches import BatchLanded, StreamBatch, check_not_landed
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import (
+    OPERATION,
+    PARTITIONS_TO_DELETE,
+    SAVE_MODE,
+    WriteOperation,
+    WriteSettings,
+    check_first_write,
+)
+from pyhudi.options.scope import check_standing, spark_write_verb
+from pyhudi.options.supported import Options
+from pyhudi.records.keys.key_spec import KeySpec
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.storage import open_storage
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.table.table_config import TableConfig, load_table_config
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.write_tasks import WriteStatus
+
+_MODES = {
+    "append": "append",
+    "overwrite": "overwrite",
+    "error": "errorifexists",
+    "errorifexists": "errorifexists",
+    "ignore": "ignore",
+}
+
+PartitionPaths = Callable[[KeySpec], list[str]]
+"""The partition paths of the rows that were given, by what the table is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """A write whose options, mode and columns are checked.
+
+    context: the table that is there; None where this write is to make it.  skipped: mode ignore, and there is a table.
+    """
+
+    uri: str | os.PathLike[str]
+    storage_options: Mapping[str, str] | None = field(repr=False)
+    options: Options
+    context: TableContext | None
+    settings: WriteSettings
+    skipped: bool
+
+    @classmethod
+    def planned(
+        cls,
+        uri: str | os.PathLike[str],
+        mode: str,
+        options: Options,
+        storage_options: Mapping[str, str] | None,
+        columns: pa.Schema,
+    ) -> Save:
+        """Everything that can be refused before there is a table or a row.  columns: those of the rows.
+
+        Raises TableExists under errorifexists, InvalidRequest for options or columns that do not fit.
+        """
+        mode = _save_mode(mode, options)
+        there: TableConfig | None = None
+        with suppress(TableNotFound):
+            there = load_table_config(open_storage(uri, storage_options))
+        if there is not None and mode == "errorifexists":
+            raise refusal_of_existing(uri, storage_options, options, "mode append adds to it")
+        operation = _operation(options, columns, there)
+        check_standing(spark_write_verb(operation), options)
+        settings = WriteSettings.of(options, operation)
+        if there is not None and mode == "ignore":
+            return cls(uri, storage_options, options, None, settings, True)
+        check_sync(settings.sync)
+        if mode != "append" and operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
+            raise InvalidRequest(f"{operation} needs mode append, not {mode}")
+        if there is None:
+            check_first_write(os.fspath(uri), options, settings, columns)
+            return cls(uri, storage_options, options, None, settings, False)
+        if mode == "overwrite" and operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
+            _check_same_table(uri, options, there)
+            settings = settings.overwriting()
+        return cls(uri, storage_options, options, open_context(uri, storage_options, options), settings, False)
+
+    def run(self, engine: Engine, data: Any, partition_paths: PartitionPaths, batch: StreamBatch | None = None) -> WriteResult:
+        """Write.  batch: the rows are this batch of a stream, which is not written again where it has landed.
+
+        Raises WriteConflict when other writers won, InvalidRequest for rows that do not fit.
+        """
+        settings = self.settings if batch is None else replace(self.settings, batch=batch)
+        if self.skipped:
+            return WriteResult(str(settings.operation), None, None)
+        context = self._made() if self.context is None else self.context.reloaded()
+        try:
+            if batch is not None:
+                check_not_landed(context, batch, context.timeline.load())
+            if settings.operation is WriteOperation.DELETE_PARTITION:
+                paths = self.options.names(PARTITIONS_TO_DELETE) or partition_paths(context.config.keys)
+                return run_delete_partitions(context, paths, settings)
+            return run_write(context, engine, data, settings)
+        except BatchLanded:
+            return WriteResult(str(settings.operation), None, None)
+        except Exception as error:
+            if self.context is None:
+                _discard(context, settings, error)
+            raise
+
+    @property
+    def goes_detached(self) -> bool:
+        """Whether the write can be begun here and completed by another process, see `begin`."""
+        return not self.skipped and goes_detached(self.settings)
+
+    def begin(self, engine: Engine, columns: pa.Schema) -> BegunSave:
+        """Begin the write: tasks of other processes bring its rows, which have these columns, and write them."""
+        context = self._made() if self.context is None else self.context.reloaded()
+        try:
+            return BegunSave(DetachedWrite.begin(context, engine, columns, self.settings), self.context is None)
+        except Exception as error:
+            if self.context is None:
+                _discard(context, self.settings, error)
+            raise
+
+    def _made(self) -> TableContext:
+        storage, env = open_storage(self.uri, self.storage_options), SystemEnvironment()
+        make_table(storage, env, self.options, named_settings(storage, self.options))
+        return open_context(self.uri, self.storage_options, self.options, env)
+
+
+@dataclass(frozen=True, slots=True)
+class BegunSave:
+    """A write that is begun, see `Save.begin`.  makes_table: the table was made for it, and goes where it fails."""
+
+    write: DetachedWrite
+    makes_table: bool
+
+    def complete(self, engine: Engine, statuses: Sequence[WriteStatus]) -> WriteResult:
+        """Commit what the tasks have written."""
+        try:
+            return self.write.complete(engine, statuses)
+        except Exception as error:
+            if self.makes_table:
+                _discard(self.write.context, self.write.settings, error)
+            raise
+
+    def take_back(self, engine: Engine) -> None:
+        """Undo it, and what tasks have written."""
+        self.write.take_back(engine)
+        if self.makes_table:
+            discard_new_table(self.write.context, self.write.settings.commit.lock_wait_ms)
+
+
+def stream_operation(options: Options, output_mode: str) -> WriteOperation | None:
+    """The operation of each batch of a stream; None for the table's own: upsert, or bulk_insert where keys are generated.
+
+    Raises InvalidRequest for one that no stream has, or that is none of the output mode's.
+    """
+    mode = output_mode.strip().lower()
+    if mode not in ("append", "update", "complete"):
+        raise InvalidRequest(f"output mode {output_mode!r} is none of append, update, complete")
+    given = options.given(OPERATION)
+    operation = WriteOperation(given) if given is not None else None
+    if operation is WriteOperation.DELETE_PARTITION:
+        raise InvalidRequest("a stream cannot delete partitions; use Table.delete_partitions")
+    if mode == "complete":
+        if operation not in (None, WriteOperation.INSERT_OVERWRITE_TABLE):
+            raise InvalidRequest(f"output mode complete replaces the table with each batch, so {operation} does not go with it")
+        return WriteOperation.INSERT_OVERWRITE_TABLE
+    return operation
+
+
+def _discard(context: TableContext, settings: WriteSettings, error: Exception) -> None:
+    """Remove the table that was made for a write which failed."""
+    discard_after_error(context, settings.commit.lock_wait_ms, error)
+
+
+def _save_mode(mode: str, options: Options) -> str:
+    """The mode of the call, or that of the option, where the call has the one that Spark's writers give."""
+    found = _MODES.get(mode.strip().lower())
+    if found is None:
+        raise InvalidRequest(f"save mode {mode!r} is none of append, overwrite, errorifexists, ignore")
+    named = options.given(SAVE_MODE)
+    if named is None or named == found:
+        return found
+    if found != "append":
+        raise InvalidRequest(f"mode {mode} and option {SAVE_MODE}={named} disagree")
+    return named
+
+
+def _check_same_table(uri: str | os.PathLike[str], options: Options, there: TableConfig) -> None:
+    try:
+        check_against_table(options, there)
+    except InvalidRequest as error:
+        raise InvalidRequest(
+            f"{error}; mode overwrite replaces the rows and columns of a table, not what the table is: for another table there, "
+            f"delete the folder {open_storage(uri).uri} first, or write to another path"
+        ) from error
+
+
+def _operation(options: Options, columns: pa.Schema, there: TableConfig | None) -> WriteOperation:
+    given = options.given(OPERATION)
+    if given is not None:
+        return WriteOperation(given)
+    named = options.text(RECORD_KEY_FIELDS) is not None or RECORD_KEY in columns.names
+    if there is not None:
+        named = not there.keys.generates_keys
+    return WriteOperation.UPSERT if named else WriteOperation.BULK_INSERT

@@ -1,0 +1,529 @@
+"""Updates and merges: rows that are read, changed, and written as one upsert on the state in which they were read.
+
+    update    the rows for which a filter is true get new values in some columns
+    merge     the rows of a source meet those of the table; clauses say what becomes of those that match, and of those that do not
+
+A record keeps its key and its partition.  What is written is an upsert, so the table's merge mode decides between the changed
+row and the stored one: a row whose ordering value is set to an older one loses.  When another writer changed
+a file group that is written to, or inserted a key that was found nowhere, all of it is done anew, or raises WriteConflict.
+
+Source: docs/updates-and-merges.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.operations.admin.table_settings import zone_mode
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.read.file_pruning import ReadSettings
+from pyhudi.operations.read.key_lookup import plan_lookup
+from pyhudi.operations.read.query import Query, plan_snapshot_query
+from pyhudi.operations.write.write_attempt import outdated_where_files_are_gone, until_no_conflict
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.records.assignments import Assignment, assign, assigned_columns, parse_assignments
+from pyhudi.records.filters.arrow_expressions import row_filter
+from pyhudi.records.filters.filter_ast import Column
+from pyhudi.records.filters.filter_parser import Filter, parse_filter
+from pyhudi.records.keys.key_spec import KeySpec, partition_columns
+from pyhudi.records.keys.partition_paths import partition_paths
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from pyhudi.records.record_merge import row_codes
+from pyhudi.records.schema_cast import conform_table
+from pyhudi.records.schema_evolution import SchemaMode, evolve, typed_nulls
+from pyhudi.records.timestamp_coercion import refuse_cut_nanoseconds, with_zones
+from pyhudi.records.type_normalization import normalise
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.table_config import TableConfig
+from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.incoming_layout import DELETE_COLUMN, as_batch
+from pyhudi.tasks.read_slice import ReadSpec, run_read
+
+Ints = npt.NDArray[np.int64]
+
+_LOOKED_UP = 10_000
+"""Source rows up to which a merge by key asks for the rows of their keys; beyond it every file is read."""
+
+_SOURCE_ROW, _TARGET_ROW = "\x00source", "\x00target"
+"""Columns that no table has."""
+
+
+class Outcome(StrEnum):
+    """What a clause of a merge does with its rows."""
+
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+class Rows(StrEnum):
+    """The rows of which a clause of a merge speaks: pairs that match, or rows of one side that match none of the other."""
+
+    MATCHED = "matched"
+    OF_SOURCE = "not matched"
+    OF_TARGET = "not matched by source"
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One clause of a merge.
+
+    values: what is assigned, None for all columns of the source.  where: of which of the rows it speaks, None for all of them: a
+    filter, or what the engine's own expressions are.
+    """
+
+    outcome: Outcome
+    values: Mapping[str, Any] | None = None
+    where: Any = None
+    rows: Rows = Rows.MATCHED
+
+
+@observed("update")
+def run_update(
+    context: TableContext, engine: Engine, values: Mapping[str, Any], where: Filter | None, settings: WriteSettings
+) -> WriteResult:
+    """Give the rows for which a filter is true other values.  Raises InvalidRequest for assignments that do not fit the table,
+    Unsupported where the table cannot be updated so, WriteConflict as of `run_write`.
+    """
+    _check_can_change(context, settings, "an update")
+
+    def attempt(context: TableContext) -> WriteResult:
+        query = plan_snapshot_query(context.reloaded(), columns_to_read(context.config), where)
+        table = data_columns(query.schema)
+        assignments = parse_assignments(values, table, table)
+        _check_assigned(context.config, assignments)
+        after = evolved(table, assigned_columns(assignments, table), settings)
+        with outdated_where_files_are_gone(query.snapshot):
+            found = _read(engine, query, _every)
+            check_identity(context.config, found)
+            _refuse_repeated(
+                context.config.keys, found, "the table holds two rows of record {key!r} for which the filter is true"
+            )
+            rows = found.select(table.names)
+            changed = pa.Table.from_batches([assign(assignments, rows, rows, after)], after)
+            return run_write(context, engine, changed, settings, seen=query.snapshot)
+
+    return until_no_conflict(context, settings.commit, attempt)
+
+
+@observed("merge")
+def run_merge(
+    context: TableContext,
+    engine: Engine,
+    source: pa.Table,
+    on: Sequence[str],
+    clauses: Sequence[Clause],
+    settings: WriteSettings,
+) -> WriteResult:
+    """Let the rows of a source meet those of the table.  Of the clauses for a pair of rows, or for a row that matches none, the
+    first one counts whose condition is true.  Errors as of `run_update`; InvalidRequest too where two rows of the source would
+    change one row of the table, or insert one key.
+    """
+    _check_can_change(context, settings, "a merge")
+    _check_on(context.config, on, source.schema, clauses, settings)
+
+    def attempt(context: TableContext) -> WriteResult:
+        whole = any(clause.rows is Rows.OF_TARGET for clause in clauses)
+        query = _query_for(context.reloaded(), source, on, whole=whole)
+        table = data_columns(query.schema)
+        given = _canonical(source, table, context.config, settings)
+        keys = _join_keys(given, table, on)
+        merge = _Merge.of(context.config, table, given, on, clauses, settings)
+        with outdated_where_files_are_gone(query.snapshot):
+            target = _read(engine, query, _every if whole else partial(_matching, keys=keys, on=tuple(on)))
+            check_identity(context.config, target)
+            changed, marked = merge.changed(target, keys)
+            return run_write(context, engine, changed, settings, seen=query.snapshot, marks_deletes=marked)
+
+    return until_no_conflict(context, settings.commit, attempt)
+
+
+@observed("change")
+def run_changes(
+    context: TableContext,
+    engine: Engine,
+    plan: Callable[[TableContext], Query],
+    change: Callable[[Query], Any],
+    settings: WriteSettings,
+    *,
+    what: str,
+    repeated: str,
+) -> WriteResult:
+    """Upsert the rows that an engine makes of those of a query.
+
+    plan: the rows to read of the table as it is.  change: what becomes of them, as data that the engine takes in, with
+    DELETE_COLUMN.  repeated: what is said where two of them are of one record.  Errors as of `run_update`.
+    """
+    _check_can_change(context, settings, what)
+
+    def attempt(context: TableContext) -> WriteResult:
+        query = plan(context.reloaded())
+        with outdated_where_files_are_gone(query.snapshot):
+            return run_write(context, engine, change(query), settings, seen=query.snapshot, marks_deletes=True, repeated=repeated)
+
+    return until_no_conflict(context, settings.commit, attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A clause whose assignments are bound to columns.  keeps: columns of the source that have to hold what the table holds."""
+
+    clause: Clause
+    assignments: tuple[Assignment, ...]
+    keeps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """A merge of one source with a table in one state.  after: the table's columns once it has landed."""
+
+    config: TableConfig
+    table: pa.Schema
+    source: pa.Table
+    on: tuple[str, ...]
+    clauses: tuple[_Bound, ...]
+    after: pa.Schema
+
+    @classmethod
+    def of(
+        cls,
+        config: TableConfig,
+        table: pa.Schema,
+        source: pa.Table,
+        on: Sequence[str],
+        clauses: Sequence[Clause],
+        settings: WriteSettings,
+    ) -> _Merge:
+        bound: list[_Bound] = []
+        after = table
+        for clause in clauses:
+            one = _bound(config, table, source.schema, on, clause)
+            beside = _sides_of(clause, source.schema, table)
+            after = evolved(after, assigned_columns(one.assignments, beside), settings)
+            if clause.where is not None:
+                row_filter(parse_filter(clause.where), beside)
+            bound.append(one)
+        return cls(config, table, source, tuple(on), tuple(bound), after)
+
+    def changed(self, target: pa.Table, keys: pa.Table) -> tuple[pa.Table, bool]:
+        """The rows to upsert, and whether a column marks some of them as deletes.  target: the rows that match, and more."""
+        pairs = _pairs(target, keys, self.on)
+        sources: Ints = pairs.column(_SOURCE_ROW).to_numpy()
+        targets: Ints = pairs.column(_TARGET_ROW).to_numpy()
+        alone = np.setdiff1d(np.arange(self.source.num_rows, dtype=np.int64), sources)
+        others = np.setdiff1d(np.arange(target.num_rows, dtype=np.int64), targets)
+        rows = target.select(self.table.names)
+        parts: list[pa.RecordBatch] = []
+        flags: list[pa.Array] = []
+        touched: list[Ints] = []
+        inserted: list[pa.RecordBatch] = []
+        for one in self.clauses:
+            outcome = one.clause.outcome
+            if outcome is Outcome.INSERT:
+                beside = _beside(self.source.take(pa.array(alone)), None)
+                chosen = _chosen(beside, one.clause.where)
+                _refuse_nulls(self.source.select(self.on).take(pa.array(alone[chosen])))
+                part = assign(one.assignments, beside.take(pa.array(chosen)), None, self.after)
+                alone = np.delete(alone, chosen)
+                inserted.append(part)
+            elif one.clause.rows is Rows.OF_TARGET:
+                theirs = rows.take(pa.array(others))
+                beside = _beside(None, theirs)
+                chosen = _chosen(beside, one.clause.where)
+                part = assign(one.assignments, beside.take(pa.array(chosen)), theirs.take(pa.array(chosen)), self.after)
+                touched.append(others[chosen])
+                others = np.delete(others, chosen)
+            else:
+                ours, theirs = self.source.take(pa.array(sources)), rows.take(pa.array(targets))
+                beside = _beside(ours, theirs)
+                chosen = _chosen(beside, one.clause.where)
+                taken = pa.array(chosen)
+                _check_kept(one.keeps, ours.take(taken), theirs.take(taken))
+                part = assign(one.assignments, beside.take(taken), theirs.take(taken), self.after)
+                touched.append(targets[chosen])
+                sources, targets = np.delete(sources, chosen), np.delete(targets, chosen)
+            parts.append(part)
+            flags.append(pa.repeat(pa.scalar(outcome is Outcome.DELETE), part.num_rows))
+        _refuse_two_sources(self.config, rows, touched)
+        _refuse_repeated(
+            self.config.keys,
+            pa.Table.from_batches(inserted, self.after),
+            "two rows of the source would insert record {key!r}",
+            places=bool(set(partition_columns(self.config.keys)) & set(self.on)),
+        )
+        changed = pa.Table.from_batches(parts, self.after)
+        marks = any(one.clause.outcome is Outcome.DELETE for one in self.clauses)
+        return (changed.append_column(DELETE_COLUMN, pa.chunked_array(flags, pa.bool_())), True) if marks else (changed, False)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is asked for
+
+
+def _check_can_change(context: TableContext, settings: WriteSettings, what: str) -> None:
+    """Raises Unsupported, InvalidRequest for tables and settings under which rows cannot be read, changed and written back."""
+    check_writable(context)
+    uri, keys = context.storage.uri, context.config.keys
+    if settings.operation is not WriteOperation.UPSERT:
+        raise InvalidRequest(f"{what} of {uri} is an upsert, and the table's options make it {settings.operation}")
+    if keys.generates_keys:
+        raise Unsupported(f"{what} of {uri}, which generates its record keys: delete the rows and insert them anew")
+    if settings.commit.is_non_blocking:
+        raise Unsupported(
+            f"{what} of {uri} under non-blocking concurrency control: what others write between reading and writing would not be "
+            "met; write with OPTIMISTIC_CONCURRENCY_CONTROL"
+        )
+    nested = [name for name in (*keys.record_fields, *partition_columns(keys)) if "." in name]
+    if nested:
+        raise Unsupported(f"{what} of {uri}, whose key or partition is a field inside of a struct: {', '.join(nested)}")
+
+
+def _check_on(
+    config: TableConfig, on: Sequence[str], source: pa.Schema, clauses: Sequence[Clause], settings: WriteSettings
+) -> None:
+    """Raises for columns by which rows cannot be found, and for inserts that could meet a record of their key."""
+    keys, places = set(config.keys.record_fields), set(partition_columns(config.keys))
+    if not clauses:
+        raise InvalidRequest("a merge without clauses does nothing: say what becomes of the rows, with when_matched_update() say")
+    missing = [name for name in on if name not in source.names]
+    if missing:
+        raise InvalidRequest(f"on= names {', '.join(missing)}, and the columns of the source are {', '.join(source.names)}")
+    if not any(clause.outcome is Outcome.INSERT for clause in clauses):
+        return
+    if not keys <= set(on) <= keys | places:
+        raise Unsupported(
+            f"a merge that inserts finds rows by the record key ({', '.join(config.keys.record_fields)}), and the partition "
+            f"fields where wanted, and on= names {', '.join(on)}: a row that matches nothing could have the key of another record"
+        )
+    if set(on) & places and settings.index.kind.is_global:
+        raise Unsupported(
+            "a merge that inserts finds rows by the record key alone where the index is global: a key that is not in a partition "
+            "may be in another one"
+        )
+
+
+def _query_for(context: TableContext, source: pa.Table, on: Sequence[str], *, whole: bool) -> Query:
+    """The rows that those of the source may match: by their keys where `on` names these, else all of them.  whole: all anyway."""
+    columns = columns_to_read(context.config)
+    if not whole and source.num_rows <= _LOOKED_UP and set(context.config.keys.record_fields) <= set(on):
+        # What else `on` names is compared when the rows are there.
+        return plan_lookup(context, source.select(list(on)).drop_null(), columns, ReadSettings())
+    return plan_snapshot_query(context, columns)
+
+
+def columns_to_read(config: TableConfig) -> list[str] | None:
+    """All columns, with what names each record where the table stores that."""
+    return ["*"] if config.populate_meta_fields else None
+
+
+def data_columns(schema: pa.Schema) -> pa.Schema:
+    """The columns without the meta columns."""
+    return pa.schema([field for field in schema if field.name not in META_COLUMNS])
+
+
+def evolved(table: pa.Schema, brought: pa.Schema, settings: WriteSettings) -> pa.Schema:
+    """The table's columns once values of other columns are in them."""
+    known = set(table.names)
+    fields = [brought.field(f.name) if f.name in brought.names else f for f in table]
+    new = [field for field in brought if field.name not in known]
+    return evolve(table, pa.schema([*fields, *new]), settings.schema_mode)
+
+
+def _check_assigned(config: TableConfig, assignments: Sequence[Assignment]) -> None:
+    """Raises InvalidRequest where the columns that say which record a row is are assigned."""
+    keys = config.keys
+    for role, names in (("a record key field", keys.record_fields), ("a partition field", partition_columns(keys))):
+        for assignment in assignments:
+            if assignment.column in names:
+                raise InvalidRequest(
+                    f"column {assignment.column!r} is {role}, and a record keeps its key and its partition: delete the record "
+                    "and upsert it under the other one"
+                )
+
+
+def _bound(config: TableConfig, table: pa.Schema, source: pa.Schema, on: Sequence[str], clause: Clause) -> _Bound:
+    """A clause with its assignments; errors as of `parse_assignments`."""
+    identity = (*config.keys.record_fields, *partition_columns(config.keys))
+    if clause.outcome is Outcome.DELETE:
+        return _Bound(clause, ())
+    inserts = clause.outcome is Outcome.INSERT
+    if clause.values is None:
+        taken = [name for name in source.names if inserts or name not in identity]
+        keeps = () if inserts else tuple(name for name in identity if name in source.names and name not in on)
+        return _Bound(clause, tuple(Assignment(name, Column(f"source.{name}")) for name in taken), keeps)
+    assignments = parse_assignments(clause.values, table, _sides_of(clause, source, table))
+    if not inserts:
+        _check_assigned(config, assignments)
+        return _Bound(clause, assignments)
+    given = {assignment.column: assignment.value for assignment in assignments}
+    for name in on:
+        if given.get(name) != Column(f"source.{name}"):
+            raise InvalidRequest(f"what is inserted has the {name!r} that was not found: assign it 'source.{name}'")
+    return _Bound(clause, assignments)
+
+
+def _sides_of(clause: Clause, source: pa.Schema, table: pa.Schema) -> pa.Schema:
+    """The columns that a clause speaks of."""
+    return _sides(
+        None if clause.rows is Rows.OF_TARGET else source,
+        None if clause.rows is Rows.OF_SOURCE else table,
+    )
+
+
+def _sides(source: pa.Schema | None, table: pa.Schema | None) -> pa.Schema:
+    """Columns `source.x`, and `target.x`, of the sides that there are."""
+    sides = {"source": source, "target": table}
+    return pa.schema([pa.field(name, pa.struct(list(side)), False) for name, side in sides.items() if side is not None])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The rows
+
+
+def _read(engine: Engine, query: Query, of: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """The rows of a query that are wanted, in memory."""
+    found = engine.map(partial(_read_slice, query.spec, of), query.plan.slices)
+    return pa.concat_tables([query.schema.empty_table(), *found]).combine_chunks()
+
+
+def _read_slice(spec: ReadSpec, of: Callable[[pa.Table], pa.Table], slice_: FileSlice) -> pa.Table:
+    return pa.concat_tables([spec.output.empty_table(), *(of(rows) for rows in run_read(spec, slice_))])
+
+
+def _every(rows: pa.Table) -> pa.Table:
+    return rows
+
+
+def _matching(rows: pa.Table, *, keys: pa.Table, on: tuple[str, ...]) -> pa.Table:
+    """The rows that match one of the source."""
+    return rows.take(pc.unique(_pairs(rows, keys, on).column(_TARGET_ROW)))
+
+
+def _pairs(rows: pa.Table, keys: pa.Table, on: tuple[str, ...]) -> pa.Table:
+    """The numbers of the rows of the source and of the table that match, in order.  A null matches nothing."""
+    numbered = rows.select(on).append_column(_TARGET_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+    found = keys.join(numbered, list(on), join_type="inner", use_threads=False).select([_SOURCE_ROW, _TARGET_ROW])
+    return found.sort_by([(_SOURCE_ROW, "ascending"), (_TARGET_ROW, "ascending")]).combine_chunks()
+
+
+def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings: WriteSettings) -> pa.Table:
+    """The source in the types that the table would have of it.  Raises InvalidRequest for what no table holds."""
+    if not settings.cuts_nanoseconds:
+        for batch in source.to_batches():
+            refuse_cut_nanoseconds(batch)
+    taken = typed_nulls(with_zones(source.schema, table, zone_mode(settings.without_zone, config.version)), table)
+    return conform_table(source, normalise(taken)).combine_chunks()
+
+
+def _join_keys(source: pa.Table, table: pa.Schema, on: Sequence[str]) -> pa.Table:
+    """What rows of the source match by, in the table's types, and their numbers.  Rows with a null match nothing and are left
+    out.
+    """
+    missing = [name for name in on if name not in table.names]
+    if missing:
+        raise InvalidRequest(f"on= names {', '.join(missing)}, and the columns of the table are {', '.join(table.names)}")
+    wanted = pa.schema([table.field(name).with_nullable(True) for name in on])
+    evolve(wanted, pa.schema([source.schema.field(name).with_nullable(True) for name in on]), SchemaMode.STRICT)
+    keys = conform_table(source.select(list(on)), wanted)
+    return keys.append_column(_SOURCE_ROW, pa.array(np.arange(source.num_rows, dtype=np.int64))).drop_null()
+
+
+def _beside(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
+    """Pairs of rows, or rows of one side, as the clauses speak of them."""
+    schema = _sides(None if source is None else source.schema, None if target is None else target.schema)
+    return pa.table([_as_struct(side) for side in (source, target) if side is not None], schema=schema)
+
+
+def _as_struct(rows: pa.Table) -> pa.Array:
+    return pa.StructArray.from_arrays(as_batch(rows).columns, fields=list(rows.schema))
+
+
+def _chosen(beside: pa.Table, where: Filter | None) -> Ints:
+    """The numbers of the rows for which a condition is true."""
+    every = np.arange(beside.num_rows, dtype=np.int64)
+    if where is None:
+        return every
+    numbered = beside.append_column(_SOURCE_ROW, pa.array(every))
+    kept: Ints = row_filter(parse_filter(where), beside.schema).keep(numbered).column(_SOURCE_ROW).to_numpy()
+    return kept
+
+
+def check_identity(config: TableConfig, rows: pa.Table) -> None:
+    """Raises TableState where the columns of a row name another record than the one that it is stored as."""
+    if not config.populate_meta_fields or not rows.num_rows:
+        return
+    batch = as_batch(rows.drop_columns([RECORD_KEY, PARTITION_PATH]))
+    for name, made in ((RECORD_KEY, record_keys(config.keys, batch)), (PARTITION_PATH, partition_paths(config.keys, batch))):
+        stored = pc.cast(rows.column(name), pa.string()).combine_chunks()
+        wrong = pc.index(pc.equal(stored, made), False).as_py()
+        if wrong >= 0:
+            raise TableState(
+                f"a row is stored with {name} {stored[wrong].as_py()!r}, and its columns make {made[wrong].as_py()!r}: it "
+                "cannot be written back in its place"
+            )
+
+
+def _check_kept(names: Sequence[str], source: pa.Table, target: pa.Table) -> None:
+    """Raises InvalidRequest where a row of the source has another key or partition than the row that it would become."""
+    for name in names:
+        ours, theirs = source.column(name), target.column(name)
+        if ours.type != theirs.type:
+            ours = conform_table(pa.table({name: ours}), pa.schema([target.schema.field(name).with_nullable(True)])).column(0)
+        differs = pc.or_(pc.fill_null(pc.not_equal(ours, theirs), False), pc.xor(pc.is_null(ours), pc.is_null(theirs)))
+        wrong = pc.index(differs, True).as_py()
+        if wrong >= 0:
+            raise InvalidRequest(
+                f"a row of the source has {name}={ours[wrong].as_py()!r}, and the row that it matches {theirs[wrong].as_py()!r}: "
+                f"a record keeps its key and its partition; put {name!r} into on=, or upsert the row to move its record"
+            )
+
+
+def _refuse_nulls(inserted: pa.Table) -> None:
+    """Raises InvalidRequest for a row to insert with a null in what rows match by: it was compared with no record."""
+    if any(column.null_count for column in inserted.columns):
+        names = ", ".join(inserted.column_names)
+        raise InvalidRequest(
+            f"a row of the source that would be inserted has a null in {names}, which matches nothing: a record with that null "
+            "may be there; upsert such rows"
+        )
+
+
+def _refuse_two_sources(config: TableConfig, rows: pa.Table, touched: Sequence[Ints]) -> None:
+    """Raises InvalidRequest where a row of the table would be changed twice: which change is to count, nobody has said."""
+    numbers = np.concatenate([np.zeros(0, dtype=np.int64), *touched])
+    seen, counts = np.unique(numbers, return_counts=True)
+    if (counts > 1).any():
+        twice = as_batch(rows.slice(int(seen[counts > 1][0]), 1))
+        raise InvalidRequest(
+            f"several rows of the source match record {record_keys(config.keys, twice)[0].as_py()!r}, and each would change it: "
+            "leave one of them in the source"
+        )
+    _refuse_repeated(config.keys, rows.take(pa.array(seen)), "the table holds two rows of record {key!r} that would be changed")
+
+
+def _refuse_repeated(keys: KeySpec, rows: pa.Table, text: str, *, places: bool = True) -> None:
+    """Raises InvalidRequest where two rows are of one record.  places: the partition is part of what names it."""
+    if rows.num_rows < 2:
+        return
+    batch = as_batch(rows)
+    names = {"key": record_keys(keys, batch)} | ({"place": partition_paths(keys, batch)} if places else {})
+    codes = row_codes(pa.table(names), list(names))
+    counts = np.bincount(codes)[codes]
+    if (counts > 1).any():
+        key = names["key"][int(np.flatnonzero(counts > 1)[0])].as_py()
+        raise InvalidRequest(f"{text.format(key=key)}, and an upsert has one row for each record")

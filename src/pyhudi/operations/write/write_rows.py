@@ -1,0 +1,513 @@
+"""Writing records: upsert, insert, bulk insert, delete, and the overwriting operations.
+
+    1. settle what died before; load the table's state; work out the schema after this write
+    2. the engine takes the rows in: conformed, keyed, duplicates combined
+    3. take an instant; look keys up; place inserts; write the inflight file
+    4. the engine writes file groups, one task each
+    5. commit; when another writer won, take this attempt back and plan again from 3 with the same rows
+
+Source: docs/formats/writing.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.errors import IndexStarted, InvalidRequest, SnapshotOutdated, TableState, Unsupported
+from pyhudi.features.hbase_index.hbase_commits import check_hbase, told_to_hbase
+from pyhudi.format.actions.commit_metadata import BOOTSTRAP_PARTS_KEY
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
+from pyhudi.format.instants import BOOTSTRAP_INSTANT_TIMES, Instant
+from pyhudi.metadata_table.indexes import check_computable, open_indexes
+from pyhudi.metadata_table.reader.metadata_listing import choose_listing
+from pyhudi.metadata_table.writer.initialize_partitions import drop_for_new_columns, ensure_metadata_table
+from pyhudi.metadata_table.writer.metadata_commit import mirror_of
+from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
+from pyhudi.operations.commit.action_attempt import Phases, taken_back_on_error
+from pyhudi.operations.commit.check_writable import check_writable
+from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.operations.commit.transaction import Transaction, commit_metadata
+from pyhudi.operations.services.run_services import with_services
+from pyhudi.operations.write.delete_partitions import partition_deleter
+from pyhudi.operations.write.index_lookup import check_counts_still
+from pyhudi.operations.write.keyed_write import write_by_key
+from pyhudi.operations.write.micro_batches import check_not_landed
+from pyhudi.operations.write.non_blocking_writes import check_table
+from pyhudi.operations.write.operation_traits import WriteShape
+from pyhudi.operations.write.replaced_file_groups import count_replaced_rows, groups_of, replaced_groups
+from pyhudi.operations.write.resolve_blockers import settle_failed_writes
+from pyhudi.operations.write.write_attempt import Attempt, Written, outdated_where_files_are_gone, start_of, until_no_conflict
+from pyhudi.operations.write.write_preconditions import check_columns_by_ids, check_fit
+from pyhudi.operations.write.write_report import write_result
+from pyhudi.operations.write.write_schemas import WriteSchemas
+from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.operations.write.writer_spec import writer_spec
+from pyhudi.planning.bucket_routing import BUCKET_ENGINE
+from pyhudi.planning.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_keys
+from pyhudi.planning.record_placement import WorkloadProfile
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.record_merge import RefuseRepeated
+from pyhudi.records.schema_evolution import continues
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.listing import check_own_folders
+from pyhudi.table.schema_on_read_history import WrittenColumns
+from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew, read_commit
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.engine_protocol import BulkPlan, Engine, Incoming, PrepareRequest
+from pyhudi.tasks.incoming_layout import DELETE_COLUMN
+
+
+@observed("write")
+def run_write(
+    context: TableContext,
+    engine: Engine,
+    data: Any,
+    settings: WriteSettings,
+    *,
+    seen: Snapshot | None = None,
+    marks_deletes: bool = False,
+    repeated: str | None = None,
+) -> WriteResult:
+    """Write records.  data: anything the engine takes in.
+
+    seen: the state in which the caller found the data, when there is one; what changed since then is a conflict, and the caller
+    has to look again.
+    marks_deletes: the column DELETE_COLUMN of the data says which of its rows only delete their keys, whatever their ordering
+    values.  For data that PyHudi made itself.
+    repeated: two rows of one record are refused, and this is said, with {key}; None combines them, as the settings have it.
+    Raises InvalidRequest for data that does not fit the table (nothing was written), WriteConflict when other writers won more
+    often than the settings allow retries, TableState when the table forbids the write.
+    """
+    write, snapshot = planned_write(context, engine, data, settings, seen=seen, marks_deletes=marks_deletes, repeated=repeated)
+    result = write.run(data, snapshot)
+    # What follows the commit needs the lock no longer than it would without.
+    context.end_turn()
+    return followed_up(write, result, snapshot.timeline)
+
+
+@planned_anew
+def planned_write(
+    context: TableContext,
+    engine: Engine,
+    data: Any,
+    settings: WriteSettings,
+    *,
+    seen: Snapshot | None = None,
+    marks_deletes: bool = False,
+    repeated: str | None = None,
+) -> tuple[Write, Snapshot]:
+    """A write before it takes its rows in and its instant, and the state that it was planned by.  As `run_write`."""
+    check_writable(context)
+    check_sync(settings.sync)
+    check_hbase(context, settings.commit.hbase, has_metadata=settings.metadata.enabled)
+    shape = WriteShape.of(settings)
+    if shape.has_rings and context.config.is_cow:
+        raise InvalidRequest(
+            f"{BUCKET_ENGINE}=CONSISTENT_HASHING begins file groups with log files, and {context.storage.uri} is copy on write; "
+            "create it as merge on read"
+        )
+    phases = Phases(context.env)
+    rolled_back, looked_at = settle_failed_writes(context, settings.commit)
+    snapshot = seen or _present_state(context, looked_at)
+    _check_bootstrapped(snapshot)
+    phases.end("load")
+    columns = engine.input_schema(data)
+    if marks_deletes:
+        columns = columns.remove(columns.get_field_index(DELETE_COLUMN))
+    schemas = WriteSchemas.of(context, snapshot, columns, settings)
+    if shape.shares_groups:
+        config, metadata = context.config, settings.metadata
+        indexes = {*config.metadata_partitions, *config.metadata_partitions_inflight} - metadata.unwanted | metadata.wanted
+        check_table(context.storage.uri, config.merge, indexes, is_cow=config.is_cow)
+        if seen is not None and not shape.deletes:
+            raise Unsupported(
+                f"rows that are based on a scan of {context.storage.uri} under non-blocking concurrency control: nobody's write "
+                "is a conflict there, so what changed since the scan would be overwritten; use OPTIMISTIC_CONCURRENCY_CONTROL"
+            )
+    context, snapshot = _with_metadata_table(context, engine, snapshot, settings, schemas)
+    names_records = shape.deletes and {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
+    if schemas.keys.generates_keys and not shape.takes_generated_keys and not names_records:
+        raise InvalidRequest(
+            f"the table generates its record keys, so {settings.operation} cannot find records; use insert or bulk_insert"
+        )
+    write = Write(
+        context=context,
+        began_with=context,
+        engine=engine,
+        settings=settings,
+        shape=shape,
+        columns=columns,
+        schemas=schemas,
+        phases=phases,
+        rolled_back=rolled_back,
+        chosen=seen is not None,
+        marks_deletes=marks_deletes,
+        repeated=repeated,
+    )
+    return write, snapshot
+
+
+def followed_up(write: Write, result: WriteResult, before: Timeline) -> WriteResult:
+    """The result, after the services and the sync that follow a write.  before: the timeline that it was planned by."""
+    context, engine, settings = write.began_with, write.engine, write.settings
+    result = with_services(
+        context,
+        engine,
+        settings.services,
+        result,
+        before=before,
+        action=write.shape.action(context.config),
+        delete_partitions=partition_deleter(context, engine, settings),
+        metadata_timeline=write.metadata_timeline,
+    )
+    return with_sync(context, settings.sync, result)
+
+
+def _present_state(context: TableContext, looked_at: Timeline | None) -> Snapshot:
+    """The state to take the rows in by.  looked_at: a timeline of just now; what it names may be gone already."""
+    if looked_at is not None:
+        with suppress(SnapshotOutdated):
+            return load_snapshot(context, timeline=looked_at)
+    return load_snapshot(context)
+
+
+def _check_bootstrapped(snapshot: Snapshot) -> None:
+    """Raises TableState for a table over files outside of it that it does not hold, or not all: the bootstrap died.
+
+    What came first would stand where the bootstrap's rows are to be.
+    """
+    source, timeline = snapshot.config.bootstrap_base_path, snapshot.timeline
+    if source is None:
+        return
+    told = (i for i in timeline.completed_writes() if i.request_time in BOOTSTRAP_INSTANT_TIMES)
+    extras = (read_commit(snapshot.context.timeline, instant).extra_metadata for instant in told)
+    parts = {time for extra in extras for time in extra.get(BOOTSTRAP_PARTS_KEY, "").split(",") if time}
+    if timeline.last_visible is None or not all(map(timeline.is_completed, parts)):
+        raise TableState(
+            f"the table at {snapshot.context.storage.uri} was to be made over {source}, and that did not come to its end; run "
+            "the bootstrap again, which begins anew"
+        )
+
+
+def _with_metadata_table(
+    context: TableContext, engine: Engine, snapshot: Snapshot, settings: WriteSettings, schemas: WriteSchemas
+) -> tuple[TableContext, Snapshot]:
+    """The table and its state to begin on, with the metadata table that the settings ask for.
+
+    Raises InvalidRequest for columns with which an index that is defined cannot go on.
+    """
+    before = snapshot.schema.arrow if snapshot.schema else None
+    if settings.anew:
+        check_computable(open_indexes(context), schemas.data_schema)
+    if before is not None and settings.anew and not continues(before, schemas.data_schema):
+        return context, snapshot
+    ensured = ensure_metadata_table(context, engine, settings.metadata, settings.commit.lock_wait_ms, schemas.data_schema, before)
+    if ensured.config.metadata_partitions == context.config.metadata_partitions:
+        return ensured, snapshot
+    # The metadata table that was to list the files may be gone now.
+    return ensured, replace(snapshot, context=ensured, listing=choose_listing(ensured, snapshot.timeline))
+
+
+@dataclass(slots=True)
+class Write:
+    """One write under way; its context and schemas are those of the present attempt.
+
+    began_with: the table as it was when the write began.  chosen: the rows were chosen by the state that was loaded, so no other
+    state will do.
+    """
+
+    context: TableContext
+    began_with: TableContext
+    engine: Engine
+    settings: WriteSettings
+    shape: WriteShape
+    columns: pa.Schema
+    schemas: WriteSchemas
+    phases: Phases
+    rolled_back: tuple[str, ...]
+    chosen: bool
+    marks_deletes: bool
+    repeated: str | None
+    rows_in: int = 0
+    metadata_timeline: Timeline | None = None
+
+    def run(self, data: Any, snapshot: Snapshot) -> WriteResult:
+        """Take the rows in, and attempt the write until it lands or has lost too often."""
+        incoming = self.engine.prepare(data, self.prepare_request())
+        try:
+            # What places nothing needs its rows neither held nor counted before they are written.
+            counts = incoming.partitions() if self.shape.needs_counts else {}
+            self.rows_in = sum(counts.values())
+            self.phases.end("prepare")
+            if not counts and not self.settings.allow_empty and not self.shape.everything:
+                operation = str(self.shape.operation)
+                return WriteResult(operation, None, None, rolled_back=self.rolled_back, seconds=self.phases.seconds)
+            if self.chosen:
+                return self._attempt_beside_indexing(incoming, counts, snapshot, 0)
+            attempts, present = count(), snapshot
+
+            def look(context: TableContext) -> None:
+                nonlocal present
+                self.context = context
+                present = self._look_again(incoming)
+
+            def attempt(_: TableContext) -> WriteResult:
+                return self._attempt_beside_indexing(incoming, counts, present, next(attempts))
+
+            return until_no_conflict(self.context, self.settings.commit, attempt, look)
+        finally:
+            incoming.release()
+
+    def _attempt_beside_indexing(
+        self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, number: int
+    ) -> WriteResult:
+        """Attempt the write, and again where somebody began an index meanwhile: that takes no retry, since nobody won a race."""
+        for _ in range(_INDEXES_BEGUN):
+            try:
+                return self._attempt(incoming, counts, snapshot, number)
+            except IndexStarted:
+                if not self.chosen:
+                    snapshot = self._look_again(incoming)
+                    continue
+                # The rows were chosen by a state, which stays the one that they are planned on.
+                self.context = self.context.reloaded()
+                check_writable(self.context)
+                snapshot = replace(snapshot, context=self.context, listing=choose_listing(self.context, snapshot.timeline))
+        return self._attempt(incoming, counts, snapshot, number)
+
+    def _look_again(self, incoming: Incoming) -> Snapshot:
+        """The table's present state, after another writer won; the rows fit its columns from here on."""
+        self.context = self.context.reloaded()
+        check_writable(self.context)
+        snapshot = load_snapshot(self.context)
+        fitted, self.schemas = self.schemas, WriteSchemas.of(self.context, snapshot, self.columns, self.settings)
+        if not fitted.keys_only and self.schemas.data_schema != fitted.data_schema:
+            try:
+                incoming.refit(self.prepare_request())
+            except BaseException:
+                # The rows are as they were, and whoever looks again finds that anew.
+                self.schemas = fitted
+                raise
+        # What looks keys up in an index needs it again where another process has dropped it.
+        self.context, snapshot = _with_metadata_table(self.context, self.engine, snapshot, self.settings, self.schemas)
+        return snapshot
+
+    def prepare_request(self) -> PrepareRequest:
+        """How the rows are made ready."""
+        # Generated keys carry an instant time; any that no other write of this process has will do, so the clock's is taken with
+        # a random tail.
+        stamp = str(self.context.env.now_ms()) + str(int.from_bytes(self.context.env.token_bytes(4), "big"))
+        schemas, shape = self.schemas, self.shape
+        # A null ordering value is refused in what merges, as in real Hudi, and wherever the row can meet a log record, with which
+        # real readers cannot compare it.
+        compares = shape.compares or not self.context.config.is_cow
+        return PrepareRequest(
+            data_schema=schemas.data_schema if schemas.given is None else schemas.given,
+            keys=schemas.keys,
+            rule=schemas.rule if self.repeated is None else RefuseRepeated(self.repeated),
+            combine=self.settings.combine or self.repeated is not None,
+            global_keys=shape.global_keys,
+            keys_only=schemas.keys_only,
+            instant_time=stamp,
+            memory_budget_bytes=self.settings.memory_budget_bytes,
+            required_ordering=self.context.config.ordering_fields if compares else (),
+            by_partition=shape.in_bulk or shape.replaces,
+            looked_up=shape.looks_up and not shape.routes,
+            placing=schemas.placing,
+            cut_nanoseconds=self.settings.cuts_nanoseconds,
+            marks_deletes=self.marks_deletes,
+            driver_batch_bytes=self.settings.driver_batch_bytes,
+            driver_work_bytes=self.settings.driver_work_bytes,
+        )
+
+    def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, number: int) -> WriteResult:
+        snapshot = before = self._without_stale_indexes(snapshot)
+        looked = None
+        if number == 0:
+            # Files that a clean took meanwhile tell nothing of options: the state that `begin` finds is looked at in its place.
+            with suppress(SnapshotOutdated):
+                looked = check_fit(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
+        requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if self.shape.replaces else b""
+        transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit, requested)
+        transaction.late_attempts = self.engine.leaves_attempts
+        with taken_back_on_error(transaction):
+            snapshot, start = self._state_to_plan_on(snapshot, transaction)
+            with outdated_where_files_are_gone(snapshot):
+                attempt = self._attempt_on(transaction, snapshot, start, looked if snapshot is before else None)
+                replaced = replaced_groups(attempt, counts) if self.shape.replaces else None
+                if self.shape.places_nothing:
+                    written = _write_in_bulk(attempt, incoming, counts)
+                else:
+                    written = write_by_key(attempt, incoming, counts, replaced)
+            return self.completed(attempt, written, replaced)
+
+    def begun(self, snapshot: Snapshot) -> Attempt:
+        """The one attempt of a write whose rows come by themselves, under its instant, with its inflight file written."""
+        snapshot = self._without_stale_indexes(snapshot)
+        check_fit(self.context, self.settings, self.shape, self.schemas, snapshot, {})
+        transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit)
+        with taken_back_on_error(transaction):
+            snapshot, start = self._state_to_plan_on(snapshot, transaction)
+            with outdated_where_files_are_gone(snapshot):
+                attempt = self._attempt_on(transaction, snapshot, start, None)
+            attempt.begin_files(None)
+        return attempt
+
+    def _attempt_on(
+        self,
+        transaction: Transaction,
+        snapshot: Snapshot,
+        start: WriteStart,
+        looked: Mapping[str, tuple[FileSlice, ...]] | None,
+    ) -> Attempt:
+        """An attempt that is planned on a state.  looked: see `Attempt`."""
+        transaction.columns = self.columns_after(snapshot, transaction)
+        transaction.planned_on(snapshot)
+        ids = None if transaction.columns is None else transaction.columns.ids
+        return Attempt(
+            context=self.context,
+            settings=self.settings,
+            shape=self.shape,
+            schemas=self.schemas,
+            phases=self.phases,
+            snapshot=snapshot,
+            start=start,
+            transaction=transaction,
+            spec=writer_spec(self.context, self.settings, self.shape, self.schemas, snapshot, transaction, ids=ids),
+            looked=looked,
+        )
+
+    def completed(self, attempt: Attempt, written: Written, replaced: Mapping[str, tuple[str, ...]] | None) -> WriteResult:
+        """Commit what the tasks of an attempt have written."""
+        # Tasks notice another table in a partition's folder only where that has no partition metadata of its own.
+        stats = (status.stat for status in written.statuses)
+        fresh = (s for s in stats if s.prev_base_file is None and (self.shape.has_rings or not s.log_files))
+        check_own_folders(self.context.storage, {stat.partition_path or "" for stat in fresh})
+        self.phases.end("write")
+        done = self._commit(attempt, written, replaced)
+        self.metadata_timeline = attempt.transaction.metadata_timeline
+        self.phases.end("commit")
+        result = write_result(done, written.statuses)
+        lookup = written.lookup
+        replaced_rows = count_replaced_rows(attempt.snapshot, replaced)
+        return replace(
+            result,
+            rows_deleted=None if replaced_rows is None or result.rows_deleted is None else result.rows_deleted + replaced_rows,
+            operation=str(self.shape.operation),
+            rows_in=self.rows_in or result.rows_in,
+            file_groups_replaced=len(groups_of(replaced)),
+            index=None if lookup is None else str(self.settings.index.kind),
+            index_source=None if lookup is None else lookup.source,
+            rolled_back=self.rolled_back,
+            schema_changes=self.schemas.changes,
+            seconds=self.phases.seconds,
+        )
+
+    def columns_after(self, snapshot: Snapshot, transaction: Transaction) -> WrittenColumns | None:
+        """What the write says of its columns, where these have ids."""
+        if snapshot.history is None:
+            return None
+        check_columns_by_ids(self.context, self.schemas, snapshot)
+        return snapshot.history.written(transaction.instant_time, self.schemas.data_schema)
+
+    def _commit(self, attempt: Attempt, written: Written, replaced: Mapping[str, tuple[str, ...]] | None) -> Instant:
+        batch, operation, statuses = self.settings.batch, self.shape.operation.recorded, written.statuses
+        extra = dict((*self.settings.extra_metadata, *((batch.metadata,) if batch else ())))
+        metadata = commit_metadata(operation, statuses, self.schemas.schema_text, extra, replaced)
+        touched = [*groups_of(replaced), *written.read, *_claims(self.shape, written)]
+        if written.rings is not None:
+            touched += written.rings.given_up
+        mirror = mirror_of(
+            self.context,
+            self.engine,
+            attempt.spec.indexing,
+            self.schemas.data_schema,
+            statuses,
+            attempt.snapshot,
+            time=attempt.spec.instant_time,
+            operation=operation,
+            replaced=replaced,
+            keeps_keys=self.settings.commit.hbase is not None,
+        )
+
+        def verify(now: Timeline) -> None:
+            if batch:
+                check_not_landed(self.context, batch, now)
+            if written.rings is not None:
+                written.rings.check_still_count(self.context, attempt.snapshot.timeline, now)
+            if written.lookup is not None:
+                check_counts_still(self.context, attempt.snapshot.timeline, now, written.lookup.lookup)
+
+        shares = self.shape.shares_groups
+        followed = frozenset[str]() if written.rings is None else written.rings.followed
+        with told_to_hbase(self.context, self.engine, self.settings.commit.hbase, statuses, attempt.spec.instant_time):
+            return attempt.transaction.commit(
+                metadata, attempt.start, touched, mirror, verify, shares_groups=shares, followed=followed
+            )
+
+    def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
+        """The state to plan by, its metadata table dropped where that speaks of columns which are about to have other types.
+
+        Rows are as they were without it, so a crash from here on leaves the old table; the next write builds it anew.
+        """
+        before = snapshot.schema
+        if not self.settings.anew or before is None or continues(before.arrow, self.schemas.data_schema):
+            return snapshot
+        settings = self.settings
+        self.context = drop_for_new_columns(self.context, settings.metadata, settings.commit.lock_wait_ms, before.arrow)
+        return replace(snapshot, context=self.context, listing=choose_listing(self.context, snapshot.timeline))
+
+    def _state_to_plan_on(self, snapshot: Snapshot, transaction: Transaction) -> tuple[Snapshot, WriteStart]:
+        """The state that the attempt is planned on, and what its commit is compared with.
+
+        That is the state in which the attempt's instant was requested, not the one that was loaded before the rows were taken in,
+        perhaps hours ago.  From the request on cleans and archivals leave in place what that state counts, and what completes
+        from then on is a conflict if it meets this write.  Everything that it counts was requested before this write, so that no
+        file which this write puts in place of another is older than that one.
+
+        Rows that were chosen by a state are planned on that state: another one may hold others that are to be chosen.  Where
+        another writer changed the columns since the rows were made to fit them, what it wrote remains to be met.
+        """
+        begun_on = transaction.begun_on
+        if self.chosen or begun_on is None or begun_on.instants == snapshot.timeline.instants:
+            return snapshot, start_of(snapshot)
+        now = load_snapshot(self.context, timeline=begun_on)
+        if now.schema == snapshot.schema:
+            return now, start_of(now)
+        if self.schemas.keys_only:
+            self.schemas = WriteSchemas.of(self.context, now, self.columns, self.settings)
+            return now, start_of(now)
+        return now, start_of(snapshot)
+
+
+_INDEXES_BEGUN = 5
+"""How often a write is planned again for an index: as often as indexes are begun within one write, and not without end."""
+
+
+def _write_in_bulk(attempt: Attempt, incoming: Incoming, counts: Mapping[str, int]) -> Written:
+    """All rows to new files.  counts: rows by partition path, where they were counted."""
+    attempt.begin_files(WorkloadProfile({}, counts) if attempt.shape.replaces else None)
+    settings, env = attempt.settings, attempt.context.env
+    return Written(incoming.write_bulk(BulkPlan(attempt.spec, settings.sort_mode, env.uuid4, settings.bulk_parallelism)))
+
+
+def _claims(shape: WriteShape, written: Written) -> list[FileGroupId]:
+    """What the write read of the table by finding keys nowhere: that no other group has them.
+
+    What overwrites partitions says so of everything that it does not replace.
+    """
+    stats = [status.stat for status in written.statuses if status.stat.num_inserts]
+    if not stats or (written.lookup is None and not shape.replaces):
+        return []
+    if shape.routes:
+        return [group for s in stats for group in new_bucket(s.partition_path or "", s.file_id or "")]
+    everywhere = [NEW_KEYS_ANYWHERE] if shape.global_keys or shape.everything else []
+    return [new_keys(s.partition_path or "") for s in stats] + everywhere

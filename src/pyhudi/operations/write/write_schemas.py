@@ -1,0 +1,225 @@
+"""The columns of the table after a write, and how its records are named and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.operations.admin.create_table import check_columns
+from pyhudi.operations.admin.table_settings import zone_mode
+from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER
+from pyhudi.operations.write.write_settings import SCHEMA_MODE, WriteOperation, WriteSettings
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.keys.key_spec import KeySpec, partition_columns
+from pyhudi.records.keys.key_values import check_given_key
+from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_markers, marked_rule, merge_rule
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.record_merge import IS_DELETED, MergeRule, PickByCommitTime
+from pyhudi.records.schema_evolution import SchemaMode, continues, evolve, schema_changes, typed_nulls, whole_number_hint
+from pyhudi.records.timestamp_coercion import WithoutZone, with_zones
+from pyhudi.records.type_normalization import normalise
+from pyhudi.table.snapshot import Snapshot, TableSchema
+from pyhudi.table.table_config import TableConfig
+from pyhudi.table.table_context import TableContext
+
+_NO_COLUMNS = pa.schema([])
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSchemas:
+    """The table's columns after the write, and how records are named and merged.
+
+    data_schema: those that its files hold.  placing: partition columns of the rows that are left out of files.
+    rule: for duplicates among the incoming rows; stored_rule: for an incoming and a stored record.  keys_only: rows only delete.
+    unplaced: they name no partition, so all partitions are searched.  given: the columns of a partial update.  changes: of the
+    table's columns, for the result.
+    """
+
+    data_schema: pa.Schema
+    schema_text: str
+    keys: KeySpec
+    rule: MergeRule
+    stored_rule: MergeRule
+    keys_only: bool
+    unplaced: bool
+    given: pa.Schema | None = None
+    changes: tuple[str, ...] = ()
+    placing: pa.Schema = _NO_COLUMNS
+
+    @classmethod
+    def of(cls, context: TableContext, snapshot: Snapshot, incoming: pa.Schema, settings: WriteSettings) -> WriteSchemas:
+        """The schemas of a write of `incoming` to the table as it is.  Raises InvalidRequest for columns that do not fit it."""
+        config = context.config
+        current = None if settings.anew else snapshot.schema
+        keys_only = settings.operation is WriteOperation.DELETE
+        placing = _NO_COLUMNS
+        known = pa.schema([*(current.arrow if current else ()), *snapshot.path_fields])
+        zones = zone_mode(settings.without_zone, config.version)
+        if keys_only:
+            _check_delete_columns(config.keys, incoming)
+            if current is None:
+                raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to delete")
+            _check_delete_types(config.keys, incoming, known, zones)
+            data_schema, text = current.arrow, current.avro
+        else:
+            columns = typed_nulls(with_zones(without_meta_fields(incoming), known, zones), known)
+            brought = columns
+            if config.omitted_columns:
+                check_columns(config.keys, config.ordering_fields, normalise(brought))
+                placing = _placing(snapshot, columns)
+                columns = pa.schema([field for field in columns if field.name not in placing.names])
+            if settings.partial and current is None:
+                raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to update")
+            data_schema = evolve(
+                current.arrow if current else None,
+                columns,
+                settings.schema_mode,
+                fixed=fixed_columns(config),
+                null_for_missing=settings.null_for_missing or settings.partial,
+                allow_drop=settings.allow_drop and not settings.partial,
+            )
+            if settings.anew and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
+                _check_goes_on(context, snapshot.schema.arrow, data_schema)
+            check_columns(config.keys, config.ordering_fields, normalise(brought))
+            text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
+            _check_delete_flag(data_schema)
+        rule = merge_rule(config.merge, TableSchema(data_schema, text).defaults)
+        if settings.marker is not None and not keys_only and rule.marker is None:
+            _check_marker(context, settings, data_schema)
+        marked = marked_rule(rule, settings.marker, data_schema)
+        rule = rule if keys_only else marked
+        given = None
+        if settings.partial:
+            _check_partial(context, rule, current.arrow if current else None, data_schema)
+            brought_names = set(incoming.names)
+            given = pa.schema([field for field in data_schema if field.name in brought_names])
+        some = given is not None and len(given) < len(data_schema)
+        unplaced = (
+            keys_only and not {RECORD_KEY, PARTITION_PATH} <= set(incoming.names) and not _names_partition(config.keys, incoming)
+        )
+        among_rows: MergeRule = rule
+        if keys_only:
+            among_rows = PickByCommitTime()
+        elif some and not rule.picks and rule.filling is None:
+            among_rows = PartialRows(rule)
+        changes = schema_changes(current.arrow, data_schema) if current else ()
+        return cls(data_schema, text, config.keys, among_rows, rule, keys_only, unplaced, given, changes, placing)
+
+    @property
+    def partial(self) -> bool:
+        """True when the rows lack columns, which keep their values."""
+        return self.given is not None and len(self.given) < len(self.data_schema)
+
+
+def _placing(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
+    """The columns that files leave out, with the types that paths are made of.
+
+    Where the table states no type, each batch has its own: a path is text, and so is what is read of it.
+    """
+    given = normalise(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
+    stated = [field for field in snapshot.path_fields if not pa.types.is_string(field.type)]
+    typed = pa.schema([next((field for field in stated if field.name == own.name), own) for own in given])
+    return evolve(typed, given, SchemaMode.STRICT, fixed=fixed_columns(snapshot.config))
+
+
+def fixed_columns(config: TableConfig) -> Mapping[str, str]:
+    """The columns by which records are found and compared, and what each is: another type would make other keys of them, and
+    another order.
+    """
+    keys = config.keys
+    role = "the ordering field" if len(config.ordering_fields) == 1 else "an ordering field"
+    ordering = dict.fromkeys(config.ordering_fields, role)
+    partition = dict.fromkeys(partition_columns(keys), "a partition field")
+    return {**ordering, **partition, **dict.fromkeys(keys.record_fields, "a record key field")}
+
+
+def _check_partial(context: TableContext, rule: MergeRule, current: pa.Schema | None, after: pa.Schema) -> None:
+    if current != after:
+        raise InvalidRequest("a partial update changes no columns of the table: it holds some of them, with their types")
+    check_partial_merge(rule)
+    if not context.config.populate_meta_fields:
+        raise Unsupported(
+            "partial updates in a table without meta columns; the real Hudi 1.0.2 refuses them there too (`Partial updates are "
+            "not supported for virtual key tables`): upsert whole rows"
+        )
+
+
+def _check_marker(context: TableContext, settings: WriteSettings, schema: pa.Schema) -> None:
+    config = context.config
+    if not looks_at_markers(config.merge):
+        raise InvalidRequest(
+            f"{DELETE_FIELD} and {DELETE_MARKER}: the table's payload class "
+            f"{config.merge.payload_class} looks at no delete marker, so the rows would be stored; delete them by key, or mark "
+            "them in _hoodie_is_deleted"
+        )
+    if settings.partial:
+        raise Unsupported(f"{DELETE_FIELD} in a partial update: delete those records by key")
+    field = config.ordering_field
+    if not config.is_cow and field is not None and IS_DELETED not in schema.names and _is_decimal(schema, field):
+        raise Unsupported(
+            f"{DELETE_FIELD} in a merge-on-read table whose ordering field {field} is a decimal: log files tell "
+            f"such a delete by the column {IS_DELETED}, which the table lacks; delete those records by key"
+        )
+
+
+def _is_decimal(schema: pa.Schema, field: str) -> bool:
+    return bool(pa.types.is_decimal(field_at(schema, field).type))
+
+
+def _check_goes_on(context: TableContext, before: pa.Schema, after: pa.Schema) -> None:
+    """Raises InvalidRequest for an overwrite with types that other writers of Hudi cannot go on from."""
+    if not continues(before, after):
+        same = [field for field in after if field.name in before.names]
+        changed = [f"{f.name} from {before.field(f.name).type} to {f.type}" for f in same if before.field(f.name).type != f.type]
+        raise InvalidRequest(
+            f"the overwrite of {context.storage.uri} would change types as no other write may ({', '.join(changed)}), and the "
+            f"real Hudi could read the table but not write to it until the old files are cleaned; cast the columns, write to "
+            f"another folder, or ask for it with {SCHEMA_MODE}=evolve"
+        )
+
+
+def _check_delete_columns(keys: KeySpec, schema: pa.Schema) -> None:
+    names = set(schema.names)
+    if {RECORD_KEY, PARTITION_PATH} <= names:
+        return
+    missing = [name for name in keys.record_fields if name.split(".")[0] not in names]
+    if missing:
+        raise InvalidRequest(
+            f"the rows to delete lack record key field {', '.join(missing)}; their columns are: {', '.join(schema.names)}"
+        )
+
+
+def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zones: WithoutZone) -> None:
+    """Keys of another type are other keys: 1.0 and 1 are two strings, and a delete of either does not find the other."""
+    if {RECORD_KEY, PARTITION_PATH} <= set(schema.names):
+        return
+    for name in (*keys.record_fields, *partition_columns(keys)):
+        head = name.split(".")[0]
+        if head not in schema.names:
+            continue
+        column = typed_nulls(with_zones(pa.schema([schema.field(head)]), table, zones), table)
+        given, stored = field_at(normalise(column), name).type, field_at(table, name).type
+        if name in keys.record_fields:
+            check_given_key(name, given, stored)
+        families = (pa.types.is_integer, pa.types.is_floating)
+        alike = given == stored or any(family(given) and family(stored) for family in families)
+        if not alike and not (pa.types.is_string(given) or pa.types.is_string(stored)):
+            raise InvalidRequest(
+                f"column {name!r} of the rows to delete is {given}, and the table's is {stored}: cast it"
+                f"{whole_number_hint(stored, given)}"
+            )
+
+
+def _names_partition(keys: KeySpec, schema: pa.Schema) -> bool:
+    return all(name.split(".")[0] in schema.names for name in partition_columns(keys))
+
+
+def _check_delete_flag(schema: pa.Schema) -> None:
+    position = schema.get_field_index(IS_DELETED)
+    if position >= 0 and not pa.types.is_boolean(schema.field(position).type):
+        raise InvalidRequest(f"{IS_DELETED} has to be a boolean column, it is {schema.field(position).type}")

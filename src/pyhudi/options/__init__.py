@@ -1,0 +1,1 @@
+"""Options: declarations, parsing, and which operations accept which options."""

@@ -1,0 +1,302 @@
+"""Which instants leave the active timeline for the history, and which files of the history are merged.
+
+    1. nothing, unless more than `max` completed writes stand on the timeline; then the oldest go until `min` are left.  Where the
+       cleaner retains more, both grow
+    2. of those only the ones before every bound: what is pending, what compaction still counts, replace commits whose files
+       are not cleaned yet, the metadata table's last compaction, savepoints
+    3. completed cleans and rollbacks older than the last write chosen go along
+
+Everything older than the active timeline counts as completed, and replaced file groups are known from the active timeline alone:
+each bound of step 2 keeps a file that nobody should read from coming back.
+
+    history   once there are `batch` files of one level, the oldest are merged into one of the next level
+
+Pure.  What this does not do: read or delete anything.
+
+Source: docs/formats/timeline.md, "Which instants are archived" and "History".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from typing import Annotated
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.instants import Action, Instant, State, parse_instant_time
+from pyhudi.format.lsm_timeline import MAX_LEVEL, HistoryFileName, Manifest, ManifestEntry, parse_history_file
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.planning.cleaning import CleaningRules, LastClean, earliest_instant_to_retain
+from pyhudi.planning.compaction import COMPACTION_TRIGGER, MAX_DELTA_COMMITS, CompactionTrigger
+from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, Timeline
+
+MERGE_LIMIT_BYTES = 1 << 30
+"""How many bytes of history one merge takes in."""
+
+
+MIN_COMMITS = Option("hoodie.keep.min.commits", int, "20", "commits that an archival leaves on the active timeline")
+MERGE_BATCH = Option("hoodie.timeline.compaction.batch.size", int, "10", "files of one level of the history that are merged")
+MAX_COMMITS = Option("hoodie.keep.max.commits", int, "30", "commits on the active timeline above which an archival is due")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivalRules:
+    """How many completed writes the active timeline keeps.
+
+    beyond_savepoint: pass over savepointed commits instead of stopping before the first.  delta_commits_counted: how many delta
+    commits make a compaction due, None when compaction is not triggered by a count that the timeline has to tell.
+    merge_batch: files of one level of the history that are merged.
+    """
+
+    min_commits: Annotated[int, MIN_COMMITS]
+    max_commits: Annotated[int, MAX_COMMITS]
+    beyond_savepoint: Annotated[
+        bool,
+        Option(
+            "hoodie.archive.beyond.savepoint",
+            bool,
+            "false",
+            "an archival passes over savepointed commits instead of stopping before the first",
+        ),
+    ]
+    delta_commits_counted: Annotated[int | None, COMPACTION_TRIGGER, MAX_DELTA_COMMITS]
+    merge_batch: Annotated[
+        int,
+        MERGE_BATCH,
+    ]
+    cleaning: CleaningRules
+
+    def __post_init__(self) -> None:
+        if self.min_commits < 1 or self.max_commits <= self.min_commits:
+            raise InvalidRequest(
+                f"{MAX_COMMITS} ({self.max_commits}) has to be larger than {MIN_COMMITS} "
+                f"({self.min_commits}), and that at least 1"
+            )
+        if self.merge_batch < 2:
+            raise InvalidRequest(f"{MERGE_BATCH} has to be at least 2, not {self.merge_batch}")
+
+    @classmethod
+    def of(cls, options: Options) -> ArchivalRules:
+        """From checked options."""
+        counted = options.word(COMPACTION_TRIGGER) in (CompactionTrigger.NUM_COMMITS, CompactionTrigger.NUM_AND_TIME)
+        delta_commits = options.integer(MAX_DELTA_COMMITS) if counted else None
+        return read_settings(cls, options, delta_commits_counted=delta_commits)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivalBounds:
+    """What bounds archival and does not stand in names of the timeline.
+
+    last_clean: the newest completed clean.  has_metadata_table, metadata_compaction: whether there is one, and the request time
+    of its last completed compaction.  data_table: for the timeline of a metadata table, that of its data table.
+    without_ids: the first write by names whose columns the history of columns lacks, of a table with columns by ids.
+    """
+
+    last_clean: LastClean | None
+    has_metadata_table: bool = False
+    metadata_compaction: str | None = None
+    data_table: Timeline | None = None
+    without_ids: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivalPlan:
+    """instants: completed instants that leave, by request time.  start: request time of the first write that stays, '' when
+    nothing leaves.  reason: why nothing leaves, '' when something does.
+    """
+
+    instants: tuple[Instant, ...]
+    start: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryMerge:
+    """inputs: the files to merge, in order of their rows.  output: the name of the merged file."""
+
+    inputs: tuple[ManifestEntry, ...]
+    output: HistoryFileName
+
+
+def reason_not_to_archive(timeline: Timeline, settings: ArchivalRules) -> str | None:
+    """Why archival is not due, as far as the timeline alone tells."""
+    count = len(timeline.completed_writes())
+    if count <= settings.max_commits:
+        return f"{count} completed writes, up to {settings.max_commits} are kept"
+    return None
+
+
+def plan_archival(
+    timeline: Timeline, settings: ArchivalRules, bounds: ArchivalBounds, *, is_cow: bool, zone: tzinfo
+) -> ArchivalPlan:
+    """Choose the instants that leave.  zone: of the table's instant times."""
+    completed = timeline.completed_writes()
+    keep_min, keep_max = _counts(timeline, completed, settings, zone)
+    if len(completed) <= keep_max:
+        return _nothing(f"{len(completed)} completed writes, up to {keep_max} are kept")
+    if bounds.has_metadata_table and bounds.metadata_compaction is None:
+        return _nothing("the metadata table was not compacted yet")
+    limits = [
+        (_pending_bound(timeline, completed), "a write or service is pending"),
+        (None if is_cow else _compaction_bound(timeline, settings), "delta commits are counted for compaction"),
+        (_replace_bound(timeline, bounds.last_clean), "replaced file groups are not cleaned yet"),
+        (_metadata_bound(completed, bounds), "the metadata table was not compacted since"),
+        (_data_table_bound(bounds.data_table, settings), "the data table's timeline begins there"),
+        (bounds.without_ids, "columns that a write by names brought have no ids yet, which the next write gives them"),
+    ]
+    saved = {i.request_time for i in timeline.instants if i.action is Action.SAVEPOINT}
+    if saved and not settings.beyond_savepoint:
+        limits.append((min(saved), "there is a savepoint"))
+    found = [(limit, why) for limit, why in limits if limit is not None]
+    limit, why = min(found, default=(None, ""))
+    free = [i for i in completed if i.request_time not in saved and (limit is None or i.request_time < limit)]
+    writes = free[: len(completed) - keep_min]
+    if not writes:
+        return _nothing(f"{why} ({limit})")
+    last = writes[-1].request_time
+    along = [i for i in timeline.completed(Action.CLEAN, Action.ROLLBACK) if i.request_time < last]
+    leaving = {i.request_time for i in writes}
+    staying = [
+        i.request_time
+        for i in timeline.instants
+        if i.action in SLICING_ACTIONS and i.request_time not in leaving and i.request_time not in saved
+    ]
+    instants = tuple(sorted((*writes, *along), key=lambda i: i.sort_key))
+    return ArchivalPlan(instants, min(staying, default=last), "")
+
+
+def plan_history_merge(manifest: Manifest, level: int, batch: int) -> HistoryMerge | None:
+    """The merge that is due on a level of the history; None when none is."""
+    if level >= MAX_LEVEL:
+        return None
+    on_level = [
+        (name, entry) for entry in manifest.files if (name := parse_history_file(entry.file_name)) and name.level == level
+    ]
+    if len(on_level) < batch:
+        return None
+    chosen: list[tuple[HistoryFileName, ManifestEntry]] = []
+    size_bytes = 0
+    for name, entry in sorted(on_level, key=lambda pair: pair[1].file_name)[:batch]:
+        chosen.append((name, entry))
+        size_bytes += entry.size_bytes
+        if size_bytes > MERGE_LIMIT_BYTES:
+            break
+    if len(chosen) < 2:
+        return None
+    output = HistoryFileName(min(name.min_time for name, _ in chosen), max(name.max_time for name, _ in chosen), level + 1)
+    if any(entry.file_name == output.text for entry in manifest.files):
+        return None
+    return HistoryMerge(tuple(entry for _, entry in chosen), output)
+
+
+def merged_manifest(manifest: Manifest, inputs: Sequence[ManifestEntry], output: ManifestEntry) -> Manifest:
+    """The manifest after a merge."""
+    gone = {entry.file_name for entry in inputs}
+    return Manifest((*(entry for entry in manifest.files if entry.file_name not in gone), output))
+
+
+def _nothing(reason: str) -> ArchivalPlan:
+    return ArchivalPlan((), "", reason)
+
+
+def _counts(timeline: Timeline, completed: tuple[Instant, ...], settings: ArchivalRules, zone: tzinfo) -> tuple[int, int]:
+    """Minimum and maximum, raised to what the cleaner retains: hours are counted back from the newest write."""
+    keep_min, keep_max = settings.min_commits, settings.max_commits
+    if completed:
+        writes = replace(timeline, instants=tuple(i for i in timeline.instants if i.action in SLICING_ACTIONS))
+        try:
+            now_ms = parse_instant_time(completed[-1].request_time, zone)
+        except InvalidRequest:
+            now_ms = 0
+        earliest = earliest_instant_to_retain(writes, settings.cleaning, now_ms, zone)
+        if earliest is not None:
+            needed = sum(1 for i in completed if i.request_time > earliest.request_time) + 2
+            if keep_min < needed:
+                keep_max += needed - keep_min
+                keep_min = needed
+    return keep_min, keep_max
+
+
+def _pending_bound(timeline: Timeline, completed: tuple[Instant, ...]) -> str | None:
+    """The newest write that everything pending has seen.  What completed since, a write under way or the carrying out of a plan
+    still has to meet.
+    """
+    first = timeline.first_unsettled()
+    if first is None:
+        return None
+    before = [i.request_time for i in completed if i.request_time < first]
+    return before[-1] if before else first
+
+
+def _compaction_bound(timeline: Timeline, settings: ArchivalRules) -> str | None:
+    """The first delta commit that has to stay so that the next compaction's count comes out right."""
+    needed = settings.delta_commits_counted
+    if needed is None:
+        return None
+    deltas = timeline.completed(Action.DELTACOMMIT)
+    compactions = timeline.completed(Action.COMMIT)
+    if compactions:
+        last = compactions[-1].request_time
+        deltas = tuple(i for i in deltas if (i.completion_time or i.request_time) > last)
+        fallback: str | None = last
+    else:
+        fallback = deltas[0].request_time if deltas else None
+    if len(deltas) < needed:
+        return fallback
+    return deltas[len(deltas) - needed].request_time
+
+
+def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | None:
+    """The first replace commit or clustering whose replaced file groups may still lie there."""
+    replaces = [i for i in timeline.instants if i.action in (Action.REPLACECOMMIT, Action.CLUSTERING)]
+    if not replaces or last_clean is None:
+        return replaces[0].request_time if replaces else None
+    earliest = last_clean.earliest_retained
+    late: str | None = None
+    if not earliest:
+        # File versions: the clean took every group that was replaced when it was planned.  What had completed by then is told by
+        # the newest write that it saw.
+        seen = timeline.completion_time(last_clean.last_completed) or last_clean.last_completed
+        open_ = [i for i in replaces if i.state is not State.COMPLETED or (i.completion_time or i.request_time) > seen]
+        late = _late_write(timeline, last_clean, seen)
+    else:
+        open_ = [i for i in replaces if i.request_time >= earliest]
+    covered = [i for i in replaces if i not in open_]
+    found = [open_[0].request_time] if open_ else []
+    if late is not None and replaces[-1].request_time > late:
+        found.append(late)
+    # A savepoint that the clean saw kept files of groups that were replaced after it, also where the replacement was requested
+    # before it; they are cleaned once it is gone.
+    for saved in sorted({*last_clean.savepoints, *(i.request_time for i in timeline.completed(Action.SAVEPOINT))}):
+        held = [i for i in covered if (i.completion_time or i.request_time) > saved]
+        if held:
+            found.append(held[0].request_time)
+            break
+    return min(found, default=None)
+
+
+def _late_write(timeline: Timeline, last_clean: LastClean, seen: str) -> str | None:
+    """The first of the writes that were requested before the last clean and that it did not see; None without any.
+
+    A compaction among them may have written to file groups that were replaced after it was planned.  As long as it is on the
+    timeline, it shows that no clean has looked at what it wrote.  seen: what completed later, the clean did not see.
+    """
+    completed = [i for i in timeline.completed_writes() if (i.completion_time or i.request_time) > seen]
+    return min((i.request_time for i in completed if i.request_time < last_clean.request_time), default=None)
+
+
+def _metadata_bound(completed: tuple[Instant, ...], bounds: ArchivalBounds) -> str | None:
+    compacted = bounds.metadata_compaction
+    if compacted is None:
+        return None
+    return next((i.request_time for i in completed if (i.completion_time or i.request_time) > compacted), None)
+
+
+def _data_table_bound(data_table: Timeline | None, settings: ArchivalRules) -> str | None:
+    if data_table is None:
+        return None
+    saved = {i.request_time for i in data_table.completed(Action.SAVEPOINT)} if settings.beyond_savepoint else set()
+    writes = [i.request_time for i in data_table.completed_writes() if i.request_time not in saved]
+    pending = [i.request_time for i in data_table.pending()]
+    return min((*writes, *pending), default=None)

@@ -1,0 +1,250 @@
+"""The simple bucket index: which file group of a partition takes a record key.
+
+A key's hash names its bucket, and a bucket is one file group, whose file id begins with the bucket's number.  So a write finds
+the file group of each key without reading anything, and a filter on the hashed fields leaves one file group of a partition.
+
+The table does not say how it is bucketed: all its writers have to agree on the number of buckets and on the hashed fields.  What
+file ids tell is checked here, and what the footers of some files tell before each write.  Partitions may have numbers of their
+own, by rules over their paths: these the table keeps from its first write on (`table.partition_buckets`).
+
+Source: docs/formats/writing.md, "Bucket index".
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Annotated, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.names import format_shared_file_id, parse_bucket
+from pyhudi.format.partition_bucket_config import BucketCounts
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.records.hashing import bucket_hashes, bucket_ids
+from pyhudi.records.java_patterns import is_found
+from pyhudi.records.keys.key_spec import KeySpec
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
+from pyhudi.table.file_slices import FileSlice
+
+MAX_BUCKETS = 99_999_999
+"""As many as eight digits can number."""
+
+_FEW_BUCKETS = 100_000
+"""More buckets than a partition has.  One UUID in forty begins with eight digits by chance, one in forty thousand with so few."""
+
+
+BUCKET_ENGINE = Option(
+    "hoodie.index.bucket.engine", ("SIMPLE", "CONSISTENT_HASHING"), "SIMPLE", "how the buckets of index BUCKET are made"
+)
+BUCKET_COUNT = Option("hoodie.bucket.index.num.buckets", int, "256", "buckets of each partition, for index BUCKET")
+COUNT_RULES = Option(
+    "hoodie.bucket.index.partition.expressions",
+    str,
+    None,
+    "`<regular expression>,<count>`, joined by ';': buckets of the partitions in whose path one is found, the first that is; "
+    "kept by the table from its first write on",
+)
+_RULE_TYPE = Option(
+    "hoodie.bucket.index.partition.rule.type", ("regex",), "regex", "what hoodie.bucket.index.partition.expressions are"
+)
+HASH_FIELDS = Option("hoodie.bucket.index.hash.field", str, None, "key fields that choose a bucket; unset: all of them")
+
+
+class Placement(Protocol):
+    """How hashes of keys choose file groups, as engines ask it: cells are found row by row, and each cell lies within one bucket
+    of the row's partition, or of any partition for a row that names none.
+    """
+
+    @property
+    def cell_count(self) -> int:
+        """How many cells there are; they count from 0."""
+        ...
+
+    def cells_of(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
+        """The cell of each record key (string) in its partition (string, `PLACEHOLDER_PARTITION` for a row that names none), both
+        without nulls.
+        """
+        ...
+
+    def bucket_at(self, partition: str, cell: int) -> int | None:
+        """The bucket of a partition in which a cell lies; None for a partition that has no buckets yet."""
+        ...
+
+    def bucket_of(self, partition: str, file_id: str) -> int | None:
+        """The bucket of a partition whose file group has an id; None when none has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLayout:
+    """How a table of the simple bucket index is bucketed.
+
+    count: buckets of each partition, at least 1; hash_fields: empty for all record key fields.  rules: which partitions have
+    other counts, as the option is written.  is_given: whether the caller gave the count.
+    """
+
+    count: Annotated[int, BUCKET_COUNT]
+    hash_fields: Annotated[tuple[str, ...], HASH_FIELDS] = ()
+    rules: Annotated[str | None, COUNT_RULES, _RULE_TYPE] = None
+    is_given: Annotated[bool, BUCKET_COUNT] = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MAX_BUCKETS:
+            raise InvalidRequest(f"option {BUCKET_COUNT}={self.count} has to be from 1 to {MAX_BUCKETS}")
+        if self.rules is not None:
+            _parsed(self.rules)
+
+    @classmethod
+    def of(cls, options: Options) -> BucketLayout:
+        """From checked options."""
+        given = options.given(BUCKET_COUNT) is not None
+        return read_settings(cls, options, rules=options.text(COUNT_RULES), is_given=given)
+
+    def kept_by(self, stored: BucketCounts) -> BucketLayout:
+        """The layout by the counts that the table keeps.  Raises InvalidRequest where the caller says otherwise."""
+        if self.rules is not None and _parsed(self.rules) != _parsed(stored.expressions):
+            raise InvalidRequest(
+                f"option {COUNT_RULES}={self.rules}: the table keeps {stored.expressions!r}; give the same, or leave the option "
+                "out"
+            )
+        if self.is_given and self.count != stored.default:
+            raise InvalidRequest(
+                f"option {BUCKET_COUNT}={self.count}: the table keeps {stored.default} for the partitions that none of its rules "
+                f"names ({stored.expressions}); give the same, or leave the option out"
+            )
+        return replace(self, count=stored.default, rules=stored.expressions)
+
+    def count_of(self, partition: str) -> int:
+        """How many buckets a partition has."""
+        return self.count if self.rules is None else _ruled_count(self.rules, partition) or self.count
+
+    def fields_of(self, keys: KeySpec) -> tuple[str, ...]:
+        """The hashed fields.  Raises InvalidRequest for fields that are not record key fields."""
+        return hashed_fields(keys, self.hash_fields)
+
+    @property
+    def cell_count(self) -> int:
+        """As of `Placement`: a cell is a bucket of the row's partition.  Where partitions have counts of their own, the cells of
+        rows that name no partition count to a number which all these counts divide, or are the hashes.
+        """
+        if self.rules is None:
+            return self.count
+        return min(math.lcm(self.count, *(count for _, count in _parsed(self.rules))), _HASHES)
+
+    def cells_of(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
+        """As of `Placement`."""
+        fields = self.fields_of(keys)
+        if self.rules is None:
+            return bucket_ids(texts, self.count, keys.record_fields, fields)
+        hashes = bucket_hashes(texts, keys.record_fields, fields)
+        encoded = pc.dictionary_encode(paths)
+        names = encoded.dictionary.to_pylist()
+        counts = np.array(
+            [self.cell_count if name == PLACEHOLDER_PARTITION else self.count_of(name) for name in names], dtype=np.int64
+        )
+        return (hashes % counts[np.asarray(encoded.indices)]).astype(np.int32) if names else hashes.astype(np.int32)
+
+    def bucket_at(self, partition: str, cell: int) -> int | None:
+        """As of `Placement`."""
+        return cell % self.count_of(partition)
+
+    def bucket_of(self, partition: str, file_id: str) -> int | None:
+        """As of `Placement`."""
+        return parse_bucket(file_id)
+
+
+_HASHES = 1 << 31
+"""How many hashes of keys there are."""
+
+
+@lru_cache(maxsize=64)
+def _parsed(rules: str) -> tuple[tuple[str, int], ...]:
+    """Patterns and counts, as the real Hudi parts them.  Raises InvalidRequest, Unsupported."""
+    found = []
+    for rule in rules.rstrip(";").split(";"):
+        pattern, *counts = rule.strip().rstrip(",").split(",")
+        if len(counts) != 1 or not counts[0].strip().isdecimal() or not 1 <= int(counts[0]) <= MAX_BUCKETS:
+            raise InvalidRequest(
+                f"{COUNT_RULES}={rules}: {rule.strip()!r} is no regular expression, a comma and a count from 1 to {MAX_BUCKETS}"
+            )
+        try:
+            is_found(pattern.strip(), "")
+        except Unsupported as error:
+            raise Unsupported(f"{COUNT_RULES}={rules}: {error}") from error
+        found.append((pattern.strip(), int(counts[0])))
+    return tuple(found)
+
+
+@lru_cache(maxsize=100_000)
+def _ruled_count(rules: str, partition: str) -> int | None:
+    return next((count for pattern, count in _parsed(rules) if is_found(pattern, partition)), None)
+
+
+def hashed_fields(keys: KeySpec, hash_fields: tuple[str, ...]) -> tuple[str, ...]:
+    """The fields whose values are hashed.  hash_fields: those of the option, empty for all record key fields.
+
+    Raises InvalidRequest for fields that are not record key fields.
+    """
+    fields = hash_fields or keys.record_fields
+    unknown = [name for name in fields if name not in keys.record_fields]
+    if unknown:
+        raise InvalidRequest(
+            f"the bucket index cannot hash {', '.join(unknown)}: record key fields are {', '.join(keys.record_fields)}"
+        )
+    return fields
+
+
+def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tuple[str, int], FileSlice]:
+    """The present slice of each bucket: (partition path, bucket) -> slice.
+
+    Raises TableState for file groups that no write with this layout makes: a file id without a bucket number, a number beyond the
+    count, two file groups of one bucket.
+    """
+    found: dict[tuple[str, int], FileSlice] = {}
+    for slice_ in slices:
+        place = slice_.partition or "the table"
+        bucket = parse_bucket(slice_.file_id)
+        if bucket is None:
+            raise TableState(
+                f"file group {slice_.file_id} in {place} was not written with a bucket index: its id names no bucket"
+            )
+        count = layout.count_of(slice_.partition)
+        if bucket >= count:
+            said = f"{BUCKET_COUNT}={count}" if layout.rules is None else f"{COUNT_RULES}={layout.rules}"
+            raise TableState(
+                f"file group {slice_.file_id} in {place} is bucket {bucket}, and {said} has no such bucket; every write has to "
+                "give the number with which the table was begun"
+            )
+        other = found.setdefault((slice_.partition, bucket), slice_)
+        if other is not slice_:
+            raise TableState(f"bucket {bucket} in {place} has two file groups, {other.file_id} and {slice_.file_id}")
+    return found
+
+
+def shared_file_id(partition: str, bucket: int, replaced: Collection[tuple[str, str]]) -> str:
+    """The file id that every writer gives to the new file group of a bucket, so that all append to one group.
+
+    replaced: the groups (partition, file id) that a completed instant replaced: what is written to such a group is never read.
+    """
+    names = (format_shared_file_id(bucket, index) for index in itertools.count())
+    return next(file_id for file_id in names if (partition, file_id) not in replaced)
+
+
+def are_buckets(file_ids: Iterable[str]) -> bool:
+    """Whether file groups are buckets, as far as file ids tell: all of them begin with the number of one.  False for none."""
+    numbers = [parse_bucket(file_id) for file_id in file_ids]
+    return bool(numbers) and all(number is not None and number < _FEW_BUCKETS for number in numbers)
+
+
+def in_buckets(file_id: str, numbers: Collection[int]) -> bool:
+    """Whether a file group belongs to one of some buckets, or to none that its file id tells."""
+    bucket = parse_bucket(file_id)
+    return bucket is None or bucket in numbers

@@ -1,0 +1,374 @@
+"""Change data: from which files the changes of each commit are read, and how they are told from them.
+
+Of each file that a commit wrote, in this order:
+
+    LOGGED      the statistics name change logs (`.cdc`), and they are there
+    DELETED     a delete left a base file without rows: all rows of the one before
+    INSERTED    a base file has but new rows: all of them
+    REWRITTEN   another base file, whose change log is missing: its rows of this commit, and the rows of the one before that
+                are not in it.  (The real reader fails here.)
+    APPENDED    a log file: each of its keys, looked up in the slice without the log and with it
+
+and of each file group that a commit replaced: DELETED, all rows of its last slice.  Compactions, clusterings and their like
+change no record, and give nothing.
+
+Order: a consumer that applies the changes one by one, in the order of the sources, gets the rows of the table.
+
+    instants           by completion time: each change begins where the one before it ended
+    within an instant  all deletes, then all inserts and updates: a record that moves is a delete in one file group and an insert
+                       in another; one that is overwritten is a delete in a replaced file group and an insert in a new one
+
+A source with deletes among other changes is read twice where another source of its instant may insert: records may move in both
+directions between the two, so neither can be read as a whole before the other.
+
+Everything here is pure: commits and listings in, values out.
+
+Source: docs/formats/reading.md, "Change data"; docs/formats/log-file.md, "Change logs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from pyhudi.errors import CorruptData, TableState, Unsupported
+from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
+from pyhudi.format.instants import Instant
+from pyhudi.format.log.cdc_blocks import CdcMode
+from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.planning.cleaning import COMMITS_RETAINED
+from pyhudi.planning.partition_pruning import Pruning, ReadPlan
+from pyhudi.table.file_slices import BaseFile, FileGroup, FileSlice, LogFile, SlicingState, visible_slice
+from pyhudi.table.timeline.double_writes import copies_among
+
+
+class ChangeKind(StrEnum):
+    """How changes are told; see the head of this module."""
+
+    LOGGED = "LOGGED"
+    DELETED = "DELETED"
+    INSERTED = "INSERTED"
+    REWRITTEN = "REWRITTEN"
+    APPENDED = "APPENDED"
+
+
+class ChangePart(StrEnum):
+    """Which changes of a file group a source gives."""
+
+    ALL = "ALL"
+    DELETES = "DELETES"
+    OTHERS = "OTHERS"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSource:
+    """The changes of one file group by one commit, or a part of them, as one task reads them.
+
+    completion_time: of the commit; its request time where the table stores none.  before, after: the slices that images come
+    from, None where they are not needed, or not there.  change_logs: of LOGGED.  log: of APPENDED, the last log of `after`.
+    """
+
+    instant_time: str
+    completion_time: str
+    kind: ChangeKind
+    partition: str
+    file_id: str
+    before: FileSlice | None = None
+    after: FileSlice | None = None
+    change_logs: tuple[LogFile, ...] = ()
+    log: LogFile | None = None
+    part: ChangePart = ChangePart.ALL
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files that are read."""
+        slices = sum(slice_.size_bytes for slice_ in (self.before, self.after) if slice_ is not None)
+        return slices + sum(file.size_bytes for file in self.change_logs)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlan(ReadPlan):
+    """What a query of changes reads, in the order of the changes, and how it was chosen.  slices: of the sources."""
+
+    sources: tuple[ChangeSource, ...] = ()
+
+    @classmethod
+    def of(cls, sources: tuple[ChangeSource, ...], prunings: tuple[Pruning, ...]) -> ChangePlan:
+        """The plan that reads the sources."""
+        slices = [slice_ for source in sources for slice_ in (source.before, source.after) if slice_ is not None]
+        return cls(tuple(dict.fromkeys(slices)), prunings, sources)
+
+    def __str__(self) -> str:
+        groups = [source for source in self.sources if source.part is not ChangePart.DELETES]
+        kinds = {kind: sum(1 for source in groups if source.kind is kind) for kind in ChangeKind}
+        said = ", ".join(f"{count} {kind.lower()}" for kind, count in kinds.items() if count)
+        lines = [f"read the changes of {len(groups)} file groups{f' ({said})' if said else ''}"]
+        if len(groups) < len(self.sources):
+            lines.append(f"  {len(self.sources) - len(groups)} of them twice, deletes first")
+        lines.append(f"  {sum(source.size_bytes for source in self.sources):,} bytes")
+        lines += [f"  {p.step}: {p.kept} of {p.total} {p.unit}" for p in self.prunings]
+        return "\n".join(lines)
+
+
+def changes_records(metadata: CommitMetadata) -> bool:
+    """Whether a commit changed records, rather than moved them."""
+    return metadata.operation.changes_rows
+
+
+def changed_partitions(commits: Iterable[CommitMetadata]) -> tuple[str, ...]:
+    """The partitions whose files tell what the commits changed, sorted."""
+    found: set[str] = set()
+    for metadata in commits:
+        found.update(partition for partition, stats in metadata.partition_to_write_stats.items() if stats)
+        found.update(partition for partition, ids in (metadata.partition_to_replace_file_ids or {}).items() if ids)
+    return tuple(sorted(found))
+
+
+def plan_changes(
+    commits: Mapping[Instant, CommitMetadata],
+    sizes: Mapping[str, int],
+    groups: Mapping[str, Sequence[FileGroup]],
+    state: SlicingState,
+    mode: CdcMode,
+) -> tuple[ChangeSource, ...]:
+    """What to read for the changes of the commits, in the order of the head of this module.
+
+    sizes: path to size in bytes of all files of the partitions that `changed_partitions` names, change logs among them; groups:
+    the file groups of these partitions.  mode: of the table; it says which images change logs lack.
+    Raises TableState when a file that is needed is gone, CorruptData for a change log of another size than its commit says,
+    Unsupported for log files of tables before version 8.
+    """
+    there = _Files(sizes, groups, state)
+    found: list[ChangeSource] = []
+    for instant in sorted(commits, key=lambda i: (_completion_time(i), i.sort_key)):
+        metadata = commits[instant]
+        if not changes_records(metadata):
+            continue
+        copies = frozenset(copies_among(state.timeline, metadata, instant.request_time) if state.by_completion_time else ())
+        own: list[_Counted] = []
+        for partition, stats in sorted(metadata.partition_to_write_stats.items()):
+            for stat in sorted(stats, key=lambda s: s.path or ""):
+                if stat.path and stat.path not in copies:
+                    own.append(_Counted.of(_written(there, instant, metadata, partition, stat, mode), metadata, stat))
+        for partition, file_ids in sorted((metadata.partition_to_replace_file_ids or {}).items()):
+            for file_id in sorted(file_ids):
+                before = there.last_slice(partition, file_id, instant.request_time)
+                own.append(_Counted(replace(_source(instant, partition, file_id), kind=ChangeKind.DELETED, before=before)))
+        found.extend(_deletes_first(own))
+    return tuple(found)
+
+
+def _completion_time(instant: Instant) -> str:
+    """When an instant completed; its request time where the table stores no completion times."""
+    return instant.completion_time or instant.request_time
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A source of an instant; whether it has deletes among other changes, and whether it may have inserts."""
+
+    source: ChangeSource
+    has_deletes: bool = False
+    may_insert: bool = False
+
+    @classmethod
+    def of(cls, source: ChangeSource, metadata: CommitMetadata, stat: WriteStat) -> _Counted:
+        if metadata.operation.deletes:
+            return cls(source)
+        # Of a log statistics may count what is new to the file group as updates.
+        may_insert = stat.num_inserts > 0 or source.kind is ChangeKind.APPENDED
+        return cls(source, has_deletes=stat.num_deletes > 0, may_insert=may_insert)
+
+
+def _deletes_first(own: Sequence[_Counted]) -> Iterator[ChangeSource]:
+    """The sources of one instant in the order in which they are read."""
+    inserting = sum(counted.may_insert for counted in own)
+    others: list[ChangeSource] = []
+    for counted in own:
+        source = counted.source
+        if source.kind is ChangeKind.DELETED:
+            yield source
+        elif counted.has_deletes and inserting > counted.may_insert:
+            yield replace(source, part=ChangePart.DELETES)
+            others.append(replace(source, part=ChangePart.OTHERS))
+        else:
+            others.append(source)
+    yield from others
+
+
+def _source(instant: Instant, partition: str, file_id: str) -> ChangeSource:
+    return ChangeSource(instant.request_time, _completion_time(instant), ChangeKind.INSERTED, partition, file_id)
+
+
+class _Files:
+    """The files of some partitions, looked up by path and by file group."""
+
+    def __init__(self, sizes: Mapping[str, int], groups: Mapping[str, Sequence[FileGroup]], state: SlicingState) -> None:
+        # The moment before a group was replaced is asked about, so what replaced it does not count.
+        self.state = replace(state, replaced={})
+        self._sizes = sizes
+        self._groups = {(partition, group.file_id): group for partition, found in groups.items() for group in found}
+
+    def has(self, path: str) -> bool:
+        return path in self._sizes
+
+    def log(self, path: str, instant_time: str) -> LogFile:
+        """A log file that has to be there."""
+        size_bytes = self._sizes.get(path)
+        if size_bytes is None:
+            raise _gone(instant_time, path)
+        name = parse_log_file(file_name_of(path))
+        if name is None:
+            raise CorruptData(f"commit metadata names {path!r} as a log file, which is none")
+        return LogFile(path, name, size_bytes)
+
+    def base(self, partition: str, name: str) -> BaseFile | None:
+        """A base file by name; None when it is gone."""
+        path, parsed = _in(partition, name), parse_base_file(name)
+        return None if parsed is None or not self.has(path) else BaseFile(path, parsed, self._sizes[path])
+
+    def base_at(self, partition: str, file_id: str, instant_time: str) -> BaseFile | None:
+        """The base file of a group at an instant; None when it is gone."""
+        group = self.group(partition, file_id)
+        slices = () if group is None else group.slices
+        return next((s.base for s in slices if s.base_instant == instant_time and s.base is not None), None)
+
+    def group(self, partition: str, file_id: str) -> FileGroup | None:
+        return self._groups.get((partition, file_id))
+
+    def last_slice(self, partition: str, file_id: str, instant_time: str) -> FileSlice:
+        """What a group held when it was replaced."""
+        group = self.group(partition, file_id)
+        found = None if group is None else visible_slice(group, self.state, instant_time)
+        if found is None:
+            raise _gone(instant_time, f"{_in(partition, file_id)}_*")
+        return found
+
+
+def _written(
+    files: _Files, instant: Instant, metadata: CommitMetadata, partition: str, stat: WriteStat, mode: CdcMode
+) -> ChangeSource:
+    path, instant_time = stat.path or "", instant.request_time
+    name = file_name_of(path)
+    file_id = stat.file_id or ""
+    source = _source(instant, partition, file_id)
+    if name.startswith("."):
+        return _appended(files, source, path, stat)
+    before = _base_before(files, partition, stat)
+    after = files.base(partition, name)
+    if stat.cdc_stats and all(map(files.has, stat.cdc_stats)):
+        needs_before, needs_after = mode is CdcMode.OP_KEY_ONLY, mode is not CdcMode.DATA_BEFORE_AFTER
+        if needs_before and stat.num_writes != stat.num_inserts and before is None:
+            raise _gone(instant_time, stat.prev_base_file or f"{file_id} of {stat.prev_commit}")
+        if needs_after and after is None:
+            raise _gone(instant_time, path)
+        return replace(
+            source,
+            kind=ChangeKind.LOGGED,
+            before=_slice(partition, file_id, before) if needs_before else None,
+            after=_slice(partition, file_id, after) if needs_after else None,
+            change_logs=tuple(_whole(files.log(log, instant_time), size) for log, size in sorted(stat.cdc_stats.items())),
+        )
+    is_delete = metadata.operation.deletes
+    if is_delete and not stat.num_writes and stat.num_deletes:
+        if before is None:
+            raise _gone(instant_time, stat.prev_base_file or f"{file_id} of {stat.prev_commit}")
+        return replace(source, kind=ChangeKind.DELETED, before=_slice(partition, file_id, before))
+    if after is None:
+        raise _gone(instant_time, path)
+    if not stat.num_update_writes and not stat.num_deletes and stat.num_writes == stat.num_inserts:
+        return replace(source, after=_slice(partition, file_id, after))
+    if before is None:
+        raise _gone(instant_time, next(iter(stat.cdc_stats or ()), stat.prev_base_file or f"{file_id} of {stat.prev_commit}"))
+    return replace(
+        source,
+        kind=ChangeKind.REWRITTEN,
+        before=_slice(partition, file_id, before),
+        after=_slice(partition, file_id, after),
+    )
+
+
+def _appended(files: _Files, source: ChangeSource, path: str, stat: WriteStat) -> ChangeSource:
+    if not files.state.by_completion_time:
+        raise Unsupported(f"changes in {path} are not read: before table version 8 a log file holds several commits")
+    instant_time, partition, file_id = source.instant_time, source.partition, source.file_id
+    log = _whole(files.log(path, instant_time), stat.file_size_in_bytes)
+    before = _named_slice(files, instant_time, partition, file_id, stat, log) or _slice_before(files, partition, file_id, log)
+    after = FileSlice(partition, file_id, before.base_instant, before.base, (*before.logs, log))
+    return replace(source, kind=ChangeKind.APPENDED, before=before, after=after, log=log)
+
+
+def _named_slice(
+    files: _Files, instant_time: str, partition: str, file_id: str, stat: WriteStat, log: LogFile
+) -> FileSlice | None:
+    """The slice to which a log was appended, where the statistics name it."""
+    if not stat.base_file:
+        return None
+    base = files.base(partition, stat.base_file)
+    if base is None:
+        raise _gone(instant_time, _in(partition, stat.base_file))
+    logs = []
+    for name in stat.log_files or ():
+        parsed = parse_log_file(name)
+        if name == log.name.text or (parsed is not None and parsed.is_cdc):
+            continue
+        logs.append(files.log(_in(partition, name), instant_time))
+    return FileSlice(partition, file_id, base.name.instant_time, base, tuple(sorted(logs, key=lambda one: one.name.sort_key)))
+
+
+def _slice_before(files: _Files, partition: str, file_id: str, log: LogFile) -> FileSlice:
+    """The slice that a log was appended to, from the files that are there: what had completed before the log did.
+
+    A slice whose compaction is still to come has no base file yet, and begins with the one before it.
+    """
+    group = files.group(partition, file_id)
+    timeline = files.state.timeline
+    own = timeline.completion_time(log.name.instant_time) or log.name.instant_time
+    base: BaseFile | None = None
+    logs: list[LogFile] = []
+    met = False
+    for candidate in () if group is None else group.slices:
+        met = met or log in candidate.logs
+        if not met:
+            continue
+        earlier = (one for one in candidate.logs if (timeline.completion_time(one.name.instant_time) or "") < own)
+        logs += [one for one in earlier if one != log]
+        if candidate.base is not None and timeline.is_completed(candidate.base_instant):
+            base = candidate.base
+            break
+    begun = log.name.instant_time if base is None else base.name.instant_time
+    return FileSlice(partition, file_id, begun, base, tuple(sorted(logs, key=lambda one: one.name.sort_key)))
+
+
+def _base_before(files: _Files, partition: str, stat: WriteStat) -> BaseFile | None:
+    if stat.prev_base_file:
+        return files.base(partition, stat.prev_base_file)
+    if stat.prev_commit in (None, "null"):
+        return None
+    return files.base_at(partition, stat.file_id or "", stat.prev_commit)
+
+
+def _slice(partition: str, file_id: str, base: BaseFile | None) -> FileSlice | None:
+    return None if base is None else FileSlice(partition, file_id, base.name.instant_time, base)
+
+
+def _whole(log: LogFile, size_bytes: int) -> LogFile:
+    """A log file, which has to have the size that the commit says: readers would take one cut between blocks for whole."""
+    if log.size_bytes != size_bytes:
+        raise CorruptData(
+            "a log file has another size than its commit says", expected=size_bytes, found=log.size_bytes
+        ).with_path(log.path)
+    return log
+
+
+def _in(partition: str, name: str) -> str:
+    return join_path(partition, name)
+
+
+def _gone(instant_time: str, path: str) -> TableState:
+    return TableState(
+        f"the changes of instant {instant_time} cannot be told any more: {path} was cleaned or is missing; begin after that "
+        f"instant, or retain more ({COMMITS_RETAINED})"
+    )

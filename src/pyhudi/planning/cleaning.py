@@ -1,0 +1,348 @@
+"""Which files a clean deletes: old slices that no query within the retention still needs.
+
+    1. E, the earliest instant to retain, by policy; never past a pending write or service, so that a write under way keeps what
+       it reads
+    2. the partitions to look at: those that commits between the last clean's E and this one changed, or all
+    3. in each partition, by file group, newest slice first:
+           KEEP_LATEST_COMMITS, KEEP_LATEST_BY_HOURS   keep the newest slice, the newest one before E, and all from E on
+           KEEP_LATEST_FILE_VERSIONS                   keep the newest n slices, and what a write under way reads
+       a slice with a file that a savepoint or the plan of a pending compaction, log compaction or clustering names is kept under
+       every policy; groups that were replaced before E (under KEEP_LATEST_FILE_VERSIONS: at all) go otherwise
+    4. a partition goes too when nothing but replaced groups was left in it
+
+Everything here is pure.  What this does not do: find the files, or delete them.
+
+Source: docs/formats/writing.md, "Cleaning".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from enum import StrEnum
+from typing import Annotated
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.actions.clean_metadata import SAVEPOINTED_TIMESTAMPS_KEY, CleanMetadata
+from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata
+from pyhudi.format.instants import Action, Instant, format_instant_time
+from pyhudi.format.paths import file_name_of
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.table.file_slices import FileGroup, FileSlice, SlicingState
+from pyhudi.table.timeline.active_timeline import Timeline
+
+HOUR_MS = 3_600_000
+
+
+class CleaningPolicy(StrEnum):
+    """`hoodie.clean.policy`."""
+
+    KEEP_LATEST_COMMITS = "KEEP_LATEST_COMMITS"
+    KEEP_LATEST_FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
+    KEEP_LATEST_BY_HOURS = "KEEP_LATEST_BY_HOURS"
+
+    @property
+    def has_earliest_instant(self) -> bool:
+        """True when what is kept is told by an instant; file versions are counted in each group."""
+        return self is not CleaningPolicy.KEEP_LATEST_FILE_VERSIONS
+
+
+POLICY = Option(
+    "hoodie.clean.policy",
+    ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS"),
+    None,
+    "what a clean keeps; unset: what the one option of retention that is given means, else commits",
+    aliases=("hoodie.cleaner.policy",),
+)
+COMMITS_RETAINED = Option(
+    "hoodie.clean.commits.retained",
+    int,
+    "10",
+    "commits whose file slices a clean keeps, for the policy of commits",
+    aliases=("hoodie.cleaner.commits.retained",),
+)
+VERSIONS_RETAINED = Option(
+    "hoodie.clean.fileversions.retained",
+    int,
+    "3",
+    "file slices that a clean keeps of each file group, for the policy of file versions",
+    aliases=("hoodie.cleaner.fileversions.retained",),
+)
+HOURS_RETAINED = Option(
+    "hoodie.clean.hours.retained",
+    int,
+    "24",
+    "hours whose file slices a clean keeps, for the policy of hours",
+    aliases=("hoodie.cleaner.hours.retained",),
+)
+
+TRIGGER_COMMITS = Option(
+    "hoodie.clean.trigger.max.commits",
+    int,
+    "1",
+    "commits since the last clean that make the next one due",
+    aliases=("hoodie.clean.max.commits",),
+)
+TRIGGER_STRATEGY = Option("hoodie.clean.trigger.strategy", ("NUM_COMMITS",), "NUM_COMMITS", "what makes a clean due")
+
+_RETAINED = {
+    COMMITS_RETAINED: CleaningPolicy.KEEP_LATEST_COMMITS,
+    VERSIONS_RETAINED: CleaningPolicy.KEEP_LATEST_FILE_VERSIONS,
+    HOURS_RETAINED: CleaningPolicy.KEEP_LATEST_BY_HOURS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningRules:
+    """What is kept, and when a clean is due.
+
+    trigger_commits: completed writes since the last clean that make the next one due.  incremental: look only at partitions that
+    changed.  several_pending: a clean may be planned while another one is pending.
+    """
+
+    policy: Annotated[CleaningPolicy, POLICY, COMMITS_RETAINED, VERSIONS_RETAINED, HOURS_RETAINED]
+    commits_retained: Annotated[int, COMMITS_RETAINED]
+    hours_retained: Annotated[int, HOURS_RETAINED]
+    versions_retained: Annotated[int, VERSIONS_RETAINED]
+    trigger_commits: Annotated[int, TRIGGER_COMMITS, TRIGGER_STRATEGY]
+    incremental: Annotated[
+        bool,
+        Option(
+            "hoodie.clean.incremental.enabled",
+            bool,
+            "true",
+            "a clean looks only at partitions that changed since the last one",
+            aliases=("hoodie.cleaner.incremental.mode",),
+        ),
+    ]
+    several_pending: Annotated[
+        bool,
+        Option(
+            "hoodie.clean.multiple.enabled",
+            bool,
+            "false",
+            "a clean may be planned while another one is pending",
+            aliases=("hoodie.clean.allow.multiple",),
+        ),
+    ]
+
+    def __post_init__(self) -> None:
+        for name, value in (("commits", self.commits_retained), ("versions", self.versions_retained)):
+            if value < 1:
+                raise InvalidRequest(f"a clean has to retain at least one of its file {name}, not {value}")
+        if self.hours_retained < 0 or self.trigger_commits < 0:
+            raise InvalidRequest(f"{HOURS_RETAINED} and {TRIGGER_COMMITS} cannot be negative")
+
+    @classmethod
+    def of(cls, options: Options) -> CleaningRules:
+        """From checked options.  The policy is that of the one `...retained` option given, when no policy is."""
+        named = options.text(POLICY)
+        given = [policy for option, policy in _RETAINED.items() if options.given(option) is not None]
+        if named is not None:
+            policy = CleaningPolicy(named)
+        else:
+            policy = given[0] if len(given) == 1 else CleaningPolicy.KEEP_LATEST_COMMITS
+        return read_settings(cls, options, policy=policy)
+
+
+@dataclass(frozen=True, slots=True)
+class LastClean:
+    """What the last completed clean says.  earliest_retained: '' under KEEP_LATEST_FILE_VERSIONS.
+
+    last_completed: the newest completed write that it had seen.  savepoints: those that it had seen.
+    """
+
+    request_time: str
+    earliest_retained: str
+    last_completed: str
+    savepoints: tuple[str, ...]
+
+    @classmethod
+    def of(cls, instant: Instant, metadata: CleanMetadata) -> LastClean:
+        """From the completed file."""
+        savepoints = (metadata.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "")
+        return cls(
+            instant.request_time,
+            metadata.earliest_commit_to_retain.strip(),
+            metadata.last_completed_commit_timestamp,
+            tuple(time for time in savepoints.split(",") if time),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionClean:
+    """What goes from one partition.  files: paths relative to the table.  delete_partition: its folder goes as well."""
+
+    files: tuple[str, ...]
+    delete_partition: bool
+
+
+def earliest_instant_to_retain(timeline: Timeline, settings: CleaningRules, now_ms: int, zone: tzinfo) -> Instant | None:
+    """The instant from which on everything stays; None when nothing may go by it, or the policy has none.
+
+    now_ms: epoch milliseconds, against which hours are counted.  zone: that of the table's instant times.
+    """
+    completed = timeline.completed_writes()
+    if settings.policy is CleaningPolicy.KEEP_LATEST_COMMITS:
+        if len(completed) <= settings.commits_retained:
+            return None
+        earliest = completed[len(completed) - settings.commits_retained]
+    elif settings.policy is CleaningPolicy.KEEP_LATEST_BY_HOURS:
+        limit = format_instant_time(now_ms - settings.hours_retained * HOUR_MS, zone)
+        found = next((i for i in completed if i.request_time >= limit), None)
+        if found is None:
+            return None
+        earliest = found
+    else:
+        return None
+    # A write under way may still read what stood when it began, whatever the policy.  Of two that were under way together, the
+    # one that completes first is not yet part of that state, whatever its request time.
+    unsettled = timeline.first_unsettled()
+    if unsettled is not None and earliest.request_time > unsettled:
+        before = [i for i in completed if i.request_time < unsettled]
+        return before[-1] if before else None
+    return earliest
+
+
+def reason_not_to_clean(timeline: Timeline, settings: CleaningRules, last: LastClean | None) -> str | None:
+    """Why no clean is due, as far as the timeline tells; None when one has to be planned."""
+    completed = timeline.completed_writes()
+    if not completed:
+        return "no completed write"
+    if timeline.pending(Action.CLEAN) and not settings.several_pending:
+        return "a clean is pending"
+    since = sum(1 for i in completed if last is None or i.request_time > last.last_completed)
+    if since < settings.trigger_commits:
+        return f"{since} of {settings.trigger_commits} commits since the last clean"
+    if settings.policy is CleaningPolicy.KEEP_LATEST_COMMITS and len(completed) <= settings.commits_retained:
+        return f"{len(completed)} commits, {settings.commits_retained} are retained"
+    return None
+
+
+def commits_to_inspect(
+    timeline: Timeline,
+    settings: CleaningRules,
+    last: LastClean | None,
+    earliest: Instant | None,
+    *,
+    history_is_empty: bool,
+) -> tuple[Instant, ...] | None:
+    """The commits whose partitions have to be looked at; None for all partitions of the table.
+
+    history_is_empty: nothing was archived, so that the active timeline tells of every commit there ever was.
+    """
+    if earliest is None or not settings.incremental:
+        return None
+    if last is None:
+        first = "" if history_is_empty else None
+    elif not last.earliest_retained or timeline.is_before_start(last.earliest_retained):
+        first = None
+    elif not set(last.savepoints) <= {i.request_time for i in timeline.completed(Action.SAVEPOINT)}:
+        # What a deleted savepoint kept may lie in any partition.
+        first = None
+    else:
+        first = last.earliest_retained
+    if first is None:
+        return None
+    return tuple(i for i in timeline.completed_writes() if first <= i.request_time < earliest.request_time)
+
+
+def partitions_with_garbage(metadata: CommitMetadata) -> frozenset[str]:
+    """The partitions in which a commit left an older slice, or a replaced group, behind.
+
+    A partition to which it only added new file groups has nothing of its making to clean.
+    """
+    found = {partition for partition, ids in (metadata.partition_to_replace_file_ids or {}).items() if ids}
+    for partition, stats in metadata.partition_to_write_stats.items():
+        new_groups = not metadata.compacted and all(
+            stat.prev_commit in (NO_PREVIOUS_COMMIT, None) and stat.prev_base_file is None and stat.log_files is None
+            for stat in stats
+        )
+        if not new_groups:
+            found.add(partition)
+    return frozenset(found)
+
+
+def plan_partition(
+    partition: str,
+    groups: Iterable[FileGroup],
+    state: SlicingState,
+    settings: CleaningRules,
+    *,
+    earliest: Instant | None,
+    savepointed: frozenset[str],
+    planned: frozenset[str],
+    needed_from: Mapping[tuple[str, str], str],
+) -> PartitionClean:
+    """What goes from one partition.
+
+    groups: all its file groups, with their change logs.  savepointed: names of files that savepoints keep.  planned: paths of
+    files that plans of pending services read.  needed_from: (partition, file id) -> base instant of the slice that a pending
+    compaction or log compaction of the group reads; as in Hudi, later slices stay with it.
+    """
+    files: list[str] = []
+    emptied = True
+    unsettled = state.timeline.first_unsettled()
+    for group in groups:
+        slices = _completed_slices(group, state)
+        if len(slices) < len(group.slices) or (partition, group.file_id) in state.pending_compactions:
+            emptied = False
+        replaced = state.replaced.get((partition, group.file_id))
+        if replaced is not None:
+            gone = earliest is None or replaced < earliest.request_time
+            going = [s for s in slices if not _is_saved(s, savepointed) and planned.isdisjoint(_files(s))] if gone else []
+            emptied = emptied and len(going) == len(slices)
+        else:
+            emptied = False
+            needed = needed_from.get((partition, group.file_id))
+            free = [s for s in slices if (needed is None or s.base_instant < needed) and planned.isdisjoint(_files(s))]
+            if settings.policy.has_earliest_instant:
+                going = _before_earliest(slices, free, earliest)
+            else:
+                # What plans keep counts as one version, unless there is a newer one.
+                newest = next((s for s in slices if _files(s)), None)
+                kept_by_plans = newest is not None and newest not in free
+                going = _not_read(slices, free[settings.versions_retained - kept_by_plans :], unsettled)
+            going = [s for s in going if not _is_saved(s, savepointed)]
+        for slice_ in going:
+            files.extend(_files(slice_))
+    return PartitionClean(tuple(files), emptied and partition != "")
+
+
+def savepointed_times(timeline: Timeline) -> tuple[str, ...]:
+    """The instants that have a completed savepoint, ascending."""
+    return tuple(i.request_time for i in timeline.completed(Action.SAVEPOINT))
+
+
+def _completed_slices(group: FileGroup, state: SlicingState) -> list[FileSlice]:
+    """Newest first.  The slice that a pending compaction will fill counts, for its logs; files of writes under way, and the base
+    file of that compaction, do not, and stay.
+    """
+    waiting = state.pending_compactions.get((group.partition, group.file_id))
+    there = (replace(s, base=None) if s.base_instant == waiting else s for s in group.slices)
+    return [s for s in there if s.base_instant == waiting or state.timeline.is_completed(s.base_instant)]
+
+
+def _before_earliest(slices: list[FileSlice], free: list[FileSlice], earliest: Instant | None) -> list[FileSlice]:
+    if earliest is None:
+        return []
+    older = [s.base_instant for s in slices if s.base_instant < earliest.request_time]
+    kept = {slices[0].base_instant if slices else "", older[0] if older else ""}
+    return [s for s in free if s.base_instant < earliest.request_time and s.base_instant not in kept]
+
+
+def _not_read(slices: list[FileSlice], old: list[FileSlice], unsettled: str | None) -> list[FileSlice]:
+    """Those of the old slices that no write under way may read: it reads the newest one before what it found not completed."""
+    if unsettled is None:
+        return old
+    read = max((s.base_instant for s in slices if s.base_instant < unsettled), default="")
+    return [s for s in old if s.base_instant < read]
+
+
+def _is_saved(slice_: FileSlice, savepointed: frozenset[str]) -> bool:
+    return any(file_name_of(path) in savepointed for path in _files(slice_))
+
+
+def _files(slice_: FileSlice) -> list[str]:
+    return [*([slice_.base.path] if slice_.base else []), *(log.path for log in slice_.logs)]

@@ -1,0 +1,329 @@
+"""Which file groups a filter can pass over, from what indexes say.  Pure: the answers of indexes come in as Arrow tables.
+
+A file is passed over only when its statistics show that no row of it can match; a file without statistics is kept, and so is one
+that lacks them for any indexed column of the filter.  A file slice is passed over when that is so for all its files: a merge that
+picks one of the records of a key whole gives rows that stand in one of its files.  Where merging makes new records, slices with
+log files are kept.
+
+    statistics of files        column ranges against the filter; of floating point only what `_may_hide_nan` leaves
+    statistics of partitions   the same, for types whose bounds every Parquet writer states.  Bounds of text and floating point
+                               are left out of footers when they are long or NaN, and the real Hudi's statistics of a partition
+                               then cover only the other files; its null counts leave out files from before a column was added
+    record keys                literals for all record key fields, of types whose text is beyond doubt, as record keys
+    buckets                    the bucket of such literals, when the caller says how the table is bucketed
+
+Source: docs/formats/reading.md, "Data skipping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrapped_kind
+from pyhudi.planning.bucket_routing import BucketLayout
+from pyhudi.records.column_ranges import RangeColumn, may_match
+from pyhudi.records.column_statistics import believed_upper
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.filters.filter_ast import Call, Column, Expr, Operand
+from pyhudi.records.filters.filter_visitor import key_literals, operands
+from pyhudi.records.filters.monotonic_functions import derived_column
+from pyhudi.records.hashing import bucket_hashes
+from pyhudi.records.keys.key_spec import KeySpec
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.table.file_slices import FileSlice
+
+MAX_KEYS = 100_000
+"""Record keys that a filter may name before looking them up is not worth it."""
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+
+
+def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collection[str], unusable: Collection[str]) -> list[str]:
+    """The columns of a bound filter whose statistics say something of it, by themselves or by what functions make of them.
+
+    indexed: the columns that the index covers; unusable: those that queries do not read from files.  Timestamps in another unit
+    than microseconds are left out: the index does not say which unit its numbers have.
+    """
+    found = []
+    for name in _columns_with_ranges(condition):
+        if name not in indexed or name.split(".")[0] in unusable:
+            continue
+        kind = field_at(schema, name).type
+        # Decimals too large for the first layout of statistics have some in the second.
+        has_bounds = wrapped_kind(kind) is not None or pa.types.is_decimal128(kind)
+        if has_bounds and not (pa.types.is_timestamp(kind) and kind.unit != "us"):
+            found.append(name)
+    return found
+
+
+def _columns_with_ranges(condition: Expr) -> tuple[str, ...]:
+    """The columns whose ranges say something of a bound filter."""
+    found = (one if isinstance(one, str) else derived_column(one) for one in operands(condition))
+    return tuple(dict.fromkeys(one.name if isinstance(one, Column) else one for one in found if one is not None))
+
+
+def has_reliable_partition_bounds(kind: pa.DataType) -> bool:
+    """Whether statistics of a partition can be believed for this type; see the module's head."""
+    types = pa.types
+    return bool(
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_decimal(kind)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRanges:
+    """What statistics say of units (files or partitions), in the types of their columns.
+
+    names: of the units, each once.  complete: whether a unit has statistics of all the columns.  ranges: of operands of a filter,
+    in the order of the units.
+    """
+
+    names: pa.StringArray
+    complete: npt.NDArray[np.bool_]
+    ranges: Mapping[Operand, RangeColumn]
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory."""
+        return int(self.names.nbytes + self.complete.nbytes + sum(column.nbytes for column in self.ranges.values()))
+
+    def excluded(self, condition: Expr) -> pa.StringArray:
+        """The units in which no row can match, of those that are complete."""
+        if not len(self.names) or not self.ranges:
+            return pa.array([], pa.string())
+        return self.names.filter(pa.array(self.complete & ~may_match(condition, self.ranges, len(self.names))))
+
+
+def unit_ranges(
+    schema: pa.Schema,
+    names: Sequence[str],
+    stats: pa.Table,
+    units: pa.Array | pa.ChunkedArray,
+    *,
+    of_partitions: bool = False,
+) -> UnitRanges:
+    """What statistics of some columns say, for any filter.
+
+    names: from `columns_with_statistics`.  stats: COLUMN_STATS_SCHEMA's columns, any others beside them; units: string, the unit
+    of each row.  of_partitions: counts of nulls are not believed.
+    """
+    types = {name: (name, field_at(schema, name).type) for name in names}
+    return _unit_ranges(types, stats, units, of_partitions=of_partitions)
+
+
+def excluded_by_results(
+    condition: Expr, call: Call, column: str, stats: pa.Table, units: pa.Array | pa.ChunkedArray, *, of_partitions: bool = False
+) -> pa.StringArray:
+    """The units in which no row can match, from statistics of what a call, which is bound, makes of its column, by whose name
+    they go.
+    """
+    found = _unit_ranges({call: (column, call.result_type)}, stats, units, of_partitions=of_partitions)
+    return found.excluded(condition)
+
+
+def _unit_ranges(
+    types: Mapping[Any, tuple[str, Any]], stats: pa.Table, units: pa.Array | pa.ChunkedArray, *, of_partitions: bool
+) -> UnitRanges:
+    """types: operands of the filter, each with the column's name in the statistics and the type of what these are of."""
+    units = units.combine_chunks() if isinstance(units, pa.ChunkedArray) else units
+    encoded = units.dictionary_encode()
+    distinct: pa.StringArray = encoded.dictionary
+    count = len(distinct)
+    places = encoded.indices.to_numpy()
+    complete = np.ones(count, dtype=np.bool_)
+    ranges: dict[Operand, RangeColumn] = {}
+    column_names = stats.column("column_name")
+    for operand, (name, kind) in types.items() if count else ():
+        rows = np.flatnonzero(pc.equal(column_names, name).to_numpy())
+        at = np.full(count, -1, dtype=np.int64)
+        at[places[rows]] = rows
+        complete &= at >= 0
+        ranges[operand] = _range_column(stats, pa.array(at, mask=at < 0), kind, of_partitions=of_partitions)
+    return UnitRanges(distinct, complete, ranges)
+
+
+def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_meta_columns: bool) -> pa.StringArray | None:
+    """The only record keys that matching rows can have; None when the filter does not say, or names too many.
+
+    Literals count for `_hoodie_record_key` itself, and for the record key fields when each of them has some and is text, a whole
+    number or a boolean.
+    """
+    if has_meta_columns:
+        named = key_literals(condition, RECORD_KEY)
+        if named is not None:
+            return pa.array(named, pa.string()) if len(named) <= MAX_KEYS else None
+    if keys.generates_keys:
+        return None
+    return _texts_of_fields(condition, keys, keys.record_fields, schema)
+
+
+def with_other_spelling(texts: pa.StringArray, keys: KeySpec) -> pa.StringArray:
+    """Record keys, and how other versions of Hudi write them: with the field's name or without it in keys of one field, and no
+    table says so.
+    """
+    if len(keys.record_fields) != 1:
+        return texts
+    named = f"{keys.record_fields[0]}:"
+    bare = pc.utf8_slice_codeunits(texts.filter(pc.starts_with(texts, named)), len(named))
+    return pa.concat_arrays([texts, pc.binary_join_element_wise(keys.record_fields[0], texts, ":"), bare])
+
+
+def hashes_of_keys(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: BucketLayout) -> tuple[int, ...] | None:
+    """The only hashes that keys of matching rows can have, of which buckets are remainders; None when the filter does not say.
+
+    Raises InvalidRequest for a layout that does not fit the table.
+    """
+    fields = layout.fields_of(keys)
+    for name in fields:
+        # Such characters also part the fields of a key, which is then split where nobody meant it to be.
+        if any(isinstance(value, str) and not {":", ","}.isdisjoint(value) for value in key_literals(condition, name) or ()):
+            return None
+    texts = _texts_of_fields(condition, replace(keys, prefix_single_key=keys.is_composite), fields, schema)
+    if texts is None:
+        return None
+    return tuple(bucket_hashes(texts, fields).tolist()) if len(texts) else ()
+
+
+def secondary_texts(condition: Expr, schema: pa.Schema, name: str, layout: int = 1) -> pa.StringArray | None:
+    """The values that matching rows can have in a column, as a secondary index of a layout writes them; None when the filter does
+    not say, or the column's type has no text that is beyond doubt.
+    """
+    return _stored_texts(key_literals(condition, name), field_at(schema, name).type, layout)
+
+
+def result_texts(condition: Expr, call: Call) -> pa.StringArray | None:
+    """The results that a call, which is bound, can have for matching rows, as a Bloom filter of an expression index holds them;
+    None when the filter does not say, or there are no such filters.
+    """
+    kind = call.result_type
+    return None if pa.types.is_timestamp(kind) else _stored_texts(key_literals(condition, call), kind, 1)
+
+
+def _stored_texts(values: Sequence[Any] | None, kind: pa.DataType, layout: int) -> pa.StringArray | None:
+    if values is None or len(values) > MAX_KEYS:
+        return None
+    types = pa.types
+    if types.is_string(kind):
+        return pa.array(values, pa.string())
+    if types.is_boolean(kind):
+        return pa.array(["true" if value else "false" for value in values], pa.string())
+    if types.is_integer(kind) or (types.is_timestamp(kind) and kind.unit == "us"):
+        return pa.array([str(value) for value in values], pa.string())
+    if types.is_decimal(kind):
+        return pa.array([f"{value:f}" for value in values], pa.string())
+    if types.is_date32(kind):
+        if any(not 1 <= _EPOCH_DAY + value <= date.max.toordinal() for value in values):
+            return None
+        if layout > 1:
+            return pa.array([str(value) for value in values], pa.string())
+        return pa.array([date.fromordinal(_EPOCH_DAY + value).isoformat() for value in values], pa.string())
+    return None
+
+
+def groups_with_candidates(names: pa.Table, excluded: npt.NDArray[np.bool_], *, keep_logs: bool) -> dict[str, list[str]]:
+    """Partition -> the file groups that have a file which is not excluded, or, with keep_logs, a log file.
+
+    names: partition, name and file_id, as `MetadataListing.names` gives them; excluded: a flag for each.
+    """
+    kept = ~excluded
+    if keep_logs:
+        kept |= pc.starts_with(names.column("name"), ".").to_numpy()
+    kept &= pc.not_equal(names.column("file_id"), "").to_numpy()
+    chosen = names.filter(pa.array(kept)).group_by(["partition", "file_id"], use_threads=False).aggregate([])
+    result: dict[str, list[str]] = {}
+    for partition, file_id in zip(chosen["partition"].to_pylist(), chosen["file_id"].to_pylist(), strict=True):
+        result.setdefault(partition, []).append(file_id)
+    return result
+
+
+def count_groups(names: pa.Table) -> int:
+    """How many file groups the files belong to."""
+    data = names.filter(pc.not_equal(names.column("file_id"), ""))
+    return int(data.group_by(["partition", "file_id"], use_threads=False).aggregate([]).num_rows)
+
+
+def has_candidate(slice_: FileSlice, excluded: Collection[str], *, keep_logs: bool) -> bool:
+    """Whether a slice has a file that is not excluded.  excluded: paths; keep_logs: a slice with log files always has."""
+    if slice_.logs and keep_logs:
+        return True
+    files = (*((slice_.base,) if slice_.base is not None else ()), *slice_.logs)
+    return any(file.path not in excluded for file in files)
+
+
+def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, *, of_partitions: bool) -> RangeColumn:
+    part = stats.select(["min", "max", "value_count", "null_count", "file_name"]).take(rows.drop_null()).combine_chunks()
+    places = np.full(len(rows), -1, dtype=np.int64)
+    there = rows.is_valid().to_numpy(zero_copy_only=False)
+    places[there] = np.arange(int(there.sum()))
+    spread = pa.array(places, mask=~there)
+    if not part.num_rows:
+        nothing = pa.nulls(len(rows), pa.int64())
+        return RangeColumn(pa.nulls(len(rows), kind), pa.nulls(len(rows), kind), nothing, nothing)
+    low, high = (unwrap(part.column(name).chunk(0), kind)[0] for name in ("min", "max"))
+    if pa.types.is_floating(kind):
+        doubtful = _may_hide_nan(low, high, part.column("file_name").chunk(0))
+        low, high = (pc.if_else(doubtful, pa.scalar(None, kind), bound) for bound in (low, believed_upper(high)))
+    bounds = [bound.take(spread) for bound in (low, high)]
+    counts = [part.column(name).chunk(0).take(spread) for name in ("null_count", "value_count")]
+    if of_partitions:
+        counts = [pa.nulls(len(rows), pa.int64())] * 2
+    return RangeColumn(bounds[0], bounds[1], counts[0], counts[1])
+
+
+def _may_hide_nan(low: pa.Array, high: pa.Array, file_names: pa.StringArray) -> pa.BooleanArray:
+    """Where bounds of floating point may leave out a row group.
+
+    When a row group of a base file holds NaN, the real Hudi takes it for one from 0 to 0, whatever its other values are.  So
+    bounds that have no zero between them are sound, and others may not be.  Log files have NaN as their upper bound, or what is
+    stated for it.
+    """
+    zero = pa.scalar(0.0, low.type)
+    spans = pc.and_(pc.less_equal(low, zero), pc.greater_equal(high, zero))
+    return pc.fill_null(pc.and_not(spans, pc.starts_with(file_names, ".")), False)
+
+
+def _texts_of_fields(condition: Expr, keys: KeySpec, fields: Sequence[str], schema: pa.Schema) -> pa.StringArray | None:
+    """The record keys, made of some of the fields, that matching rows can have."""
+    literals: list[list[Any]] = []
+    total = 1
+    for name in fields:
+        kind = field_at(schema, name).type
+        if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+            return None
+        found = key_literals(condition, name)
+        if found is None:
+            return None
+        literals.append(found)
+        total *= len(found)
+    if total > MAX_KEYS:
+        return None
+    if not total:
+        return pa.array([], pa.string())
+    rows = list(product(*literals))
+    heads = dict.fromkeys(name.split(".")[0] for name in fields)
+    if len(heads) != len(fields) or any("." in name for name in fields):
+        return None
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([row[place] for row in rows], field_at(schema, name).type) for place, name in enumerate(fields)],
+        names=list(fields),
+    )
+    try:
+        return record_keys(replace(keys, record_fields=tuple(fields)), batch)
+    except InvalidRequest:
+        # An empty text is not a key by itself; rows are looked for in the ordinary way then.
+        return None

@@ -1,0 +1,110 @@
+"""Incremental queries: which instants lie between two times, and which files they wrote.
+
+    CompletionRange   completion times, both ends included, or the start left out: nothing that completes later is missed
+    RequestRange      request times, the start left out: how the real Hudi ranges its queries of change data
+
+`earliest` means the beginning of history.  (The real Spark reader finds nothing for it.)
+
+Source: docs/formats/reading.md, "Incremental queries".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.actions.commit_metadata import CommitMetadata
+from pyhudi.format.instants import Action, Instant
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.double_writes import copies_among
+
+EARLIEST = "earliest"
+_FIRST = "000"
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRange:
+    """start, end: completion times as digits, both included; end None: up to now.  open_start: the start is left out."""
+
+    start: str
+    end: str | None = None
+    open_start: bool = False
+
+    @classmethod
+    def parse(cls, start: str, end: str | None = None) -> CompletionRange:
+        """From what a caller gives: digits, or `earliest` as the start.  Raises InvalidRequest for anything else."""
+        return cls(*_parse_ends(start, end))
+
+    def contains(self, completion_time: str) -> bool:
+        """Whether an instant that completed then lies in the range."""
+        begun = self.start < completion_time if self.open_start else self.start <= completion_time
+        return begun and (self.end is None or completion_time <= self.end)
+
+    def holds(self, instant: Instant) -> bool:
+        """Whether a completed instant lies in the range."""
+        return self.contains(instant.completion_time or instant.request_time)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRange:
+    """start, end: request times as digits, the start left out, the end included; end None: up to now."""
+
+    start: str
+    end: str | None = None
+
+    @classmethod
+    def parse(cls, start: str, end: str | None = None) -> RequestRange:
+        """As `CompletionRange.parse`."""
+        return cls(*_parse_ends(start, end))
+
+    def holds(self, instant: Instant) -> bool:
+        """Whether an instant lies in the range."""
+        return self.start < instant.request_time and (self.end is None or instant.request_time <= self.end)
+
+
+def select_instants(timeline: Timeline, range_: CompletionRange | RequestRange) -> tuple[Instant, ...]:
+    """The completed writes of the active timeline that lie in the range, by request time."""
+    return tuple(i for i in timeline.completed_writes() if range_.holds(i))
+
+
+def changed_files(
+    commits: Mapping[Instant, CommitMetadata], timeline: Timeline, *, one_log_per_commit: bool
+) -> dict[str, set[str]]:
+    """The data files that commits wrote, by partition; paths relative to the table.
+
+    timeline: whole; one_log_per_commit: as of the table's version.  Of rows that were written twice, for a resize, the first
+    files alone.
+    """
+    files: dict[str, set[str]] = {}
+    for instant, metadata in commits.items():
+        copies = frozenset(copies_among(timeline, metadata, instant.request_time) if one_log_per_commit else ())
+        for partition, stats in metadata.partition_to_write_stats.items():
+            paths = {stat.path for stat in stats if stat.path and stat.path not in copies}
+            if paths:
+                files.setdefault(partition, set()).update(paths)
+    return files
+
+
+def restricted_timeline(timeline: Timeline, instants: Iterable[Instant]) -> Timeline:
+    """The timeline as the range sees it: its own instants and pending compactions."""
+    chosen = [*instants, *timeline.pending(Action.COMPACTION)]
+    return Timeline(tuple(sorted(chosen, key=lambda i: i.sort_key)), timeline.archived_completions)
+
+
+def _parse_ends(start: str, end: str | None) -> tuple[str, str | None]:
+    first = _FIRST if start.strip().lower() == EARLIEST else _digits(start, "start")
+    last = None if end is None else _digits(end, "end")
+    if last is not None and last < first:
+        raise InvalidRequest(f"the range ends before it begins: start {start}, end {end}")
+    return first, last
+
+
+def _digits(text: str, role: str) -> str:
+    stripped = text.strip()
+    if not (stripped.isascii() and stripped.isdigit()):
+        raise InvalidRequest(
+            f"the {role} of an incremental query is a datetime, a date, ISO text or a time in digits (yyyyMMddHHmmssSSS), not "
+            f"{text!r}"
+        )
+    return stripped

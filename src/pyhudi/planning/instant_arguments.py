@@ -1,0 +1,92 @@
+"""Moments that a caller names, as the digits in which a table writes its times.
+
+    datetime with a zone, ISO text with one (2026-11-21T05:45:07Z)    that moment, in the zone in which the table writes
+    datetime without a zone                                            as the clocks of that zone show it
+    date                                                               its midnight there
+
+Other text is left to whoever asks: digits are an instant or a completion time, and Hudi has forms of its own.  Times on the
+timeline have milliseconds; what is finer is cut.  Text that stops at the seconds means all of that second, with a zone as
+without: to read as of it, or up to it, takes in its last millisecond.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta, tzinfo
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.instants import format_instant_time
+from pyhudi.planning.incremental_query import CompletionRange, RequestRange
+from pyhudi.planning.time_travel import parse_as_of
+from pyhudi.table.timeline.active_timeline import Timeline
+
+Moment = str | date | datetime
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_ISO = re.compile(rf"{_DAY}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,9}})?)?\s?(Z|[+-][0-9]{{2}}:?[0-9]{{2}})?")
+_WRITTEN = re.compile(rf"{_DAY}([T ].*)?")
+
+
+def as_of_text(moment: Moment, zone: tzinfo) -> str:
+    """What `planning.time_travel` takes for a moment.  zone: the one in which the table writes its times.
+
+    Raises InvalidRequest for what is not a moment.
+    """
+    if isinstance(moment, str):
+        if _zoned(moment) is not None:
+            return range_text(moment, zone, end=True)
+        return moment.replace("T", " ") if _WRITTEN.fullmatch(moment.strip()) else moment
+    return _digits(moment, zone)
+
+
+def range_text(moment: Moment, zone: tzinfo, *, end: bool = False) -> str:
+    """What ranges of times take for a moment.  end: a whole second means its last millisecond, and not its first."""
+    if not isinstance(moment, str):
+        return _digits(moment, zone)
+    if (zoned := _zoned(moment)) is not None:
+        digits = _digits(datetime.fromisoformat(moment.strip()), zone)
+        return digits[:14] + "999" if end and zoned[2] is None else digits
+    if not _WRITTEN.fullmatch(moment.strip()):
+        return moment
+    digits = parse_as_of(moment.replace("T", " "))
+    return digits if end or "." in moment else digits[:14] + "000"
+
+
+def check_told_apart(range_: CompletionRange | RequestRange, given: Sequence[Moment | None], timeline: Timeline) -> None:
+    """Raises InvalidRequest where the digits of an end of a range of completion times are the request time of a commit.
+
+    A commit completes after it was requested, so the range would not begin or end where the caller means.
+
+    given: the ends as the caller named them: a datetime or a text with hours means that moment, whatever was requested then.
+    """
+    if not isinstance(range_, CompletionRange):
+        return
+    completed = timeline.completed_writes()
+    known = {instant.completion_time for instant in completed}
+    for time in {range_.start, range_.end}.intersection(given) - known:
+        for instant in completed:
+            if time is not None and instant.request_time == time:
+                raise InvalidRequest(
+                    f"{time} is the instant of a write, the time at which it was requested; incremental queries go by completion "
+                    f"times, and that write completed at {instant.completion_time} (`completion_time` of its result)"
+                )
+
+
+def _zoned(text: str) -> re.Match[str] | None:
+    """The parts of ISO text with a zone (2: the fraction of a second), None for other text."""
+    found = _ISO.fullmatch(text.strip())
+    return found if found is not None and found[3] is not None else None
+
+
+def _digits(moment: date | datetime, zone: tzinfo) -> str:
+    if not isinstance(moment, date):
+        raise InvalidRequest(
+            f"{moment!r} is not a moment: give a datetime, a date, ISO text with a zone, an instant or a completion time"
+        )
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
+    return format_instant_time((moment - _EPOCH) // timedelta(milliseconds=1), zone)

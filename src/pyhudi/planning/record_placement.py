@@ -1,0 +1,254 @@
+"""Where the records of a write go: updates to their file groups, inserts into small files first, then into new files.
+
+Steps: estimate the size of a record from recent commits; give each partition's inserts to its small files up to the target
+size; split what is left over new file groups.  In a merge-on-read table a small file takes inserts only where rewriting it is
+worth it (`worth_rewriting`): an upsert appends what it changes to logs, and a few new rows shall not cost a whole file.
+
+Source: docs/formats/writing.md, "Which file group takes a row".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+
+from pyhudi.format.actions.commit_metadata import CommitMetadata
+from pyhudi.format.instants import Action
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.table.file_slices import FileSlice
+
+ESTIMATION_COMMITS = 5
+"""How many recent commits are looked at for the size of a record."""
+
+MAX_FILE_SIZE = Option(
+    "hoodie.parquet.max.file.size", int, "125829120", "the size in bytes at which a base file is closed", at_least=1
+)
+SMALL_FILE_LIMIT = Option(
+    "hoodie.parquet.small.file.limit",
+    int,
+    "104857600",
+    "base files below this size in bytes take inserts before new files are begun; 0 or less: none does",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SizingSettings:
+    """How inserts are packed into files.  Sizes in bytes."""
+
+    max_file_size_bytes: Annotated[int, MAX_FILE_SIZE]
+    small_file_limit_bytes: Annotated[int, SMALL_FILE_LIMIT]
+    record_size_estimate_bytes: Annotated[
+        int,
+        Option(
+            "hoodie.copyonwrite.record.size.estimate",
+            int,
+            "1024",
+            "bytes that a record is taken to have while no commit tells",
+            at_least=1,
+        ),
+    ]
+    estimation_threshold: Annotated[
+        float,
+        Option(
+            "hoodie.record.size.estimation.threshold",
+            float,
+            "1.0",
+            "commits of more bytes than this part of the small file limit tell the size of a record",
+        ),
+    ]
+    average_metadata_size_bytes: Annotated[
+        int,
+        Option(
+            "hoodie.record.size.estimator.average.metadata.size",
+            int,
+            "0",
+            "bytes of a base file that are not records, for the estimate of a record's size",
+        ),
+    ]
+    auto_split: Annotated[
+        bool,
+        Option(
+            "hoodie.copyonwrite.insert.auto.split", bool, "true", "new files take as many inserts as fit by the estimated size"
+        ),
+    ]
+    split_row_count: Annotated[
+        int,
+        Option(
+            "hoodie.copyonwrite.insert.split.size",
+            int,
+            "500000",
+            "inserts of a new file when hoodie.copyonwrite.insert.auto.split is off",
+            at_least=1,
+        ),
+    ]
+    merge_candidates_limit: Annotated[
+        int,
+        Option(
+            "hoodie.merge.small.file.group.candidates.limit",
+            int,
+            "1",
+            "file slices of a merge-on-read partition that take inserts as small files",
+        ),
+    ]
+    growth: Annotated[
+        float,
+        Option(
+            "pyhudi.small.file.growth",
+            float,
+            "0.1",
+            "a base file of a merge-on-read table takes inserts where they are at least this part of it; else they begin a small "
+            "file; 0: whatever they are, as in Hudi",
+            at_least=0,
+        ),
+    ]
+    always_rewritten_bytes: Annotated[
+        int,
+        Option(
+            "pyhudi.small.file.always.rewritten",
+            int,
+            "262144",
+            "base files of a merge-on-read table up to this size in bytes take inserts however few",
+            at_least=0,
+        ),
+    ]
+
+    @classmethod
+    def of(cls, options: Options) -> SizingSettings:
+        """From checked options."""
+        return read_settings(cls, options)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadProfile:
+    """How many records of a write go where, before inserts are placed.
+
+    updates: (partition, file id) -> records found there.  inserts: partition -> records found nowhere.  exact: False when the
+    counts are upper bounds.
+    """
+
+    updates: Mapping[tuple[str, str], int]
+    inserts: Mapping[str, int]
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class InsertTarget:
+    """A file group that takes inserts of one partition.
+
+    slice: the small file's present slice; None for a new file group.  row_count: how many inserts it should take.
+    """
+
+    partition: str
+    file_id: str
+    slice: FileSlice | None
+    row_count: int
+
+
+def deal_inserts(row_counts: Sequence[int], first: int, count: int) -> npt.NDArray[np.int64]:
+    """Which of a partition's targets takes each of `count` inserts, the first of which is number `first` of the partition.
+
+    Each target takes as many as it should, in order; what comes beyond them goes to the last.
+    """
+    ends = np.cumsum(row_counts)
+    numbers = np.arange(first, first + count)
+    return np.minimum(np.searchsorted(ends, numbers, side="right"), len(row_counts) - 1)
+
+
+def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]], settings: SizingSettings) -> int:
+    """Average bytes of a stored record, from completed commits and delta commits, newest first; the configured estimate when none
+    has enough rows.
+
+    A commit as a whole, and each base file of a delta commit, counts when it has more bytes than the threshold.  The average is
+    that of all that count in the last commits.
+    """
+    threshold = settings.estimation_threshold * max(settings.small_file_limit_bytes, 0)
+    overhead = settings.average_metadata_size_bytes
+    recent = islice((pair for pair in commits if pair[0] in (Action.COMMIT, Action.DELTACOMMIT)), ESTIMATION_COMMITS)
+    total_bytes = total_rows = 0
+    for action, metadata in recent:
+        stats = [stat for found in metadata.partition_to_write_stats.values() for stat in found]
+        if action is Action.COMMIT:
+            samples = [(sum(stat.total_write_bytes for stat in stats), sum(stat.num_writes for stat in stats))]
+        else:
+            samples = [(stat.total_write_bytes, stat.num_writes) for stat in stats if not stat.log_files]
+        for size_bytes, row_count in samples:
+            if row_count > 0 and size_bytes > threshold and size_bytes > overhead:
+                total_bytes += size_bytes - overhead
+                total_rows += row_count
+    return max(1, total_bytes // total_rows) if total_bytes > 0 else settings.record_size_estimate_bytes
+
+
+def small_files(
+    slices: Iterable[FileSlice], settings: SizingSettings, excluded: frozenset[tuple[str, str]], limit: int | None = None
+) -> tuple[FileSlice, ...]:
+    """Slices of one partition that may take more records: base files below the limit, smallest first, without logs.
+
+    One whose rows lie outside of the table is none: to take a record it would have to be written whole.
+    excluded: file groups under pending clustering or compaction, which no insert may enter.  limit: how many at most.
+    """
+    if settings.small_file_limit_bytes <= 0:
+        return ()
+    found = [
+        slice_
+        for slice_ in slices
+        if slice_.base is not None
+        and slice_.source is None
+        and not slice_.logs
+        and slice_.base.size_bytes < settings.small_file_limit_bytes
+        and (slice_.partition, slice_.file_id) not in excluded
+    ]
+    ordered = sorted(found, key=lambda s: (s.base.size_bytes if s.base else 0, s.file_id))
+    return tuple(ordered if limit is None else ordered[:limit])
+
+
+def worth_rewriting(size_bytes: int, row_count: int, row_bytes: float, settings: SizingSettings) -> bool:
+    """Whether a base file of a merge-on-read table is written anew to take some more rows.
+
+    size_bytes: of the file.  row_bytes: what a row takes in such files.  So each byte that inserts bring costs a bounded
+    number of bytes, `1 / growth` at most and about half of it on average, but for files so small that they cost no more than a
+    commit.
+    """
+    return size_bytes <= settings.always_rewritten_bytes or row_count * row_bytes >= settings.growth * size_bytes
+
+
+def plan_inserts(
+    inserts: Mapping[str, int],
+    candidates: Mapping[str, Sequence[FileSlice]],
+    record_size_bytes: int,
+    settings: SizingSettings,
+    new_file_id: Callable[[], str],
+) -> dict[str, tuple[InsertTarget, ...]]:
+    """For each partition with inserts the file groups that take them, in order, with how many each."""
+    per_file = rows_per_new_file(record_size_bytes, settings)
+    plan: dict[str, tuple[InsertTarget, ...]] = {}
+    for partition, count in sorted(inserts.items()):
+        if count <= 0:
+            continue
+        left = count
+        targets: list[InsertTarget] = []
+        for slice_ in candidates.get(partition, ()):
+            if left == 0:
+                break
+            room = (settings.max_file_size_bytes - (slice_.base.size_bytes if slice_.base else 0)) // record_size_bytes
+            take = min(room, left)
+            if take > 0:
+                targets.append(InsertTarget(partition, slice_.file_id, slice_, take))
+                left -= take
+        while left > 0:
+            take = min(per_file, left)
+            targets.append(InsertTarget(partition, new_file_id(), None, take))
+            left -= take
+        plan[partition] = tuple(targets)
+    return plan
+
+
+def rows_per_new_file(record_size_bytes: int, settings: SizingSettings) -> int:
+    """How many inserts one new file group takes."""
+    if not settings.auto_split:
+        return settings.split_row_count
+    return max(1, -(-settings.max_file_size_bytes // record_size_bytes))

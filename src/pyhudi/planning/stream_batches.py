@@ -1,0 +1,90 @@
+"""Streams that read a table: how far the next batch goes.
+
+A stream's position is a completion time: everything that completed up to it was read.  A batch is what completed after its start
+and up to its end, whole instants only, at least one.  So a limit may be passed by the first instant of a batch, and by no other.
+
+Pure: what completed is handed in.  Source: docs/formats/reading.md, "Streaming source".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.options.declaration import Option, Options, read_settings
+
+BEGINNING = "00000000000000"
+"""The position before everything, as the real source writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStep:
+    """A completed write, and what a reader of it reads.
+
+    is_archived: it left the active timeline.  Such steps are read in one go: where their files are gone, each batch of them would
+    read the latest state of the whole table.
+    """
+
+    completion_time: str
+    file_count: int
+    size_bytes: int
+    is_archived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How much one batch reads at most; None means no limit."""
+
+    instants: Annotated[
+        int | None, Option("pyhudi.stream.max.instants", int, None, "instants that a batch of a stream reads at most", at_least=1)
+    ] = None
+    files: Annotated[
+        int | None, Option("pyhudi.stream.max.files", int, None, "files that a batch of a stream reads at most", at_least=1)
+    ] = None
+    size_bytes: Annotated[
+        int | None, Option("pyhudi.stream.max.bytes", int, None, "bytes that a batch of a stream reads at most", at_least=1)
+    ] = None
+
+    @classmethod
+    def of(cls, options: Options) -> BatchLimits:
+        """From checked options."""
+        return read_settings(cls, options)
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a limit."""
+        return self != BatchLimits()
+
+
+def batch_end(steps: Iterable[StreamStep], limits: BatchLimits) -> str | None:
+    """The completion time of the last step that the next batch reads; None when nothing completed."""
+    end: str | None = None
+    instants = files = size_bytes = 0
+    for step in sorted(steps, key=lambda one: one.completion_time):
+        instants, files, size_bytes = instants + 1, files + step.file_count, size_bytes + step.size_bytes
+        if end is not None and not step.is_archived and _passed(limits, instants, files, size_bytes):
+            break
+        end = step.completion_time
+    return end
+
+
+def parse_start(text: str) -> str | None:
+    """`hoodie.datasource.streaming.startOffset` as the position before the first batch; None for `latest`.
+
+    A completion time is a position: what completed then was read already.  Raises InvalidRequest for anything else.
+    """
+    given = text.strip().lower()
+    if given == "latest":
+        return None
+    if given == "earliest":
+        return BEGINNING
+    if not (given.isascii() and given.isdigit()):
+        raise InvalidRequest(f"a stream begins at earliest, latest or a completion time in digits, not at {text!r}")
+    return given
+
+
+def _passed(limits: BatchLimits, instants: int, files: int, size_bytes: int) -> bool:
+    counted = ((limits.instants, instants), (limits.files, files), (limits.size_bytes, size_bytes))
+    return any(limit is not None and count > limit for limit, count in counted)

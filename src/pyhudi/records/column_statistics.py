@@ -1,0 +1,394 @@
+"""Column ranges: the smallest and largest value, nulls and sizes of a column, from Parquet footers or from Arrow batches.
+
+A range holds values in stored form, which is what Hudi's column statistics hold and what filters are compared with:
+
+    boolean bool | int, long int | float, double float | string str | bytes bytes | decimal Decimal at the column's scale
+    date int, days since 1970-01-01 | timestamp int, microseconds since the epoch
+
+Two sources, two rules (metadata table, column_stats):
+- A base file's range comes from its footer.  Parquet widens zeros: a smallest value of +0.0 is stated as -0.0, a largest of
+  -0.0 as +0.0, and so do we.  The bounds of Arrow's footers leave NaN out, so a writer that has seen one adds it with `with_nan`.
+- A log file's range is collected while it is written and exact: -0.0 is below +0.0, and NaN above everything, as in Java.
+Indexes state NaN as +Infinity (`stated`), and what they state so is taken for NaN again (`believed_upper`).
+
+Nothing here knows which columns an index covers; see the metadata table for that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData, Internal
+from pyhudi.records.dotted_columns import column_at, field_at
+from pyhudi.records.java_strings import is_binary_like, is_string_like, timestamp_micros
+
+NAN_KEY, NAN_HAS_NO_BOUNDS = "pyhudi.nan", "no bounds"
+"""The entry of a base file's footer which says that columns with NaN have no bounds in it."""
+
+Value = bool | int | float | str | bytes | Decimal
+"""A value in stored form."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRange:
+    """What is known of a column's values in one file or partition.
+
+    min, max: in stored form, both or neither; None when every value is null or nothing is known.  null_count and
+    value_count (nulls included): rows; None when not known.  Sizes: bytes of the column's chunks, 0 for log files.
+    """
+
+    min: Value | None = None
+    max: Value | None = None
+    null_count: int | None = None
+    value_count: int | None = None
+    total_size_bytes: int = 0
+    total_uncompressed_size_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.min is None) != (self.max is None):
+            raise Internal(f"a column range with one bound: {self.min!r} to {self.max!r}")
+
+    @property
+    def is_all_null(self) -> bool:
+        """Whether every value is known to be null (also when there is none)."""
+        return self.null_count is not None and self.null_count == self.value_count
+
+    def with_nan(self) -> ColumnRange:
+        """The range of the same floating point column when it holds NaN, which Java and Spark sort above every number."""
+        return replace(self, min=math.nan if self.min is None else self.min, max=math.nan)
+
+
+NO_VALUES = ColumnRange(null_count=0, value_count=0)
+"""The range of a column without values."""
+
+
+def merge_ranges(ranges: Iterable[ColumnRange]) -> ColumnRange:
+    """The range of several files together: bounds widened, counts and sizes summed.
+
+    A range without bounds adds nothing when it is all null, and makes the bounds unknown otherwise; an unknown count makes
+    the sum unknown.  No range at all is an empty column.
+    """
+    parts = list(ranges)
+    bounded = [part for part in parts if part.min is not None]
+    known = all(part.min is not None or part.is_all_null for part in parts) and bool(bounded)
+    return ColumnRange(
+        min=_least([part.min for part in bounded]) if known else None,
+        max=_greatest([part.max for part in bounded]) if known else None,
+        null_count=_sum_of([part.null_count for part in parts]),
+        value_count=_sum_of([part.value_count for part in parts]),
+        total_size_bytes=sum(part.total_size_bytes for part in parts),
+        total_uncompressed_size_bytes=sum(part.total_uncompressed_size_bytes for part in parts),
+    )
+
+
+def exchanged_range(
+    whole: ColumnRange, leaving: Sequence[ColumnRange | None], arriving: Sequence[ColumnRange | None]
+) -> ColumnRange | None:
+    """The range of several files when some of them are exchanged for others.
+
+    whole: of all before, exact; leaving: of some of these; arriving: of those that come; None for one that is not known.
+    None where it cannot be told from these: something is unknown, or one that leaves held a bound that none that arrives holds.
+    """
+    gone = [part for part in leaving if part is not None]
+    new = [part for part in arriving if part is not None]
+    if len(gone) < len(leaving) or len(new) < len(arriving) or not all(_is_clear(part) for part in (whole, *gone, *new)):
+        return None
+    nulls, values, packed, unpacked = (
+        (getattr(whole, name) or 0) + sum(getattr(p, name) for p in new) - sum(getattr(p, name) for p in gone)
+        for name in ("null_count", "value_count", "total_size_bytes", "total_uncompressed_size_bytes")
+    )
+    if not 0 <= nulls <= values:
+        return None
+    ended = [part for part in gone if part.min is not None]
+    if whole.min is None:
+        if ended:
+            return None
+        bounds = merge_ranges(new)
+        return ColumnRange(bounds.min, bounds.max, nulls, values, max(0, packed), max(0, unpacked))
+    fresh = [part for part in new if part.min is not None]
+    low, high = _least([part.min for part in (whole, *fresh)]), _greatest([part.max for part in (whole, *fresh)])
+    keeps_low = all(_order(low) < _order(part.min) for part in ended) or any(_order(part.min) == _order(low) for part in fresh)
+    keeps_high = all(_order(part.max) < _order(high) for part in ended) or any(_order(part.max) == _order(high) for part in fresh)
+    if not (keeps_low and keeps_high):
+        return None
+    return ColumnRange(low, high, nulls, values, max(0, packed), max(0, unpacked))
+
+
+def _is_clear(part: ColumnRange) -> bool:
+    """Whether counts and bounds are known."""
+    return part.null_count is not None and part.value_count is not None and (part.min is not None or part.is_all_null)
+
+
+def covers(wide: ColumnRange, narrow: ColumnRange) -> bool:
+    """Whether every value that `narrow` speaks of is within `wide`, nulls among them; both are of one column."""
+    if narrow.null_count and wide.null_count == 0:
+        return False
+    if narrow.min is None or narrow.max is None:
+        return True
+    if wide.min is None or wide.max is None:
+        return False
+    return _order(wide.min) <= _order(narrow.min) and _order(narrow.max) <= _order(wide.max)
+
+
+def stated(bound: Value | None) -> Value | None:
+    """A bound as it is written into indexes: +Infinity for NaN.
+
+    The real Hudi finds no row by a filter in a file or partition one of whose bounds is NaN, although it sorts NaN above every
+    number, and writes such bounds.
+    """
+    return math.inf if isinstance(bound, float) and math.isnan(bound) else bound
+
+
+def believed_upper(bounds: pa.Array) -> pa.Array:
+    """Upper bounds of indexes as readers have to take them: what is stated as +Infinity may be NaN, which is above it."""
+    if not pa.types.is_floating(bounds.type):
+        return bounds
+    return pc.if_else(pc.equal(bounds, math.inf), pa.scalar(math.nan, bounds.type), bounds)
+
+
+def has_range(type_: pa.DataType) -> bool:
+    """Whether columns of this canonical type have a smallest and a largest value."""
+    types = pa.types
+    return bool(
+        types.is_boolean(type_)
+        or types.is_integer(type_)
+        or types.is_floating(type_)
+        or types.is_date(type_)
+        or types.is_timestamp(type_)
+        or types.is_decimal(type_)
+        or is_string_like(type_)
+        or is_binary_like(type_)
+    )
+
+
+def stored_value(scalar: pa.Scalar) -> Value | None:
+    """An Arrow scalar in stored form; None for null.  Raises Internal for a type without a range."""
+    if not scalar.is_valid:
+        return None
+    type_ = scalar.type
+    if pa.types.is_timestamp(type_):
+        micros: int = timestamp_micros(pa.array([scalar.value], pa.int64()).cast(type_))[0].as_py()
+        return micros
+    if pa.types.is_date32(type_):
+        days: int = scalar.cast(pa.int32()).as_py()
+        return days
+    if not has_range(type_):
+        raise Internal(f"a value of type {type_} has no stored form")
+    value: Value = scalar.as_py()
+    return value
+
+
+def batch_ranges(batch: pa.RecordBatch, columns: Sequence[str]) -> dict[str, ColumnRange]:
+    """The exact range of each column (dotted names) of a batch in canonical types; sizes are 0.
+
+    Columns of a type without a range get counts alone.  Raises InvalidRequest for a column that the batch lacks.
+    """
+    return {name: _array_range(column_at(batch, name)) for name in columns}
+
+
+class RangeCollector:
+    """Ranges of the batches that pass by: hand each to `add`, then ask for `ranges`.  Holds one value per bound."""
+
+    __slots__ = ("_columns", "_ranges")
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = tuple(columns)
+        self._ranges: dict[str, ColumnRange] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take a batch into account; errors as of `batch_ranges`.  Columns that it lacks (partial updates) are passed over."""
+        held = set(batch.schema.names)
+        present = [name for name in self._columns if name.split(".")[0] in held]
+        for name, found in batch_ranges(batch, present).items():
+            before = self._ranges.get(name)
+            self._ranges[name] = found if before is None else merge_ranges((before, found))
+
+    def ranges(self) -> dict[str, ColumnRange]:
+        """The range of each column over all batches; of an empty column when there was none."""
+        return {name: self._ranges.get(name, NO_VALUES) for name in self._columns}
+
+
+def footer_ranges(
+    metadata: Any, schema: pa.Schema, columns: Sequence[str], *, row_groups: Sequence[int] | None = None
+) -> dict[str, ColumnRange]:
+    """The range of each column (dotted names) of a Parquet file, or of some of its row groups, from its footer alone.
+
+    metadata: a pyarrow.parquet.FileMetaData; schema: the table's, canonical.  Columns that the file lacks, or stores under
+    another type family than the schema says, or without a range, are left out or get counts alone.
+    Bounds are unknown when a row group that holds values states none.  Raises CorruptData for bounds of impossible length.
+    """
+    leaves = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+    result: dict[str, ColumnRange] = {}
+    for name in columns:
+        index = leaves.get(name)
+        if index is None:
+            continue
+        type_ = field_at(schema, name).type
+        leaf = metadata.schema.column(index)
+        groups = range(metadata.num_row_groups) if row_groups is None else row_groups
+        chunks = [metadata.row_group(group).column(index) for group in groups]
+        result[name] = widen_zeros(merge_ranges(_chunk_range(chunk, leaf, type_) for chunk in chunks))
+        if not chunks:
+            result[name] = NO_VALUES
+    return result
+
+
+def has_page_bounds(type_: pa.DataType) -> bool:
+    """Whether `page_range` tells of columns of a type: whole numbers, dates, times and text."""
+    types = pa.types
+    return types.is_signed_integer(type_) or types.is_date(type_) or types.is_timestamp(type_) or types.is_string(type_)
+
+
+def page_range(least: Any, greatest: Any, leaf: Any, type_: pa.DataType) -> ColumnRange | None:
+    """The range of a page from its bounds as a footer states them; how many nulls it has is not known.  None where the bounds do
+    not fit the type.
+
+    leaf: the column in the schema of a pyarrow.parquet.FileMetaData; type_: the table's.
+    """
+    low, high = (_footer_value(raw, leaf, type_) for raw in (least, greatest))
+    if low is None or high is None:
+        return None
+    return ColumnRange(min=_unit(low, leaf, type_, up=False), max=_unit(high, leaf, type_, up=True))
+
+
+def may_hide_nan(metadata: Any) -> bool:
+    """Whether the bounds in a Parquet footer may leave out a NaN.
+
+    metadata: a pyarrow.parquet.FileMetaData.  parquet-mr states no bounds where there is one; Arrow states those of the others,
+    but in files of which NAN_KEY says that they have none then.
+    """
+    of_java = (metadata.created_by or "").startswith("parquet-mr")
+    return not of_java and (metadata.metadata or {}).get(NAN_KEY.encode()) != NAN_HAS_NO_BOUNDS.encode()
+
+
+def widen_zeros(found: ColumnRange) -> ColumnRange:
+    """The range as a footer states it: floating point zeros with the sign that is further out."""
+    if not isinstance(found.min, float) or not isinstance(found.max, float):
+        return found
+    return replace(found, min=found.min if found.min else -0.0, max=found.max if found.max else 0.0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _sum_of(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _order(value: Any) -> tuple[int, Any, int]:
+    """A sort key in Java's order of doubles: -0.0 below 0.0, NaN above all; other values as they are."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return 1, 0.0, 0
+        return 0, value, 0 if value or math.copysign(1.0, value) > 0 else -1
+    return 0, value, 0
+
+
+def _least(values: Sequence[Any]) -> Any:
+    return min(values, key=_order)
+
+
+def _greatest(values: Sequence[Any]) -> Any:
+    return max(values, key=_order)
+
+
+def _array_range(array: pa.Array) -> ColumnRange:
+    counts = ColumnRange(null_count=array.null_count, value_count=len(array))
+    if array.null_count == len(array) or not has_range(array.type):
+        return counts
+    if pa.types.is_floating(array.type):
+        return _float_range(array, counts)
+    bounds = pc.min_max(array)
+    return replace(counts, min=stored_value(bounds["min"]), max=stored_value(bounds["max"]))
+
+
+def _float_range(array: pa.Array, counts: ColumnRange) -> ColumnRange:
+    values: np.ndarray = pc.drop_null(array).to_numpy(zero_copy_only=False)
+    numbers = values[~np.isnan(values)]
+    if not len(numbers):
+        return counts.with_nan()
+    low, high = float(numbers.min()), float(numbers.max())
+    if low == 0.0 or high == 0.0:
+        negative = np.signbit(numbers[numbers == 0.0])
+        low = low if low else (-0.0 if negative.any() else 0.0)
+        high = high if high else (-0.0 if negative.all() else 0.0)
+    found = replace(counts, min=low, max=high)
+    return found.with_nan() if len(numbers) < len(values) else found
+
+
+def _chunk_range(chunk: Any, leaf: Any, type_: pa.DataType) -> ColumnRange:
+    statistics = chunk.statistics
+    counts = ColumnRange(
+        value_count=chunk.num_values,
+        total_size_bytes=chunk.total_compressed_size,
+        total_uncompressed_size_bytes=chunk.total_uncompressed_size,
+    )
+    if statistics is None:
+        return counts
+    if statistics.has_null_count:
+        counts = replace(counts, null_count=statistics.null_count)
+    if not statistics.has_min_max:
+        return counts
+    low, high = (_footer_value(raw, leaf, type_) for raw in (statistics.min_raw, statistics.max_raw))
+    if low is None or high is None:
+        return counts
+    return replace(counts, min=_unit(low, leaf, type_, up=False), max=_unit(high, leaf, type_, up=True))
+
+
+def _footer_value(raw: Any, leaf: Any, type_: pa.DataType) -> Any:
+    """A bound of a footer in stored form; None when the file's type is of another family than the column's."""
+    types = pa.types
+    if types.is_boolean(type_):
+        return raw if isinstance(raw, bool) else None
+    if types.is_floating(type_):
+        return float(raw) if isinstance(raw, float) and not math.isnan(raw) else None
+    if types.is_integer(type_) or types.is_date(type_) or types.is_timestamp(type_):
+        plain = isinstance(raw, int) and not isinstance(raw, bool) and leaf.logical_type.type != "DECIMAL"
+        return raw if plain else None
+    if types.is_decimal(type_):
+        return _footer_decimal(raw, leaf)
+    if not isinstance(raw, (bytes, str)):
+        return None
+    data = raw.encode() if isinstance(raw, str) else raw
+    if is_binary_like(type_):
+        return data
+    try:
+        # A bound that was cut within a character does not bound text.
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _footer_decimal(raw: Any, leaf: Any) -> Decimal | None:
+    if leaf.logical_type.type != "DECIMAL":
+        return None
+    if isinstance(raw, bytes):
+        if len(raw) > 16:
+            raise CorruptData("a decimal bound of a Parquet footer is too long", expected="16 bytes", found=len(raw))
+        raw = int.from_bytes(raw, "big", signed=True)
+    return decimal_of(raw, leaf.scale) if isinstance(raw, int) else None
+
+
+def decimal_of(unscaled: int, scale: int) -> Decimal:
+    """The decimal `unscaled` / 10**scale, exactly, whatever the context's precision."""
+    return Decimal((1 if unscaled < 0 else 0, tuple(int(digit) for digit in str(abs(unscaled))), -scale))
+
+
+_UNITS: Mapping[str, tuple[int, int]] = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
+
+
+def _unit(value: Any, leaf: Any, type_: pa.DataType, *, up: bool) -> Any:
+    if not pa.types.is_timestamp(type_):
+        return value
+    text = str(leaf.logical_type)
+    factor, divisor = next((scale for unit, scale in _UNITS.items() if unit in text), (1, 1))
+    return -(-value * factor // divisor) if up else value * factor // divisor

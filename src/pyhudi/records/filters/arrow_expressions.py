@@ -1,0 +1,218 @@
+"""Filters on rows, as expressions of Arrow.
+
+Floating point is compared as Spark compares it: NaN equals NaN and is above every number, and -0.0 equals 0.0. Text is
+compared by UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import Internal, Unsupported
+from pyhudi.records.column_statistics import Value
+from pyhudi.records.dotted_columns import column_at
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.filter_ast import (
+    Always,
+    And,
+    Call,
+    Column,
+    Compare,
+    Constant,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Operand,
+    Or,
+)
+from pyhudi.records.filters.filter_functions import evaluate
+from pyhudi.records.filters.filter_visitor import calls, equal_values, join_in_pairs, leaves, push_negations
+from pyhudi.records.filters.like_patterns import is_prefix_pattern, like_prefix, like_regex
+
+
+def to_arrow(expr: Expr, schema: pa.Schema) -> pc.Expression:
+    """An Arrow expression that is true for exactly the rows that the filter keeps; for the others false or null.
+
+    Comparisons stay comparisons, so that Arrow's own readers prune row groups by it.  Errors as of `bind`; Unsupported for
+    functions, which Arrow's expressions do not have as Spark has them.
+    """
+    bound = bind(expr, schema)
+    computed = calls(bound)
+    if computed:
+        raise Unsupported(f"{computed[0]} in an expression of Arrow: apply the filter to rows")
+    return _arrow(push_negations(bound))
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """A filter to be run on rows.  Arrow walks down the tree of an expression until the stack ends, so a very large one is run in
+    parts: rows that all of them keep, or any.
+
+    computed: what functions make of the columns, which the expression takes for columns.
+    """
+
+    expression: pc.Expression | None
+    parts: tuple[RowFilter, ...] = ()
+    is_any: bool = False
+    computed: tuple[Call, ...] = ()
+
+    def keep(self, rows: pa.Table) -> pa.Table:
+        """The rows for which the filter is true, in their order.  Raises Arrow's errors for columns that are not there."""
+        if self.expression is not None and not self.computed:
+            return rows.filter(self.expression)
+        return rows.take(pa.array(self._places(rows)))
+
+    def _places(self, rows: pa.Table) -> npt.NDArray[Any]:
+        if self.expression is not None:
+            numbered = rows.append_column(_ROW_NUMBER, pa.array(np.arange(rows.num_rows)))
+            for call in self.computed:
+                numbered = numbered.append_column(_computed_name(call), computed_column(call, rows))
+            return np.asarray(numbered.filter(self.expression).column(_ROW_NUMBER).to_numpy())
+        kept = np.full(rows.num_rows, not self.is_any)
+        for part in self.parts:
+            mine = np.zeros(rows.num_rows, dtype=np.bool_)
+            mine[part._places(rows)] = True
+            kept = kept | mine if self.is_any else kept & mine
+        return np.flatnonzero(kept)
+
+
+def computed_column(call: Call, rows: pa.Table) -> pa.Array:
+    """What a bound call makes of rows."""
+
+    def values_of(column: Column) -> pa.Array:
+        values = column_at(rows, column.name)
+        joined = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+        return joined if joined.type == column.type else joined.cast(column.type)
+
+    return evaluate(call, values_of, rows.num_rows)
+
+
+def _computed_name(call: Call) -> str:
+    """The column in which the results of a call stand while rows are filtered: one that no table has."""
+    return f"\x00{call!r}"
+
+
+def row_filter(expr: Expr, schema: pa.Schema) -> RowFilter:
+    """The same as `to_arrow`, for filters of any size.  Errors as of `bind`."""
+    return _in_parts(push_negations(bind(expr, schema)))
+
+
+_LARGEST_EXPRESSION = 512
+"""Conditions in an expression for Arrow; a stack of 8 MiB ends at some thousands."""
+
+_ROW_NUMBER = "\x00place"
+"""A column that no table has."""
+
+
+def _in_parts(expr: Expr) -> RowFilter:
+    if not isinstance(expr, (And, Or)) or sum(1 for _ in leaves(expr)) <= _LARGEST_EXPRESSION:
+        return _whole(expr)
+    parts: list[RowFilter] = []
+    small: list[Expr] = []
+    count = 0
+    for part in expr.parts:
+        size = sum(1 for _ in leaves(part))
+        if size > _LARGEST_EXPRESSION:
+            parts.append(_in_parts(part))
+            continue
+        if count + size > _LARGEST_EXPRESSION:
+            parts.append(_whole(type(expr)(tuple(small))))
+            small, count = [], 0
+        small.append(part)
+        count += size
+    if small:
+        parts.append(_whole(type(expr)(tuple(small))))
+    return RowFilter(None, tuple(parts), isinstance(expr, Or))
+
+
+def _whole(expr: Expr) -> RowFilter:
+    return RowFilter(_arrow(expr), computed=calls(expr))
+
+
+def _arrow(expr: Expr) -> pc.Expression:
+    if isinstance(expr, And):
+        return join_in_pairs([_arrow(part) for part in expr.parts], lambda left, right: left & right)
+    if isinstance(expr, Or):
+        return join_in_pairs([_arrow(part) for part in expr.parts], lambda left, right: left | right)
+    if isinstance(expr, Not):
+        inner = expr.part
+        if isinstance(inner, In):
+            return _arrow_not_in(inner)
+        return ~_arrow(inner)
+    if isinstance(expr, Constant):
+        return pc.scalar(bool(expr.value))
+    if isinstance(expr, IsNull):
+        return _reference(expr.column).is_null()
+    if isinstance(expr, Always):
+        return _reference(expr.column).is_valid() if expr.outcome else pc.scalar(False)
+    if isinstance(expr, Compare):
+        return _arrow_comparison(expr)
+    if isinstance(expr, In):
+        if not expr.values:
+            return pc.scalar(False)
+        return _reference(expr.column).isin(_value_set(expr))
+    if isinstance(expr, Like):
+        prefix, exact = like_prefix(expr.pattern)
+        if exact:
+            return _reference(expr.column) == pa.scalar(prefix)
+        if is_prefix_pattern(expr.pattern):
+            return pc.starts_with(_reference(expr.column), pattern=prefix)
+        return pc.match_substring_regex(_reference(expr.column), pattern=like_regex(expr.pattern))
+    raise Internal(f"unknown filter node {type(expr).__name__}")
+
+
+_ARROW_OPERATORS: Mapping[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
+    "=": lambda column, value: column == value,
+    "<>": lambda column, value: column != value,
+    "<": lambda column, value: column < value,
+    "<=": lambda column, value: column <= value,
+    ">": lambda column, value: column > value,
+    ">=": lambda column, value: column >= value,
+}
+
+
+def _arrow_comparison(expr: Compare) -> pc.Expression:
+    column = _reference(expr.column)
+    if expr.value != expr.value:
+        return pc.is_nan(column) if expr.op == "=" else ~pc.is_nan(column)
+    test = _ARROW_OPERATORS[expr.op](column, arrow_scalar(expr.value, expr.type))
+    # To Arrow no comparison with NaN is true but <>.
+    floating = expr.type is not None and pa.types.is_floating(expr.type)
+    return test | pc.is_nan(column) if expr.op in (">", ">=") and floating else test
+
+
+def _arrow_not_in(expr: In) -> pc.Expression:
+    if expr.has_null:
+        # x NOT IN (1, NULL) is false or unknown.
+        return pc.scalar(False)
+    column = _reference(expr.column)
+    return column.is_valid() & ~column.isin(_value_set(expr)) if expr.values else column.is_valid()
+
+
+def _value_set(expr: In) -> pa.Array:
+    scalars = [arrow_scalar(value, expr.type) for number in expr.values for value in equal_values(number)]
+    return pa.array(scalars, expr.type)
+
+
+def _reference(operand: Operand) -> pc.Expression:
+    return pc.field(*operand.split(".")) if isinstance(operand, str) else pc.field(_computed_name(operand))
+
+
+def arrow_scalar(value: Value, type_: pa.DataType | None) -> pa.Scalar:
+    """A value in stored form (see stats.py) as an Arrow scalar of its column's type."""
+    if type_ is None:
+        raise Internal("the filter is not bound to a schema")
+    if pa.types.is_timestamp(type_):
+        return pa.scalar(value, pa.int64()).cast(pa.timestamp("us", type_.tz)).cast(type_)
+    if pa.types.is_date32(type_):
+        return pa.scalar(value, pa.int32()).cast(type_)
+    return pa.scalar(value, type_)

@@ -1,0 +1,356 @@
+"""Functions in filters, column at a time, as Spark evaluates them in a session whose time zone is UTC.
+
+    year month day hour minute second quarter dayofweek weekday dayofyear weekofyear      of a date or timestamp
+    date_format(t, format), from_unixtime(seconds [, format]), unix_timestamp(t [, format])
+    to_date(t [, format]), to_timestamp(t [, format]), date_add(t, days), date_sub(t, days)
+    upper lower length trim ltrim rtrim substring(s, pos [, len])                         of text
+    regexp_replace(s, pattern, replacement), regexp_extract(s, pattern [, idx])
+    + - * / % abs                                                                         of numbers
+    cast(x AS type)                                                                       to the types of `CASTS`
+    = <> < <= > >=                                                                        of two columns or calls
+
+Null gives null.  So does what Spark's ANSI mode ends in an error for, such as an overflow or a division by zero: results are
+those of try_add, try_divide, try_cast and their like, so that whether a filter fails does not hang on which rows are read.
+Whole numbers and floating point meet as doubles, as in ANSI mode; nothing else is cast unless the filter says so.
+
+The functions that expression indexes have too are evaluated by `records.expression_functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.records.arithmetic import absolute, arithmetic_type, common_type, compare, is_number, run_arithmetic
+from pyhudi.records.casts import plain, try_cast
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.expression_functions import IndexExpression
+from pyhudi.records.filters.filter_ast import Call, Column, Literal, Operand
+
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+ARITHMETIC = ("+", "-", "*", "/", "%")
+ALIASES = {
+    "ucase": "upper",
+    "lcase": "lower",
+    "substr": "substring",
+    "char_length": "length",
+    "character_length": "length",
+    "dayofmonth": "day",
+    "date": "to_date",
+    "dateadd": "date_add",
+}
+"""Other names of functions."""
+
+_CAST = "cast "
+_WHOLE_SUBSTRING = 999_999_999
+_UTC_MICROS = pa.timestamp("us", "UTC")
+
+_INDEXED: Mapping[str, tuple[str, ...]] = {
+    # function: the options of `IndexExpression` that its further arguments are
+    "year": (),
+    "month": (),
+    "day": (),
+    "hour": (),
+    "date_format": ("format",),
+    "from_unixtime": ("format",),
+    "unix_timestamp": ("format",),
+    "to_date": ("format",),
+    "to_timestamp": ("format",),
+    "date_add": ("days",),
+    "date_sub": ("days",),
+    "upper": (),
+    "lower": (),
+    "length": (),
+    "trim": (),
+    "ltrim": (),
+    "rtrim": (),
+    "substring": ("pos", "len"),
+    "regexp_replace": ("pattern", "replacement"),
+    "regexp_extract": ("pattern", "idx"),
+}
+_DEFAULT_ARGUMENTS = {"substring": (_WHOLE_SUBSTRING,), "regexp_extract": (1,)}
+"""What stands for the last arguments where they are left out."""
+
+
+def call_of(function: str, arguments: Sequence[Any]) -> Any:
+    """A function of columns, calls, literals and values; where none of them is a column, its value.
+
+    Raises Unsupported for functions that filters do not have, InvalidRequest for arguments that a function does not take.
+    """
+    name = ALIASES.get(function.lower(), function.lower())
+    if name not in _INDEXED and name not in _OWN:
+        known = ", ".join(sorted(set(_INDEXED) | set(_OWN) - {*COMPARISONS, *ARITHMETIC}))
+        raise Unsupported(f"the function {function} is not supported; there are: {known}")
+    if any(argument is None for argument in arguments):
+        return None
+    given = tuple(one if isinstance(one, (Column, Call, Literal)) else Literal(one, literal_type(one)) for one in arguments)
+    if name in _DEFAULT_ARGUMENTS:
+        most = 1 + len(_INDEXED[name])
+        missing = most - len(given)
+        if 0 < missing <= len(_DEFAULT_ARGUMENTS[name]):
+            given += tuple(Literal(one, literal_type(one)) for one in _DEFAULT_ARGUMENTS[name][-missing:])
+    call = Call(name, given)
+    if any(not isinstance(one, Literal) for one in given):
+        return call
+    bound = bind_call(call, pa.schema([]))
+    return evaluate(bound, lambda _: pa.nulls(1), 1)[0].as_py()
+
+
+def literal_type(value: Any) -> pa.DataType:
+    """The type that Spark gives a literal.  Raises InvalidRequest for values that have none."""
+    if isinstance(value, bool):
+        return pa.bool_()
+    if isinstance(value, int):
+        if -(1 << 63) <= value < 1 << 63:
+            return pa.int32() if -(1 << 31) <= value < 1 << 31 else pa.int64()
+    elif isinstance(value, float):
+        return pa.float64()
+    elif isinstance(value, Decimal) and value.is_finite():
+        kind = pa.scalar(value).type
+        return kind if kind.scale >= 0 else pa.decimal128(kind.precision - kind.scale, 0)
+    elif isinstance(value, str):
+        return pa.string()
+    elif isinstance(value, bytes):
+        return pa.binary()
+    elif isinstance(value, datetime):
+        return _UTC_MICROS
+    elif isinstance(value, date):
+        return pa.date32()
+    raise InvalidRequest(f"{value!r} is no value that functions take")
+
+
+def bind_call(call: Call, schema: pa.Schema) -> Call:
+    """The same with the types of its columns and of its results.  Bound to another schema it is bound anew.
+
+    Raises InvalidRequest for a column that is missing and for types that a function does not take, Unsupported for formats and
+    types that are not understood.
+    """
+    arguments: list[Column | Literal | Call] = []
+    for argument in call.arguments:
+        if isinstance(argument, Call):
+            arguments.append(bind_call(argument, schema))
+        elif isinstance(argument, Column):
+            kind = _column_type(schema, argument.name)
+            arguments.append(replace(argument, type=kind))
+        else:
+            arguments.append(argument)
+    bound = replace(call, arguments=tuple(arguments))
+    try:
+        return replace(bound, type=_function(bound).type_of(bound))
+    except (InvalidRequest, Unsupported) as error:
+        raise type(error)(f"{call}: {error}") from error
+
+
+def _column_type(schema: pa.Schema, name: str) -> pa.DataType:
+    try:
+        kind = field_at(schema, name).type
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{error} (text stands in single quotes)") from error
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def evaluate(call: Call, values_of: Callable[[Column], pa.Array], count: int) -> pa.Array:
+    """The result for each of `count` rows.  call: bound; values_of: those of a column of that many rows, of the type that it is
+    bound to.
+    """
+    arguments = [
+        evaluate(one, values_of, count) if isinstance(one, Call) else values_of(one) if isinstance(one, Column) else None
+        for one in call.arguments
+    ]
+    return run_function(call, arguments, count)
+
+
+def run_function(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+    """The results of the outermost function.  arguments: the values of each; None for a literal."""
+    return _function(call).run(call, arguments, count)
+
+
+def as_index_expression(call: Operand) -> tuple[str, IndexExpression] | None:
+    """The column and the expression of an index of the same results in UTC; None for what no expression index holds."""
+    if not isinstance(call, Call) or call.function not in _INDEXED:
+        return None
+    first, *others = call.arguments
+    if not isinstance(first, Column) or not all(isinstance(one, Literal) for one in others):
+        return None
+    return first.name, _index_expression(call).normalised()
+
+
+def types_of(call: Call) -> tuple[pa.DataType, ...]:
+    """The types of the arguments of a bound call."""
+    assert all(argument.type is not None for argument in call.arguments), "the filter is not bound to a schema"
+    return tuple(argument.type for argument in call.arguments)  # type: ignore[misc]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The functions
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """type_of: the results' type for bound arguments; run: the results for their values, None for a literal."""
+
+    type_of: Callable[[Call], pa.DataType]
+    run: Callable[[Call, Sequence[pa.Array | None], int], pa.Array]
+
+
+def _function(call: Call) -> _Function:
+    return _OWN.get(call.function) or _OF_INDEXES
+
+
+def _index_expression(call: Call) -> IndexExpression:
+    names = _INDEXED[call.function]
+    options = call.arguments[1:]
+    if len(options) > len(names):
+        raise InvalidRequest(f"{call.function} takes at most {1 + len(names)} arguments")
+    for option in options:
+        if not isinstance(option, Literal):
+            raise Unsupported(f"the further arguments of {call.function} are literals")
+    values = [str(option.value) for option in options if isinstance(option, Literal)]
+    return IndexExpression(call.function, tuple(zip(names, values, strict=False)))
+
+
+def _index_result_type(call: Call) -> pa.DataType:
+    if not call.arguments:
+        raise InvalidRequest("a function needs an argument")
+    kind = call.arguments[0].type
+    assert kind is not None, "arguments are bound before the call"
+    return _index_expression(call).result_type(plain(kind))
+
+
+def _run_index_function(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+    values = _values(call, arguments, 0, count)
+    return _index_expression(call).evaluate(values.cast(plain(values.type)))
+
+
+_OF_INDEXES = _Function(_index_result_type, _run_index_function)
+
+
+def _values(call: Call, arguments: Sequence[pa.Array | None], number: int, count: int) -> pa.Array:
+    """The values of one argument."""
+    values, argument = arguments[number], call.arguments[number]
+    if values is not None:
+        return values
+    assert isinstance(argument, Literal), "only literals come without values"
+    return pa.repeat(pa.scalar(argument.value, argument.type), count)
+
+
+def _check_count(call: Call, count: int) -> None:
+    if len(call.arguments) != count:
+        raise InvalidRequest(f"{call.function} takes {count} argument{'' if count == 1 else 's'}, not {len(call.arguments)}")
+
+
+# Dates and times
+
+
+def _time_field(function: Callable[[pa.Array], pa.Array]) -> _Function:
+    def type_of(call: Call) -> pa.DataType:
+        _check_count(call, 1)
+        kind = types_of(call)[0]
+        if not pa.types.is_date32(kind) and not pa.types.is_timestamp(kind):
+            raise InvalidRequest(f"{call.function} takes dates and timestamps, not {kind}")
+        return pa.int32()
+
+    def run(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+        moments = _values(call, arguments, 0, count).cast(pa.timestamp("us"), safe=False)
+        return function(moments).cast(pa.int32())
+
+    return _Function(type_of, run)
+
+
+# Numbers
+
+
+def _arithmetic_type(call: Call) -> pa.DataType:
+    _check_count(call, 2)
+    return arithmetic_type(call.function, *types_of(call))
+
+
+def _run_arithmetic(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+    left, right = (_values(call, arguments, number, count) for number in (0, 1))
+    return run_arithmetic(call.function, left, right, call.result_type)
+
+
+def _abs_type(call: Call) -> pa.DataType:
+    _check_count(call, 1)
+    kind = types_of(call)[0]
+    if not is_number(kind):
+        raise InvalidRequest(f"abs takes numbers, not {kind}")
+    return kind
+
+
+def _run_abs(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+    return absolute(_values(call, arguments, 0, count))
+
+
+def _comparison_type(call: Call) -> pa.DataType:
+    _check_count(call, 2)
+    kind = common_type(*map(plain, types_of(call)))
+    if pa.types.is_nested(kind):
+        raise InvalidRequest(f"values of type {kind} are not compared")
+    return pa.bool_()
+
+
+def _run_comparison(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+    left, right = (_values(call, arguments, number, count) for number in (0, 1))
+    return compare(call.function, left.cast(plain(left.type)), right.cast(plain(right.type)))
+
+
+# Casts
+
+CASTS: Mapping[str, pa.DataType] = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": _UTC_MICROS,
+}
+"""The types of CAST by their names in Spark."""
+
+_CAST_ALIASES = {"integer": "int", "long": "bigint", "real": "float"}
+
+
+def cast_to(operand: Any, kind: str) -> Any:
+    """A column, call or value cast to a type of `CASTS`, by its name in SQL.  Raises Unsupported for other types."""
+    name = _CAST_ALIASES.get(kind.lower(), kind.lower())
+    if name not in CASTS:
+        raise Unsupported(f"a cast to {kind} is not supported; there are casts to {', '.join(CASTS)}")
+    return call_of(_CAST + name, (operand,))
+
+
+def _cast_type(call: Call) -> pa.DataType:
+    _check_count(call, 1)
+    source, target = types_of(call)[0], CASTS[call.function.removeprefix(_CAST)]
+    if try_cast(source, target) is None:
+        raise Unsupported(f"casting {source} to {target}")
+    return target
+
+
+def _run_cast(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+    values = _values(call, arguments, 0, count)
+    cast = try_cast(values.type, CASTS[call.function.removeprefix(_CAST)])
+    assert cast is not None, "calls are bound before they are run"
+    return cast(values)
+
+
+_OWN: dict[str, _Function] = {
+    "minute": _time_field(pc.minute),
+    "second": _time_field(pc.second),
+    "quarter": _time_field(pc.quarter),
+    "dayofweek": _time_field(lambda moments: pc.day_of_week(moments, count_from_zero=False, week_start=7)),
+    "weekday": _time_field(pc.day_of_week),
+    "dayofyear": _time_field(pc.day_of_year),
+    "weekofyear": _time_field(pc.iso_week),
+    "abs": _Function(_abs_type, _run_abs),
+    **dict.fromkeys(ARITHMETIC, _Function(_arithmetic_type, _run_arithmetic)),
+    **dict.fromkeys(COMPARISONS, _Function(_comparison_type, _run_comparison)),
+    **{_CAST + name: _Function(_cast_type, _run_cast) for name in CASTS},
+}

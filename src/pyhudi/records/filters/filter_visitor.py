@@ -1,0 +1,107 @@
+"""Walking over a filter's tree: the columns and keys that it names, and NOT pushed down to the leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pyhudi.records.filters.filter_ast import Always, And, Call, Compare, Constant, Expr, In, Not, Operand, Or
+
+NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def columns(expr: Expr) -> tuple[str, ...]:
+    """The dotted names of the columns that a filter reads, each once, in order of appearance."""
+    found: dict[str, None] = {}
+    for operand in operands(expr):
+        names = (operand,) if isinstance(operand, str) else (column.name for column in operand.columns())
+        found.update(dict.fromkeys(names))
+    return tuple(found)
+
+
+def operands(expr: Expr) -> tuple[Operand, ...]:
+    """The columns, and what functions make of columns, that the conditions of a filter speak of, each once."""
+    found = (leaf.column for leaf in leaves(expr) if not isinstance(leaf, Constant))  # type: ignore[attr-defined]
+    return tuple(dict.fromkeys(found))
+
+
+def calls(expr: Expr) -> tuple[Call, ...]:
+    """What functions make of columns among the operands of a filter."""
+    return tuple(operand for operand in operands(expr) if isinstance(operand, Call))
+
+
+def key_literals(expr: Expr, column: Operand) -> list[Any] | None:
+    """The only values that the column can have where the filter is true, each once; None when it may have any.
+
+    Values are in stored form for a bound filter, as given otherwise.  An empty list: no row can match.
+    """
+    if isinstance(expr, Compare) and expr.column == column and expr.op == "=":
+        return list(equal_values(expr.value))
+    if isinstance(expr, In) and expr.column == column:
+        return [value for equal in dict.fromkeys(expr.values) for value in equal_values(equal)]
+    if isinstance(expr, Constant) and not expr.value:
+        return []
+    if isinstance(expr, Always) and expr.column == column and not expr.outcome:
+        return []
+    if isinstance(expr, And):
+        lists = [found for found in (key_literals(part, column) for part in expr.parts) if found is not None]
+        if not lists:
+            return None
+        others = [frozenset(found) for found in lists[1:]]
+        return [value for value in lists[0] if all(value in other for other in others)]
+    if isinstance(expr, Or):
+        found = [key_literals(part, column) for part in expr.parts]
+        if any(part is None for part in found):
+            return None
+        distinct = dict.fromkeys(value for part in found if part is not None for value in part)
+        return [value for equal in distinct for value in equal_values(equal)]
+    return None
+
+
+def leaves(expr: Expr) -> Iterable[Expr]:
+    """The conditions of a filter that hold no others, in order of appearance."""
+    if isinstance(expr, (And, Or)):
+        for part in expr.parts:
+            yield from leaves(part)
+    elif isinstance(expr, Not):
+        yield from leaves(expr.part)
+    else:
+        yield expr
+
+
+def push_negations(expr: Expr, *, negated: bool = False) -> Expr:
+    """The same filter with NOT on leaves alone, and only where no opposite leaf exists.
+
+    Above such leaves there are only AND and OR, under which unknown may be taken for false without changing what is true.
+    """
+    if isinstance(expr, Not):
+        return push_negations(expr.part, negated=not negated)
+    if isinstance(expr, (And, Or)):
+        kind = (Or if isinstance(expr, And) else And) if negated else type(expr)
+        return kind(tuple(push_negations(part, negated=negated) for part in expr.parts))
+    if not negated:
+        return expr
+    if isinstance(expr, Constant):
+        return Constant(None if expr.value is None else not expr.value)
+    if isinstance(expr, Always):
+        return replace(expr, outcome=not expr.outcome)
+    if isinstance(expr, Compare):
+        return replace(expr, op=NEGATED[expr.op])
+    return Not(expr)
+
+
+Part = TypeVar("Part")
+
+
+def join_in_pairs(parts: list[Part], join: Callable[[Part, Part], Part]) -> Part:
+    """One of many, joined as a tree of the least depth: Arrow and Spark walk down a chain of thousands until the stack ends."""
+    while len(parts) > 1:
+        odd = parts[-1:] if len(parts) % 2 else []
+        parts = [join(left, right) for left, right in zip(parts[::2], parts[1::2], strict=False)] + odd
+    return parts[0]
+
+
+def equal_values(value: Any) -> tuple[Any, ...]:
+    """The values that compare equal but look different: hash lookups and record keys tell -0.0 from 0.0."""
+    return (0.0, -0.0) if isinstance(value, float) and value == 0.0 else (value,)

@@ -1,0 +1,143 @@
+r"""Arrow values as JSON text, a whole column at a time.
+
+    struct               {"a": 1, "b": null}     all fields in order, nulls too; a blank after each colon and comma
+    list                 [1, 2]
+    map                  {"key": 1}              keys as strings, in their order
+    string               "text"                  quotes, backslashes and control characters escaped, everything else as it is
+    boolean, integer     true, 1
+    float                1.5, 1.0E10             as Java prints it; NaN and the infinities as strings: "NaN"
+    decimal              12.50                   a number
+    date                 days since the epoch    a number; times and timestamps are milliseconds or microseconds, as the type
+    binary               "\u0000é"               a character for each byte, of the same number
+
+This is the text of Avro's generic records, which Hudi gives in change data, but for decimals: those stand there as lists of
+bytes.  A value that is null gives null, not the text.
+
+Source: docs/formats/reading.md, "Change data".
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import Unsupported
+from pyhudi.records.java_strings import float_text, is_binary_like, is_string_like, timestamp_micros
+
+_CONTROLS = [chr(code) for code in range(0x20)]
+
+
+def json_text(values: pa.Array) -> pa.StringArray:
+    """The JSON text of each value; nulls stay null, order is kept.
+
+    Raises Unsupported for a type that tables do not have.
+    """
+    types = pa.types
+    kind = values.type
+    if types.is_null(kind):
+        return values.cast(pa.string())
+    if types.is_struct(kind):
+        return _struct(values)
+    if types.is_map(kind):
+        return _between(values, "{", _joined(values, _entries(values)), "}")
+    if types.is_list(kind) or types.is_large_list(kind):
+        return _between(values, "[", _joined(values, _texts(_items(values))), "]")
+    if is_string_like(kind):
+        return _quoted(values.cast(pa.string()))
+    if is_binary_like(kind):
+        return _quoted(_latin(values.cast(pa.binary())))
+    if types.is_float32(kind) or types.is_float64(kind):
+        text = float_text(values)
+        return pc.if_else(pc.is_finite(values), text, _joined_texts(['"', text, '"']))
+    if types.is_timestamp(kind):
+        return timestamp_micros(values).cast(pa.string())
+    if types.is_date32(kind) or types.is_time32(kind):
+        return values.cast(pa.int32()).cast(pa.string())
+    if types.is_time64(kind):
+        return values.cast(pa.int64()).cast(pa.string())
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind):
+        return values.cast(pa.string())
+    raise Unsupported(f"values of type {kind} have no JSON form")
+
+
+def _struct(values: pa.StructArray) -> pa.StringArray:
+    pieces: list[pa.Array | str] = []
+    for number, field in enumerate(values.type):
+        name = json.dumps(field.name, ensure_ascii=False)
+        pieces += [f"{', ' if number else ''}{name}: ", _texts(values.field(number))]
+    if not pieces:
+        return pc.if_else(values.is_valid(), "{}", pa.scalar(None, pa.string()))
+    return _between(values, "{", _joined_texts(pieces), "}")
+
+
+def _texts(values: pa.Array) -> pa.StringArray:
+    """The text of values inside others, where a null is the word."""
+    return pc.fill_null(json_text(values), "null")
+
+
+def _between(values: pa.Array, first: str, texts: pa.Array, last: str) -> pa.StringArray:
+    whole = _joined_texts([first, texts, last])
+    return pc.if_else(values.is_valid(), whole, pa.scalar(None, pa.string())) if values.null_count else whole
+
+
+def _joined_texts(pieces: list[pa.Array | str]) -> pa.StringArray:
+    scalars = [pa.scalar(piece, pa.string()) if isinstance(piece, str) else piece for piece in pieces]
+    return pc.binary_join_element_wise(*scalars, pa.scalar("", pa.string()))
+
+
+def _items(values: pa.Array) -> pa.Array:
+    """The items of lists or maps, of the rows of this array alone."""
+    first, last = _bounds(values)
+    return values.values.slice(first, last - first)
+
+
+def _bounds(values: pa.Array) -> tuple[int, int]:
+    offsets = values.offsets
+    return (offsets[0].as_py(), offsets[-1].as_py()) if len(values) else (0, 0)
+
+
+def _entries(values: pa.MapArray) -> pa.StringArray:
+    first, last = _bounds(values)
+    keys = _texts(values.keys.slice(first, last - first))
+    return _joined_texts([keys, ": ", _texts(values.items.slice(first, last - first))])
+
+
+def _joined(values: pa.Array, texts: pa.StringArray) -> pa.StringArray:
+    """The texts of the items of each row as one, with commas between."""
+    if not len(values):
+        return pa.array([], pa.string())
+    offsets: np.ndarray[tuple[int], np.dtype[np.int64]] = np.asarray(values.offsets, dtype=np.int64)
+    shifted = pa.array(offsets - offsets[0], pa.int32())
+    return pc.binary_join(pa.ListArray.from_arrays(shifted, texts), ", ")
+
+
+def _quoted(texts: pa.StringArray) -> pa.StringArray:
+    if pc.any(pc.match_substring_regex(texts, r'["\\\x00-\x1f]')).as_py():
+        # The backslash comes first: the other replacements bring some.
+        texts = pc.replace_substring(texts, "\\", "\\\\")
+        texts = pc.replace_substring(texts, '"', '\\"')
+        if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
+            for control in _CONTROLS:
+                texts = pc.replace_substring(texts, control, json.dumps(control)[1:-1])
+    return _joined_texts(['"', texts, '"'])
+
+
+def _latin(values: pa.BinaryArray) -> pa.StringArray:
+    """Each byte as the character of that number."""
+    if not len(values):
+        return pa.array([], pa.string())
+    values = pa.concat_arrays([values])
+    _, raw_offsets, raw = values.buffers()
+    offsets = np.frombuffer(raw_offsets, dtype=np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    data = np.frombuffer(raw if raw is not None else b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
+    # A byte of 128 and more takes two in UTF-8.
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(data >= 0x80)])
+    moved = offsets - offsets[0] + before[offsets - offsets[0]]
+    if moved[-1] > np.iinfo(np.int32).max:
+        raise Unsupported("binary values of one batch are too large to be printed")
+    text = data.tobytes().decode("latin-1").encode("utf-8")
+    validity = values.is_valid().buffers()[1] if values.null_count else None
+    return pa.StringArray.from_buffers(len(values), pa.py_buffer(moved.astype(np.int32)), pa.py_buffer(text), validity)

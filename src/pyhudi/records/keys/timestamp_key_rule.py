@@ -1,0 +1,109 @@
+"""How a time field becomes a part of the partition path: the settings of the timestamp generator.
+
+Hudi takes the time zone of its JVM where a timestamp generator names none; a table must not depend on where a job ran, so
+UTC is taken here, which is what Hudi documents.  Source: docs/formats/record-keys.md, "Formatted times".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.records.joda_timestamps import parse_pattern, time_zone
+
+TIME_PREFIXES = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")
+UNIT_MS = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000, "MILLISECONDS": 1}
+UNITS_PER_MS = {"MICROSECONDS": 1_000, "NANOSECONDS": 1_000_000}
+
+
+class TimeType(StrEnum):
+    """What the values of a time field are; the names are those of `timestamp.type`."""
+
+    UNIX_TIMESTAMP = "UNIX_TIMESTAMP"
+    EPOCHMILLISECONDS = "EPOCHMILLISECONDS"
+    EPOCHMICROSECONDS = "EPOCHMICROSECONDS"
+    SCALAR = "SCALAR"
+    DATE_STRING = "DATE_STRING"
+    MIXED = "MIXED"
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether the values are strings to be parsed."""
+        return self in (TimeType.DATE_STRING, TimeType.MIXED)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRule:
+    """How a time field becomes a part of the path.  Source: docs/formats/record-keys.md, "Formatted times".
+
+    type: what the values are; scalar_unit: their unit when type is SCALAR (DAYS ... NANOSECONDS); input_patterns: Joda
+    patterns that are tried in order for strings; output_pattern: the Joda pattern of the path; zones by identifier.
+    """
+
+    type: TimeType
+    output_pattern: str
+    scalar_unit: str = "SECONDS"
+    input_patterns: tuple[str, ...] = ()
+    input_zone: str = "UTC"
+    output_zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        parse_pattern(self.output_pattern)
+        for pattern in self.input_patterns:
+            parse_pattern(pattern)
+        time_zone(self.input_zone)
+        time_zone(self.output_zone)
+        if self.scalar_unit not in (*UNIT_MS, *UNITS_PER_MS):
+            raise InvalidRequest(f"unknown time unit {self.scalar_unit!r}: use one of {', '.join((*UNIT_MS, *UNITS_PER_MS))}")
+        if self.type.takes_text and not self.input_patterns:
+            raise InvalidRequest(f"the time type {self.type} needs hoodie.keygen.timebased.input.dateformat")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> TimeRule | None:
+        """The rule that `hoodie.keygen.timebased.*` describe, under the present or the old prefix; None when absent."""
+
+        def value(name: str) -> str | None:
+            found = (properties.get(prefix + name) for prefix in TIME_PREFIXES)
+            return next((text for text in found if text is not None), None)
+
+        type_, output = value("timestamp.type"), value("output.dateformat")
+        if type_ is None and output is None:
+            return None
+        if type_ is None or output is None:
+            missing = "timestamp.type" if type_ is None else "output.dateformat"
+            raise InvalidRequest(f"a timestamp key generator needs {TIME_PREFIXES[0]}{missing}")
+        if type_.upper() not in TimeType.__members__:
+            raise InvalidRequest(f"unknown time type {type_!r}: use one of {', '.join(TimeType)}")
+        delimiter = value("input.dateformat.list.delimiter.regex") or ","
+        try:
+            patterns = [part.strip() for part in re.split(delimiter, value("input.dateformat") or "")]
+        except re.error as error:
+            raise InvalidRequest(f"{TIME_PREFIXES[0]}input.dateformat.list.delimiter.regex is not a pattern: {error}") from error
+        zone = value("timezone")
+        return cls(
+            type=TimeType(type_.upper()),
+            output_pattern=output,
+            scalar_unit=(value("timestamp.scalar.time.unit") or "SECONDS").upper(),
+            input_patterns=tuple(part for part in patterns if part),
+            input_zone=value("input.timezone") or zone or "UTC",
+            output_zone=value("output.timezone") or zone or "UTC",
+        )
+
+    def to_properties(self) -> dict[str, str]:
+        """The properties that say the same; zones are always written, because Hudi's default is the zone of its JVM."""
+        prefix = TIME_PREFIXES[0]
+        result = {prefix + "timestamp.type": self.type.value, prefix + "output.dateformat": self.output_pattern}
+        if self.type is TimeType.SCALAR:
+            result[prefix + "timestamp.scalar.time.unit"] = self.scalar_unit
+        if self.input_patterns:
+            delimiter = next((mark for mark in (",", ";", "|", "~") if not any(mark in p for p in self.input_patterns)), None)
+            if delimiter is None and len(self.input_patterns) > 1:
+                raise InvalidRequest("the input patterns hold every separator that could stand between them")
+            result[prefix + "input.dateformat"] = (delimiter or "").join(self.input_patterns)
+            result[prefix + "input.dateformat.list.delimiter.regex"] = "" if delimiter is None else re.escape(delimiter)
+        result[prefix + "input.timezone"] = self.input_zone
+        result[prefix + "output.timezone"] = self.output_zone
+        return result

@@ -1,0 +1,1 @@
+"""Merging of log records with each other and with base file rows."""

@@ -1,0 +1,1 @@
+"""Schema evolution on read: columns identified by ids."""

@@ -1,0 +1,133 @@
+"""Timestamps without a zone, and finer ones than microseconds: what a write makes of them.
+
+A timestamp without a zone shows what clocks showed, and is no moment.  Hudi 1.0 has no column for it: the real 1.0.2 refuses to
+write Spark's timestamp_ntz, and reads such a column of another writer as bare numbers.  Hudi 1.1 has one (local timestamps).
+So a column without a zone is taken where the table's is one, and in a new column of a table of version 9; anywhere else the
+caller says what is meant.
+
+Source: docs/types.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.records.type_normalization import is_list_like
+
+ZONE_OPTION = "pyhudi.timestamps.without.zone"
+NANOSECONDS_OPTION = "pyhudi.timestamps.nanoseconds"
+
+
+class WithoutZone(StrEnum):
+    """What becomes of timestamps without a zone.
+
+    REFUSE: they are taken only where the table's column has no zone either.  UTC: they are moments that are given in UTC.
+    LOCAL: new columns have no zone, which the real Hudi reads from release 1.1 on.
+    """
+
+    REFUSE = "refuse"
+    UTC = "utc"
+    LOCAL = "local"
+
+
+def with_zones(incoming: pa.Schema, table: pa.Schema | None, mode: WithoutZone) -> pa.Schema:
+    """The incoming columns; each timestamp without a zone has the type under which it is taken, at any depth.
+
+    table: the table's columns, None before there are any.  Raises InvalidRequest that names every column which is not taken.
+    """
+    problems: list[str] = []
+    known = {field.name: field for field in table} if table is not None else {}
+    fields = [_placed(field, known.get(field.name), field.name, mode, problems) for field in incoming]
+    if problems:
+        raise InvalidRequest(
+            "timestamps without a zone are no moments, so they are not stored as such:\n  "
+            + "\n  ".join(problems)
+            + "\ngive them a zone (Arrow: cast to timestamp('us', 'UTC'); pandas: .dt.tz_localize(zone); Polars: "
+            f".dt.replace_time_zone(zone); Spark: a column of type timestamp), or set {ZONE_OPTION}=utc where they are given in "
+            f"UTC, or {ZONE_OPTION}=local for new columns without a zone, which Hudi reads from release 1.1 on"
+        )
+    return pa.schema(fields, metadata=incoming.metadata)
+
+
+def refuse_cut_nanoseconds(rows: pa.RecordBatch, names: Collection[str] | None = None) -> None:
+    """Raises InvalidRequest where a timestamp, at any depth, is finer than microseconds.  names: some of the columns."""
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        if names is None or name in names:
+            _refuse_cut(column, name)
+
+
+def _placed(field: pa.Field, table: pa.Field | None, path: str, mode: WithoutZone, problems: list[str]) -> pa.Field:
+    type_ = _placed_type(field.type, None if table is None else table.type, path, mode, problems)
+    return field if type_ is field.type else field.with_type(type_)
+
+
+def _placed_type(type_: pa.DataType, table: pa.DataType | None, path: str, mode: WithoutZone, problems: list[str]) -> pa.DataType:
+    types = pa.types
+    if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
+        return _placed_type(type_.value_type, table, path, mode, problems)
+    if types.is_timestamp(type_) and type_.tz is None:
+        return _placed_time(type_, table, path, mode, problems)
+    if is_list_like(type_):
+        below = table.value_field if table is not None and types.is_list(table) else None
+        return pa.list_(_placed(type_.value_field, below, path + "[]", mode, problems))
+    if types.is_map(type_):
+        below = table.item_field if table is not None and types.is_map(table) else None
+        item = _placed(type_.item_field, below, path + "{}", mode, problems)
+        return pa.map_(type_.key_field, item)
+    if types.is_struct(type_):
+        known = {field.name: field for field in table.fields} if table is not None and types.is_struct(table) else {}
+        return pa.struct(
+            [_placed(field, known.get(field.name), f"{path}.{field.name}", mode, problems) for field in type_.fields]
+        )
+    return type_
+
+
+def _placed_time(type_: pa.DataType, table: pa.DataType | None, path: str, mode: WithoutZone, problems: list[str]) -> pa.DataType:
+    is_time = table is not None and pa.types.is_timestamp(table)
+    if table is not None and (not is_time or table.tz is None):
+        # The same, or a type that the comparison with the table's columns refuses.
+        return type_
+    if mode is WithoutZone.UTC:
+        return pa.timestamp(type_.unit, "UTC")
+    if mode is WithoutZone.LOCAL and table is None:
+        return type_
+    problems.append(f"{path}: {type_}" + (f", and the table's column is {table}" if is_time else ""))
+    return type_
+
+
+def _refuse_cut(array: pa.Array, path: str) -> None:
+    types = pa.types
+    kind = array.type
+    if types.is_dictionary(kind):
+        _refuse_cut(array.dictionary, path)
+    elif types.is_run_end_encoded(kind):
+        _refuse_cut(array.values, path)
+    elif types.is_struct(kind):
+        for child in kind.fields:
+            _refuse_cut(pc.struct_field(array, child.name), f"{path}.{child.name}")
+    elif is_list_like(kind):
+        if _has_nanoseconds(kind):
+            _refuse_cut(array.flatten(), path + "[]")
+    elif types.is_map(kind):
+        _refuse_cut(array.items, path + "{}")
+    elif types.is_timestamp(kind) and kind.unit == "ns":
+        whole = pc.floor_temporal(array, unit="microsecond")
+        wrong = pc.index(pc.not_equal(array, whole), True).as_py()
+        if wrong >= 0:
+            raise InvalidRequest(
+                f"column {path!r}: {array[wrong].value} nanoseconds since 1970 is not a whole number of microseconds, which is "
+                f"what Hudi stores: round the column, or set {NANOSECONDS_OPTION}=cut to have what is finer cut off"
+            )
+
+
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return bool(kind.unit == "ns")
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _has_nanoseconds(kind.value_type)
+    return any(_has_nanoseconds(kind.field(index).type) for index in range(kind.num_fields))

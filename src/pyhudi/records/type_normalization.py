@@ -1,0 +1,134 @@
+"""A user's schema in the canonical types, which are those that `format.arrow_to_avro` maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.arrow_to_avro import check_name
+from pyhudi.format.avro_to_arrow import ARROW_TYPES, COMMENT, LOCAL_TIMESTAMP, TIMESTAMP
+from pyhudi.records.java_strings import is_binary_like, is_string_like
+
+
+def normalise(schema: pa.Schema) -> pa.Schema:
+    """The same columns in the canonical types, or one InvalidRequest that names every column Hudi cannot hold.
+
+    large, view, dictionary and run-end layouts become the plain ones; lists of fixed size lists; int8, int16, uint8 and
+    uint16 int32, uint32 int64; float16 float32; decimal32 and decimal64 decimal128; date64 date32; fixed_size_binary
+    binary; every timestamp microseconds, in UTC where it has a zone.  (`records.timestamp_coercion` says which of those without
+    one a
+    table takes.)
+    Refused: uint64, decimal256, null, time, duration, interval, union, extension types but JSON, structs without fields,
+    maps whose keys are not strings, and two columns of one struct or table whose names are equal up to case.
+    Nullability and the field metadata entry `comment` are kept; all other metadata is dropped.
+    """
+    problems: list[str] = []
+    fields = _normal_fields(list(schema), "", problems)
+    if problems:
+        raise InvalidRequest("Hudi cannot hold these columns:\n  " + "\n  ".join(problems))
+    return pa.schema(fields)
+
+
+def _normal_fields(fields: Sequence[pa.Field], path: str, problems: list[str]) -> list[pa.Field]:
+    seen: dict[str, str] = {}
+    for field in fields:
+        other = seen.get(field.name.lower())
+        if other == field.name:
+            problems.append(f"{path}{field.name}: there are two columns of this name")
+        elif other is not None:
+            problems.append(f"{path}{field.name}: its name differs from {path}{other} in case alone, which SQL cannot tell apart")
+        seen.setdefault(field.name.lower(), field.name)
+    return [_normal_field(field, path, problems) for field in fields]
+
+
+def _normal_field(field: pa.Field, path: str, problems: list[str]) -> pa.Field:
+    here = path + field.name
+    try:
+        check_name(field.name, here)
+    except InvalidRequest:
+        problems.append(f"{here}: a name may hold letters, digits and underscores, and not begin with a digit: rename it")
+    comment = (field.metadata or {}).get(COMMENT)
+    metadata = {COMMENT: comment} if comment else None
+    return pa.field(field.name, _normal_type(field.type, here, problems), field.nullable, metadata=metadata)
+
+
+def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataType:
+    types = pa.types
+    simple = _normal_scalar(type_)
+    if simple is not None:
+        return simple
+    if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
+        return _normal_type(type_.value_type, path, problems)
+    if is_list_like(type_):
+        value = type_.value_field
+        return pa.list_(pa.field("element", _normal_type(value.type, path + "[]", problems), value.nullable))
+    if types.is_map(type_):
+        key = _normal_type(type_.key_type, path + "{key}", problems)
+        if not types.is_string(key):
+            problems.append(f"{path}: the keys of a map must be strings, these are {type_.key_type}: use an array of structs")
+        item = _normal_type(type_.item_type, path + "{}", problems)
+        return pa.map_(pa.field("key", pa.string(), False), pa.field("value", item, type_.item_field.nullable))
+    if types.is_struct(type_):
+        if type_.num_fields == 0:
+            problems.append(f"{path}: a struct needs at least one field")
+        return pa.struct(_normal_fields(list(type_.fields), path + ".", problems))
+    if isinstance(type_, pa.BaseExtensionType) and type_.extension_name == "arrow.json":
+        return pa.string()
+    problems.append(f"{path}: type {type_}: {_refusal(type_)}")
+    return type_
+
+
+def _normal_scalar(type_: pa.DataType) -> pa.DataType | None:
+    types = pa.types
+    if any(type_ == known for known, _ in ARROW_TYPES):
+        return type_
+    if is_string_like(type_):
+        return pa.string()
+    if is_binary_like(type_):
+        return pa.binary()
+    if types.is_timestamp(type_):
+        return LOCAL_TIMESTAMP if type_.tz is None else TIMESTAMP
+    if types.is_date(type_):
+        return pa.date32()
+    if types.is_int8(type_) or types.is_int16(type_) or types.is_uint8(type_) or types.is_uint16(type_):
+        return pa.int32()
+    if types.is_uint32(type_):
+        return pa.int64()
+    if types.is_float16(type_):
+        return pa.float32()
+    if types.is_decimal(type_) and not types.is_decimal256(type_) and 0 <= type_.scale <= type_.precision:
+        return pa.decimal128(type_.precision, type_.scale)
+    return None
+
+
+def is_list_like(type_: pa.DataType) -> bool:
+    """Whether the type is a list in any of Arrow's layouts."""
+    types = pa.types
+    return bool(
+        types.is_list(type_)
+        or types.is_large_list(type_)
+        or types.is_fixed_size_list(type_)
+        or types.is_list_view(type_)
+        or types.is_large_list_view(type_)
+    )
+
+
+def _refusal(type_: pa.DataType) -> str:
+    types = pa.types
+    if types.is_null(type_):
+        return "a column of nulls alone has no type: cast it to the type that it should have"
+    if types.is_uint64(type_):
+        return "Hudi has no unsigned numbers: cast to int64 if the values fit, else to decimal128(20, 0)"
+    if types.is_decimal256(type_):
+        return "a decimal has at most 38 digits: cast to decimal128"
+    if types.is_decimal(type_):
+        return "the scale of a decimal must lie between 0 and its precision: cast it"
+    if types.is_time(type_):
+        return "Hudi has no time of day that Spark reads: cast to int64 microseconds or to string"
+    if types.is_duration(type_) or types.is_interval(type_):
+        return "Hudi has no durations: cast to int64"
+    if isinstance(type_, pa.BaseExtensionType):
+        return f"cast it to its storage type {type_.storage_type}"
+    return "Hudi has no such type"

@@ -1,0 +1,145 @@
+"""Types of columns, from Spark's words for them to Arrow's."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pyhudi.errors import Unsupported
+from pyhudi.sql_engine.literals import place
+from pyhudi.sql_engine.tokens import Cursor
+
+_PLAIN = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "BYTE": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "SHORT": pa.int16(),
+    "INT": pa.int32(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "LONG": pa.int64(),
+    "FLOAT": pa.float32(),
+    "REAL": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_LTZ": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+}
+_DECIMAL = ("DECIMAL", "DEC", "NUMERIC")
+_TEXT = ("CHAR", "CHARACTER", "VARCHAR")
+_OTHERS = ("INTERVAL", "VOID", "VARIANT", "GEOMETRY", "GEOGRAPHY", "TIME", "OBJECT")
+
+_NAMES: tuple[tuple[pa.DataType, str], ...] = (
+    (pa.bool_(), "boolean"),
+    (pa.int8(), "tinyint"),
+    (pa.int16(), "smallint"),
+    (pa.int32(), "int"),
+    (pa.int64(), "bigint"),
+    (pa.float32(), "float"),
+    (pa.float64(), "double"),
+    (pa.string(), "string"),
+    (pa.binary(), "binary"),
+    (pa.date32(), "date"),
+)
+
+COMMENT = b"comment"
+"""Where a field keeps what is said of it."""
+
+
+def data_type(cursor: Cursor) -> pa.DataType:
+    """The type that comes next.
+
+    Raises InvalidRequest where none comes, Unsupported for types that no table holds, and for CHAR and VARCHAR, whose length
+    would not be kept.
+    """
+    start = cursor.offset
+    word = cursor.name("a type").upper()
+    if word in _PLAIN:
+        return _PLAIN[word]
+    if word in _DECIMAL:
+        return _decimal(cursor)
+    if word == "ARRAY":
+        cursor.expect("<")
+        inner = data_type(cursor)
+        _close(cursor)
+        return pa.list_(pa.field("element", inner))
+    if word == "MAP":
+        cursor.expect("<")
+        key = data_type(cursor)
+        cursor.expect(",")
+        value = data_type(cursor)
+        _close(cursor)
+        return pa.map_(pa.field("key", key, False), pa.field("value", value))
+    if word == "STRUCT":
+        return _struct(cursor)
+    if word in _TEXT:
+        raise Unsupported(f"{place(cursor.statement, start)}: type {word} with a length, which a table does not keep; use STRING")
+    if word in _OTHERS:
+        raise Unsupported(f"{place(cursor.statement, start)}: a column of type {word}, which a Hudi table cannot hold")
+    cursor.back_to(cursor.mark() - 1)
+    cursor.fail("a type")
+
+
+def field(name: str, kind: pa.DataType, *, nullable: bool = True, comment: str | None = None) -> pa.Field:
+    """A field with what is said of it."""
+    return pa.field(name, kind, nullable, None if comment is None else {COMMENT: comment.encode()})
+
+
+def type_name(kind: pa.DataType) -> str:
+    """A type in Spark's words."""
+    for arrow, name in _NAMES:
+        if kind == arrow:
+            return name
+    if pa.types.is_timestamp(kind):
+        return "timestamp_ntz" if kind.tz is None else "timestamp"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return f"array<{type_name(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{type_name(field.type)}' for field in kind)}>"
+    return "binary" if pa.types.is_fixed_size_binary(kind) else str(kind)
+
+
+def _decimal(cursor: Cursor) -> pa.DataType:
+    precision, scale = 10, 0
+    if cursor.takes("("):
+        precision = _whole(cursor)
+        scale = _whole(cursor) if cursor.takes(",") else 0
+        cursor.expect(")")
+    if not 0 < precision <= 38 or scale > precision:
+        cursor.fail("a precision of 1 to 38 digits and a scale of no more before it")
+    return pa.decimal128(precision, scale)
+
+
+def _whole(cursor: Cursor) -> int:
+    number = cursor.value("a whole number")
+    if not isinstance(number, int):
+        cursor.fail("a whole number before it")
+    return number
+
+
+def _struct(cursor: Cursor) -> pa.DataType:
+    cursor.expect("<")
+    fields = []
+    while True:
+        name = cursor.name("the name of a field")
+        cursor.takes(":")
+        kind = data_type(cursor)
+        nullable = not cursor.takes("NOT", "NULL")
+        comment = cursor.text("a comment in quotes") if cursor.takes("COMMENT") else None
+        fields.append(field(name, kind, nullable=nullable, comment=comment))
+        if not cursor.takes(","):
+            break
+    _close(cursor)
+    return pa.struct(fields)
+
+
+def _close(cursor: Cursor) -> None:
+    if not cursor.takes(">"):
+        cursor.fail(">")

@@ -1,0 +1,134 @@
+"""Table-valued functions: what they read, by Hudi's names and arguments.
+
+    hudi_query(table[, 'snapshot' | 'read_optimized'])                       a query of a table
+    hudi_table_changes(table, 'latest_state' | 'cdc', start[, end])          what instants changed
+    hudi_query_timeline(table[, 'true' | 'false'])                           instants, those of the history too
+    hudi_filesystem_view(table[, partition])                                 file slices
+
+A start of `earliest` is the first instant; start and end are completion times, as of `Table.incremental`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.api.scan import Scan
+from pyhudi.api.table import Table
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.actions.archived_instants import COMMIT_LIKE
+from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
+from pyhudi.sql_engine.sql_ast import Reference, TableName, Value
+from pyhudi.table.snapshot import read_commit
+
+__all__ = ["function_rows", "table_of_function"]
+
+
+def table_of_function(reference: Reference) -> TableName:
+    """The table that is a function's first argument: a path or a name.  Raises InvalidRequest where there is none."""
+    if not reference.arguments or not isinstance(reference.arguments[0], str):
+        raise InvalidRequest(f"{reference.function} takes a table first, its name or its path in quotes")
+    first = reference.arguments[0]
+    return TableName((first,) if "/" in first else tuple(first.split(".")))
+
+
+def function_rows(reference: Reference, table: Table) -> Scan | pa.Table:
+    """The rows of a function.  Raises InvalidRequest for arguments that it does not take."""
+    assert reference.function is not None, "a reference that names no function"
+    read, least, most = _FUNCTIONS[reference.function]
+    given = reference.arguments[1:]
+    if not least <= len(given) <= most:
+        raise InvalidRequest(f"{reference.function} takes {least + 1} to {most + 1} arguments, not {len(given) + 1}")
+    return read(table, given)
+
+
+def _query(table: Table, given: tuple[Value, ...]) -> Scan:
+    kind = _word("hudi_query", given, 0, "snapshot", ("snapshot", "read_optimized"))
+    return table.scan(["*"]) if kind == "snapshot" else table.read_optimized(["*"])
+
+
+def _changes(table: Table, given: tuple[Value, ...]) -> Scan:
+    kind = _word("hudi_table_changes", given, 0, "", ("latest_state", "cdc"))
+    start, end = str(given[1]), None if len(given) < 3 else str(given[2])
+    options = {"hoodie.datasource.query.incremental.format": "cdc"} if kind == "cdc" else None
+    return table.incremental(start, end, None if kind == "cdc" else ["*"], options=options)
+
+
+def _timeline(table: Table, given: tuple[Value, ...]) -> pa.Table:
+    if _word("hudi_query_timeline", given, 0, "false", ("true", "false")) == "true":
+        raise Unsupported("hudi_query_timeline of the history; CALL show_archived_commits shows it")
+    store = table.context.timeline
+    rows = []
+    for instant in store.load().instants:
+        stats: list[WriteStat] = []
+        if instant.is_completed and instant.action in COMMIT_LIKE:
+            stats = [one for part in read_commit(store, instant).partition_to_write_stats.values() for one in part]
+        counted = instant.is_completed and instant.action in COMMIT_LIKE
+        partitions = {one.partition_path for one in stats}
+        figures = (
+            sum(one.total_write_bytes for one in stats),
+            sum(one.prev_commit != NO_PREVIOUS_COMMIT for one in stats),
+            len(partitions),
+            sum(one.num_writes for one in stats),
+            sum(one.num_update_writes for one in stats),
+            sum(one.total_write_errors for one in stats),
+        )
+        named = (instant.request_time, str(instant.action), instant.state.name, instant.completion_time, instant.file_name())
+        rows.append(dict(zip(_TIMELINE.names, (*named, *(figures if counted else (None,) * 6)), strict=True)))
+    return pa.Table.from_pylist(rows, schema=_TIMELINE)
+
+
+_TIMELINE = pa.schema(
+    [(name, pa.string()) for name in ("Timestamp", "Action", "State", "Completion_Time", "File_Name")]
+    + [
+        (name, pa.int64())
+        for name in (
+            "Total_Bytes_Written",
+            "Total_Files_Updated",
+            "Total_Partitions_Written",
+            "Total_Records_Written",
+            "Total_Updated_Records_Written",
+            "Total_Write_Errors",
+        )
+    ]
+)
+
+
+def _file_slices(table: Table, given: tuple[Value, ...]) -> pa.Table:
+    found = table.inspect.file_slices()
+    if given:
+        found = found.filter(pc.equal(found.column("partition"), str(given[0]).strip("/")))
+    logs = pc.list_value_length(found.column("log_paths")).cast(pa.int64())
+    return pa.table(
+        {
+            "File_ID": found.column("file_id"),
+            "Partition_Path": found.column("partition"),
+            "Base_Instant_Time": found.column("base_instant"),
+            "Base_File_Path": found.column("base_path"),
+            "Base_File_Size": found.column("base_size_bytes"),
+            "Log_File_Count": logs,
+            "Log_File_Size": found.column("log_size_bytes"),
+        }
+    )
+
+
+def _metadata(table: Table, given: tuple[Value, ...]) -> pa.Table:
+    raise Unsupported("the function hudi_metadata; Table.inspect shows what the metadata table holds")
+
+
+def _word(function: str, given: tuple[Value, ...], place: int, default: str, words: tuple[str, ...]) -> str:
+    found = str(given[place]).lower() if place < len(given) else default
+    if found not in words:
+        raise InvalidRequest(f"{function} takes {' or '.join(repr(word) for word in words)}, not {given[place]!r}")
+    return found
+
+
+_FUNCTIONS: Mapping[str, tuple[Callable[[Table, tuple[Value, ...]], Scan | pa.Table], int, int]] = {
+    "hudi_query": (_query, 0, 1),
+    "hudi_table_changes": (_changes, 2, 3),
+    "hudi_query_timeline": (_timeline, 0, 1),
+    "hudi_filesystem_view": (_file_slices, 0, 1),
+    "hudi_metadata": (_metadata, 0, 0),
+}

@@ -1,0 +1,413 @@
+"""What statements do with tables, the same on every engine: making them, their columns, their partitions, their procedures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.api.scan import Scan
+from pyhudi.api.table import Table
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.features.procedures import PROCEDURES
+from pyhudi.format.paths import folder_of
+from pyhudi.format.properties import shown
+from pyhudi.operations.admin.table_settings import ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE, parse_table_type
+from pyhudi.operations.commit.results import WriteResult
+from pyhudi.options.scope import TABLE_OPTIONS
+from pyhudi.options.supported import HONOURED, parse_options
+from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.records.keys.key_spec import partition_columns
+from pyhudi.records.keys.partition_paths import partition_paths
+from pyhudi.records.meta_fields import META_COLUMNS
+from pyhudi.sql_engine.sql_ast import (
+    AddColumns,
+    AlterColumn,
+    Call,
+    Column,
+    CreateTable,
+    Describe,
+    DropColumns,
+    Insert,
+    PartitionValue,
+    RenameColumn,
+    SetProperties,
+    ShowPartitions,
+    ShowProperties,
+    TableName,
+    Value,
+)
+from pyhudi.sql_engine.sql_types import COMMENT, field, type_name
+
+_SHORT = {
+    "payloadClass": "hoodie.datasource.write.payload.class",
+    "recordMergeMode": "hoodie.write.record.merge.mode",
+    "recordMergeStrategyId": "hoodie.write.record.merge.strategy.id",
+}
+"""Names that Hudi's SQL has for properties beside those of options."""
+
+_HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
+
+Alteration = AddColumns | DropColumns | RenameColumn | AlterColumn
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Creation
+
+
+def new_columns(statement: CreateTable) -> tuple[Column, ...]:
+    """The columns of a new table in its order: partition columns come last, as Spark has them.
+
+    Raises InvalidRequest for a column that stands twice, and for a partition column that there is not.
+    """
+    by_name: dict[str, Column] = {}
+    for column in statement.columns:
+        if column.name.lower() in by_name:
+            raise InvalidRequest(f"CREATE TABLE {statement.table} names column {column.name} twice")
+        if column.place or "." in column.name:
+            raise InvalidRequest(
+                f"CREATE TABLE {statement.table}: column {column.name} can have no place, and no dots in its name"
+            )
+        by_name[column.name.lower()] = column
+    if not by_name:
+        return ()
+    last = [name.lower() for name in statement.partitioned_by]
+    missing = [name for name in statement.partitioned_by if name.lower() not in by_name]
+    if missing:
+        raise InvalidRequest(f"CREATE TABLE {statement.table} is PARTITIONED BY {missing[0]}, which is none of its columns")
+    return (*(column for name, column in by_name.items() if name not in last), *(by_name[name] for name in last))
+
+
+def new_options(statement: CreateTable, columns: Iterable[str]) -> dict[str, object]:
+    """The options of a new table, by its properties and its partitioning.
+
+    Raises Unsupported for what would be kept nowhere: a comment of the table, options of writes, properties that are not Hudi's.
+    """
+    if statement.comment is not None:
+        raise Unsupported(f"CREATE TABLE {statement.table} ... COMMENT: a table keeps comments of its columns alone")
+    spelling = {spelled: option for option in HONOURED.values() for spelled in option.spellings}
+    found: dict[str, object] = {_HIVE_STYLE: "true"}
+    for key, value in statement.properties:
+        option = spelling.get(_SHORT.get(key, key))
+        if option is None and not key.startswith("hoodie."):
+            raise Unsupported(
+                f"property {key} of CREATE TABLE {statement.table}: a table is made with Hudi's properties alone; your own come "
+                f"by ALTER TABLE {statement.table} SET TBLPROPERTIES"
+            )
+        if option is not None and option not in TABLE_OPTIONS:
+            raise Unsupported(
+                f"property {key} of CREATE TABLE {statement.table} says how writes are done, and no table keeps it: give it "
+                "to them with options="
+            )
+        canonical = key if option is None else option.key
+        if canonical == TABLE_TYPE.key:
+            value = parse_table_type(value)
+        elif canonical in (RECORD_KEY_FIELDS.key, ORDERING.key):
+            value = ",".join(_as_written(part.strip(), columns) for part in value.split(","))
+        found[canonical] = value
+    if statement.partitioned_by:
+        named = ",".join(_as_written(name, columns) for name in statement.partitioned_by)
+        if str(found.setdefault(PARTITION_FIELDS.key, named)).partition(":")[0] != named.partition(":")[0]:
+            raise InvalidRequest(f"CREATE TABLE {statement.table}: PARTITIONED BY and property {PARTITION_FIELDS} disagree")
+    elif PARTITION_FIELDS.key in found:
+        raise InvalidRequest(f"CREATE TABLE {statement.table}: say by PARTITIONED BY what property {PARTITION_FIELDS} says")
+    parse_options(found)
+    return found
+
+
+def create(statement: CreateTable, path: str, storage_options: Mapping[str, str] | None, *, exist_ok: bool) -> Table:
+    """Create an empty table.  exist_ok: open the one that is there, where it is the one that is asked for."""
+    columns = new_columns(statement)
+    if not columns:
+        # A name for a table that is there.
+        return Table(path, storage_options)
+    schema = pa.schema([field(one.name, one.type, nullable=one.nullable, comment=one.comment) for one in columns])
+    return Table.create(
+        path,
+        name=None if statement.table.path else statement.table.parts[-1],
+        schema=schema,
+        storage_options=storage_options,
+        options=new_options(statement, schema.names),
+        exist_ok=exist_ok,
+    )
+
+
+def columns_of_new(statement: CreateTable, names: Iterable[str]) -> list[str]:
+    """The columns of CREATE TABLE ... AS in the table's order, by those of its query; meta columns are left out.
+
+    Raises InvalidRequest for a partition column that the query lacks, and where the statement names columns itself.
+    """
+    if statement.columns:
+        raise InvalidRequest(f"CREATE TABLE {statement.table} ... AS takes its columns from the query: name none")
+    given = without_meta(names)
+    last = [_as_written(name, given) for name in statement.partitioned_by]
+    missing = [name for name in last if name not in given]
+    if missing:
+        raise InvalidRequest(f"CREATE TABLE {statement.table} is PARTITIONED BY {missing[0]}, which its query does not give")
+    return [*(name for name in given if name not in last), *last]
+
+
+def _as_written(name: str, columns: Iterable[str]) -> str:
+    """A column by the spelling that it was created with, as SQL knows no capitals."""
+    return next((column for column in columns if column.lower() == name.lower()), name)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rows to be written
+
+
+def write_order(table: Table) -> tuple[str, ...]:
+    """The columns in the order in which INSERT by position gives them: partition columns last, as Spark has them."""
+    last = partition_columns(table.config.keys)
+    names = table.schema().names
+    return (*(name for name in names if name not in last), *(name for name in last if name in names))
+
+
+def given_columns(table: Table, statement: Insert, names: Iterable[str]) -> tuple[str, ...]:
+    """The columns of the table that those of the query of an INSERT become, in the query's order.
+
+    names: the query's, without meta columns.  Raises InvalidRequest for columns that there are not, that are given twice or not
+    at all, and for PARTITION with what is no partition column.
+    """
+    fixed = {one.column for one in fixed_values(table, statement.partition)}
+    for part in statement.partition:
+        if column_of(table, part.column) not in partition_columns(table.config.keys):
+            raise InvalidRequest(f"PARTITION names {part.column}, which is no partition column of {table.uri}")
+    names = tuple(names)
+    if statement.by_name:
+        given = tuple(column_of(table, name) for name in names)
+    elif statement.columns is not None:
+        given = tuple(column_of(table, name) for name in statement.columns)
+    else:
+        given = tuple(name for name in write_order(table) if name not in fixed)
+    twice = [name for number, name in enumerate(given) if name in given[:number] or name in fixed]
+    if twice:
+        raise InvalidRequest(f"INSERT INTO {statement.table} gives column {twice[0]} twice")
+    if len(names) != len(given):
+        raise InvalidRequest(
+            f"INSERT INTO {statement.table} takes {len(given)} columns ({', '.join(given)}), and the query gives {len(names)} "
+            f"({', '.join(names)})"
+        )
+    return given
+
+
+def fixed_values(table: Table, partition: tuple[PartitionValue, ...]) -> tuple[PartitionValue, ...]:
+    """The parts of PARTITION (...) that have a value, by the spelling of their columns."""
+    return tuple(PartitionValue(column_of(table, one.column), one.value) for one in partition if one.given)
+
+
+def column_of(table: Table, name: str) -> str:
+    """A column of a table by the table's own spelling.  Raises InvalidRequest for one that there is not."""
+    names = table.schema().names
+    if name in names:
+        return name
+    found = [known for known in names if known.lower() == name.lower()]
+    if len(found) != 1:
+        what = "has no column" if not found else "has several columns"
+        raise InvalidRequest(f"{table.uri} {what} {name}; its columns are {', '.join(names)}")
+    return found[0]
+
+
+def insert_operation(table: Table, statement: Insert) -> str:
+    """The write that an INSERT is: as Hudi's SQL, an upsert where the table has both a record key and an ordering field.
+
+    Raises Unsupported for INSERT OVERWRITE of partitions that are named in part.
+    """
+    keys = table.config.keys
+    if not statement.overwrite:
+        return "upsert" if table.config.ordering_fields and not keys.generates_keys else "insert"
+    if not statement.partition:
+        return "insert_overwrite_table"
+    if len(fixed_values(table, statement.partition)) < len(partition_columns(keys)):
+        raise Unsupported("INSERT OVERWRITE ... PARTITION with columns that have no value; give each partition column one")
+    return "insert_overwrite"
+
+
+def without_meta(names: Iterable[str]) -> list[str]:
+    """The columns of rows to be written: those of SELECT * of another table without its meta columns."""
+    return [name for name in names if name not in META_COLUMNS]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Columns and partitions
+
+
+def alter(table: Table, statement: Alteration) -> None:
+    """Change the columns.  Each change is one commit.  Raises Unsupported before the first of them for the place FIRST."""
+    placed = statement.columns if isinstance(statement, AddColumns) else [statement] if isinstance(statement, AlterColumn) else []
+    if any(one.place == (None,) for one in placed):
+        raise Unsupported("a column to the FIRST place, which the real Hudi refuses too; say AFTER which one it comes")
+    if isinstance(statement, AddColumns):
+        for column in statement.columns:
+            _add(table, column)
+    elif isinstance(statement, DropColumns):
+        for name in statement.columns:
+            table.alter.drop(_spelled(table, name))
+    elif isinstance(statement, RenameColumn):
+        table.alter.rename(_spelled(table, statement.column), statement.to)
+    else:
+        name = _spelled(table, statement.column)
+        if statement.type is not None and not (statement.comment is not None and _type_of(table, name) == statement.type):
+            table.alter.retype(name, statement.type)
+        if statement.comment is not None:
+            table.alter.comment(name, statement.comment)
+        if statement.place:
+            table.alter.reorder(name, after=_sibling(table, statement.place[0]))
+
+
+def set_properties(table: Table, statement: SetProperties) -> None:
+    """Set properties, or remove them.  Raises InvalidRequest for those that define the table, and for removed ones that there
+    are not.
+    """
+    known = dict(table.config.properties)
+    missing = [key for key, value in statement.properties if value is None and key not in known]
+    if missing and not statement.if_exists:
+        raise InvalidRequest(f"ALTER TABLE {statement.table} UNSET TBLPROPERTIES: there is no property {missing[0]}")
+    table.set_properties(dict(statement.properties))
+
+
+def _add(table: Table, column: Column) -> None:
+    if not column.nullable:
+        raise InvalidRequest(f"column {column.name} is NOT NULL, and the rows that are there have no value for it")
+    after = _sibling(table, column.place[0]) if column.place else None
+    table.alter.add(column.name, column.type, after=after, comment=column.comment)
+
+
+def _sibling(table: Table, name: str | None) -> str | None:
+    return None if name is None or "." in name else next((n for n in table.schema().names if n.lower() == name.lower()), name)
+
+
+def _spelled(table: Table, name: str) -> str:
+    """A path of a column with its first part as the table spells it."""
+    first, dot, rest = name.partition(".")
+    return column_of(table, first) + dot + rest
+
+
+def _type_of(table: Table, name: str) -> pa.DataType | None:
+    return table.schema().field(name).type if name in table.schema().names else None
+
+
+def partitions_of(table: Table, partition: tuple[PartitionValue, ...]) -> list[str]:
+    """The partitions that PARTITION (...) names, by their paths; all of them where it names nothing.
+
+    Raises InvalidRequest for columns that the table is not partitioned by, Unsupported for some of them that are not the first
+    ones.
+    """
+    slices = table.inspect.partitions()
+    every = slices.filter(pc.greater(slices.column("file_slices"), 0)).column("partition").to_pylist()
+    if not partition:
+        return every
+    keys = table.config.keys
+    fields, values = partition_columns(keys), {one.column: one.value for one in fixed_values(table, partition)}
+    unknown = [name for name in values if name not in fields]
+    if unknown:
+        raise InvalidRequest(f"{table.uri} is not partitioned by {unknown[0]}; it is by {', '.join(fields) or 'nothing'}")
+    if set(values) != set(fields[: len(values)]):
+        raise Unsupported(f"PARTITION with {', '.join(values)} alone; name the columns before them too: {', '.join(fields)}")
+    if len(values) < len(fields) and any("/" in str(value) for value in values.values()):
+        raise Unsupported("PARTITION with some of the columns, and a value with a slash: name all of them")
+    schema = table.schema()
+    arrays = [pa.array([partition_scalar(values.get(name), schema.field(name))]) for name in fields]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([schema.field(name).with_nullable(True) for name in fields]))
+    path: str = partition_paths(keys, batch)[0].as_py()
+    if len(values) == len(fields):
+        return [one for one in every if one == path]
+    for _ in fields[len(values) :]:
+        path = folder_of(path)
+    return [one for one in every if one.startswith(f"{path}/")]
+
+
+def rows_asked_for(table: Table, columns: Sequence[str], as_of: str | None, asked: Callable[[pa.Schema], Expr | None]) -> Scan:
+    """The rows of a table that a query reads.  asked: what it asks of them, by the table's columns."""
+    if as_of is None:
+        return table.scan(columns, filter=asked(table.schema(meta_columns=True)))
+    return table.scan(columns, filter=asked(table.scan(["*"], as_of=as_of).schema), as_of=as_of)
+
+
+def partition_scalar(value: Value, of: pa.Field) -> pa.Scalar:
+    """The value of a partition column, in its type.  Raises InvalidRequest for one that it cannot hold."""
+    try:
+        if isinstance(value, str) and pa.types.is_date(of.type):
+            return pa.scalar(date.fromisoformat(value), of.type)
+        return pa.scalar(value).cast(of.type)
+    except (pa.ArrowException, ValueError) as error:
+        raise InvalidRequest(f"PARTITION ({of.name} = {value!r}): column {of.name} is of type {of.type}: {error}") from error
+
+
+def empty_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> WriteResult:
+    """Delete the records of the partitions that PARTITION (...) names, or of the whole table, in one commit."""
+    if not partition and not table.config.keys.partition_fields:
+        return table.insert_overwrite_table(table.schema().empty_table())
+    return table.delete_partitions(partitions_of(table, partition))
+
+
+def shown_partitions(table: Table, statement: ShowPartitions) -> pa.Table:
+    """The partitions, by their paths.  Raises InvalidRequest for a table without partitions."""
+    if not table.config.keys.partition_fields:
+        raise InvalidRequest(f"SHOW PARTITIONS {statement.table}: the table at {table.uri} is not partitioned")
+    return pa.table({"partition": pa.array(partitions_of(table, statement.partition), pa.string())})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is told of a table
+
+
+def call_arguments(statement: Call) -> dict[str, Value]:
+    """The arguments of CALL by name; those without names are the procedure's, in its order, the table in front.
+
+    Raises InvalidRequest for more of them than there are, and for a name that stands twice.
+    """
+    procedure = PROCEDURES.get(statement.procedure.lower())
+    if procedure is None:
+        return dict(statement.arguments)
+    order = ["table", *(parameter.name for parameter in procedure.parameters)]
+    if len(statement.positional) > len(order):
+        raise InvalidRequest(f"CALL {statement.procedure} takes at most {len(order)} arguments: {', '.join(order)}")
+    given = [*zip(order, statement.positional, strict=False), *statement.arguments]
+    names = [name for name, _ in given]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InvalidRequest(f"CALL {statement.procedure} gives argument {twice[0]} twice")
+    return dict(given)
+
+
+def called_table(arguments: Mapping[str, Value]) -> TableName | None:
+    """The table that `table => ...` names, as a name or as a path."""
+    given = arguments.get("table")
+    if given is None:
+        return None
+    text = str(given)
+    return TableName((text,) if "/" in text else tuple(text.split(".")))
+
+
+def table_properties(table: Table, statement: ShowProperties) -> pa.Table:
+    """`hoodie.properties` as rows of key and value."""
+    found = {key: shown(key, value) for key, value in table.config.properties}
+    if statement.key is not None:
+        value = found.get(statement.key, f"Table {statement.table} does not have property: {statement.key}")
+        return pa.table({"key": [statement.key], "value": [value]})
+    return pa.table(
+        {"key": pa.array(sorted(found), pa.string()), "value": pa.array([found[k] for k in sorted(found)], pa.string())}
+    )
+
+
+def described(table: Table, statement: Describe) -> pa.Table:
+    """The columns as Spark describes them, meta columns in front, and what the table is."""
+    schema = table.schema(meta_columns=True)
+    types = {one.name: type_name(one.type) for one in schema}
+    names = [*(name for name in schema.names if name in META_COLUMNS), *write_order(table)]
+    rows: list[tuple[str, str, str | None]] = []
+    for name in names:
+        comment = (schema.field(name).metadata or {}).get(COMMENT)
+        rows.append((name, types[name], None if comment is None else comment.decode()))
+    places = partition_columns(table.config.keys)
+    if places:
+        rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
+        rows += [(name, types.get(name, ""), None) for name in places]
+    if statement.extended:
+        rows += [("", "", ""), ("# Detailed Table Information", "", ""), ("Name", table.name, ""), ("Location", table.uri, "")]
+        rows += [("Type", str(table.config.table_type), ""), ("Provider", "hudi", "")]
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    return pa.table(dict(zip(("col_name", "data_type", "comment"), (pa.array(c, pa.string()) for c in columns), strict=True)))

@@ -1,0 +1,270 @@
+"""AWS Glue's data catalog, over boto3.
+
+Its limits: 100 partitions in a request that creates or changes them, 25 in one that deletes them, 1000 in a page of a listing.
+Answers of such a request tell of each partition that was refused.  Each change of a table leaves an old version of it, of which
+an account has a limited number, unless the change says otherwise (`skip_archive`).
+
+Locations are spelled s3://, which Athena reads alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState
+from pyhudi.storage.catalogs.catalog_client import CatalogColumn, CatalogPartition, CatalogTable, batches
+
+_CHANGED_AT_ONCE = 100
+_DELETED_AT_ONCE = 25
+_ANSWER_TIMEOUT_S = 60
+_EXTERNAL = "EXTERNAL_TABLE"
+# What get_table tells and update_table takes.
+_INPUT_KEYS = frozenset(
+    {
+        "Name",
+        "Description",
+        "Owner",
+        "LastAccessTime",
+        "LastAnalyzedTime",
+        "Retention",
+        "StorageDescriptor",
+        "PartitionKeys",
+        "ViewOriginalText",
+        "ViewExpandedText",
+        "TableType",
+        "Parameters",
+        "TargetTable",
+    }
+)
+_REFUSALS = frozenset(
+    {"AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException"}
+)
+_WRONG = frozenset({"InvalidInputException", "ValidationException"})
+
+
+class GlueCatalog:
+    """The catalog of an account and region.
+
+    region, catalog_id: None for those of the machine's configuration.  credentials: access key, secret key and session token; the
+    machine's where they are None.  lists_by_metadata: readers list files by the metadata table.
+    Raises InvalidRequest where boto3 is not installed, or neither options nor the machine name a region.
+    """
+
+    def __init__(
+        self,
+        *,
+        region: str | None,
+        endpoint: str | None,
+        catalog_id: str | None,
+        credentials: tuple[str | None, str | None, str | None],
+        skip_archive: bool,
+        lists_by_metadata: bool,
+    ) -> None:
+        self._client = _client(region, endpoint, credentials)
+        self._of_catalog = {} if catalog_id is None else {"CatalogId": catalog_id}
+        self._skip_archive = skip_archive
+        self._parameters = {"hudi.metadata-listing-enabled": "TRUE" if lists_by_metadata else "FALSE"}
+
+    @property
+    def name(self) -> str:
+        return f"AWS Glue in {self._client.meta.region_name}"
+
+    @property
+    def table_parameters(self) -> Mapping[str, str]:
+        return self._parameters
+
+    def spelled(self, location: str) -> str:
+        scheme, found, rest = location.partition("://")
+        return f"s3://{rest}" if found and scheme in ("s3a", "s3n") else location
+
+    def has_database(self, database: str) -> bool:
+        return self._ask(self._client.get_database, Name=database, absent=True) is not None
+
+    def create_database(self, database: str, description: str) -> None:
+        made = {"Name": database, "Description": description}
+        self._ask(self._client.create_database, DatabaseInput=made, there=True)
+
+    def table(self, database: str, name: str) -> CatalogTable | None:
+        found = self._stored(database, name)
+        if found is None:
+            return None
+        storage = found.get("StorageDescriptor", {})
+        serde = storage.get("SerdeInfo", {})
+        return CatalogTable(
+            database=database,
+            name=found["Name"],
+            location=storage.get("Location", ""),
+            columns=_columns(storage.get("Columns")),
+            partition_columns=_columns(found.get("PartitionKeys")),
+            input_format=storage.get("InputFormat", ""),
+            output_format=storage.get("OutputFormat", ""),
+            serde=serde.get("SerializationLibrary", ""),
+            is_external=found.get("TableType") == _EXTERNAL,
+            owner=found.get("Owner", ""),
+            serde_parameters=dict(serde.get("Parameters", {})),
+            parameters=dict(found.get("Parameters", {})),
+        )
+
+    def create_table(self, table: CatalogTable) -> None:
+        made = {"Name": table.name, "Owner": table.owner, "PartitionKeys": _fields(table.partition_columns)}
+        _fill(made, table)
+        self._ask(self._client.create_table, DatabaseName=table.database, TableInput=made)
+
+    def change_table(self, table: CatalogTable) -> None:
+        found = self._require(table)
+        changed = {key: value for key, value in found.items() if key in _INPUT_KEYS}
+        _fill(changed, table)
+        self._ask(self._client.update_table, DatabaseName=table.database, TableInput=changed, SkipArchive=self._skip_archive)
+
+    def drop_table(self, database: str, name: str) -> None:
+        self._ask(self._client.delete_table, DatabaseName=database, Name=name, absent=True)
+
+    def partitions(self, table: CatalogTable) -> Sequence[CatalogPartition]:
+        asked: dict[str, Any] = {"DatabaseName": table.database, "TableName": table.name, "ExcludeColumnSchema": True}
+        found: list[CatalogPartition] = []
+        following: str | None = None
+        while True:
+            page = dict(asked) if following is None else {**asked, "NextToken": following}
+            answer = self._ask(self._client.get_partitions, **page)
+            found += [
+                CatalogPartition(tuple(each["Values"]), each.get("StorageDescriptor", {}).get("Location", ""))
+                for each in answer["Partitions"]
+            ]
+            following = answer.get("NextToken")
+            if not following:
+                return found
+
+    def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, at_once: int) -> None:
+        storage = self._require(table)["StorageDescriptor"]
+        for batch in batches(partitions, min(at_once, _CHANGED_AT_ONCE)):
+            made = [_partition(storage, partition) for partition in batch]
+            self._change(table, self._client.batch_create_partition, "AlreadyExistsException", PartitionInputList=made)
+
+    def move_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, at_once: int) -> None:
+        storage = self._require(table)["StorageDescriptor"]
+        for batch in batches(partitions, min(at_once, _CHANGED_AT_ONCE)):
+            moved = [
+                {"PartitionValueList": list(partition.values), "PartitionInput": _partition(storage, partition)}
+                for partition in batch
+            ]
+            self._change(table, self._client.batch_update_partition, "", Entries=moved)
+
+    def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, at_once: int) -> None:
+        for batch in batches(partitions, min(at_once, _DELETED_AT_ONCE)):
+            gone = [{"Values": list(values)} for values in batch]
+            self._change(table, self._client.batch_delete_partition, "EntityNotFoundException", PartitionsToDelete=gone)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _stored(self, database: str, name: str) -> Any:
+        """The table as Glue keeps it; None when there is none."""
+        answer = self._ask(self._client.get_table, DatabaseName=database, Name=name, absent=True)
+        return None if answer is None else answer["Table"]
+
+    def _require(self, table: CatalogTable) -> Any:
+        found = self._stored(table.database, table.name)
+        if found is None:
+            raise TableState(f"{self.name}: {table.full_name} was dropped meanwhile; synchronise again")
+        return found
+
+    def _change(self, table: CatalogTable, call: Callable[..., Any], harmless: str, **what: Any) -> None:
+        """A request about several partitions.  harmless: the code that says of one that nothing was to be done.
+
+        Raises TableState for one that was refused otherwise.
+        """
+        answer = self._ask(call, DatabaseName=table.database, TableName=table.name, **what)
+        for error in answer.get("Errors", ()):
+            detail = error.get("ErrorDetail", {})
+            if detail.get("ErrorCode") != harmless:
+                values = "/".join(error.get("PartitionValues") or error.get("PartitionValueList") or ())
+                raise TableState(
+                    f"{self.name} refuses the partition {values} of {table.full_name}: {detail.get('ErrorCode')}: "
+                    f"{detail.get('ErrorMessage')}"
+                )
+
+    def _ask(self, call: Callable[..., Any], *, absent: bool = False, there: bool = False, **what: Any) -> Any:
+        """The answer to a request.  absent, there: an answer that it is not there, or is there already, gives None."""
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+        try:
+            return call(**self._of_catalog, **what)
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if (absent and code == "EntityNotFoundException") or (there and code == "AlreadyExistsException"):
+                return None
+            if code in _REFUSALS:
+                raise InvalidRequest(
+                    f"{self.name} refuses these credentials; check hoodie.aws.access.key, hoodie.aws.secret.key and "
+                    f"hoodie.aws.session.token, or AWS_ACCESS_KEY_ID and its like: {error}"
+                ) from error
+            if code in _WRONG:
+                raise InvalidRequest(f"{self.name} does not take it: {error}") from error
+            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500 or code == "ThrottlingException":
+                raise StorageUnavailable(f"{self.name} did not carry the request out: {error}") from error
+            raise TableState(f"{self.name} refuses it: {error}") from error
+        except NoCredentialsError as error:
+            raise InvalidRequest(
+                f"{self.name}: there are no credentials; set hoodie.aws.access.key and hoodie.aws.secret.key, or "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role of the machine"
+            ) from error
+        except (BotoCoreError, OSError) as error:
+            raise StorageUnavailable(f"{self.name} did not carry the request out: {error}") from error
+
+
+def _client(region: str | None, endpoint: str | None, credentials: tuple[str | None, str | None, str | None]) -> Any:
+    try:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import NoRegionError
+    except ImportError:
+        raise InvalidRequest('the catalog of AWS Glue needs boto3: pip install "pyhudi[aws]"') from None
+    access_key, secret_key, token = credentials
+    if (access_key is None) != (secret_key is None):
+        raise InvalidRequest("hoodie.aws.access.key and hoodie.aws.secret.key go together; one of them is missing")
+    try:
+        return boto3.session.Session().client(
+            "glue",
+            region_name=region,
+            endpoint_url=endpoint,
+            aws_access_key_id=access_key,
+            aws_secret_access_key=secret_key,
+            aws_session_token=token,
+            config=Config(connect_timeout=_ANSWER_TIMEOUT_S, read_timeout=_ANSWER_TIMEOUT_S),
+        )
+    except NoRegionError:
+        raise InvalidRequest("AWS Glue needs a region: set hoodie.aws.glue.region, or AWS_DEFAULT_REGION") from None
+
+
+def _fill(stored: dict[str, Any], table: CatalogTable) -> None:
+    """Make what Glue keeps be the table, leaving what the interface does not name."""
+    # Glue has no managed tables of its own.
+    stored["TableType"] = _EXTERNAL
+    stored["Parameters"] = dict(table.parameters)
+    storage = dict(stored.get("StorageDescriptor") or {"NumberOfBuckets": 0, "StoredAsSubDirectories": False})
+    storage |= {
+        "Columns": _fields(table.columns),
+        "Location": table.location,
+        "InputFormat": table.input_format,
+        "OutputFormat": table.output_format,
+        "SerdeInfo": {
+            **storage.get("SerdeInfo", {}),
+            "SerializationLibrary": table.serde,
+            "Parameters": dict(table.serde_parameters),
+        },
+    }
+    stored["StorageDescriptor"] = storage
+
+
+def _partition(storage: Mapping[str, Any], partition: CatalogPartition) -> dict[str, Any]:
+    """A partition that is stored as its table is."""
+    return {"Values": list(partition.values), "StorageDescriptor": {**storage, "Location": partition.location}}
+
+
+def _columns(fields: Any) -> tuple[CatalogColumn, ...]:
+    return tuple(CatalogColumn(field["Name"], field.get("Type", ""), field.get("Comment", "")) for field in fields or ())
+
+
+def _fields(columns: Iterable[CatalogColumn]) -> list[dict[str, str]]:
+    return [{"Name": column.name, "Type": column.type, "Comment": column.comment} for column in columns]

@@ -1,0 +1,241 @@
+"""The catalog of the Hive metastore, over thriftpy2.
+
+Tables and partitions that are changed are asked for first, so that what another tool put into them stays.  A request is sent
+once: one without an answer may have been carried out, and whoever synchronises looks again.
+
+What this does not do: no SASL (Kerberos) and no TLS; hive-site.xml is not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState
+from pyhudi.storage.catalogs.catalog_client import CatalogColumn, CatalogPartition, CatalogTable, ChangeRefused, batches
+from pyhudi.storage.thrift_client import connect_to_first, load_messages, metastore_address
+
+_ANSWER_TIMEOUT_MS = 60_000
+_EXTERNAL = "EXTERNAL_TABLE"
+_MANAGED = "MANAGED_TABLE"
+_ALL = -1
+"""How many partitions are asked for."""
+
+
+class HiveCatalog:
+    """A Hive metastore.  uris: of its servers, the first that answers is taken; option: that names them, for messages.
+
+    Raises InvalidRequest for one that is not thrift://host:port, and where thriftpy2 is not installed.
+    """
+
+    def __init__(self, uris: Sequence[str], option: str) -> None:
+        self._uris = tuple(uris)
+        self._servers = tuple(metastore_address(option, uri) for uri in uris)
+        _messages()
+        self._client: Any = None
+
+    @property
+    def name(self) -> str:
+        return f"the Hive metastore {self._uris[0]}"
+
+    @property
+    def table_parameters(self) -> Mapping[str, str]:
+        return {}
+
+    def spelled(self, location: str) -> str:
+        return location
+
+    def has_database(self, database: str) -> bool:
+        try:
+            self._ask("get_database", database)
+        except _messages().NoSuchObjectException:
+            return False
+        return True
+
+    def create_database(self, database: str, description: str) -> None:
+        made = _messages().Database(name=database, description=description, parameters={})
+        with suppress(_messages().AlreadyExistsException):
+            self._ask("create_database", made)
+
+    def table(self, database: str, name: str) -> CatalogTable | None:
+        found = self._stored(database, name)
+        if found is None:
+            return None
+        storage = found.sd
+        return CatalogTable(
+            database=found.dbName,
+            name=found.tableName,
+            location=storage.location or "",
+            columns=_columns(storage.cols),
+            partition_columns=_columns(found.partitionKeys),
+            input_format=storage.inputFormat or "",
+            output_format=storage.outputFormat or "",
+            serde=storage.serdeInfo.serializationLib or "",
+            is_external=found.tableType == _EXTERNAL,
+            owner=found.owner or "",
+            serde_parameters=dict(storage.serdeInfo.parameters or {}),
+            parameters=dict(found.parameters or {}),
+        )
+
+    def create_table(self, table: CatalogTable) -> None:
+        messages = _messages()
+        storage = messages.StorageDescriptor(
+            compressed=False, numBuckets=0, bucketCols=[], sortCols=[], parameters={}, serdeInfo=messages.SerDeInfo()
+        )
+        made = messages.Table(
+            tableName=table.name,
+            dbName=table.database,
+            owner=table.owner,
+            createTime=0,
+            lastAccessTime=0,
+            retention=0,
+            sd=storage,
+            partitionKeys=_fields(table.partition_columns),
+        )
+        _fill(made, table)
+        self._ask("create_table", made)
+
+    def change_table(self, table: CatalogTable) -> None:
+        found = self._require(table)
+        # Partitions have columns of their own; it is long work where there are many.
+        cascades = bool(table.partition_columns) and _columns(found.sd.cols) != table.columns
+        _fill(found, table)
+        context = _messages().EnvironmentContext(properties={"CASCADE": "true"} if cascades else {})
+        try:
+            self._ask("alter_table_with_environment_context", table.database, table.name, found, context)
+        except TableState as error:
+            if isinstance(error.__cause__, _messages().InvalidOperationException):
+                raise ChangeRefused(str(error)) from error
+            raise
+
+    def drop_table(self, database: str, name: str) -> None:
+        with suppress(_messages().NoSuchObjectException):
+            self._ask("drop_table", database, name, False)
+
+    def partitions(self, table: CatalogTable) -> Sequence[CatalogPartition]:
+        found = self._ask("get_partitions", table.database, table.name, _ALL)
+        return [CatalogPartition(tuple(each.values), each.sd.location or "") for each in found]
+
+    def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, at_once: int) -> None:
+        messages = _messages()
+        for batch in batches(partitions, at_once):
+            stored = self._require(table)
+            made = [
+                messages.Partition(
+                    values=list(partition.values),
+                    dbName=table.database,
+                    tableName=table.name,
+                    createTime=0,
+                    lastAccessTime=0,
+                    sd=_storage_of(stored, partition.location),
+                    parameters={},
+                )
+                for partition in batch
+            ]
+            request = messages.AddPartitionsRequest(
+                dbName=table.database, tblName=table.name, parts=made, ifNotExists=True, needResult=False
+            )
+            self._ask("add_partitions_req", request)
+
+    def move_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, at_once: int) -> None:
+        for batch in batches(partitions, at_once):
+            moved = []
+            for partition in batch:
+                values = list(partition.values)
+                found = self._ask("get_partition", table.database, table.name, values)
+                found.sd.location = partition.location
+                moved.append(found)
+            self._ask("alter_partitions", table.database, table.name, moved)
+
+    def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, at_once: int) -> None:
+        # The metastore drops several in one request by names alone, which it writes in ways of its own.
+        for values in partitions:
+            wanted = list(values)
+            with suppress(_messages().NoSuchObjectException):
+                self._ask("drop_partition", table.database, table.name, wanted, False)
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _stored(self, database: str, name: str) -> Any:
+        """The table as the server keeps it; None when there is none."""
+        try:
+            return self._ask("get_table", database, name)
+        except _messages().NoSuchObjectException:
+            return None
+
+    def _require(self, table: CatalogTable) -> Any:
+        found = self._stored(table.database, table.name)
+        if found is None:
+            raise TableState(f"{self.name}: {table.full_name} was dropped meanwhile; synchronise again")
+        return found
+
+    def _ask(self, call: str, *arguments: Any) -> Any:
+        """One request and its answer.  Raises NoSuchObjectException and AlreadyExistsException of the server as they are."""
+        from thriftpy2.thrift import TException
+
+        messages = _messages()
+        try:
+            if self._client is None:
+                self._client = connect_to_first(messages.HiveMetastore, self._servers, self.name, _ANSWER_TIMEOUT_MS)
+            return getattr(self._client, call)(*arguments)
+        except (messages.NoSuchObjectException, messages.AlreadyExistsException):
+            raise
+        except messages.InvalidObjectException as error:
+            raise InvalidRequest(f"{self.name} does not take it: {error.message}") from error
+        except (messages.InvalidOperationException, messages.MetaException) as error:
+            raise TableState(f"{self.name} refuses it: {error.message}") from error
+        except (TException, OSError) as error:
+            # Whatever comes on this connection may belong to the request that failed.
+            self.close()
+            raise StorageUnavailable(f"{self.name} did not carry the request out: {error!r}") from error
+
+
+def _fill(stored: Any, table: CatalogTable) -> None:
+    """Make what the server keeps be the table, leaving what the interface does not name."""
+    stored.tableType = _EXTERNAL if table.is_external else _MANAGED
+    stored.parameters = dict(table.parameters)
+    storage = stored.sd
+    storage.cols = _fields(table.columns)
+    storage.location = table.location
+    storage.inputFormat, storage.outputFormat = table.input_format, table.output_format
+    storage.serdeInfo.serializationLib = table.serde
+    storage.serdeInfo.parameters = dict(table.serde_parameters)
+
+
+def _storage_of(stored: Any, location: str) -> Any:
+    """How a new partition of a table is stored: as the table."""
+    storage, messages = stored.sd, _messages()
+    return messages.StorageDescriptor(
+        cols=storage.cols,
+        location=location,
+        inputFormat=storage.inputFormat,
+        outputFormat=storage.outputFormat,
+        compressed=False,
+        numBuckets=storage.numBuckets,
+        serdeInfo=storage.serdeInfo,
+        bucketCols=storage.bucketCols,
+        sortCols=storage.sortCols,
+        parameters={},
+    )
+
+
+def _columns(fields: Any) -> tuple[CatalogColumn, ...]:
+    return tuple(CatalogColumn(field.name, field.type, field.comment or "") for field in fields or ())
+
+
+def _fields(columns: Iterable[CatalogColumn]) -> list[Any]:
+    return [_messages().FieldSchema(name=column.name, type=column.type, comment=column.comment) for column in columns]
+
+
+@cache
+def _messages() -> Any:
+    """The messages and the service, out of their description beside this module."""
+    return load_messages(
+        Path(__file__).with_name("hive_metastore.thrift"), "pyhudi_hive_catalog_thrift", "the catalog of the Hive metastore"
+    )

@@ -1,0 +1,1 @@
+"""Storage in HDFS, through WebHDFS."""

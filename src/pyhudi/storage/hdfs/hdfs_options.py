@@ -1,0 +1,194 @@
+"""Storage options of HDFS, by the names that people know, and what Hadoop's own configuration files say.
+
+    hdfs://namenode[:8020]/path     hdfs://nameservice/path     webhdfs://namenode[:9870]/path
+
+A `webhdfs` URI names the HTTP address itself.  For `hdfs` it is the first of these that there is: the option `http_address`
+(`host:port`, several by commas where NameNodes stand by for each other); `dfs.namenode.http-address` in `hdfs-site.xml` of
+HADOOP_CONF_DIR, for a nameservice those of its NameNodes; port 9870 of the URI's host.  The user is the option `user`, else
+HADOOP_USER_NAME, else who runs the process.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.storage.storage_option_names import truth
+from pyhudi.storage.uris import Location
+from pyhudi.storage.user_name import user_name
+
+HDFS_SCHEMES = ("hdfs", "webhdfs")
+
+_HTTP_PORT = 9870
+_TIMEOUT_S = 120.0
+_CONNECT_TIMEOUT_S = 10.0
+_ADDRESS = re.compile(r"[^\s:/,@]+:\d{1,5}")
+
+_KERBEROS = "Kerberos, delegation tokens and TLS are not built for HDFS: hadoop.security.authentication must be simple there"
+_URI_NAMES = "the URI of the table names it: leave it out"
+
+# Of fsspec, PyIceberg, pyarrow and Hadoop -> ours.
+_SAME = {
+    "user.name": "user",
+    "hadoop.user.name": "user",
+    "hdfs.user": "user",
+    "dfs.replication": "replication",
+    "dfs.blocksize": "blocksize",
+    "default_block_size": "blocksize",
+    "dfs.namenode.http-address": "http_address",
+}
+_KNOWN = ("http_address", "user", "replication", "blocksize", "timeout", "connect_timeout")
+_SECURED = frozenset(
+    {
+        *("kerb_ticket", "kerb_kwargs", "kerberos_ticket", "hdfs.kerberos_ticket", "token", "delegation", "delegation_token"),
+        *("ssl_ca_path", "password"),
+    }
+)
+# What may be given where it asks for what is done anyhow.
+_SWITCHES = frozenset({"kerberos", "use_https"})
+_REFUSED = {
+    "host": _URI_NAMES,
+    "port": _URI_NAMES,
+    "hdfs.host": _URI_NAMES,
+    "hdfs.port": _URI_NAMES,
+    "proxy_to": "nobody acts for another user here: give user",
+    "data_proxy": "DataNodes are reached under the names that the NameNode gives: leave it out",
+    "buffer_size": "reads and writes size their requests by themselves: leave it out",
+    "extra_conf": "give the options by themselves, or a hdfs-site.xml in HADOOP_CONF_DIR",
+    "fs.defaultfs": _URI_NAMES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsSettings:
+    """addresses: of NameNodes' HTTP servers, `host:port`; new_files: parameters of what is written."""
+
+    addresses: tuple[str, ...]
+    user: str
+    new_files: tuple[tuple[str, str], ...]
+    timeout_s: float
+    connect_timeout_s: float
+
+
+def hdfs_settings(location: Location, options: Mapping[str, str]) -> HdfsSettings:
+    """How to reach a table in HDFS.  Reads Hadoop's configuration files; asks no server.
+
+    Raises InvalidRequest for an option that is unknown or wrong, Unsupported for one that asks for Kerberos or TLS.
+    """
+    named: dict[str, str] = {}
+    for given, value in options.items():
+        name = _name(location, given, value)
+        if name is None:
+            continue
+        if named.get(name, value) != value:
+            raise InvalidRequest(f"{location.uri}: two storage options set {name} to different values")
+        named[name] = value
+    conf = _configuration()
+    if conf.get("hadoop.security.authentication", "simple") != "simple":
+        raise Unsupported(f"{location.uri}: core-site.xml in HADOOP_CONF_DIR asks for Kerberos. {_KERBEROS}")
+    return HdfsSettings(
+        _addresses(location, named.get("http_address"), conf),
+        named.get("user") or os.environ.get("HADOOP_USER_NAME") or user_name(),
+        tuple((name, str(_count(name, named[name]))) for name in ("replication", "blocksize") if name in named),
+        _seconds("timeout", named, _TIMEOUT_S),
+        _seconds("connect_timeout", named, _CONNECT_TIMEOUT_S),
+    )
+
+
+def _name(location: Location, given: str, value: str) -> str | None:
+    """The name of ours for an option; None for one that asks for nothing."""
+    name = given.lower().removeprefix("spark.hadoop.")
+    if name in _SECURED:
+        raise Unsupported(f"{location.uri}: storage option {given!r}: {_KERBEROS}")
+    if name in _SWITCHES:
+        if truth(given, value):
+            raise Unsupported(f"{location.uri}: storage option {given!r}: {_KERBEROS}")
+        return None
+    if name == "hadoop.security.authentication":
+        if value.lower() != "simple":
+            raise Unsupported(f"{location.uri}: storage option {given!r}: {_KERBEROS}")
+        return None
+    if name in _REFUSED:
+        raise InvalidRequest(f"{location.uri}: storage option {given!r} has no meaning of its own here: {_REFUSED[name]}")
+    name = _SAME.get(name, name)
+    if name not in _KNOWN:
+        near = difflib.get_close_matches(name, (*_KNOWN, *_SAME), 1)
+        advice = f"did you mean {near[0]}?" if near else f"HDFS takes {', '.join(_KNOWN)}"
+        raise InvalidRequest(f"{location.uri}: storage option {given!r} is not known; {advice}")
+    return name
+
+
+def _addresses(location: Location, given: str | None, conf: Mapping[str, str]) -> tuple[str, ...]:
+    host, _, port = location.authority.partition(":")
+    if location.scheme == "webhdfs":
+        if given is not None:
+            raise InvalidRequest(f"{location.uri}: a webhdfs URI names the HTTP address itself: leave http_address out")
+        return (f"{host}:{port or _HTTP_PORT}",)
+    if given is not None:
+        return tuple(_address(one.strip()) for one in given.split(","))
+    nodes = [one.strip() for one in conf.get(f"dfs.ha.namenodes.{host}", "").split(",") if one.strip()]
+    if nodes and not port:
+        keys = [f"dfs.namenode.http-address.{host}.{node}" for node in nodes]
+        missing = next((key for key in keys if key not in conf), None)
+        if missing is not None:
+            raise InvalidRequest(
+                f"{location.uri}: hdfs-site.xml in HADOOP_CONF_DIR lacks {missing}; give the option http_address"
+            )
+        return tuple(_address(_with_host(conf[key], host)) for key in keys)
+    one = conf.get(f"dfs.namenode.http-address.{host}") or conf.get("dfs.namenode.http-address") or f"{host}:{_HTTP_PORT}"
+    return (_address(_with_host(one, host)),)
+
+
+def _with_host(address: str, host: str) -> str:
+    """0.0.0.0 is where a server listens; others reach it under its name."""
+    return f"{host}{address[7:]}" if address.startswith("0.0.0.0:") else address
+
+
+def _address(text: str) -> str:
+    plain = text.removeprefix("http://").rstrip("/")
+    if text.startswith(("https://", "swebhdfs://")):
+        raise Unsupported(f"storage option http_address={text!r}: {_KERBEROS}")
+    if not _ADDRESS.fullmatch(plain):
+        raise InvalidRequest(f"storage option http_address={text!r}: write host:port, of the NameNode's HTTP server")
+    return plain
+
+
+def _configuration() -> dict[str, str]:
+    """What Hadoop's files say; nothing where the environment names no folder of them."""
+    folder = os.environ.get("HADOOP_CONF_DIR")
+    found: dict[str, str] = {}
+    for name in ("core-site.xml", "hdfs-site.xml") if folder else ():
+        path = Path(folder or "", name)
+        try:
+            properties = ElementTree.parse(path).getroot().iter("property")
+        except FileNotFoundError:
+            continue
+        except (OSError, ElementTree.ParseError) as error:
+            raise InvalidRequest(f"{path}, which HADOOP_CONF_DIR names, cannot be read: {error}") from error
+        for one in properties:
+            found[(one.findtext("name") or "").strip()] = (one.findtext("value") or "").strip()
+    return found
+
+
+def _count(name: str, value: str) -> int:
+    if not value.isdecimal() or not int(value):
+        raise InvalidRequest(f"storage option {name}={value!r}: write a number above 0")
+    return int(value)
+
+
+_UNITS: dict[str, Callable[[float], float]] = {"": float, "s": float, "ms": lambda n: n / 1000, "m": lambda n: n * 60}
+
+
+def _seconds(name: str, named: Mapping[str, str], default_s: float) -> float:
+    if name not in named:
+        return default_s
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|ms|m)?", named[name])
+    if found is None or not float(found[1]):
+        raise InvalidRequest(f"storage option {name}={named[name]!r}: write a time, such as 30s")
+    return _UNITS[found[2] or ""](float(found[1]))

@@ -1,0 +1,405 @@
+"""Storage in HDFS, through WebHDFS (which HttpFS speaks too): no Java, no native library.
+
+    hdfs://namenode[:8020]/path     hdfs://nameservice/path     webhdfs://namenode[:9870]/path
+
+What each guarantee rests on; the NameNode carries out its operations one after the other:
+
+1. A file of HDFS is seen while it is being written.  So everything is written to `.pyhudi-<process>-<uuid>.tmp` in the same
+   folder and renamed: over the name (`put`, `open_output`), or only where nothing has it (`put_if_absent`).  Both are atomic.
+2. HDFS has no conditional replacement.  `put_if_matches` makes one of three operations that are atomic.  The tag is the inode's
+   id, and each replacement brings a new inode.  (a) The new content lies in a temporary file.  (b) Its name is set as the
+   extended attribute `user.pyhudi.claim.1` of the file, which fails where the attribute is there: one writer has the claim.
+   (c) Who has it, and still finds the inode of its tag, renames over it.  A claim lives as long as its temporary file does.  Who
+   finds another's claim waits for it, then deletes that file, so that its rename can never happen, and takes the claim of
+   the next number.  That is atomic among calls of `put_if_matches`, and against `put_if_absent`; a plain `put` or `delete` of
+   the same path at the same moment is not seen.
+3. A rename whose answer is lost is looked for: it has happened when the temporary file is gone and the name has its content.
+4. What is written is on the DataNodes that replicate it when a call returns, in their memory or on their disks, as what
+   Hadoop's own clients have closed.
+
+Options: `hdfs_options`.
+
+What this does not do: Kerberos, delegation tokens and TLS are refused, symbolic links (which HDFS has switched off) not followed;
+names with a colon, which HDFS does not take, are InvalidRequest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+
+import pyarrow as pa
+
+from pyhudi.errors import StorageUnavailable, TableState, Unsupported
+from pyhudi.format.paths import file_name_of, folder_of, join_path
+from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
+from pyhudi.storage.hdfs.hdfs_errors import hdfs_error
+from pyhudi.storage.hdfs.hdfs_options import hdfs_settings
+from pyhudi.storage.hdfs.webhdfs_client import FileStatus, HdfsClient, is_absence
+from pyhudi.storage.hdfs.webhdfs_http import NoAnswer, RemoteError, Upload
+from pyhudi.storage.range_file import TAIL_BYTES, RangeReader
+from pyhudi.storage.temporary_names import is_abandoned, is_of_a_dead, is_temporary, removed_meanwhile, temporary_name
+from pyhudi.storage.upload_sink import UploadSink
+from pyhudi.storage.uri_root import Located, files_below
+from pyhudi.storage.uris import Location
+
+_WRITE_ATTEMPTS = 3
+_RENAME_ATTEMPTS = 5
+
+# Extended attributes of a file, by number; a NameNode lets a file have 32.
+_CLAIM = "user.pyhudi.claim."
+_CLAIMS_AT_MOST = 24
+# For how long another's claim is waited for, though a rename takes milliseconds: its process may be paused.
+_CLAIM_PATIENCE_S = 3.0
+_CLAIM_PAUSE_S = 0.02
+
+
+class HdfsStorage(Located):
+    """A folder of HDFS; it need not exist before something is written."""
+
+    __slots__ = ("_client", "_options", "_root")
+
+    def __init__(self, location: Location, options: tuple[tuple[str, str], ...], client: HdfsClient) -> None:
+        super().__init__(location)
+        self._options = options
+        self._client = client
+        self._root = f"/{location.path}" if location.path else ""
+
+    @property
+    def has_folders(self) -> bool:
+        return True
+
+    def spec(self) -> StorageSpec:
+        return StorageSpec(self.uri, self._options)
+
+    def child(self, path: str) -> HdfsStorage:
+        return HdfsStorage(self._location.child(check_path(path)), self._options, self._client)
+
+    def read(self, path: str) -> bytes | None:
+        full = self._full(check_file_path(path))
+        with self._translated("read", path):
+            try:
+                return self._client.read(full)
+            except RemoteError as error:
+                if is_absence(error):
+                    return None
+                raise
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        check_range(path, offset, length)
+        size_bytes = self._require(path).size_bytes
+        # What a request costs must depend on the file, not on a length that a broken file holds.
+        length = min(length, size_bytes - offset)
+        if length <= 0:
+            return b""
+        with self._translated("read", path):
+            return self._client.read(self._full(path), offset, length)
+
+    def stat(self, path: str) -> FileInfo | None:
+        found = self._status(path)
+        return None if found is None else FileInfo(path, found.size_bytes, found.modified_ms)
+
+    def list(self, folder: str) -> Listing:
+        with self._translated("list", folder):
+            children = self._client.children(self._full(check_path(folder)) or "/") or []
+        files = [
+            FileInfo(join_path(folder, child.name), child.size_bytes, child.modified_ms)
+            for child in children
+            if child.is_file and not is_temporary(child.name)
+        ]
+        folders = [join_path(folder, child.name) for child in children if not child.is_file]
+        return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
+
+    def walk(self, folder: str) -> Iterator[FileInfo]:
+        return files_below(folder, self.list)
+
+    def is_second_way(self, folder: str, mark: str) -> bool:
+        check_path(folder)
+        return False
+
+    def put(self, path: str, data: bytes) -> None:
+        if not self._write(path, data, lambda temporary: self._rename(temporary, path, data, replace=True)):
+            raise removed_meanwhile(self.absolute(path))
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        # Who waits for a file to go asks often, and need not write anything for that.
+        with self._translated("look at", path):
+            if self._client.status(self._full(check_file_path(path))) is not None:
+                return False
+        return self._write(path, data, lambda temporary: self._rename(temporary, path, data, replace=False))
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        tag = self._tag(path)
+        while tag is not None:
+            data, later = self.read(path), self._tag(path)
+            # The file that was read is the one of the tag where the same one stands there before and after.
+            if data is not None and later == tag:
+                return data, tag
+            tag = later
+        return None
+
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
+        if self._tag(check_file_path(path)) != tag:
+            return None
+        written: str | None = None
+
+        def claim(temporary: str) -> bool:
+            nonlocal written
+            # A rename changes nothing of it; once the name is given, what stands there may be another's.
+            written = self._tag(temporary)
+            return self._claim(path, temporary, tag) and self._rename(temporary, path, data, replace=True)
+
+        return written if self._write(path, data, claim) else None
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with self._translated("delete", path):
+                self._client.delete(self._full(check_file_path(path)))
+
+    def delete_folder(self, path: str) -> None:
+        with self._translated("delete", path):
+            self._client.delete(self._full(check_path(path)) or "/", recursive=True)
+
+    def make_folder(self, path: str) -> None:
+        with self._translated("make the folder", path):
+            self._client.make_folder(self._full(check_path(path)) or "/")
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        check_file_path(path)
+        return pa.PythonFile(RangeReader(_HdfsRanges(self, path)), mode="r")
+
+    def open_output(self, path: str) -> _HdfsOutput:
+        return _HdfsOutput(self, check_file_path(path))
+
+    def set_modified(self, path: str, modified_ms: int) -> bool:
+        self._require(path)
+        with self._translated("change", path):
+            self._client.set_modified(self._full(path), modified_ms)
+        return True
+
+    def sweep_unfinished(self, folder: str, before_ms: int) -> int:
+        with self._translated("sweep", folder):
+            full = self._full(check_path(folder))
+            unfinished = [child for child in self._client.children(full or "/") or [] if is_temporary(child.name)]
+            gone = [child for child in unfinished if is_abandoned(child.name, child.modified_ms, before_ms)]
+            for child in gone:
+                self._client.delete(f"{full}/{child.name}")
+        return len(gone)
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def _status(self, path: str) -> FileStatus | None:
+        with self._translated("look at", path):
+            found = self._client.status(self._full(check_file_path(path)))
+        return found if found is not None and found.is_file else None
+
+    def _require(self, path: str) -> FileStatus:
+        found = self._status(path)
+        if found is None:
+            raise TableState(f"{self.absolute(path)}: no such file")
+        return found
+
+    def _tag(self, path: str) -> str | None:
+        found = self._status(path)
+        # The id alone would do where nobody appends; a file that grew is another one.
+        return None if found is None else f"{found.file_id}.{found.size_bytes}.{found.modified_ms}"
+
+    def _write(self, path: str, data: bytes, publish: Callable[[str], bool]) -> bool:
+        """Write a temporary file and have it published; it is gone afterwards, whatever became of it."""
+        temporary, is_published = self._write_temporary(path, data), False
+        try:
+            is_published = publish(temporary)
+            return is_published
+        finally:
+            if not is_published:
+                self._drop(temporary)
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        for attempt in range(_WRITE_ATTEMPTS):
+            # A name of its own for each attempt: one whose answer was lost may still be writing.
+            temporary = self._temporary(check_file_path(path))
+            try:
+                with self._translated("write", path):
+                    self._client.create(self._full(temporary), data)
+                return temporary
+            except BaseException as error:
+                self._drop(temporary)
+                if not isinstance(error.__cause__, NoAnswer) or attempt + 1 == _WRITE_ATTEMPTS:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _temporary(self, path: str) -> str:
+        return join_path(folder_of(path), temporary_name())
+
+    def _drop(self, temporary: str) -> None:
+        # What stays is never listed, and swept in time.
+        with contextlib.suppress(NoAnswer, RemoteError):
+            self._client.delete(self._full(temporary))
+
+    def _rename(self, temporary: str, path: str, data: bytes | None, *, replace: bool) -> bool:
+        """Give a temporary file its name.  False, and no change, where that is taken, or where somebody removed the file.
+
+        data: what it holds; None for whatever.  Raises WriteConflict for a removed file that was to replace nothing, since False
+        would say that the name is taken.
+        """
+        unsure: NoAnswer | None = None
+        for attempt in range(_RENAME_ATTEMPTS):
+            with self._translated("write", path):
+                try:
+                    self._client.rename(self._full(temporary), self._full(path), replace=replace)
+                    return True
+                except RemoteError as error:
+                    # The source is looked at first: where the target is the hindrance, ours has not moved.
+                    if not replace and error.kind == "FileAlreadyExistsException":
+                        return False
+                    if not is_absence(error):
+                        raise
+                    if unsure is None:
+                        if not replace:
+                            raise removed_meanwhile(self.absolute(path)) from error
+                        return False
+                except NoAnswer as error:
+                    unsure = error
+                if self._client.status(self._full(temporary)) is None:
+                    return self._has_landed(path, data, unsure)
+            time.sleep(_CLAIM_PAUSE_S * 2**attempt)
+        raise StorageUnavailable(f"cannot write {self.absolute(path)}: the NameNode does not answer: {unsure}")
+
+    def _has_landed(self, path: str, data: bytes | None, unsure: NoAnswer | None) -> bool:
+        found = self.stat(path) if data is None else self.read(path)
+        if found is None:
+            raise StorageUnavailable(f"cannot write {self.absolute(path)}: no answer, and the file is gone: {unsure}")
+        return data is None or found == data
+
+    def _claim(self, path: str, temporary: str, tag: str) -> bool:
+        """Become the only one who may replace the file of that tag; False where another has replaced it."""
+        full, name = self._full(path), file_name_of(temporary)
+        for number in range(1, _CLAIMS_AT_MOST + 1):
+            with self._translated("write", path):
+                try:
+                    self._client.give_attribute(full, f"{_CLAIM}{number}", name)
+                except RemoteError as error:
+                    if is_absence(error):
+                        return False
+                    if "xattr" not in str(error).lower():
+                        raise
+                    if "already exists" not in str(error):
+                        raise Unsupported(
+                            f"{self.absolute(path)}: HDFS takes no extended attributes ({error}), by which a file is replaced "
+                            "safely: set dfs.namenode.xattrs.enabled, or choose another lock (hoodie.write.lock.provider)"
+                        ) from error
+                except NoAnswer:
+                    pass
+                other = self._client.attribute(full, f"{_CLAIM}{number}")
+            if other == name:
+                return self._tag(path) == tag
+            if other is not None:
+                self._outlive(path, join_path(folder_of(path), other))
+            if self._tag(path) != tag:
+                return False
+        raise StorageUnavailable(
+            f"{self.absolute(path)}: {_CLAIMS_AT_MOST} writers began to replace it, none did; delete it when no writer is running"
+        )
+
+    def _outlive(self, path: str, other: str) -> None:
+        """Wait until another's temporary file is gone, by its rename or by our patience."""
+        deadline = time.monotonic() + _CLAIM_PATIENCE_S
+        with self._translated("write", path):
+            while self._client.status(self._full(other)) is not None:
+                if time.monotonic() > deadline or is_of_a_dead(file_name_of(other)):
+                    self._client.delete(self._full(other))
+                    return
+                time.sleep(_CLAIM_PAUSE_S)
+
+    @contextlib.contextmanager
+    def _translated(self, verb: str, path: str) -> Iterator[None]:
+        """Turns what the client raises in a block into errors of ours."""
+        try:
+            yield
+        except (NoAnswer, RemoteError) as error:
+            raise hdfs_error(error, verb, self._location.child(path).uri) from error
+
+
+class _HdfsRanges:
+    """The bytes of one file, for a `RangeReader`."""
+
+    def __init__(self, storage: HdfsStorage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+
+    def open(self) -> tuple[int, bytes]:
+        size_bytes = self._storage._require(self._path).size_bytes
+        start = max(0, size_bytes - TAIL_BYTES)
+        return size_bytes, self.fetch(start, size_bytes - start) if size_bytes else b""
+
+    def fetch(self, start: int, length: int) -> bytes:
+        storage, path = self._storage, self._path
+        with storage._translated("read", path):
+            data = storage._client.read(storage._full(path), start, length)
+        if len(data) != length:
+            raise StorageUnavailable(f"{storage.absolute(path)}: asked for {length} bytes at {start}, got {len(data)}")
+        return data
+
+
+class _HdfsOutput:
+    """The `with` block of `open_output`: a temporary file, then a rename."""
+
+    def __init__(self, storage: HdfsStorage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._temporary = storage._temporary(path)
+        self._is_published = False
+        self._upload: Upload | None = None
+        self._sink: pa.NativeFile | None = None
+
+    def __enter__(self) -> pa.NativeFile:
+        storage, path = self._storage, self._path
+        with storage._translated("write", path):
+            self._upload = storage._client.begin(storage._full(self._temporary))
+        self._sink = pa.PythonFile(UploadSink(self._send), mode="w")
+        return self._sink
+
+    def _send(self, block: memoryview) -> None:
+        assert self._upload is not None
+        with self._storage._translated("write", self._path):
+            self._upload.write(block)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._sink is not None and self._upload is not None
+        storage, path, upload = self._storage, self._path, self._upload
+        self._sink.close()
+        try:
+            if kind is not None:
+                upload.abandon()
+                return
+            with storage._translated("write", path):
+                upload.close()
+            if not storage._rename(self._temporary, path, None, replace=True):
+                raise removed_meanwhile(storage.absolute(path))
+            self._is_published = True
+        finally:
+            if not self._is_published:
+                storage._drop(self._temporary)
+
+
+def open_hdfs(location: Location, options: dict[str, str]) -> Storage:
+    """The storage of an `hdfs` or `webhdfs` URI.  Sends no request.
+
+    Raises InvalidRequest for an unknown option, Unsupported for one that asks for Kerberos or TLS.
+    """
+    settings = hdfs_settings(location, options)
+    client = HdfsClient(
+        settings.addresses,
+        settings.user,
+        dict(settings.new_files),
+        timeout_s=settings.timeout_s,
+        connect_timeout_s=settings.connect_timeout_s,
+    )
+    # A worker may run as another user, and without the files of Hadoop that this process has read.
+    found = {**options, "user": settings.user}
+    if location.scheme == "hdfs":
+        found["http_address"] = ",".join(settings.addresses)
+    return HdfsStorage(location, tuple(sorted(found.items())), client)

@@ -1,0 +1,173 @@
+"""Which lock a table's writers use: the settings, and one row for each provider that Hudi has a class name for.
+
+A new provider is a module of its own, a row in `_FACTORIES`, and a field of `LockSettings` if it has options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.paths import META_FOLDER
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.records.hashing import path_hash
+from pyhudi.storage.base import Storage
+from pyhudi.storage.environment import Environment
+from pyhudi.storage.factory import open_storage
+from pyhudi.storage.locks.combined_lock import CombinedLock
+from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
+from pyhudi.storage.locks.file_system_lock import FileSystemLock, FileSystemLockSettings
+from pyhudi.storage.locks.hive_metastore import HiveLock, HiveLockSettings
+from pyhudi.storage.locks.in_process import InProcessLock
+from pyhudi.storage.locks.lock_provider import LockProvider
+from pyhudi.storage.locks.storage_lease import StorageLock, StorageLockSettings
+from pyhudi.storage.locks.zookeeper import ZookeeperLock, ZookeeperSettings, node_path
+from pyhudi.storage.uris import parse_uri
+
+LOCK_WAIT = Option("hoodie.write.lock.wait_time_ms", int, "60000", "milliseconds to wait for the lock")
+
+
+@dataclass(frozen=True, slots=True)
+class LockSettings:
+    """Which lock a table's writers use.
+
+    provider: real Hudi's class name, None for PyHudi's default; table_name: what some providers name the lock by unless told
+    otherwise; wait_ms: how long `acquire` waits unless told otherwise; the others: what one provider each goes by.
+    """
+
+    provider: Annotated[
+        str | None,
+        Option(
+            "hoodie.write.lock.provider", str, None, "class of the lock that writers share; unset: a lease in the table's storage"
+        ),
+    ] = None
+    table_name: str = ""
+    wait_ms: Annotated[int, LOCK_WAIT] = 60_000
+    storage: StorageLockSettings = field(default_factory=StorageLockSettings)
+    file_system: FileSystemLockSettings = field(default_factory=FileSystemLockSettings)
+    zookeeper: ZookeeperSettings = field(default_factory=ZookeeperSettings)
+    dynamodb: DynamoDbSettings = field(default_factory=DynamoDbSettings)
+    hive: HiveLockSettings = field(default_factory=HiveLockSettings)
+
+    @classmethod
+    def of(cls, options: Options, table_name: str = "") -> LockSettings:
+        """From checked options."""
+        return read_settings(cls, options, table_name=table_name)
+
+    @property
+    def goes_by_table_name(self) -> bool:
+        """Whether the lock has the name of the table, for want of a key of its own."""
+        keys = {_ZOOKEEPER_PROVIDER: self.zookeeper.lock_key, _DYNAMODB_PROVIDER: self.dynamodb.partition_key}
+        return self.provider in keys and not keys[self.provider]
+
+
+LockFactory = Callable[[LockSettings, Storage, Environment], LockProvider]
+
+
+def open_lock(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    """The lock of the table whose root is `storage`.  Touches no file and asks no server.
+
+    Threads of this process are always kept apart first; then by what the provider names, or by a lease in the table's storage.
+    Raises Unsupported for a provider that nobody registered, InvalidRequest when an option or package that it needs is missing.
+    """
+    threads = InProcessLock(parse_uri(storage.uri).key, env, wait_ms=settings.wait_ms)
+    threads.table = storage
+    provider = _STORAGE_PROVIDER if settings.provider is None else settings.provider
+    _check_servers(settings, provider)
+    if provider == _IN_PROCESS_PROVIDER:
+        return threads
+    factory = _FACTORIES.get(provider)
+    if factory is None:
+        available = ", ".join(sorted((_IN_PROCESS_PROVIDER, *_FACTORIES)))
+        raise Unsupported(f"lock provider {provider} is not available; these are: {available}")
+    among_processes = factory(settings, storage, env)
+    among_processes.table = storage
+    return CombinedLock(threads, among_processes, env=env, wait_ms=settings.wait_ms)
+
+
+def register_lock_provider(class_name: str, factory: LockFactory) -> None:
+    """Make `open_lock` use `factory` for a provider class name.  The factory touches no file and returns an unheld lock."""
+    _FACTORIES[class_name] = factory
+
+
+def _check_servers(settings: LockSettings, provider: str) -> None:
+    """Raises InvalidRequest when an option names a server that the provider of ours does not go to: others may lock there."""
+    named = (
+        ("hoodie.write.lock.zookeeper.url", settings.zookeeper.url, "Zookeeper"),
+        ("hoodie.write.lock.dynamodb.table", settings.dynamodb.table, "DynamoDB"),
+        ("hoodie.write.lock.hivemetastore.uris", ",".join(settings.hive.uris), "HiveMetastore"),
+    )
+    for option, value, word in named:
+        if value and provider.startswith(_HUDI) and f".{word}" not in provider:
+            fitting = " or ".join(name for name in _FACTORIES if f".{word}" in name)
+            raise InvalidRequest(
+                f"option {option}={value} names where writers lock, and the lock is {provider}; "
+                f"set hoodie.write.lock.provider to {fitting}, or leave the option out"
+            )
+
+
+def _implicit_name(storage: Storage) -> str:
+    """What real Hudi names a lock by where nothing but the table's base path is given.
+
+    It takes the path as its writers are told it, s3a apart; for files that is meant to be the bare path.
+    """
+    location = parse_uri(storage.uri)
+    return path_hash(location.file_path if location.scheme == "file" else location.uri.replace("s3a://", "s3://", 1))
+
+
+def _file_system(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    path = settings.file_system.path
+    folder = storage.child(META_FOLDER) if path is None else _lock_folder(storage, path)
+    return FileSystemLock(folder, env, expire_ms=settings.file_system.expire_ms, wait_ms=settings.wait_ms)
+
+
+def _lock_folder(storage: Storage, path: str) -> Storage:
+    """A folder that an option names; on the table's own server it is reached as the table is."""
+    here, there = parse_uri(storage.uri), parse_uri(path)
+    is_beside = (here.scheme, here.authority) == (there.scheme, there.authority)
+    return open_storage(path, dict(storage.spec().options) if is_beside else None)
+
+
+def _in_storage(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    lease = settings.storage
+    return StorageLock(storage, env, validity_ms=lease.validity_ms, renew_ms=lease.renew_ms, wait_ms=settings.wait_ms, label=None)
+
+
+def _zookeeper(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    return ZookeeperLock(env, settings.zookeeper, settings.zookeeper.path(settings.table_name), wait_ms=settings.wait_ms)
+
+
+def _zookeeper_implicit(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    path = node_path("tmp", _implicit_name(storage), "lock_key")
+    return ZookeeperLock(env, settings.zookeeper, path, wait_ms=settings.wait_ms)
+
+
+def _dynamodb(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    key = settings.dynamodb.partition_key or settings.table_name
+    return DynamoDbLock(env, settings.dynamodb, key, wait_ms=settings.wait_ms)
+
+
+def _dynamodb_implicit(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    return DynamoDbLock(env, settings.dynamodb, _implicit_name(storage), wait_ms=settings.wait_ms)
+
+
+def _hive(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    return HiveLock(env, settings.hive, wait_ms=settings.wait_ms)
+
+
+_HUDI = "org.apache.hudi."
+_IN_PROCESS_PROVIDER = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
+_STORAGE_PROVIDER = "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"
+_ZOOKEEPER_PROVIDER = "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider"
+_DYNAMODB_PROVIDER = "org.apache.hudi.aws.transaction.lock.DynamoDBBasedLockProvider"
+_FACTORIES: dict[str, LockFactory] = {
+    "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider": _file_system,
+    _STORAGE_PROVIDER: _in_storage,
+    _ZOOKEEPER_PROVIDER: _zookeeper,
+    "org.apache.hudi.client.transaction.lock.ZookeeperBasedImplicitBasePathLockProvider": _zookeeper_implicit,
+    _DYNAMODB_PROVIDER: _dynamodb,
+    "org.apache.hudi.aws.transaction.lock.DynamoDBBasedImplicitPartitionKeyLockProvider": _dynamodb_implicit,
+    "org.apache.hudi.hive.transaction.lock.HiveMetastoreBasedLockProvider": _hive,
+}

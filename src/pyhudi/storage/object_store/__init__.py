@@ -1,0 +1,1 @@
+"""Storage in S3, Google Cloud Storage and Azure, through obstore."""

@@ -1,0 +1,172 @@
+"""Storage options of object stores, by the names that people know, as the settings of obstore.
+
+Options are those of obstore with or without the `aws_`, `google_`, `azure_storage_` prefix, in any case (so delta-rs and the
+environment write them), and those of PyIceberg, fsspec and Hadoop that `option_names` lists.  What the options do not say comes
+from the environment, by obstore's names in upper case, and credentials from the machine's role after that.  An option that
+nobody knows is InvalidRequest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.properties import shown
+from pyhudi.storage.storage_option_names import (
+    AZURE_AUTH,
+    AZURE_NEEDS,
+    BUCKET_IN_HOST,
+    azure_endpoint,
+    check_family,
+    meant_by,
+    truth,
+)
+from pyhudi.storage.uris import Location
+
+# Long enough for a part over a slow line; the client's own default of 30 seconds is not.
+_TIMEOUT = "120s"
+_CONNECT_TIMEOUT = "10s"
+# For how long a request is sent again.
+RETRY_TIMEOUT = timedelta(seconds=60)
+
+KINDS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gcs",
+    "gcs": "gcs",
+    "az": "azure",
+    "abfs": "azure",
+    "abfss": "azure",
+}
+OBJECT_SCHEMES = tuple(KINDS)
+
+_PREFIXES = {"s3": ("aws_",), "gcs": ("google_",), "azure": ("azure_storage_", "azure_")}
+
+# Where the environment names an endpoint, the first one first.
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gcs": ("GOOGLE_BASE_URL",),
+    "azure": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+
+# What a client of today lets win over `endpoint`; it takes it from the first of those variables. Older ones know neither.
+ENDPOINT_OF_S3 = "aws_endpoint_url_s3"
+
+# Settings of the HTTP client, not of the store.
+_CLIENT_OPTIONS = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "timeout",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_url",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "root_certificate",
+        "user_agent",
+    }
+)
+
+
+def store_settings(
+    kind: str, location: Location, options: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Sort options into those of the store, of the HTTP client and of the repeats, each by obstore's names.
+
+    kind: a value of `KINDS`.
+    Raises InvalidRequest for two names of one option that contradict each other, and for a value that the option cannot have.
+    """
+    named: dict[str, tuple[str, str]] = {}
+    for given, value in options.items():
+        for name, meant in _meant(kind, location, given, value).items():
+            if name in named and named[name][1] != meant:
+                raise InvalidRequest(f"storage options {named[name][0]!r} and {given!r} both set {name}, to different values")
+            named[name] = (given, meant)
+    _check_azure_auth(named)
+    config: dict[str, Any] = {}
+    client: dict[str, Any] = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
+    retry: dict[str, Any] = {"retry_timeout": RETRY_TIMEOUT}
+    for name, (given, value) in named.items():
+        if name in ("allow_http", "allow_invalid_certificates"):
+            client[name] = truth(given, value)
+        elif name in _CLIENT_OPTIONS:
+            client[name] = value
+        elif name == "max_retries":
+            retry[name] = _count(given, value)
+        elif name in ("skip_signature", "use_emulator", BUCKET_IN_HOST):
+            config[name] = truth(given, value)
+        else:
+            config[name] = value
+    _settle_endpoint(kind, location, config, client)
+    return config, client, retry
+
+
+def _meant(kind: str, location: Location, given: str, value: str) -> Mapping[str, str]:
+    name = given.lower().removeprefix("spark.hadoop.")
+    if kind == "s3":
+        name = name.replace(f"fs.s3a.bucket.{location.authority}.", "fs.s3a.")
+    plain = name
+    for prefix in _PREFIXES[kind]:
+        plain = plain.removeprefix(prefix)
+    for known in (name, plain):
+        meant = meant_by(kind, location.uri, known, given, value)
+        if meant is not None:
+            return meant
+    check_family(kind, location.uri, name, given)
+    return {plain: value}
+
+
+def _check_azure_auth(named: dict[str, tuple[str, str]]) -> None:
+    given, way = named.pop(AZURE_AUTH, ("", ""))
+    lacking = [name for name in AZURE_NEEDS.get(way, ()) if name not in named]
+    if lacking:
+        raise InvalidRequest(f"storage option {given!r} says {way}, and {' and '.join(lacking)} is not given")
+    if way and way != "sharedkey" and "account_key" in named:
+        raise InvalidRequest(f"storage options {given!r} and {named['account_key'][0]!r} contradict each other: leave one out")
+
+
+def _settle_endpoint(kind: str, location: Location, config: dict[str, Any], client: dict[str, Any]) -> None:
+    """Bring the endpoint into the form that obstore wants, and let requests without TLS through where it says http.
+
+    An endpoint of the environment counts where the options have none.
+    """
+    name = "base_url" if kind == "gcs" else "endpoint"
+    endpoint = config.get(name) or next((os.environ[one] for one in _ENDPOINTS[kind] if os.environ.get(one)), "")
+    if endpoint and "://" not in endpoint:
+        # Hadoop writes the host alone, and says by another option whether it speaks TLS.
+        endpoint = f"{'http' if client.get('allow_http') else 'https'}://{endpoint}"
+        config[name] = endpoint
+    if BUCKET_IN_HOST in config:
+        in_host = config.pop(BUCKET_IN_HOST)
+        config.setdefault("virtual_hosted_style_request", "true" if in_host else "false")
+        scheme, _, host = endpoint.partition("://")
+        if in_host and host and not host.startswith(f"{location.authority}."):
+            config[name] = f"{scheme}://{location.authority}.{host}"
+    if kind == "s3" and os.environ.get(_ENDPOINTS["s3"][0]):
+        config[ENDPOINT_OF_S3] = config.setdefault(name, endpoint)
+    if endpoint.startswith("http://") or config.get("use_emulator"):
+        client.setdefault("allow_http", True)
+
+
+def store_target(kind: str, location: Location, config: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The bucket or container, and the settings with the account that an Azure URI may name."""
+    if kind != "azure" or "@" not in location.authority:
+        return location.authority, config
+    container, _, host = location.authority.partition("@")
+    named = azure_endpoint(host)
+    account = named["account_name"]
+    if config.get("account_name", account) != account:
+        raise InvalidRequest(f"{location.uri} names the account {account!r}, the options {config['account_name']!r}")
+    return container, {**named, **config}
+
+
+def _count(name: str, value: str) -> int:
+    if not value.isdecimal():
+        raise InvalidRequest(f"storage option {name}={shown(name, value)!r}: write a number")
+    return int(value)

@@ -1,0 +1,424 @@
+"""Storage in S3, Google Cloud Storage and Azure, through obstore.
+
+    s3://bucket/path  s3a://  s3n://          gs://bucket/path  gcs://
+    az://container/path                       abfs[s]://container@account.dfs.core.windows.net/path
+
+Names of objects are the paths as they are, without percent-encoding.  An object appears whole, when its upload is complete,
+and lists at once (all three stores are strongly consistent).  What each guarantee rests on:
+
+1. `put_if_absent` and `put_if_matches` are conditional PUTs (If-None-Match: *, If-Match: etag; a generation in GCS).  Each call
+   gives its object a mark of its own (user metadata `pyhudiput`): a request without an answer, or that the store was too busy
+   for, is sent again, and where that one is refused, the mark tells our own object from another writer's.  Endpoints that
+   take such a PUT and ignore its condition would lose commits: before the first one of a process a probe finds out, and the
+   store is Unsupported.
+2. `open_output` is a multipart upload of 8 MiB parts, at most four under way.  A `with` block that fails leaves the parts as an
+   unfinished upload, which nobody can see but which is stored until a lifecycle rule of the bucket ends it.
+3. `open_input` fetches the last 64 KiB when it opens, because that is where Parquet and HFile begin to read; then what is asked
+   for, with read-ahead for small reads and several requests at once for large ones.
+
+Options: `object_options`.
+
+Tested against an S3 server, and by hand against Azurite.  For GCS only the construction is tested.
+
+What this does not do: `delete_folder` leaves the empty `folder/` objects that some Hadoop versions write, no profile files of
+the AWS command line are read, and stores that lack conditional PUTs cannot hold a table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    PreconditionError,
+    UnknownConfigurationKeyError,
+)
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState, Unsupported
+from pyhudi.format.paths import join_path
+from pyhudi.format.properties import HIDDEN, shown
+from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
+from pyhudi.storage.object_store.object_errors import first_line, lacks_bucket, status_of, store_error
+from pyhudi.storage.object_store.object_files import ObjectOutput, ObjectRanges
+from pyhudi.storage.object_store.object_options import ENDPOINT_OF_S3, KINDS, RETRY_TIMEOUT, store_settings, store_target
+from pyhudi.storage.range_file import RangeReader
+from pyhudi.storage.storage_option_names import CREDENTIALS, like
+from pyhudi.storage.uri_root import Located, files_below
+from pyhudi.storage.uris import Location
+
+_DELETE_BATCH = 1000
+
+# Conditional writes are repeated by us, not by the client.
+_MARK = "pyhudiput"
+_CONDITIONAL_ATTEMPTS = 6
+_FIRST_PAUSE_S = 0.05
+_PROBE_NAME = ".pyhudi-probe-"
+_TAKEN_IN_AZURE = "<Code>BlobAlreadyExists</Code>"
+
+
+class ObjectStorage(Located):
+    """A prefix of a bucket or container."""
+
+    __slots__ = ("_options", "_stores")
+
+    def __init__(self, location: Location, options: tuple[tuple[str, str], ...], stores: _Stores) -> None:
+        super().__init__(location)
+        self._options = options
+        self._stores = stores
+
+    @property
+    def has_folders(self) -> bool:
+        return False
+
+    def spec(self) -> StorageSpec:
+        return StorageSpec(self.uri, self._options)
+
+    def child(self, path: str) -> ObjectStorage:
+        return ObjectStorage(self._location.child(check_path(path)), self._options, self._stores)
+
+    def read(self, path: str) -> bytes | None:
+        found = self._get(path)
+        return None if found is None else found[0]
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        check_range(path, offset, length)
+        key = self._key(path)
+        try:
+            if length:
+                return bytes(obstore.get_range(self._stores.patient, key, start=offset, length=length))
+        except (BaseError, OSError, ValueError) as error:
+            # Stores refuse a range that begins at the end of the object or beyond; whether it does, the size tells.
+            if isinstance(error, FileNotFoundError | NotFoundError) or not self._ends_before(path, offset):
+                raise store_error(error, "read", self.absolute(path)) from error
+            return b""
+        self._require(path)
+        return b""
+
+    def stat(self, path: str) -> FileInfo | None:
+        key = self._key(path)
+        try:
+            return self._info(obstore.head(self._stores.patient, key))
+        except (FileNotFoundError, NotFoundError):
+            return None
+        except (BaseError, OSError, ValueError) as error:
+            raise store_error(error, "look at", self.absolute(path)) from error
+
+    def list(self, folder: str) -> Listing:
+        prefix = join_path(self._location.path, check_path(folder))
+        try:
+            found = obstore.list_with_delimiter(self._stores.patient, prefix or None)
+        except (BaseError, OSError, ValueError) as error:
+            translated = store_error(error, "list", self.absolute(folder))
+            if isinstance(translated, TableState):
+                return Listing()
+            raise translated from error
+        # The object `folder/` that Hadoop may have made stands for the folder and is not a file in it.
+        files = [self._info(meta) for meta in found["objects"] if meta["path"] != prefix]
+        folders = [self._relative(path) for path in found["common_prefixes"]]
+        return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
+
+    def walk(self, folder: str) -> Iterator[FileInfo]:
+        # A flat listing would be fewer requests, but shows Hadoop's `folder/` objects as if they were files.
+        return files_below(folder, self.list)
+
+    def is_second_way(self, folder: str, mark: str) -> bool:
+        check_path(folder)
+        return False
+
+    def put(self, path: str, data: bytes) -> None:
+        key = self._key(path)
+        try:
+            obstore.put(self._stores.patient, key, data, use_multipart=False)
+        except (BaseError, OSError, ValueError) as error:
+            raise store_error(error, "write", self.absolute(path)) from error
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return self._put_on_condition(path, data, "create") is not None
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        found = self._get(path)
+        if found is None:
+            return None
+        data, meta = found
+        return data, _tag(meta, self.absolute(path))
+
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
+        version, _, e_tag = tag.partition("\n")
+        expected = {name: value for name, value in (("version", version), ("e_tag", e_tag)) if value}
+        return self._put_on_condition(path, data, expected)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        batch: list[str] = []
+        for path in paths:
+            batch.append(self._key(path))
+            if len(batch) == _DELETE_BATCH:
+                self._delete_keys(batch)
+                batch = []
+        if batch:
+            self._delete_keys(batch)
+
+    def delete_folder(self, path: str) -> None:
+        self.delete(info.path for info in self.walk(path))
+
+    def make_folder(self, path: str) -> None:
+        check_path(path)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(RangeReader(ObjectRanges(self._stores.patient, self._key(path), self.absolute(path))), mode="r")
+
+    def open_output(self, path: str) -> ObjectOutput:
+        return ObjectOutput(self._stores.patient, self._key(path), self.absolute(path))
+
+    def set_modified(self, path: str, modified_ms: int) -> bool:
+        return False
+
+    def sweep_unfinished(self, folder: str, before_ms: int) -> int:
+        check_path(folder)
+        return 0
+
+    def _key(self, path: str) -> str:
+        return join_path(self._location.path, check_file_path(path))
+
+    def _relative(self, key: str) -> str:
+        return key[len(self._location.path) + 1 :] if self._location.path else key
+
+    def _info(self, meta: Mapping[str, Any]) -> FileInfo:
+        modified_ms = round(meta["last_modified"].timestamp() * 1000)
+        return FileInfo(self._relative(meta["path"]), meta["size"], modified_ms)
+
+    def _get(self, path: str) -> tuple[bytes, Mapping[str, Any]] | None:
+        """The whole object with what the store says about it."""
+        key = self._key(path)
+        try:
+            found = obstore.get(self._stores.patient, key)
+            return bytes(found.bytes()), found.meta
+        except (BaseError, OSError, ValueError) as error:
+            translated = store_error(error, "read", self.absolute(path))
+            if isinstance(translated, TableState):
+                return None
+            raise translated from error
+
+    def _require(self, path: str) -> FileInfo:
+        info = self.stat(path)
+        if info is None:
+            raise TableState(f"{self.absolute(path)}: no such file")
+        return info
+
+    def _ends_before(self, path: str, offset: int) -> bool:
+        return self._require(path).size_bytes <= offset
+
+    def _put_on_condition(self, path: str, data: bytes, mode: Any) -> str | None:
+        key = self._key(path)
+        self._probe()
+        return self._send(key, self.absolute(path), data, mode)
+
+    def _send(self, key: str, where: str, data: bytes, mode: Any) -> str | None:
+        """A conditional PUT with its repeats: the tag of what it wrote; None when its condition does not hold, for another
+        writer's sake.
+        """
+        attributes = {_MARK: uuid.uuid4().hex}
+        deadline = time.monotonic() + RETRY_TIMEOUT.total_seconds()
+        # Whether a request may have landed without our hearing of it.
+        unsure = False
+        for attempt in range(self._stores.attempts):
+            try:
+                put = obstore.put(self._stores.once, key, data, mode=mode, use_multipart=False, attributes=attributes)
+                return _tag(put, where)
+            except (BaseError, OSError, ValueError) as error:
+                refused = _refuses(error, mode)
+                if refused:
+                    return self._tag_of_ours(key, where, attributes) if unsure else None
+                failure = store_error(error, "write", where)
+                if refused is False or not isinstance(failure, StorageUnavailable):
+                    raise failure from error
+                # S3 answers 409 while another conditional write of the name is under way: nobody has won yet.
+                unsure = unsure or status_of(error) != 409
+                if attempt + 1 == self._stores.attempts or time.monotonic() > deadline:
+                    landed = self._tag_of_ours(key, where, attributes) if unsure else None
+                    if landed is not None:
+                        return landed
+                    raise failure from error
+                time.sleep(_FIRST_PAUSE_S * 2**attempt)
+        raise InvalidRequest("a conditional write is attempted once at the least")
+
+    def _tag_of_ours(self, key: str, where: str, attributes: Mapping[str, str]) -> str | None:
+        """The tag of the object, where it is the one that we wrote with these attributes."""
+        try:
+            found = obstore.get(self._stores.patient, key, options={"head": True})
+            is_ours = found.attributes.get(_MARK) == attributes[_MARK]
+            return _tag(found.meta, where) if is_ours else None
+        except (FileNotFoundError, NotFoundError):
+            return None
+        except (BaseError, OSError, ValueError) as error:
+            raise store_error(error, "look at", where) from error
+
+    def _probe(self) -> None:
+        """Find out, once in a process, whether the endpoint honours conditions.  Raises Unsupported when it does not."""
+        with _probe_mutex:
+            if self._stores.endpoint in _probed:
+                return
+            name = f"{_PROBE_NAME}{uuid.uuid4().hex}"
+            key, where = self._key(name), self.absolute(name)
+            try:
+                if self._send(key, where, b"", "create") is None:
+                    return
+                try:
+                    honoured = self._send(key, where, b"", "create") is None
+                finally:
+                    # An empty object that stays is in nobody's way.
+                    with contextlib.suppress(StorageUnavailable):
+                        self._delete_keys([key])
+            except TableState:
+                return
+            if not honoured:
+                raise Unsupported(
+                    f"{self.uri}: the endpoint ignores the condition of a PUT that the object be absent (If-None-Match: *); "
+                    "writers could not be told apart there, and commits would be lost: use a store that honours it"
+                )
+            _probed.add(self._stores.endpoint)
+
+    def _delete_keys(self, keys: Sequence[str]) -> None:
+        try:
+            obstore.delete(self._stores.patient, keys)
+        except (FileNotFoundError, NotFoundError):
+            # S3 takes absent objects without an error; GCS and Azure do not, and leave unsaid which of the others are gone.
+            for key in keys:
+                try:
+                    obstore.delete(self._stores.patient, key)
+                except (FileNotFoundError, NotFoundError):
+                    continue
+                except (BaseError, OSError, ValueError) as error:
+                    raise store_error(error, "delete", key) from error
+        except (BaseError, OSError, ValueError) as error:
+            raise store_error(error, "delete", f"{len(keys)} objects of {self.uri}") from error
+
+
+def _tag(meta: Mapping[str, Any], where: str) -> str:
+    """What a store says of an object as a tag.  Raises Unsupported where that does not tell it from others."""
+    # Azure and S3 compare the etag, GCS the generation, which stands where S3 has its version.
+    tag = f"{meta['version'] or ''}\n{meta['e_tag'] or ''}"
+    if tag == "\n":
+        raise Unsupported(f"{where}: the store gives its objects no etag, so none can be replaced safely")
+    return tag
+
+
+@dataclass(frozen=True, slots=True)
+class _Stores:
+    """One bucket twice: `patient` repeats requests that fail, `once` sends each a single time.
+
+    attempts: at a conditional write.  endpoint: what stands for the bucket among those of this process.
+    Raises Unsupported in a child of fork whose parent had sent requests: the client waits for its threads there, for ever.
+    """
+
+    _patient: Any
+    _once: Any
+    attempts: int
+    endpoint: tuple[str, ...]
+
+    @property
+    def patient(self) -> Any:
+        _check_client()
+        return self._patient
+
+    @property
+    def once(self) -> Any:
+        _check_client()
+        return self._once
+
+
+# The process in which the client of object stores has begun to work.
+_client_process: int | None = None
+
+
+def _check_client() -> None:
+    global _client_process
+    if _client_process is None:
+        _client_process = os.getpid()
+    elif _client_process != os.getpid():
+        raise Unsupported(
+            f"this process was forked from {_client_process}, which had used object stores, and their client does not survive "
+            'that; start processes by the methods "spawn" or "forkserver"'
+        )
+
+
+_probed: set[tuple[str, ...]] = set()
+_probe_mutex = threading.Lock()
+
+
+def _refuses(error: Exception, mode: Any) -> bool | None:
+    """True when an answer says that the condition of a PUT does not hold, None when it says nothing about it."""
+    if isinstance(error, AlreadyExistsError | PreconditionError):
+        if lacks_bucket(error):
+            return False
+        # Azure refuses by a 409 with a code of its own; any other says that the name is being written.
+        return None if status_of(error) == 409 and _TAKEN_IN_AZURE not in str(error) else True
+    if mode == "create":
+        return None
+    if status_of(error) == 412:
+        return True
+    absent = isinstance(error, FileNotFoundError | NotFoundError) and isinstance(store_error(error, "write", ""), TableState)
+    return True if absent else None
+
+
+@cache
+def _knows_endpoint_of_s3() -> bool:
+    settings: Any = {ENDPOINT_OF_S3: "https://127.0.0.1"}
+    try:
+        S3Store("bucket", config=settings)
+    except UnknownConfigurationKeyError:
+        return False
+    except BaseError:
+        # The environment may hold half of a credential: the setting itself was taken.
+        return True
+    return True
+
+
+def _without_values(line: str, config: Mapping[str, Any]) -> str:
+    """A message of the client with no setting in it that is a secret."""
+    for name, value in config.items():
+        if isinstance(value, str) and shown(name, value) != value:
+            line = line.replace(value, HIDDEN)
+    return line
+
+
+def open_objects(location: Location, options: dict[str, str]) -> Storage:
+    """The storage of an object store's URI.  Sends no request.
+
+    Raises InvalidRequest for an option that the store does not know, or that is missing to reach it.
+    """
+    kind = KINDS[location.scheme]
+    config, client, retry = store_settings(kind, location, options)
+    target, config = store_target(kind, location, config)
+    build = {"s3": S3Store, "gcs": GCSStore, "azure": AzureStore}[kind]
+    if ENDPOINT_OF_S3 in config and not _knows_endpoint_of_s3():
+        del config[ENDPOINT_OF_S3]
+    try:
+        stores = _Stores(
+            build(target, config=config, client_options=client, retry_config=retry),
+            build(target, config=config, client_options=client, retry_config={**retry, "max_retries": 0}),
+            1 + min(int(retry.get("max_retries", _CONDITIONAL_ATTEMPTS - 1)), _CONDITIONAL_ATTEMPTS - 1),
+            (kind, str(target), *(str(config.get(name, "")) for name in ("endpoint", "base_url", "account_name"))),
+        )
+    except UnknownConfigurationKeyError as error:
+        name = str(error).partition("'")[2].partition("'")[0]
+        raise InvalidRequest(f"{location.uri}: {first_line(error).rstrip('.')}{like(kind, name)}") from error
+    except (BaseError, ValueError, TypeError) as error:
+        line = _without_values(first_line(error), config)
+        # The client's own error may show a value, and is not shown as the cause either.
+        raise InvalidRequest(
+            f"{location.uri}: cannot be opened with these storage options: {line}; {CREDENTIALS[kind]}"
+        ) from None
+    return ObjectStorage(location, tuple(sorted(options.items())), stores)

@@ -1,0 +1,332 @@
+"""File groups and file slices: which base and log files belong together, and which of them a query sees.
+
+    file group   all versions of the records with one file id, in one partition
+    file slice   one base file (or none) and the log files written on top of it; its key is the base instant
+    slicing      a log file joins the slice with the largest key at or before the log's completion time (table version 8),
+                 or the slice whose key its name carries (version 6); a table that came down from version 8 has logs of both kinds
+
+Everything here is pure: listings and a timeline in, values out.
+
+Source: docs/formats/reading.md, "File groups and slices".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise, repeat
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.format.bootstrap_index import SourceFile
+from pyhudi.format.bulk_construction import made_of_columns
+from pyhudi.format.names import (
+    BaseFileName,
+    LogFileName,
+    parse_base_file,
+    parse_log_file,
+    split_base_files,
+)
+from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.storage.base import FileInfo
+from pyhudi.table.timeline.active_timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFile:
+    """A base file.  path: relative to the table."""
+
+    path: str
+    name: BaseFileName
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A log file that holds data blocks (change logs, `.cdc`, are not among them).  path: relative to the table."""
+
+    path: str
+    name: LogFileName
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """One version of a file group.  logs stand in merge order.
+
+    whole: the slice that these files are a part of, where a query looks at some files alone; None where they are all.
+    source: the file outside of the table that holds the data columns of the base file; None where the base file does, and where
+    nobody has looked it up (see `table.bootstrap_sources`).
+    """
+
+    partition: str
+    file_id: str
+    base_instant: str
+    base: BaseFile | None
+    logs: tuple[LogFile, ...] = ()
+    whole: FileSlice | None = None
+    source: SourceFile | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files of the slice, that outside of the table among them."""
+        outside = 0 if self.source is None else self.source.size_bytes
+        return (self.base.size_bytes if self.base else 0) + sum(log.size_bytes for log in self.logs) + outside
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """All slices of one file id, newest first, before any query decides which of them it sees."""
+
+    partition: str
+    file_id: str
+    slices: tuple[FileSlice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlicingState:
+    """What slicing needs to know of the timeline.
+
+    replaced: (partition, file id) -> request time of the newest completed replace commit that names it.
+    pending_compactions: (partition, file id) -> instant of the compaction plan that waits for it.
+    """
+
+    timeline: Timeline
+    replaced: Mapping[tuple[str, str], str]
+    pending_compactions: Mapping[tuple[str, str], str]
+    by_completion_time: bool = True
+
+
+def build_file_groups(
+    partition: str, files: Iterable[FileInfo], state: SlicingState, *, change_logs: bool = False
+) -> tuple[FileGroup, ...]:
+    """Sort the files of one partition into groups and slices.  Names that are not data files are passed over.
+
+    Groups are ordered by file id.  No file is filtered here: that depends on the query.  change_logs: `.cdc` files stand among
+    the logs, as who deletes slices has to see them.
+    """
+    bases: dict[str, list[BaseFile]] = {}
+    logs: dict[str, list[LogFile]] = {}
+    for info in files:
+        name = file_name_of(info.path)
+        if name.startswith("."):
+            log = parse_log_file(name)
+            if log is not None and (change_logs or not log.is_cdc):
+                logs.setdefault(log.file_id, []).append(LogFile(info.path, log, info.size_bytes))
+            continue
+        base = parse_base_file(name)
+        if base is not None:
+            bases.setdefault(base.file_id, []).append(BaseFile(info.path, base, info.size_bytes))
+    return tuple(
+        _build_group(partition, file_id, bases.get(file_id, []), logs.get(file_id, []), state)
+        for file_id in sorted(bases.keys() | logs.keys())
+    )
+
+
+def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = None) -> FileSlice | None:
+    """The slice of a group that a snapshot query sees, with only its committed logs; None when the group is replaced or holds
+    nothing yet.
+
+    A slice whose instant is not complete is not there for the query: its logs that count belong to the slice before it.  (Real
+    Hudi loses them until the instant completes or its base file is gone.)  So do those of a slice that waits for its compaction.
+    as_of: a request time; None for the latest state.  A write that was requested by then may have completed after a later
+    compaction was planned: its log lies in the slice of that compaction, and counts on top of the slice before it.
+    """
+    timeline = state.timeline
+    last = timeline.last_visible
+    if last is None:
+        return None
+    limit = as_of if as_of is not None else last
+    replaced = state.replaced.get((group.partition, group.file_id))
+    if replaced is not None and limit >= replaced:
+        return None
+    base: BaseFile | None = None
+    logs: list[LogFile] = []
+    key: str | None = None
+    waiting = state.pending_compactions.get((group.partition, group.file_id))
+    for candidate in group.slices:
+        if candidate.base_instant > limit or (candidate.base_instant != waiting and not _slice_counts(candidate, timeline)):
+            if state.by_completion_time:
+                logs.extend(candidate.logs)
+            continue
+        logs.extend(candidate.logs)
+        key = candidate.base_instant
+        if key != waiting:
+            base = candidate.base
+            break
+    counted = sorted(
+        (log for log in logs if _log_counts(log, timeline, limit, by_completion_time=state.by_completion_time)), key=_log_order
+    )
+    if base is None and not counted:
+        return None
+    return FileSlice(group.partition, group.file_id, key or counted[0].name.instant_time, base, tuple(counted))
+
+
+def visible_slices(groups: Iterable[FileGroup], state: SlicingState, as_of: str | None = None) -> tuple[FileSlice, ...]:
+    """The visible slice of every group that has one, in the order of the groups."""
+    found = (visible_slice(group, state, as_of) for group in groups)
+    return tuple(slice_ for slice_ in found if slice_ is not None)
+
+
+def logs_beside_base(slice_: FileSlice, timeline: Timeline) -> tuple[LogFile, ...]:
+    """The logs of a slice that may hold keys which its base file lacks: those of writes requested before the base file's commit
+    completed.
+
+    Such a write looked its keys up in the base file before: it may bring back a key that a log of that slice had deleted, so that
+    the compaction left it out.  All logs where the completion of the base file is not known; none of a slice without base file.
+    """
+    if slice_.base is None or not slice_.logs:
+        return ()
+    completed = timeline.completion_time(slice_.base.name.instant_time)
+    return tuple(log for log in slice_.logs if completed is None or log.name.instant_time <= completed)
+
+
+def visible_slices_of_rows(rows: pa.Table, state: SlicingState, as_of: str | None = None) -> dict[str, tuple[FileSlice, ...]]:
+    """The visible slices of many files at once: partition -> slices by file id; partitions without any are left out.
+
+    rows: partition, name (bare), file_id (what the name begins with) and size_bytes of files.  A file group that is one committed
+    base file is its own slice, and in a large table most are; the others go the way of `build_file_groups`.
+    """
+    rows = rows.combine_chunks()
+    last = state.timeline.last_visible
+    if last is None or not rows.num_rows:
+        return {}
+    limit = as_of if as_of is not None else last
+    columns = {name: rows.column(name).combine_chunks() for name in ("partition", "name", "file_id", "size_bytes")}
+    parts = split_base_files(columns["name"])
+    groups = pc.binary_join_element_wise(columns["partition"], columns["file_id"], "/").dictionary_encode()
+    codes = groups.indices.to_numpy()
+    alone = np.bincount(codes, minlength=len(groups.dictionary))[codes] == 1
+    instants = parts.field("instant_time").dictionary_encode()
+    counting = [text <= limit and state.timeline.is_completed(text) for text in instants.dictionary.to_pylist()]
+    places = pc.fill_null(instants.indices, 0).to_numpy()
+    alone &= parts.is_valid().to_numpy(zero_copy_only=False)
+    alone &= np.array([*counting, False], dtype=np.bool_)[places]
+    special = pa.array(
+        [f"{partition}/{file_id}" for partition, file_id in {*state.replaced, *state.pending_compactions}], pa.string()
+    )
+    if len(special):
+        alone &= ~pc.is_in(groups.dictionary, value_set=special).to_numpy(zero_copy_only=False)[codes]
+    result = _single_slices(columns, parts, alone)
+    for partition, infos in _infos_by_partition(columns, ~alone).items():
+        found = visible_slices(build_file_groups(partition, infos, state), state, as_of)
+        if found:
+            result[partition] = [*result.get(partition, ()), *found]
+    return {partition: tuple(sorted(slices, key=_by_file_id)) for partition, slices in sorted(result.items())}
+
+
+def _single_slices(
+    columns: Mapping[str, pa.Array], parts: pa.StructArray, chosen: npt.NDArray[np.bool_]
+) -> dict[str, list[FileSlice]]:
+    """Partition -> slices of one base file each, in the order of the rows."""
+    rows = pa.array(np.flatnonzero(chosen))
+    partitions, names = (columns[name].take(rows) for name in ("partition", "name"))
+    inside = pc.binary_join_element_wise(partitions, names, "/")
+    paths = pc.if_else(pc.equal(partitions, ""), names, inside).to_pylist()
+    split = {name: parts.field(name).take(rows).to_pylist() for name in ("file_id", "write_token", "instant_time", "extension")}
+    count = len(paths)
+    named = made_of_columns(BaseFileName, count, split)
+    sizes = columns["size_bytes"].take(rows).to_pylist()
+    bases = made_of_columns(BaseFile, count, {"path": paths, "name": named, "size_bytes": sizes})
+    encoded = partitions.dictionary_encode()
+    of = encoded.dictionary.to_pylist()
+    codes = encoded.indices.to_numpy()
+    fields: dict[str, Iterable[object]] = {
+        "partition": [of[code] for code in codes.tolist()],
+        "file_id": split["file_id"],
+        "base_instant": split["instant_time"],
+        "base": bases,
+        "logs": repeat((), count),
+        "whole": repeat(None, count),
+        "source": repeat(None, count),
+    }
+    slices = made_of_columns(FileSlice, count, fields)
+    result: dict[str, list[FileSlice]] = {}
+    bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), count]
+    for start, end in pairwise(bounds):
+        if start < end:
+            result.setdefault(slices[start].partition, []).extend(slices[start:end])
+    return result
+
+
+def _infos_by_partition(columns: Mapping[str, pa.Array], chosen: npt.NDArray[np.bool_]) -> dict[str, list[FileInfo]]:
+    rows = pa.array(np.flatnonzero(chosen))
+    result: dict[str, list[FileInfo]] = {}
+    listed = (columns[name].take(rows).to_pylist() for name in ("partition", "name", "size_bytes"))
+    for partition, name, size_bytes in zip(*listed, strict=True):
+        result.setdefault(partition, []).append(FileInfo(join_path(partition, name), size_bytes, 0))
+    return result
+
+
+def _by_file_id(slice_: FileSlice) -> str:
+    return slice_.file_id
+
+
+def _build_group(partition: str, file_id: str, bases: list[BaseFile], logs: list[LogFile], state: SlicingState) -> FileGroup:
+    base_of: dict[str, BaseFile] = {}
+    for base in bases:
+        held = base_of.get(base.name.instant_time)
+        # Two attempts of one task may both stand there until the commit removes the loser; the larger name is taken, as any
+        # choice is as good.
+        if held is None or held.path < base.path:
+            base_of[base.name.instant_time] = base
+    keys: dict[str, list[LogFile]] = {instant: [] for instant in base_of}
+    waiting = state.pending_compactions.get((partition, file_id))
+    if waiting is not None:
+        keys.setdefault(waiting, [])
+    key_of = _completion_key(state.timeline) if state.by_completion_time else _base_key(state.timeline)
+    for log in sorted(logs, key=_log_order):
+        keys.setdefault(key_of(log, keys), []).append(log)
+    return FileGroup(
+        partition,
+        file_id,
+        tuple(FileSlice(partition, file_id, key, base_of.get(key), tuple(keys[key])) for key in sorted(keys, reverse=True)),
+    )
+
+
+def _completion_key(timeline: Timeline) -> Callable[[LogFile, Mapping[str, object]], str]:
+    def key_of(log: LogFile, keys: Mapping[str, object]) -> str:
+        if not keys:
+            return log.name.instant_time
+        completed = timeline.completion_time(log.name.instant_time)
+        newest = max(keys)
+        if completed is None:
+            if not timeline.is_before_start(log.name.instant_time):
+                return newest
+            # The instant left the active timeline and its history is not at hand: its request time is the nearest bound.
+            completed = log.name.instant_time
+        at = completed if len(completed) == len(newest) else log.name.instant_time
+        return max((key for key in keys if at >= key), default=log.name.instant_time)
+
+    return key_of
+
+
+def _base_key(timeline: Timeline) -> Callable[[LogFile, Mapping[str, object]], str]:
+    by_completion = _completion_key(timeline)
+
+    def key_of(log: LogFile, keys: Mapping[str, object]) -> str:
+        own = log.name.instant_time
+        if own in keys or timeline.completion_time(own) is None:
+            return own
+        # No base file of that instant: it is the delta commit that wrote the file, as in version 8.
+        return by_completion(log, keys)
+
+    return key_of
+
+
+def _log_order(log: LogFile) -> tuple[str, int, str, bool]:
+    return log.name.sort_key
+
+
+def _slice_counts(candidate: FileSlice, timeline: Timeline) -> bool:
+    return timeline.is_completed(candidate.base_instant)
+
+
+def _log_counts(log: LogFile, timeline: Timeline, limit: str, *, by_completion_time: bool) -> bool:
+    if not by_completion_time:
+        # The name carries the base instant; the blocks inside say which of them count.
+        return True
+    return log.name.instant_time <= limit and timeline.is_completed(log.name.instant_time)

@@ -1,0 +1,70 @@
+"""How many bytes the log files have that commits wrote, for services: what they publish stands for good.
+
+From table version 8 on a log file is written by one commit, whose statistics say its size.  A file that is shorter was cut off,
+perhaps between two blocks, where its bytes alone do not show it.  Readers take sizes from the metadata table where there is one;
+a service reads the commits of the logs that it is about to merge, active or archived, which are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.actions.archived_instants import COMMIT_LIKE, decode_completed
+from pyhudi.format.actions.commit_metadata import CommitMetadata
+from pyhudi.format.instants import Action
+from pyhudi.format.names import parse_log_file
+from pyhudi.format.paths import file_name_of
+from pyhudi.storage.base import Storage
+from pyhudi.table.snapshot import read_commit
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.timeline_store import TimelineStore
+
+
+def load_written_sizes(store: TimelineStore, timeline: Timeline, paths: Iterable[str]) -> dict[str, int]:
+    """Bytes of log files as the commits say that wrote them; those of commits that are gone from the history are left out.
+
+    paths: relative to the table.  Raises CorruptData that names a commit which cannot be read.
+    """
+    wanted: dict[str, set[str]] = {}
+    for path in paths:
+        name = parse_log_file(file_name_of(path))
+        if name is not None:
+            wanted.setdefault(name.instant_time, set()).add(path)
+    active = {instant.request_time: instant for instant in timeline.completed_writes()}
+    sizes: dict[str, int] = {}
+    for request_time, files in wanted.items():
+        if request_time in active:
+            metadata = read_commit(store, active[request_time])
+        else:
+            row = store.history.find(request_time, *COMMIT_LIKE) if timeline.is_before_start(request_time) else None
+            archived = decode_completed(Action(row.action), row.metadata or b"") if row else None
+            if not isinstance(archived, CommitMetadata):
+                continue
+            metadata = archived
+        sizes.update(sizes_in(metadata, files))
+    return sizes
+
+
+def sizes_in(metadata: CommitMetadata, paths: Iterable[str]) -> dict[str, int]:
+    """Bytes of those of some log files that a commit says it wrote."""
+    wanted = frozenset(paths)
+    return {
+        stat.path: stat.file_size_in_bytes
+        for stats in metadata.partition_to_write_stats.values()
+        for stat in stats
+        if stat.path in wanted and stat.file_size_in_bytes > 0
+    }
+
+
+def check_size(storage: Storage, path: str, present: int, written: Mapping[str, int]) -> int:
+    """The present size of a file.  Raises CorruptData naming it when its commit wrote more."""
+    expected = written.get(path, present)
+    if present < expected:
+        raise CorruptData(
+            "a log file is shorter than its commit says",
+            expected=expected,
+            found=present,
+            path=storage.absolute(path),
+        )
+    return present

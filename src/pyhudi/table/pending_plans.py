@@ -1,0 +1,103 @@
+"""Plans of table services in requested files of the timeline: the file groups that wait for them, and the files that they read.
+
+Source: docs/formats/timeline.md, "Paths in documents".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.actions.clustering_plan import ClusteringPlan
+from pyhudi.format.actions.compaction_plan import CompactionPlan
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.storage.uris import parse_uri
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.timeline_store import TimelineStore
+
+
+def load_pending_compactions(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
+    """(partition, file id) of each file group that a pending compaction will rewrite -> the compaction's instant."""
+    pending: dict[tuple[str, str], str] = {}
+    for instant in timeline.pending(Action.COMPACTION):
+        for operation in load_compaction_plan(store, instant).operations or ():
+            pending[operation.partition_path or "", operation.file_id or ""] = instant.request_time
+    return pending
+
+
+def load_compaction_plan(store: TimelineStore, instant: Instant) -> CompactionPlan:
+    """The plan in the requested file of a compaction or log compaction.  Raises CorruptData when it is missing or damaged."""
+    requested = Instant(instant.request_time, instant.action, State.REQUESTED)
+    try:
+        return CompactionPlan.decode(store.read(requested))
+    except CorruptData as error:
+        raise error.with_path(store.storage.absolute(store.path(requested))) from error
+
+
+def load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringPlan | None:
+    """The plan in the requested file of a clustering or replace commit; None for a replace commit that is no clustering."""
+    data = store.read_state(instant.request_time, instant.action, State.REQUESTED)
+    if not data:
+        return None
+    try:
+        return RequestedReplaceMetadata.decode(data).clustering_plan
+    except CorruptData as error:
+        raise error.with_path(store.storage.absolute(store.path(instant))) from error
+
+
+def load_files_of_plan(store: TimelineStore, instant: Instant) -> frozenset[str]:
+    """Paths of the files that the plan of a table service reads, relative to the table; none for other actions."""
+    if instant.action in (Action.COMPACTION, Action.LOGCOMPACTION):
+        return files_of_compaction(load_compaction_plan(store, instant))
+    if instant.action in (Action.CLUSTERING, Action.REPLACECOMMIT):
+        return _files_of_clustering(load_clustering_plan(store, instant))
+    return frozenset()
+
+
+def files_of_plan(action: Action, plan: bytes) -> frozenset[str]:
+    """As `load_files_of_plan`, of a plan that is not stored yet."""
+    if action in (Action.COMPACTION, Action.LOGCOMPACTION):
+        return files_of_compaction(CompactionPlan.decode(plan))
+    if action in (Action.CLUSTERING, Action.REPLACECOMMIT):
+        return _files_of_clustering(RequestedReplaceMetadata.decode(plan).clustering_plan)
+    return frozenset()
+
+
+def load_planned_files(store: TimelineStore, pending: Iterable[Instant]) -> frozenset[str]:
+    """Paths of the files that some pending compactions, log compactions and clusterings read: nobody may delete them."""
+    return frozenset().union(*(load_files_of_plan(store, instant) for instant in pending))
+
+
+def files_of_compaction(plan: CompactionPlan) -> frozenset[str]:
+    """Paths of the files that a compaction plan reads."""
+    return _paths(
+        (operation.partition_path, (operation.data_file_path, *(operation.delta_file_paths or ())))
+        for operation in plan.operations or ()
+    )
+
+
+def _files_of_clustering(plan: ClusteringPlan | None) -> frozenset[str]:
+    groups = () if plan is None else plan.input_groups or ()
+    return _paths(
+        (piece.partition_path, (piece.data_file_path, *(piece.delta_file_paths or ())))
+        for group in groups
+        for piece in group.slices or ()
+    )
+
+
+def _paths(named: Iterable[tuple[str | None, Iterable[str | None]]]) -> frozenset[str]:
+    """Plans name files or their URIs, by partition."""
+    return frozenset(join_path(partition or "", file_name_of(name)) for partition, names in named for name in names if name)
+
+
+def planned_path(partition: str, uri: str) -> str | None:
+    """The path, relative to the table where it lies now, of a file that a plan names by the URI that it had then.
+
+    Meanwhile the table may have been moved or copied; its partitions and file names are what they were.  None for a URI that
+    names no file of the partition.
+    """
+    where = parse_uri(uri).path
+    path = join_path(partition, file_name_of(where))
+    return path if f"/{where}".endswith(f"/{path}") else None

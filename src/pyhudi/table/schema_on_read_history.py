@@ -1,0 +1,306 @@
+"""The ids of a table's columns over time, of tables that evolve on read (`hoodie.schema.on.read.enable`).
+
+    `.hoodie/.schema/<t>_<c>.schemacommit`   all schemas with ids; written before the commit of instant t
+    `latest_schema` of commits               the schema that held when the commit was written
+
+A schema of the history counts when the instant that made it completed: the history is written first, and stays where that died or
+was rolled back.  Once it left the timeline, a history beside a completed instant says so, or the archive.
+A file was written by the schema that its own commit carries; without one, by the newest whose instant is not after it.
+
+What writers that know nothing of ids leave carries none.  Their columns are told by name from the schema before: those of the
+same name keep their ids, the others are new.  (The real Hudi reads the whole table by names after such a write.)
+
+Source: docs/formats/reading.md, "Columns by ids"; docs/formats/timeline.md, "Other files of a table".
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData, TableState, Unsupported
+from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation
+from pyhudi.format.avro_to_arrow import avro_to_arrow
+from pyhudi.format.instants import Action, Instant, State, parse_instant_file
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.paths import SCHEMA_FOLDER, join_path
+from pyhudi.format.schema_history import (
+    RecordType,
+    VersionedSchema,
+    decode_schema,
+    decode_schema_history,
+    encode_schema_history,
+    ids_of,
+)
+from pyhudi.records.schema_on_read.column_ids import (
+    FIRST_UNKNOWN,
+    ColumnIds,
+    follows,
+    identified,
+    numbered,
+    reconciled,
+    resolved,
+    same_columns,
+)
+from pyhudi.table.table_context import TableContext
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.timeline_store import TimelineStore
+
+_SCHEMA_COMMIT = ".schemacommit"
+_ATTEMPTS = 4
+
+
+CommitReader = Callable[[TimelineStore, Instant], CommitMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenColumns:
+    """The columns of a write, of which its commit has to speak.
+
+    basis: what held when the write was planned; schema: what its commit carries; changes: whether the write makes another schema
+    of it.  ids: by which its tasks read.  gives_ids: the table had none, so its history begins with this change.
+    """
+
+    basis: VersionedSchema
+    schema: VersionedSchema
+    changes: bool
+    ids: ColumnIds
+    gives_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnHistory:
+    """The columns of a table over time.
+
+    ids: for whoever reads files.  entries: the schemas of the history that count, newest first.  found: aligned with the starts
+    of `ids`, the same schemas as the table's files say them.  held: the newest that stands in the history or a commit.
+    by_names: the newest write carries none.  is_new: the table has no history yet, and this is what it would begin with.
+    """
+
+    ids: ColumnIds
+    entries: tuple[VersionedSchema, ...]
+    found: tuple[VersionedSchema, ...]
+    held: VersionedSchema
+    by_names: bool = False
+    is_new: bool = False
+
+    @classmethod
+    def first(cls, data_schema: pa.Schema) -> ColumnHistory:
+        """What a table without a history has before its first change.  data_schema: its columns, without meta columns."""
+        columns = numbered(with_meta_fields(data_schema))
+        return cls(ColumnIds(columns, ("",), (columns,)), (columns,), (columns,), columns, is_new=True)
+
+    def at(self, instant_time: str) -> VersionedSchema:
+        """The schema that held at a request time, as the table's files say it."""
+        return self.found[bisect_right(self.ids.starts, instant_time) - 1]
+
+    def written(self, instant_time: str, data_schema: pa.Schema) -> WrittenColumns:
+        """What a write at an instant is to say that leaves the table with these columns, without meta columns."""
+        basis = self.at(instant_time)
+        own = self.numbered(instant_time, data_schema)
+        if own.columns == basis.columns:
+            return WrittenColumns(basis, self.held, False, self.ids)
+        return self.changed(instant_time, own)
+
+    def numbered(self, instant_time: str, data_schema: pa.Schema) -> VersionedSchema:
+        """Columns, given without meta columns, with the ids that they have from an instant on."""
+        # An id that was ever given is not given again, whatever the newest schema says.
+        highest = max(schema.max_column_id for schema in (self.held, *self.entries))
+        return reconciled(replace(self.held, max_column_id=highest), with_meta_fields(data_schema), int(instant_time))
+
+    def entries_beside(self, own: VersionedSchema) -> tuple[VersionedSchema, ...]:
+        """The schemas of the history, newest first, for a commit that carries one of them or another one.
+
+        Those that writes by names left are among them from then on: once these are archived, only the history tells what their
+        files hold.
+        """
+        highest = max(schema.max_column_id for schema in (own, self.held, *self.entries))
+        there = {schema.version_id for schema in self.entries}
+        found = zip(map(_version, self.ids.starts), self.found, strict=True)
+        lacking = [schema for schema in resolved(list(found), own, highest) if schema.version_id not in there]
+        return tuple(sorted((*lacking, *self.entries), key=lambda schema: schema.version_id, reverse=True))
+
+    @property
+    def first_lacking(self) -> str | None:
+        """The request time of the first write by names that brought columns and whose schema the history lacks."""
+        there = {schema.version_id for schema in self.entries}
+        for start, schema in zip(self.ids.starts, self.found, strict=True):
+            if _version(start) not in there and any(i >= FIRST_UNKNOWN for i in ids_of(RecordType(schema.columns))):
+                return start
+        return None
+
+    def changed(self, instant_time: str, own: VersionedSchema) -> WrittenColumns:
+        """What an instant is to say that gives the table another schema."""
+        distinct = identified((*self.found, own))
+        ids = ColumnIds(distinct[-1], (*self.ids.starts, instant_time), distinct)
+        return WrittenColumns(self.at(instant_time), own, True, ids, self.is_new)
+
+
+def _version(start: str) -> int:
+    return int(start or 0)
+
+
+def load_column_history(context: TableContext, timeline: Timeline | None, read: CommitReader) -> ColumnHistory | None:
+    """The columns of a table up to the end of a timeline; None for a table that has no history of them.
+
+    timeline: loaded where the table has a history and None is given.  read: the metadata of a completed write.
+    Raises CorruptData for a history that is damaged, Unsupported where the real Hudi has numbered the columns anew, TableState
+    where the files of the history go again and again while they are read.
+    """
+    contents = _read_histories(context)
+    if not contents:
+        return None
+    timeline = timeline or context.timeline.load()
+    history = _load_history(context, timeline, contents)
+    if not history:
+        return None
+    starts: list[str] = []
+    schemas: list[VersionedSchema] = []
+    known, is_known = history[0], True
+    for start, schema, is_known in _over_time(context.timeline, timeline, history, read):
+        known = schema if is_known else known
+        # Their order and comments count: a write that leaves them as they are changes nothing.
+        if not schemas or schemas[-1].columns != schema.columns:
+            starts.append(start)
+            schemas.append(schema)
+    distinct = identified(schemas)
+    entries = tuple(history[version] for version in sorted(history, reverse=True))
+    return ColumnHistory(ColumnIds(distinct[-1], tuple(starts), distinct), entries, tuple(schemas), known, not is_known)
+
+
+def stored_schemas(context: TableContext) -> tuple[Mapping[int, VersionedSchema], Mapping[str, str]]:
+    """All schemas of the history by version, whether they count or not, and request time -> completion time of its files.
+
+    Raises CorruptData for a history that is damaged.
+    """
+    contents = _read_histories(context)
+    beside = [instant for name in contents if (instant := parse_instant_file(name)) is not None]
+    times = {instant.request_time: instant.completion_time or "" for instant in beside}
+    return _decoded_histories(context, contents), times
+
+
+def store_history(held: TableContext, instant_time: str, completion_time: str, schemas: Iterable[VersionedSchema]) -> None:
+    """Write the history beside an instant that is about to complete.
+
+    held: the table under its lock; completion_time: of the history, before that of the instant; schemas: newest first.
+    """
+    requested = Instant(instant_time, Action.SCHEMACOMMIT, State.REQUESTED)
+    files = (requested, replace(requested, state=State.INFLIGHT))
+    done = Instant(instant_time, Action.SCHEMACOMMIT, State.COMPLETED, completion_time)
+    for instant in files:
+        held.storage.put(join_path(SCHEMA_FOLDER, instant.file_name()), b"")
+    held.storage.put(join_path(SCHEMA_FOLDER, done.file_name()), encode_schema_history(schemas))
+
+
+def drop_older_histories(context: TableContext, timeline: Timeline) -> None:
+    """Delete histories of instants that left the timeline; the newest one says all that they said."""
+    files = {info.path: parse_instant_file(info.name) for info in context.storage.list(SCHEMA_FOLDER).files}
+    newest = max((path for path in files if path.endswith(_SCHEMA_COMMIT)), default="")
+    old = [path for path, instant in files.items() if instant is not None and timeline.is_before_start(instant.request_time)]
+    context.storage.delete([path for path in old if path != newest])
+
+
+def _read_histories(context: TableContext) -> dict[str, bytes]:
+    """The files of the history by name.  Writers delete old ones when a newer one stands, which a listing of before has not."""
+    storage = context.storage
+    for _ in range(_ATTEMPTS):
+        files = [info for info in storage.list(SCHEMA_FOLDER).files if info.name.endswith(_SCHEMA_COMMIT)]
+        contents = {info.name: data for info in files if (data := storage.read(info.path)) is not None}
+        if len(contents) == len(files):
+            return contents
+    raise TableState(f"histories of columns below {storage.absolute(SCHEMA_FOLDER)} are deleted while they are read; try again")
+
+
+def _load_history(context: TableContext, timeline: Timeline, contents: Mapping[str, bytes]) -> Mapping[int, VersionedSchema]:
+    """The schemas of the history that count, by version; of a version that stands in several files that of the newest."""
+    found = _decoded_histories(context, contents)
+    vouched: set[int] = set()
+    for name in contents:
+        schemas = decode_schema_history(contents[name])
+        beside = parse_instant_file(name)
+        if beside is not None and _stands(timeline, beside.request_time):
+            vouched.update(schema.version_id for schema in schemas)
+    has_archive = bool(context.timeline.history.folder)
+    made = [v for v in found if v and (v in vouched or _has_completed(timeline, str(v), has_archive=has_archive))]
+    if made and 0 not in found:
+        lacking = CorruptData("the history of columns lacks the schema before the first change", expected=0, found=min(made))
+        raise lacking.with_path(context.storage.absolute(SCHEMA_FOLDER))
+    return {version: found[version] for version in (0, *made)} if made else {}
+
+
+def _decoded_histories(context: TableContext, contents: Mapping[str, bytes]) -> dict[int, VersionedSchema]:
+    """The schemas in all files of the history, by version; of a version that stands in several files that of the newest."""
+    found: dict[int, VersionedSchema] = {}
+    for name in sorted(contents, reverse=True):
+        try:
+            schemas = decode_schema_history(contents[name])
+        except CorruptData as error:
+            raise error.with_path(context.storage.absolute(join_path(SCHEMA_FOLDER, name))) from error
+        for schema in schemas:
+            found.setdefault(schema.version_id, schema)
+    return found
+
+
+def _stands(timeline: Timeline, request_time: str) -> bool:
+    """Whether an instant is on the timeline and completed."""
+    return timeline.is_completed(request_time) and not timeline.is_before_start(request_time)
+
+
+def _has_completed(timeline: Timeline, request_time: str, *, has_archive: bool) -> bool:
+    """Whether an instant completed and was not taken back: of what is older than the timeline, its archive tells where it can."""
+    if has_archive and timeline.is_before_start(request_time):
+        return timeline.completion_time(request_time) is not None
+    return timeline.is_completed(request_time)
+
+
+def _sets_columns(metadata: CommitMetadata) -> bool:
+    return metadata.operation.sets_schema and bool(metadata.extra_metadata.get(SCHEMA_KEY))
+
+
+def _over_time(
+    store: TimelineStore, timeline: Timeline, history: Mapping[int, VersionedSchema], read: CommitReader
+) -> Iterator[tuple[str, VersionedSchema, bool]]:
+    """From when which schema holds, oldest first, and whether the table's files say it; the same may come again."""
+    yield "", history[0], True
+    held = history[0]
+    made = sorted(version for version in history if version)
+    by_names = False
+    fresh = FIRST_UNKNOWN
+    for instant in timeline.completed_writes():
+        before = held
+        while made and str(made[0]) <= instant.request_time:
+            before = held if str(made[0]) == instant.request_time else history[made[0]]
+            held = history[made.pop(0)]
+            yield str(held.version_id), held, True
+        metadata = read(store, instant)
+        if not _sets_columns(metadata) or (held.version_id == 0 and LATEST_SCHEMA_KEY not in metadata.extra_metadata):
+            continue
+        text = metadata.extra_metadata.get(LATEST_SCHEMA_KEY)
+        is_change = by_names and metadata.operation is Operation.ALTER_SCHEMA
+        if text and is_change and not follows(before, _decoded(store, instant, text)):
+            raise Unsupported(
+                f"instant {instant.request_time} of {store.storage.uri} changed the columns after a write by names, and the real "
+                "Hudi has numbered them anew then: which column of its older files is which cannot be told; write it anew with "
+                "Apache Hudi"
+            )
+        by_names = not text
+        if text:
+            held = _decoded(store, instant, text)
+        else:
+            columns = with_meta_fields(avro_to_arrow(metadata.extra_metadata[SCHEMA_KEY]))
+            known = reconciled(held, columns, int(instant.request_time), fresh)
+            fresh = max(fresh, known.max_column_id + 1)
+            held = known if not same_columns(held, known) else held
+        yield instant.request_time, held, bool(text)
+    for version in made:
+        yield str(version), history[version], True
+
+
+def _decoded(store: TimelineStore, instant: Instant, text: str) -> VersionedSchema:
+    try:
+        return decode_schema(text)
+    except CorruptData as error:
+        raise error.with_path(store.storage.absolute(store.path(instant))) from error

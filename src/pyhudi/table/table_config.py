@@ -1,0 +1,522 @@
+"""The table's own settings: `hoodie.properties` as a typed value, loaded, created and changed.
+
+A change is crash-safe by the backup rule: the new content goes to `hoodie.properties.backup` first, then replaces the file; a
+reader that finds the file missing or its checksum wrong takes the backup.
+
+Source: docs/formats/timeline.md, "Other files of a table".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+from functools import lru_cache
+from typing import TypeVar
+
+from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFound, Unsupported
+from pyhudi.format.log.cdc_blocks import CdcMode
+from pyhudi.format.names import BASE_EXTENSIONS
+from pyhudi.format.paths import (
+    ARCHIVE_NAME,
+    AUX_FOLDER,
+    HISTORY_NAME,
+    MARKER_FOLDER,
+    META_FOLDER,
+    PROPERTIES_BACKUP,
+    PROPERTIES_FILE,
+    SCHEMA_FOLDER,
+    TIMELINE_NAME,
+)
+from pyhudi.format.properties import (
+    check_seal,
+    format_saved_comments,
+    format_sealed_properties,
+    format_updated_comments,
+    parse_properties,
+    table_checksum,
+)
+from pyhudi.format.table_versions import TableVersion, parse_table_version, parse_timeline_layout
+from pyhudi.metadata_table.codecs.metadata_partitions import FILES
+from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec, partition_columns
+from pyhudi.records.merge_mode import EVENT_TIME_PAYLOAD, MergeMode, MergeSettings, UpdateMode, infer_merge_settings
+from pyhudi.records.ordering import Ordering
+from pyhudi.records.update_modes import check_merge_properties
+from pyhudi.storage.base import Storage
+from pyhudi.storage.environment import Environment
+from pyhudi.table.retry_on_corrupt import read_when_whole
+
+FORMAT = "hoodie.table.format"
+NATIVE = "native"
+"""What `FORMAT` is in a table of Hudi's own files; a missing one says the same."""
+
+MODE_PROPERTY = "hoodie.record.merge.mode"
+PAYLOAD_PROPERTY = "hoodie.compaction.payload.class"
+STRATEGY_PROPERTY = "hoodie.record.merge.strategy.id"
+STRATEGY_ALIAS = "hoodie.compaction.record.merger.strategy"
+"""How a table says by what rule it merges; the alias is what releases before 1.0 call the strategy id."""
+
+LEGACY_PAYLOAD = "hoodie.table.legacy.payload.class"
+"""The payload class that the properties of a table which merges by modes stand for."""
+
+PRECOMBINE_FIELD = "hoodie.table.precombine.field"
+ORDERING_FIELDS = "hoodie.table.ordering.fields"
+"""Two names for the fields that order records, see `TableVersion.has_ordering_fields`."""
+
+UPDATE_MODE = "hoodie.table.partial.update.mode"
+MERGE_PROPERTY = "hoodie.record.merge.property."
+"""What tables say that merge by modes: the update mode, and the prefix of the merge properties."""
+
+_LAYOUT = "hoodie.timeline.layout.version"
+
+CHECKSUM = "hoodie.table.checksum"
+"""Every writer puts it in; ours puts it last.  What has none was changed by hand, or lost its end."""
+
+INDEX_DEFINITIONS_PATH = "hoodie.table.index.defs.path"
+"""Where the definitions of indexes lie; `metadata_table.reader.stored_index_definitions` says what it may hold."""
+
+OMIT_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
+SEVERAL_FORMATS = "hoodie.table.multiple.base.file.formats.enable"
+"""Whether files lack the partition columns."""
+
+
+_E = TypeVar("_E", bound=StrEnum)
+
+
+class TableType(StrEnum):
+    """`hoodie.table.type`."""
+
+    COPY_ON_WRITE = "COPY_ON_WRITE"
+    MERGE_ON_READ = "MERGE_ON_READ"
+
+
+@dataclass(frozen=True, slots=True)
+class TableConfig:
+    """Everything `hoodie.properties` says.  `properties` keeps every key as it stands, known or not.
+
+    ordering_fields: those that the properties name, whether or not the merge mode looks at them; with several the table is read
+    and not written.
+    """
+
+    name: str
+    database: str
+    table_type: TableType
+    version: TableVersion
+    timeline_path: str
+    history_path: str
+    keys: KeySpec
+    merge: MergeSettings
+    ordering_fields: tuple[str, ...]
+    populate_meta_fields: bool
+    drop_partition_columns: bool
+    cdc_enabled: bool
+    cdc_mode: CdcMode
+    zone: tzinfo
+    base_file_format: str
+    several_formats: bool
+    create_schema: str | None
+    metadata_partitions: tuple[str, ...]
+    metadata_partitions_inflight: tuple[str, ...]
+    index_definitions_path: str | None
+    bootstrap_base_path: str | None
+    properties: tuple[tuple[str, str], ...] = field(repr=False)
+
+    @property
+    def is_cow(self) -> bool:
+        """True for a copy-on-write table."""
+        return self.table_type is TableType.COPY_ON_WRITE
+
+    @property
+    def path_columns(self) -> tuple[str, ...]:
+        """The partition columns, where the table says that its files lack them and paths tell their values; else none."""
+        return partition_columns(self.keys) if self.drop_partition_columns else ()
+
+    @property
+    def omitted_columns(self) -> tuple[str, ...]:
+        """The partition columns that writers leave out of the files.  The real Hudi does so in copy-on-write tables alone: the
+        files of a merge-on-read table hold them, whatever it says.
+        """
+        return self.path_columns if self.is_cow else ()
+
+    def base_extension(self, named: str | None) -> str:
+        """That of the base files which a writer makes.  named: the format that it asks for, which counts where the table may
+        have several.  Raises Unsupported for a format that is not written.
+        """
+        form = named if named is not None and self.several_formats else self.base_file_format
+        extension = BASE_EXTENSIONS.get(form)
+        if extension is None:
+            raise Unsupported(f"base files of the format {form} are not written, only Parquet and ORC")
+        return extension
+
+    @property
+    def has_metadata_table(self) -> bool:
+        """True when readers may list files through the metadata table."""
+        return FILES in self.metadata_partitions
+
+    @property
+    def ordering_field(self) -> str | None:
+        """The column whose value says which record is newer; None when there is none, or several."""
+        return self.merge.ordering_field
+
+    def property(self, key: str, default: str = "") -> str:
+        """A stored property as text."""
+        return dict(self.properties).get(key, default)
+
+    @classmethod
+    def from_properties(cls, values: Mapping[str, str]) -> TableConfig:
+        """The settings that the properties mean.
+
+        Raises CorruptData when a mandatory key is missing or a value has no meaning, Unsupported for a table version that
+        PyHudi cannot read.
+        """
+        name = values.get("hoodie.table.name", "")
+        if not name:
+            raise CorruptData("hoodie.properties names no table", expected="hoodie.table.name")
+        database = values.get("hoodie.database.name", "")
+        checksum = values.get(CHECKSUM)
+        if checksum is not None and checksum.strip() != str(table_checksum(database, name)):
+            raise CorruptData(
+                "the checksum in hoodie.properties does not fit the table's name",
+                expected=str(table_checksum(database, name)),
+                found=checksum,
+            )
+        version = parse_table_version(values.get("hoodie.table.version"))
+        if not version.is_readable:
+            readable = ", ".join(str(int(known)) for known in TableVersion if known.is_readable)
+            way = "; a write of Apache Hudi 0.14 or 0.15 makes it one of version 6 (1.0 does not), and Table.upgrade goes on"
+            way = way if version.precedes_readable else ""
+            raise Unsupported(f"the table has version {int(version)}; PyHudi reads versions {readable}{way}")
+        if values.get(FORMAT, NATIVE) != NATIVE:
+            raise Unsupported(f"the table has {FORMAT}={values[FORMAT]}, the format of a plug-in; PyHudi reads {NATIVE} alone")
+        table_type = _parse_enum(TableType, values, "hoodie.table.type", TableType.COPY_ON_WRITE)
+        base_file_format = values.get("hoodie.table.base.file.format", "PARQUET").upper()
+        _check_known(values, base_file_format)
+        ordering = _ordering_fields(values)
+        merge = _merge_settings(values, ordering, version)
+        if table_type is TableType.MERGE_ON_READ:
+            # Without log files nothing is merged, so that a copy-on-write table is read whatever its properties say of merging.
+            check_merge_properties(merge)
+        folder = values.get("hoodie.timeline.path", TIMELINE_NAME)
+        partitions = _split(values.get("hoodie.table.metadata.partitions", ""))
+        zone_name = values.get("hoodie.table.timeline.timezone", "LOCAL").upper()
+        return cls(
+            name=name,
+            database=database,
+            table_type=table_type,
+            version=version,
+            timeline_path=f"{META_FOLDER}/{folder}" if version.layout.has_timeline_folder else META_FOLDER,
+            history_path=f"{META_FOLDER}/{folder}/{values.get('hoodie.timeline.history.path', HISTORY_NAME)}"
+            if version.layout.has_timeline_folder
+            else f"{META_FOLDER}/{values.get('hoodie.archivelog.folder', ARCHIVE_NAME)}",
+            keys=_key_spec(values, version),
+            merge=merge,
+            ordering_fields=ordering,
+            populate_meta_fields=parse_bool(values, "hoodie.populate.meta.fields", default=True),
+            drop_partition_columns=parse_bool(values, OMIT_COLUMNS, default=False),
+            cdc_enabled=parse_bool(values, "hoodie.table.cdc.enabled", default=False),
+            cdc_mode=_parse_enum(CdcMode, values, "hoodie.table.cdc.supplemental.logging.mode", CdcMode.DATA_BEFORE_AFTER),
+            zone=UTC if zone_name == "UTC" else local_zone(),
+            base_file_format=base_file_format,
+            several_formats=parse_bool(values, SEVERAL_FORMATS, default=False),
+            create_schema=values.get("hoodie.table.create.schema") or None,
+            metadata_partitions=partitions,
+            metadata_partitions_inflight=_split(values.get("hoodie.table.metadata.partitions.inflight", "")),
+            index_definitions_path=values.get(INDEX_DEFINITIONS_PATH) or None,
+            bootstrap_base_path=values.get("hoodie.bootstrap.base.path") or None,
+            properties=tuple(sorted(values.items())),
+        )
+
+
+def local_zone_name() -> str | None:
+    """The IANA name of this process's time zone; None when the system does not tell."""
+    named = os.environ.get("TZ", "").lstrip(":")
+    if named and not named.startswith("/"):
+        return named
+    target = os.path.realpath("/etc/localtime")
+    _, found, name = target.partition("zoneinfo/")
+    if found:
+        return name
+    return None if os.path.exists("/etc/localtime") else "UTC"
+
+
+def local_zone() -> tzinfo:
+    """The time zone of this process, with its rules for daylight saving."""
+    return _LOCAL_ZONE
+
+
+def load_table_config(storage: Storage, env: Environment | None = None) -> TableConfig:
+    """Read `hoodie.properties`, or its backup when the file is missing or damaged.
+
+    Real Hudi removes the file and the backup one after the other while it changes them, so both are asked twice before there is
+    no table, and it writes them in their places, so what is damaged is read again.  What has no checksum may have lost its end,
+    and counts where nothing that has one is there, as in real Hudi.
+
+    Raises TableNotFound when neither is there, CorruptData when what is there cannot be used.
+    """
+    return read_when_whole(lambda: _load_once(storage), env)
+
+
+def _load_once(storage: Storage) -> TableConfig:
+    damage: CorruptData | None = None
+    doubtful: TableConfig | None = None
+    for path in (PROPERTIES_FILE, PROPERTIES_BACKUP) * 2:
+        data = storage.read(path)
+        if data is None:
+            continue
+        try:
+            config = _config_of(data)
+            if config.property(CHECKSUM):
+                return config
+            doubtful = doubtful or config
+        except CorruptData as error:
+            damage = damage or error.with_path(storage.absolute(path))
+        except Unsupported as error:
+            raise Unsupported(f"{error} [{storage.absolute(path)}]") from error
+    if doubtful is not None:
+        return doubtful
+    if damage is not None:
+        raise damage
+    raise TableNotFound(
+        f"there is no Hudi table at {storage.uri} (no {PROPERTIES_FILE}); create one with Table.create or check the path"
+    )
+
+
+def missing_property(values: Mapping[str, str]) -> str | None:
+    """A property without which there is no table; None where all are there.
+
+    Where the checksum is missing, what else every table says of itself has to be there: readers would take an absent version for
+    the newest, and an absent type for copy on write.
+    """
+    needed = ["hoodie.table.name", _LAYOUT]
+    if CHECKSUM not in values:
+        needed += ["hoodie.table.version", "hoodie.table.type"]
+    return next((key for key in needed if key not in values), None)
+
+
+@lru_cache(maxsize=64)
+def _config_of(data: bytes) -> TableConfig:
+    """What the file means.  A table that is opened again, before and after each write, has mostly the same bytes."""
+    values = parse_properties(data)
+    missing = missing_property(values)
+    if missing is not None:
+        raise CorruptData(f"hoodie.properties has no {missing}: this is not a usable Hudi table")
+    config = TableConfig.from_properties(values)
+    layout = parse_timeline_layout(values[_LAYOUT])
+    if layout is not config.version.layout:
+        raise CorruptData(
+            f"hoodie.properties says {_LAYOUT}={int(layout)}, and a table of version {int(config.version)} has another",
+            expected=int(config.version.layout),
+            found=int(layout),
+        )
+    check_seal(data)
+    return config
+
+
+def store_table_config(storage: Storage, changes: Mapping[str, str | None], env: Environment) -> TableConfig:
+    """Change properties of a table, crash-safe; the caller holds the table lock.
+
+    changes: new values; None removes the key.  Returns the settings as now stored.
+    """
+    current = dict(load_table_config(storage, env).properties)
+    for key, value in (*changes.items(), (CHECKSUM, None)):
+        if value is None:
+            current.pop(key, None)
+        else:
+            current[key] = value
+    current[CHECKSUM] = str(table_checksum(current.get("hoodie.database.name", ""), current["hoodie.table.name"]))
+    config = TableConfig.from_properties(current)
+    data = format_sealed_properties(current, format_updated_comments(env.now_ms()))
+    storage.put(PROPERTIES_BACKUP, data)
+    storage.put(PROPERTIES_FILE, data)
+    storage.delete([PROPERTIES_BACKUP])
+    return config
+
+
+def new_table_config(values: Mapping[str, str]) -> TableConfig:
+    """The settings of a table with these properties, the checksum apart, before there is one."""
+    return TableConfig.from_properties(_with_checksum(values))
+
+
+def create_table_files(storage: Storage, values: Mapping[str, str], env: Environment) -> TableConfig:
+    """Lay out a new table: the folders that real Hudi makes, then `hoodie.properties`, whose appearance creates the table.
+
+    Raises TableExists when the file is there already, also when another process made it a moment ago.
+    """
+    full = _with_checksum(values)
+    config = TableConfig.from_properties(full)
+    content = format_sealed_properties(full, format_saved_comments(env.now_ms()))
+    # A table that is there gets no folders of another layout.
+    exists = TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
+    if storage.stat(PROPERTIES_FILE) is not None or storage.stat(PROPERTIES_BACKUP) is not None:
+        raise exists
+    for folder in (config.timeline_path, config.history_path, MARKER_FOLDER, SCHEMA_FOLDER, AUX_FOLDER):
+        storage.make_folder(folder)
+    if not storage.put_if_absent(PROPERTIES_FILE, content):
+        raise exists
+    return config
+
+
+def _with_checksum(values: Mapping[str, str]) -> dict[str, str]:
+    full = {key: value for key, value in values.items() if key != CHECKSUM}
+    full[CHECKSUM] = str(table_checksum(full.get("hoodie.database.name", ""), full["hoodie.table.name"]))
+    return full
+
+
+def merge_properties(settings: MergeSettings) -> dict[str, str]:
+    """The three properties in which a table of version 8 stores its merge rule."""
+    return {
+        MODE_PROPERTY: str(settings.mode),
+        STRATEGY_PROPERTY: settings.strategy_id,
+        PAYLOAD_PROPERTY: settings.payload_class,
+    }
+
+
+def mode_properties(settings: MergeSettings) -> dict[str, str]:
+    """The properties in which a table that merges by modes stores its merge rule: what a mode implies stands nowhere."""
+    values = {MODE_PROPERTY: str(settings.mode)}
+    if settings.mode is MergeMode.CUSTOM:
+        values[STRATEGY_PROPERTY] = settings.strategy_id
+    if settings.by_payload:
+        values[PAYLOAD_PROPERTY] = settings.payload_class
+    if settings.translated:
+        values[LEGACY_PAYLOAD] = settings.translated
+    if settings.update_mode is not None:
+        values[UPDATE_MODE] = str(settings.update_mode)
+    return {**values, **{MERGE_PROPERTY + name: text for name, text in settings.properties}}
+
+
+def parse_bool(values: Mapping[str, str], key: str, *, default: bool) -> bool:
+    """A property that is `true` or `false`, in any case.  Raises CorruptData for anything else."""
+    text = values.get(key)
+    if text is None or text.strip() == "":
+        return default
+    lowered = text.strip().lower()
+    if lowered not in ("true", "false"):
+        raise CorruptData(f"property {key} is neither true nor false", expected="true or false", found=text)
+    return lowered == "true"
+
+
+class _LocalZone(tzinfo):
+    """The zone of the process; `datetime.astimezone()` knows its rules, a fixed offset would not."""
+
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        if dt is None:
+            return None
+        return dt.replace(tzinfo=None).astimezone().utcoffset()
+
+    def dst(self, dt: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, dt: datetime | None) -> str | None:
+        return None if dt is None else dt.replace(tzinfo=None).astimezone().tzname()
+
+    def fromutc(self, dt: datetime) -> datetime:
+        return dt.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return local_zone, ()
+
+
+_LOCAL_ZONE = _LocalZone()
+
+
+def _key_spec(values: Mapping[str, str], version: TableVersion) -> KeySpec:
+    """How the table names records; the version has a say in how keys are spelled."""
+    keys = KeySpec.from_properties(values)
+    spelled = version.prefixes_single_keys and keys.generator is KeyGenerator.COMPLEX and len(keys.record_fields) == 1
+    return replace(keys, prefix_single_key=True) if spelled else keys
+
+
+def _ordering_fields(values: Mapping[str, str]) -> tuple[str, ...]:
+    """The fields that either of two keys names.  Where they differ, releases would order by different ones: that is damage."""
+    newer, older = _split(values.get(ORDERING_FIELDS) or ""), _split(values.get(PRECOMBINE_FIELD) or "")
+    if newer and older and newer != older:
+        raise CorruptData(
+            f"{ORDERING_FIELDS} and {PRECOMBINE_FIELD} name different fields, so that releases of Hudi order records differently",
+            expected=",".join(newer),
+            found=",".join(older),
+        )
+    return newer or older
+
+
+def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], version: TableVersion) -> MergeSettings:
+    """The merge rule that the properties mean."""
+    by = Ordering(ordering, null_is_zero=version.merges_by_modes)
+    if version.merges_by_modes:
+        return _merge_by_modes(values, by)
+    mode = values.get(MODE_PROPERTY)
+    strategy = values.get(STRATEGY_PROPERTY) or values.get(STRATEGY_ALIAS)
+    payload = values.get(PAYLOAD_PROPERTY)
+    if payload == EVENT_TIME_PAYLOAD and mode == MergeMode.EVENT_TIME_ORDERING:
+        # A downgrade from version 9 leaves the class beside the mode that stood for it, and all writers merge by the mode.
+        payload = None
+    try:
+        settings = infer_merge_settings(
+            mode=mode,
+            payload_class=payload,
+            strategy_id=strategy,
+            ordering_field=ordering[0] if ordering else None,
+            version=version,
+        )
+    except InvalidRequest as error:
+        raise CorruptData(f"the merge settings in hoodie.properties contradict each other: {error}") from error
+    return replace(settings, ordering=by)
+
+
+def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSettings:
+    """A mode of version 9 says all.  A strategy id and a payload class beside one that is not CUSTOM are left from an upgrade;
+    `LEGACY_PAYLOAD` is what a downgrade would bring back.
+    """
+    default = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
+    mode = _parse_enum(MergeMode, values, MODE_PROPERTY, default)
+    strategy = values.get(STRATEGY_PROPERTY) or values.get(STRATEGY_ALIAS)
+    payload = values.get(PAYLOAD_PROPERTY)
+    if mode is not MergeMode.CUSTOM:
+        strategy = payload = None
+    try:
+        settings = infer_merge_settings(
+            mode=str(mode), payload_class=payload, strategy_id=strategy, ordering_field=None, version=TableVersion.NINE
+        )
+    except InvalidRequest as error:
+        raise CorruptData(f"the merge settings in hoodie.properties contradict each other: {error}") from error
+    update_mode = None
+    if values.get(UPDATE_MODE):
+        update_mode = _parse_enum(UpdateMode, values, UPDATE_MODE, UpdateMode.IGNORE_DEFAULTS)
+    properties = {key.removeprefix(MERGE_PROPERTY): text for key, text in values.items() if key.startswith(MERGE_PROPERTY)}
+    return replace(
+        settings,
+        ordering=ordering,
+        by_modes=True,
+        update_mode=update_mode,
+        properties=tuple(sorted(properties.items())),
+        translated=values.get(LEGACY_PAYLOAD) or None,
+    )
+
+
+def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
+    """Raises Unsupported for what releases after 1.0 can make of a table and PyHudi would take for something else."""
+    if base_file_format == "LANCE":
+        raise Unsupported(
+            "hoodie.table.base.file.format=LANCE: Lance base files (release 1.2) are not read, only Parquet and ORC"
+        )
+    if parse_bool(values, _SLASHED_DATES, default=False):
+        raise Unsupported(f"{_SLASHED_DATES}=true: dates as folders, which release 1.2 brought, are not read")
+
+
+_SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
+
+
+def _parse_enum(kind: type[_E], values: Mapping[str, str], key: str, default: _E) -> _E:
+    text = values.get(key)
+    if text is None:
+        return default
+    try:
+        return kind(text.strip().upper())
+    except ValueError:
+        raise CorruptData(f"property {key} has no known value", expected=", ".join(kind), found=text) from None
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

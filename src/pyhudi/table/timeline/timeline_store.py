@@ -1,0 +1,188 @@
+"""The timeline folder of one table: loading it, and creating, completing and removing instant files.
+
+Every file is created by put-if-absent and never changed; the completed file is the atomic publication of an action.
+
+Source: docs/formats/timeline.md, "Writing a state".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
+
+from pyhudi.errors import SnapshotOutdated, TableState
+from pyhudi.format.actions.archived_instants import decode_completed, decode_plan
+from pyhudi.format.avro.container import MAGIC, seal_container
+from pyhudi.format.instants import (
+    Action,
+    Instant,
+    State,
+    completed_action,
+    format_instant_time,
+    parse_instant_file,
+    shift_instant_time,
+)
+from pyhudi.format.paths import file_name_of, folder_of
+from pyhudi.format.table_versions import TimelineLayout
+from pyhudi.storage.base import FileInfo, Storage
+from pyhudi.storage.environment import Environment
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.table.timeline.archived_timeline import ArchivedCompletions, HistoryStore
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineStore:
+    """Reads and writes the instant files of one table.
+
+    folder: relative to the table, `.hoodie/timeline` from table version 8 on, `.hoodie` before.  layout: how this table names
+    them.
+    zone: the zone of the table's instant times, needed where completion times are file times.
+    history: where archived instants are.
+    """
+
+    storage: Storage
+    folder: str
+    layout: TimelineLayout
+    zone: tzinfo
+    history: HistoryStore
+
+    def load(self) -> Timeline:
+        """The active timeline as it stands; of the history nothing is read before somebody asks for it.
+
+        Raises TableState when the folder is missing on a store that has folders.
+        """
+        return self.timeline_of(self.load_files())
+
+    def timeline_of(self, files: Iterable[Instant], earlier: Timeline | None = None) -> Timeline:
+        """The timeline of instant files that were just loaded.  earlier: one of before, which may have read of the history."""
+        known = None if earlier is None else earlier.archived_completions
+        return Timeline.of(files, ArchivedCompletions(self.history, known) if self.history.folder else {})
+
+    def load_files(self) -> tuple[Instant, ...]:
+        """Every instant file as it stands: an instant has one for each state it went through.  Raises as `load`."""
+        return self.instants_of(self.listed())
+
+    def listed(self) -> tuple[FileInfo, ...]:
+        """The files of the folder, with sizes and times: what a timeline is made of.  Raises as `load`."""
+        listing = self.storage.list(self.folder)
+        if not listing.files and self.layout.has_timeline_folder and self.storage.has_folders and not self._folder_exists():
+            raise TableState(
+                f"the timeline folder {self.storage.absolute(self.folder)} is missing; the table cannot be read (an "
+                f"empty folder is a table without commits)"
+            )
+        return listing.files
+
+    def instants_of(self, files: Iterable[FileInfo]) -> tuple[Instant, ...]:
+        """The instant files among those that were listed."""
+        instants = []
+        for info in files:
+            instant = parse_instant_file(info.name, self.layout)
+            if instant is None:
+                continue
+            if instant.state is State.COMPLETED and instant.completion_time is None:
+                instant = replace(instant, completion_time=format_instant_time(info.modified_ms, self.zone))
+            instants.append(instant)
+        return tuple(instants) if self.layout.has_completion_time_in_names else _with_likely_completions(instants)
+
+    def path(self, instant: Instant) -> str:
+        """The file of an instant in its state."""
+        return f"{self.folder}/{instant.file_name(self.layout)}"
+
+    def read(self, instant: Instant) -> bytes:
+        """The content of an instant's file; that of its row in the history where it was archived since it was listed.
+
+        Raises:
+            SnapshotOutdated: Neither is there: the instant was rolled back or dropped since it was listed.
+        """
+        data = self.storage.read(self.path(instant))
+        if data is None:
+            data = self._read_archived(instant)
+        if data is None:
+            raise SnapshotOutdated(
+                f"instant file {self.storage.absolute(self.path(instant))} is missing, and the history does not have it either: "
+                "the instant was rolled back or dropped; load the table again",
+                instants=(instant.request_time,),
+            )
+        return data
+
+    def read_state(self, request_time: str, action: Action, state: State) -> bytes | None:
+        """The content of a requested or inflight file, None when it is absent."""
+        return self.storage.read(self.path(Instant(request_time, action, state)))
+
+    def request(self, request_time: str, action: Action, content: bytes = b"") -> Instant:
+        """Create the requested file.  Raises TableState when the instant exists already."""
+        return self._create(Instant(request_time, action, State.REQUESTED), content)
+
+    def start(self, instant: Instant, content: bytes = b"") -> Instant:
+        """Create the inflight file.  Raises TableState when it exists: somebody else carries the action out."""
+        return self._create(Instant(instant.request_time, instant.action, State.INFLIGHT), content)
+
+    def start_or_join(self, instant: Instant, content: bytes = b"") -> None:
+        """Create the inflight file, or find it there: for actions that several processes may carry out at once."""
+        self.storage.put_if_absent(
+            self.path(Instant(instant.request_time, instant.action, State.INFLIGHT)), seal_container(content)
+        )
+
+    def complete(self, instant: Instant, completed_action: Action, completion_time: str, content: bytes) -> Instant:
+        """Publish the completed file.  Raises TableState when it exists already."""
+        return self._create(Instant(instant.request_time, completed_action, State.COMPLETED, completion_time), content)
+
+    def remove_pending(self, request_time: str, action: Action, *states: State) -> None:
+        """Delete the inflight and requested files of an instant, inflight first; or only the given states."""
+        for state in states or (State.INFLIGHT, State.REQUESTED):
+            self.storage.delete([self.path(Instant(request_time, action, state))])
+
+    def remove_completed(self, instant: Instant) -> None:
+        """Delete a completed file."""
+        self.storage.delete([self.path(instant)])
+
+    def _read_archived(self, instant: Instant) -> bytes | None:
+        """What the file of an instant held that is in the history now: its document, or the plan it began with."""
+        if not self.history.folder:
+            return None
+        row = self.history.find(instant.request_time, completed_action(instant.action))
+        if row is None:
+            return None
+        data = row.metadata if instant.state is State.COMPLETED else row.plan
+        if not data or data[: len(MAGIC)] == MAGIC:
+            return data or b""
+        decode = decode_completed if instant.state is State.COMPLETED else decode_plan
+        return decode(instant.action, data).encode()
+
+    def _create(self, instant: Instant, content: bytes) -> Instant:
+        if not self.storage.put_if_absent(self.path(instant), seal_container(content)):
+            raise TableState(
+                f"instant file {self.storage.absolute(self.path(instant))} exists already: another process carries "
+                f"out this action"
+            )
+        return instant
+
+    def _folder_exists(self) -> bool:
+        parent, name = folder_of(self.folder), file_name_of(self.folder)
+        return name in {file_name_of(folder) for folder in self.storage.list(parent).folders}
+
+
+def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]:
+    """Instants whose completion times are file times: request times in their place where the files were copied.
+
+    Of a copy every file is younger than the last request.  Where nobody copied, all but the last instants completed before it.
+    One instant alone tells nothing, and nothing is told apart by it.
+    """
+    last = max((i.request_time for i in instants), default="")
+    completed = [i.completion_time or "" for i in instants if i.is_completed]
+    if len(completed) < 2 or min(completed) <= last:
+        return tuple(instants)
+    return tuple(replace(i, completion_time=i.request_time) if i.is_completed else i for i in instants)
+
+
+def next_instant_time(env: Environment, zone: tzinfo, after: str) -> str:
+    """A fresh instant time: the clock's, or one millisecond past `after` where the clock stands behind it.
+
+    after: the largest time on the timeline, '' for none.  Called under the table lock, so times grow over all processes, also
+    in the hour that a zone has twice.
+    """
+    now = format_instant_time(env.now_ms(), zone)
+    if now > after[:17]:
+        return now
+    return shift_instant_time(after[:17], 1, UTC)

@@ -1,0 +1,83 @@
+"""The Bloom filter of a base file: taken over from the file before it, or made for as many keys as come.
+
+Source: docs/formats/bloom-filter.md, "As many bits as keys"; docs/decisions/0003-bloom-filters-are-inherited.md.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from pyhudi.format.bloom_filter import BloomFilter, BloomKind
+from pyhudi.tasks.base_file_reader import Footer, footer_filter
+
+# Keys that the smallest filter is sized for: 345 bytes of bits at the default rate.
+_LEAST = 64
+
+
+class FilterSizes(Protocol):
+    """How filters are sized: what the options say (see `FileSettings`)."""
+
+    @property
+    def bloom_kind(self) -> str: ...
+    @property
+    def bloom_entries(self) -> int: ...
+    @property
+    def bloom_fpp(self) -> float: ...
+    @property
+    def bloom_max_entries(self) -> int: ...
+
+
+def inherited_filter(old: Footer, sizes: FilterSizes) -> BloomFilter | None:
+    """The filter to go on from where a base file is rewritten; None where all keys are to be added anew.
+
+    old: its footer.  The filter of a file with few rows is made anew, for as many keys as the new file has.
+    """
+    return footer_filter(old) if old.num_rows > _few(sizes) else None
+
+
+class GrowingFilter:
+    """The filter of a file that is being written.
+
+    As long as keys are few they are held, and the filter that `finish` makes is sized for them, so that a file of few rows
+    has a small one.  Of more keys the filter is what the options say, and grows by them.
+    """
+
+    def __init__(self, sizes: FilterSizes, inherited: BloomFilter | None = None) -> None:
+        self._sizes = sizes
+        self._filter = inherited
+        self._held: list[pa.Array] = []
+        self._count = 0
+
+    def add(self, keys: pa.Array) -> None:
+        """Add every key, in order.  keys: as for `BloomFilter.add`."""
+        if self._filter is None:
+            self._held.append(keys)
+            self._count += len(keys)
+            if self._count <= _few(self._sizes):
+                return
+            self._release(self._sizes.bloom_entries)
+        else:
+            self._filter.add(keys)
+
+    def finish(self) -> BloomFilter:
+        """The filter with all keys."""
+        if self._filter is None:
+            fitting = max(_LEAST, 1 << max(0, self._count - 1).bit_length())
+            entries = self._sizes.bloom_entries
+            self._release(min(fitting, entries) if _few(self._sizes) else entries)
+        assert self._filter is not None, "held keys were released into a filter"
+        return self._filter
+
+    def _release(self, entries: int) -> None:
+        sizes = self._sizes
+        self._filter = BloomFilter.create(sizes.bloom_kind, entries, sizes.bloom_fpp, sizes.bloom_max_entries)
+        for keys in self._held:
+            self._filter.add(keys)
+        self._held = []
+
+
+def _few(sizes: FilterSizes) -> int:
+    """Up to how many keys a filter is sized by them.  A SIMPLE filter is one of one size, whatever it holds."""
+    return sizes.bloom_entries // 2 if sizes.bloom_kind == BloomKind.DYNAMIC_V0 else 0

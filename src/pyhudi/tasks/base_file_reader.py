@@ -1,0 +1,157 @@
+"""Base files being read: opened with what is wrong with them said in our errors, and what their footers say beside the columns.
+
+Source: docs/formats/base-file.md, "Footer".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyhudi.errors import CorruptData, TableState, Unsupported
+from pyhudi.format.bloom_filter import BloomFilter
+from pyhudi.format.bloom_probe import text_might_contain
+from pyhudi.format.names import is_orc
+from pyhudi.format.orc.orc_reader import OrcFile, OrcFooter
+from pyhudi.format.parquet.parquet_file import open_parquet, read_footer, read_parted_footer
+from pyhudi.storage.base import Storage
+from pyhudi.table.footer_cache import KeptFooters
+from pyhudi.tasks.dictionary_columns import coded_columns
+from pyhudi.tasks.missing_file import gone
+
+BLOOM_KEY = "org.apache.hudi.bloomfilter"
+BLOOM_KEY_BEFORE_APACHE = "com.uber.hoodie.bloomfilter"
+BLOOM_TYPE_KEY = "hoodie_bloom_filter_type_code"
+_FILTER_KEYS = (BLOOM_KEY.encode(), BLOOM_KEY_BEFORE_APACHE.encode())
+MIN_KEY = "hoodie_min_record_key"
+MAX_KEY = "hoodie_max_record_key"
+
+
+OpenFile = pq.ParquetFile | OrcFile
+"""A base file, read the same way whatever its format."""
+
+Footer = pq.FileMetaData | OrcFooter
+"""What a base file says of itself, asked the same way whatever its format."""
+
+
+@contextmanager
+def open_base_file(
+    storage: Storage, path: str, columns_to_code: Collection[str] = (), *, outside: bool = False
+) -> Iterator[OpenFile]:
+    """A base file to read from during a `with` block.  Of some columns those are read coded for which this is worth it.
+
+    outside: it was not made for a table, see `OrcFile`.
+
+    Raises CorruptData that names the file when its bytes are not of the format that its name says, or of Parquet not those that
+    were written, now or while it is read; TableState when it is gone, Unsupported for a file of another format.
+    """
+    with _errors_named(storage, path), open_base_input(storage, path) as source:
+        if is_orc(path):
+            yield OrcFile(source, outside=outside)
+            return
+        with _opened(source, read_footer(source), columns_to_code) as file:
+            yield file
+
+
+@contextmanager
+def open_base_rows(
+    storage: Storage,
+    path: str,
+    columns_to_code: Collection[str] = (),
+    footers: KeptFooters | None = None,
+    keys: pa.StringArray | None = None,
+) -> Iterator[OpenFile | None]:
+    """As `open_base_file`, for a reader of rows: the metadata of a Parquet file of ours comes without its key filter.
+
+    footers: of files that were opened before; a file of another size or time is another one.  keys: the record keys wanted, None
+    for all.  Gives None where the file's key filter knows none of them.
+    """
+    with _errors_named(storage, path):
+        if is_orc(path):
+            with open_base_input(storage, path) as source:
+                orc = OrcFile(source)
+                yield None if keys is not None and footer_rules_out(orc.metadata, keys) else orc
+            return
+        stamp = None
+        if footers is not None and (stamp := storage.stat(path)) is None:
+            raise gone(storage, path)
+        footer = None if footers is None or stamp is None else footers.get(stamp)
+        if footer is not None and keys is not None and footer.texts is not None and _rule_out(footer.told, keys):
+            yield None
+            return
+        with open_base_input(storage, path) as source:
+            if footer is None or (keys is not None and footer.texts is None):
+                footer = read_parted_footer(source, _FILTER_KEYS)
+                if footers is not None and stamp is not None:
+                    footers.put(stamp, footer if keys is not None else footer.without_texts())
+                if keys is not None and _rule_out(footer.told, keys):
+                    yield None
+                    return
+            with _opened(source, footer.metadata, columns_to_code) as file:
+                yield file
+
+
+def _opened(source: pa.NativeFile, metadata: pq.FileMetaData, columns_to_code: Collection[str]) -> pq.ParquetFile:
+    coded = coded_columns(metadata, metadata.schema.to_arrow_schema(), columns_to_code) if columns_to_code else ()
+    return open_parquet(source, coded, metadata)
+
+
+@contextmanager
+def _errors_named(storage: Storage, path: str) -> Iterator[None]:
+    """What is wrong with a file is said in our errors, which name it."""
+    try:
+        yield
+    except CorruptData as error:
+        raise error.with_path(storage.absolute(path)) from error
+    except (pa.ArrowInvalid, UnicodeDecodeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            # The machine said no, not the reader of the format.
+            raise
+        raise CorruptData(f"a base file cannot be read: {error}").with_path(storage.absolute(path)) from error
+
+
+def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
+    """The bytes of a base file; close it.  Raises TableState when it is gone, Unsupported for a file of another format than
+    Parquet and ORC.
+    """
+    is_orc(path)  # Raises where it is neither.
+    try:
+        return storage.open_input(path)
+    except TableState as error:
+        raise gone(storage, path) from error
+
+
+def footer_text(metadata: Footer, key: str) -> str | None:
+    """A key-value of a footer as text, None when it is not there."""
+    found = (metadata.metadata or {}).get(key.encode())
+    return None if found is None else found.decode()
+
+
+def footer_filter(metadata: Footer) -> BloomFilter | None:
+    """The key filter in a base file's footer, None when there is none."""
+    text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
+    if text is None:
+        return None
+    return BloomFilter.from_text(text, footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE")
+
+
+def footer_rules_out(metadata: Footer, keys: pa.StringArray) -> bool:
+    """Whether the key filter in a base file's footer says that no row has one of some record keys; False where it has none, or
+    one of a kind that is not read.
+    """
+    return _rule_out(metadata.metadata or {}, keys)
+
+
+def _rule_out(told: Mapping[bytes, bytes], keys: pa.StringArray) -> bool:
+    text = told.get(_FILTER_KEYS[0]) or told.get(_FILTER_KEYS[1])
+    if text is None or pc.any(pc.equal(keys, "")).as_py():
+        # No filter knows the empty key.
+        return False
+    try:
+        return not text_might_contain(text, told.get(BLOOM_TYPE_KEY.encode(), b"SIMPLE").decode(), keys)
+    except Unsupported:
+        return False

@@ -1,0 +1,410 @@
+"""Base files being written: one Parquet or ORC file with meta columns, key filter and key range in its footer.
+
+Rows arrive as tables in the stored layout but for `_hoodie_file_name`, which the writer fills in.  They are cut into row groups
+of bounded size, so the memory of a writer is one row group however large the file grows.
+
+Source: docs/formats/base-file.md, "Footer".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Annotated
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyhudi.format.bloom_filter import BloomFilter
+from pyhudi.format.names import is_orc
+from pyhudi.format.orc.orc_reader import ORC_AVRO_SCHEMA_KEY
+from pyhudi.format.orc.orc_writer import CODECS as ORC_CODECS
+from pyhudi.format.orc.orc_writer import OrcWriter
+from pyhudi.format.parquet.avro_hints import check_values, file_schema
+from pyhudi.format.parquet.footer import closing_without
+from pyhudi.format.parquet.parquet_file import ParquetWriter
+from pyhudi.format.paths import file_name_of
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.planning.record_placement import MAX_FILE_SIZE
+from pyhudi.records.event_time_watermarks import EventTimes
+from pyhudi.records.java_strings import java_order, text_in_java_order
+from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
+from pyhudi.records.schema_cast import conform_table, relabel
+from pyhudi.storage import markers
+from pyhudi.storage.base import Storage
+from pyhudi.tasks.base_file_bloom_filter import GrowingFilter
+from pyhudi.tasks.base_file_reader import BLOOM_KEY, BLOOM_TYPE_KEY, MAX_KEY, MIN_KEY, Footer
+from pyhudi.tasks.dictionary_columns import CODED, coded_rows, coded_schema, repeated
+from pyhudi.tasks.file_stats import FileIndexing, FloatWatch, IndexedFile, base_file_ranges
+
+AVRO_SCHEMA_KEY = "parquet.avro.schema"
+
+_ROW_GROUP_BYTES = 64 << 20
+"""Arrow bytes after which a row group is written, unless the settings ask for smaller ones."""
+
+_FEW_VALUED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
+"""Meta columns that hold few values in every file: they are carried as dictionaries."""
+
+_SAMPLE_ROWS = 4096
+"""Of so many rows of a file a column's values are counted, to tell whether a dictionary pays."""
+
+
+CODEC = Option(
+    "hoodie.parquet.compression.codec",
+    ("gzip", "zstd", "snappy", "uncompressed", "lz4_raw"),
+    "zstd",
+    "compression of base files, Parquet log blocks and the history",
+)
+USE_POSITIONS = Option(
+    "hoodie.merge.use.record.positions", bool, "true", "logs and base files are merged by record positions where they have them"
+)
+
+
+WRITE_FORMAT = Option(
+    "hoodie.base.file.format",
+    ("PARQUET", "ORC", "HFILE"),
+    None,
+    "format of the base files of a new table, and of those that a write or a service makes in a table that may have several "
+    "(hoodie.table.multiple.base.file.formats.enable); unset: the table's; HFILE is refused",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """How base files and log files come out, and how they are put together.  Sizes in bytes.
+
+    base_format: of base files, None for the table's.  marker_lists: they are marked in lists, see `storage.markers`.
+    """
+
+    max_file_size_bytes: Annotated[int, MAX_FILE_SIZE]
+    block_size_bytes: Annotated[int, Option("hoodie.parquet.block.size", int, "125829120", "bytes of a row group", at_least=1)]
+    page_size_bytes: Annotated[int, Option("hoodie.parquet.page.size", int, "1048576", "bytes of a page", at_least=1)]
+    codec: Annotated[str, CODEC]
+    dictionary: Annotated[
+        bool,
+        Option("hoodie.parquet.dictionary.enabled", bool, "true", "columns are encoded by dictionaries where that pays"),
+        Option("hoodie.parquet.outputtimestamptype", ("TIMESTAMP_MICROS",), "TIMESTAMP_MICROS", "how timestamps are stored"),
+    ]
+    bloom_enabled: Annotated[
+        bool,
+        Option("hoodie.parquet.bloom.filter.enabled", bool, "true", "base files carry a Bloom filter of their record keys"),
+    ]
+    bloom_kind: Annotated[
+        str,
+        Option(
+            "hoodie.bloom.index.filter.type",
+            ("SIMPLE", "DYNAMIC_V0"),
+            "DYNAMIC_V0",
+            "a Bloom filter of one size, or one that grows with its file",
+        ),
+    ]
+    bloom_entries: Annotated[
+        int,
+        Option(
+            "hoodie.index.bloom.num_entries",
+            int,
+            "60000",
+            "keys that a Bloom filter is sized for at first; for fewer where it can grow and a file has less than half as many",
+            at_least=1,
+        ),
+    ]
+    bloom_fpp: Annotated[
+        float, Option("hoodie.index.bloom.fpp", float, "0.000000001", "rate of wrong hits that a Bloom filter is sized for")
+    ]
+    bloom_max_entries: Annotated[
+        int,
+        Option(
+            "hoodie.bloom.index.filter.dynamic.max.entries",
+            int,
+            "100000",
+            "keys up to which a growing Bloom filter grows",
+            at_least=1,
+        ),
+    ]
+    log_format: Annotated[
+        str,
+        Option("hoodie.logfile.data.block.format", ("avro", "parquet", "hfile"), "avro", "format of data blocks in log files"),
+    ]
+    log_block_size_bytes: Annotated[
+        int, Option("hoodie.logfile.data.block.max.size", int, "268435456", "bytes of a data block", at_least=1)
+    ]
+    log_file_size_bytes: Annotated[
+        int,
+        Option(
+            "hoodie.logfile.max.size",
+            int,
+            "1073741824",
+            "bytes from which on a log file takes no further block: its next version does",
+            at_least=1,
+        ),
+    ]
+    record_positions: Annotated[
+        bool,
+        Option("hoodie.write.record.positions", bool, "true", "log blocks say at which rows of the base file their records are"),
+    ]
+    use_positions: Annotated[bool, USE_POSITIONS]
+    orc_codec: Annotated[
+        str, Option("hoodie.orc.compression.codec", ORC_CODECS, "ZLIB", "compression of base files where these are ORC")
+    ]
+    orc_stripe_bytes: Annotated[
+        int, Option("hoodie.orc.stripe.size", int, "67108864", "bytes of a stripe of ORC base files", at_least=1)
+    ]
+    base_format: Annotated[str | None, WRITE_FORMAT]
+    marker_lists: Annotated[bool, markers.TYPE] = False
+
+    @classmethod
+    def of(cls, options: Options) -> FileSettings:
+        """From checked options."""
+        return read_settings(cls, options, marker_lists=options.word(markers.TYPE) != "DIRECT")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A finished base file.  metadata: its footer; indexed: what the metadata table wants to know, but for the keys;
+    event_times: of its earliest and its latest row, in milliseconds.
+    """
+
+    path: str
+    size_bytes: int
+    row_count: int
+    metadata: Footer
+    indexed: IndexedFile | None = None
+    event_times: tuple[int | None, int | None] = (None, None)
+
+
+class BaseFileWriter:
+    """Writes one base file; use as a context manager.  The file appears when the block ends without an error, whole or not at
+    all.
+
+    schema: the stored layout (meta columns, then data columns).  inherited: a filter to go on from (see `inherited_filter`);
+    rows whose keys it holds already are written with `keys_known=True`.  indexing: what to find out for the metadata table.
+    coded: text columns that come as dictionaries (see `tasks.dictionary_columns`) in most tables; where dictionaries are on.
+    event_time: the column that tells when events happened, None where nobody asks.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        schema: pa.Schema,
+        avro_schema: str,
+        settings: FileSettings,
+        *,
+        populate_meta_fields: bool = True,
+        inherited: BloomFilter | None = None,
+        indexing: FileIndexing | None = None,
+        coded: Collection[str] = (),
+        event_time: str | None = None,
+    ) -> None:
+        self._storage = storage
+        self._path = path
+        self._name = file_name_of(path)
+        self._schema = schema
+        self._avro_schema = avro_schema
+        self._settings = settings
+        self._with_keys = populate_meta_fields and settings.bloom_enabled
+        self._fill_name = populate_meta_fields and FILE_NAME in schema.names
+        few = _FEW_VALUED if populate_meta_fields else ()
+        self._is_orc = is_orc(path)
+        self._layout = coded_schema(schema, {*coded, *few}) if settings.dictionary and not self._is_orc else schema
+        self._stored = file_schema(self._layout, avro_schema)
+        self._writer: ParquetWriter | OrcWriter | None = None
+        self._filter = GrowingFilter(settings, inherited) if self._with_keys else None
+        self._least: bytes | None = None
+        self._greatest: bytes | None = None
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self._flushed_arrow_bytes = 0
+        # Arrow bytes that the writer has and the file has not: ORC is written by stripes of their size when stored.
+        self._buffered_arrow_bytes = 0
+        self._row_count = 0
+        self._group_bytes = min(_ROW_GROUP_BYTES, settings.block_size_bytes, max(1 << 16, settings.max_file_size_bytes // 2))
+        self._stack = ExitStack()
+        self._collected: list[pq.FileMetaData] = []
+        self._indexing = indexing
+        self._floats = FloatWatch(schema)
+        self._event_times = EventTimes(event_time)
+        # Kind and text of the finished filter.
+        self._bloom: tuple[str, str] | None = None
+        self.result: WrittenFile | None = None
+
+    def __enter__(self) -> BaseFileWriter:
+        self._sink = self._stack.enter_context(self._storage.open_output(self._path))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            if self._writer is not None:
+                self._writer.abandon()
+            self._stack.__exit__(kind, error, trace)
+            return
+        try:
+            self._flush()
+            footer = self._close(self._opened(self._stored.empty_table()))
+            size_bytes = int(self._sink.tell())
+        except BaseException as failure:
+            if self._writer is not None:
+                self._writer.abandon()
+            self._stack.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._stack.close()
+        times = (self._event_times.least, self._event_times.greatest)
+        self.result = WrittenFile(self._path, size_bytes, self._row_count, footer, self._indexed(footer), times)
+
+    @property
+    def row_count(self) -> int:
+        """Rows handed over so far."""
+        return self._row_count
+
+    @property
+    def estimated_size_bytes(self) -> int:
+        """Bytes of the file if it were closed now: what is written, and what is pending at the ratio seen so far."""
+        written = int(self._sink.tell())
+        waiting = self._pending_bytes + self._buffered_arrow_bytes
+        if self._flushed_arrow_bytes:
+            return written + waiting * written // self._flushed_arrow_bytes
+        return waiting // 4
+
+    def write(self, rows: pa.Table, *, keys_known: bool = False) -> None:
+        """Add rows in the stored layout; `_hoodie_file_name` is filled in here.
+
+        keys_known: their keys are in the inherited filter, so only the key range is taken from them.
+        """
+        if rows.num_rows == 0:
+            return
+        if self._fill_name:
+            position = self._schema.get_field_index(FILE_NAME)
+            field = self._layout.field(position)
+            filled = repeated(self._name, rows.num_rows)
+            rows = rows.set_column(position, field, filled if field.type == CODED else filled.dictionary_decode())
+        if self._with_keys:
+            self._note_keys(rows.column(RECORD_KEY), known=keys_known)
+        self._floats.look(rows)
+        self._event_times.look(rows)
+        rows = coded_rows(rows, self._layout)
+        self._pending.append(rows)
+        self._pending_bytes += rows.nbytes
+        self._row_count += rows.num_rows
+        if self._pending_bytes >= self._group_bytes:
+            self._flush()
+
+    def _note_keys(self, keys: pa.ChunkedArray, *, known: bool) -> None:
+        for chunk in keys.chunks:
+            # Real Hudi looks keys up by these bounds as Java compares them.
+            bounds = pc.min_max(java_order(chunk)).as_py()
+            if bounds["min"] is None:
+                continue
+            self._least = bounds["min"] if self._least is None else min(self._least, bounds["min"])
+            self._greatest = bounds["max"] if self._greatest is None else max(self._greatest, bounds["max"])
+            if not known and self._filter is not None:
+                self._filter.add(chunk)
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        # Parquet stores one dictionary for each row group.
+        table = relabel(pa.concat_tables(self._pending).unify_dictionaries(), self._layout)
+        self._pending = []
+        check_values(table, self._avro_schema)
+        table = conform_table(table, self._stored)
+        writer, before = self._opened(table), self._sink.tell()
+        if isinstance(writer, OrcWriter):
+            writer.write_table(table)
+        else:
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._buffered_arrow_bytes += self._pending_bytes
+        if self._sink.tell() > before:
+            self._flushed_arrow_bytes += self._buffered_arrow_bytes
+            self._buffered_arrow_bytes = 0
+        self._pending_bytes = 0
+
+    def _opened(self, first: pa.Table) -> ParquetWriter | OrcWriter:
+        """The writer of the format.  first: the rows that it is opened for, by which the encoding of the columns is chosen."""
+        if self._writer is None and self._is_orc:
+            stripe_bytes = min(self._settings.orc_stripe_bytes, self._group_bytes)
+            self._writer = OrcWriter(self._sink, self._stored, codec=self._settings.orc_codec, stripe_bytes=stripe_bytes)
+        elif self._writer is None:
+            self._writer = ParquetWriter(
+                self._sink,
+                self._stored,
+                compression=_arrow_codec(self._settings.codec),
+                use_dictionary=_dictionary_columns(first) if self._settings.dictionary else False,
+                data_page_size=self._settings.page_size_bytes,
+                write_statistics=True,
+                use_compliant_nested_type=True,
+                version="2.6",
+                metadata_collector=self._collected,
+            )
+        return self._writer
+
+    def _close(self, writer: ParquetWriter | OrcWriter) -> Footer:
+        if isinstance(writer, OrcWriter):
+            return writer.close({ORC_AVRO_SCHEMA_KEY: self._avro_schema, **self._key_entries()})
+        # Bounds leave NaN out, which is above every number to Spark; and its Parquet reader compares the values of
+        # dictionaries, where it tells the zeros apart, whichever of them a filter names.  Either way it would pass over
+        # rows that match.
+        watched = self._floats
+        plain = partial(closing_without, bounds=watched.seen, dictionaries=watched.zeros)
+        entries = {AVRO_SCHEMA_KEY: self._avro_schema, **watched.footer, **self._key_entries()}
+        writer.close(entries, plain if watched.seen or watched.zeros else None)
+        return self._collected[0]
+
+    def _key_entries(self) -> dict[str, str]:
+        entries: dict[str, str] = {}
+        if self._with_keys and self._filter is not None:
+            bloom = self._filter.finish()
+            text = bloom.to_text()
+            self._bloom = str(bloom.kind), text
+            entries[BLOOM_KEY] = text
+            if bloom.kind != "SIMPLE":
+                entries[BLOOM_TYPE_KEY] = bloom.kind
+            if self._least is not None and self._greatest is not None:
+                entries[MIN_KEY] = text_in_java_order(self._least)
+                entries[MAX_KEY] = text_in_java_order(self._greatest)
+        return entries
+
+    def _indexed(self, footer: Footer) -> IndexedFile | None:
+        wanted = self._indexing
+        if wanted is None:
+            return None
+        nan = self._floats.seen
+        ranges = base_file_ranges(self._storage, self._path, footer, self._schema, wanted.columns, nan_columns=nan)
+        return IndexedFile(ranges, self._bloom if wanted.bloom_filters else None)
+
+
+def _arrow_codec(name: str) -> str:
+    return {"uncompressed": "none", "lz4_raw": "lz4"}.get(name, name)
+
+
+def _dictionary_columns(rows: pa.Table) -> list[str]:
+    """The columns to store with a dictionary: those whose values repeat in some of the rows."""
+    # Keys and sequence numbers are unique in a file: a dictionary of them would be built and thrown away.
+    unique = {COMMIT_SEQNO, RECORD_KEY}
+    count = min(_SAMPLE_ROWS, rows.num_rows)
+    sample = pa.array(np.linspace(0, max(0, rows.num_rows - 1), count).astype(np.int64))
+    paths = []
+    for field in rows.schema:
+        if field.name in unique:
+            continue
+        if not (pa.types.is_nested(field.type) or field.type == CODED):
+            # Building a dictionary of values that hardly repeat costs time, and makes the file larger.
+            values = rows.column(field.name).take(sample)
+            if count == _SAMPLE_ROWS and 2 * len(pc.unique(values)) > count:
+                continue
+        paths.extend(_leaf_paths(field.name, field.type))
+    return paths
+
+
+def _leaf_paths(path: str, kind: pa.DataType) -> list[str]:
+    if pa.types.is_struct(kind):
+        return [leaf for i in range(kind.num_fields) for leaf in _leaf_paths(f"{path}.{kind.field(i).name}", kind.field(i).type)]
+    if pa.types.is_map(kind):
+        return _leaf_paths(f"{path}.key_value.key", kind.key_type) + _leaf_paths(f"{path}.key_value.value", kind.item_type)
+    if pa.types.is_list(kind):
+        return _leaf_paths(f"{path}.list.element", kind.value_type)
+    return [path]

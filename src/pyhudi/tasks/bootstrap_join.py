@@ -1,0 +1,173 @@
+"""Rows whose meta columns stand in a base file of the table, and whose data columns in a file outside of it, row by row.
+
+The two files are cut into row groups as each writer liked.  Memory: one row group of either.
+
+Source: docs/formats/writing.md, "Bootstrap".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData, Internal, TableState, Unsupported
+from pyhudi.format.bootstrap_index import SourceFile
+from pyhudi.format.paths import file_name_of, folder_of
+from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
+from pyhudi.records.keys.partition_paths import values_of_path
+from pyhudi.records.meta_fields import META_COLUMNS
+from pyhudi.records.schema_cast import conform_table
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.table.bootstrap_sources import Outside
+from pyhudi.tasks.base_file_reader import OpenFile, open_base_file
+from pyhudi.tasks.incoming_layout import rows_without_columns
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedColumns:
+    """How the columns of one partition are found in files outside of the table.
+
+    storage: of the table, whose options open the files too.  keys: say which columns the partition's path tells; always: those
+    that it tells even where a file has them.
+    """
+
+    storage: StorageSpec
+    keys: KeySpec
+    partition: str
+    always: Collection[str] = ()
+
+
+def outside_rows(
+    storage: Storage, table: StorageSpec, outside: Outside | None, partition: str, path: str, needed: pa.Schema
+) -> Iterator[pa.Table] | None:
+    """The rows of a base file whose data columns stand outside of the table; None for one that has them itself."""
+    source = None if outside is None else outside.sources.get(path)
+    if outside is None or source is None:
+        return None
+    return joined_rows(storage, path, source, needed, JoinedColumns(table, outside.keys, partition))
+
+
+def source_rows(source: SourceFile, needed: pa.Schema, columns: JoinedColumns) -> Iterator[pa.Table]:
+    """The rows of a source file in the needed columns, which are data columns, by its row groups.  Raises as `joined_rows`."""
+    with open_source(columns.storage, source) as opened:
+        yield from _row_groups(opened, needed, _told(columns, needed, frozenset(opened.schema_arrow.names), source))
+
+
+def joined_rows(
+    storage: Storage, path: str, source: SourceFile | None, needed: pa.Schema, columns: JoinedColumns
+) -> Iterator[pa.Table]:
+    """The rows of a base file without data columns, in the needed columns, as the source file is cut into row groups.
+
+    Columns that the source file lacks come from the partition's path, and are null where that does not tell them.
+    Raises CorruptData where the two files have not as many rows, and as `open_source`; Unsupported for a partition column that
+    neither the source file nor the path tells.
+    """
+    head = pa.schema([field for field in needed if field.name in META_COLUMNS])
+    data = pa.schema([field for field in needed if field.name not in META_COLUMNS])
+    with open_base_file(storage, path) as file:
+        heads = _row_groups(file, head, {})
+        if not data.names:
+            yield from heads
+            return
+        if source is None:
+            raise Internal(f"nobody has looked up which file outside of the table has the rows of {storage.absolute(path)}")
+        with open_source(columns.storage, source) as opened:
+            if opened.metadata.num_rows != file.metadata.num_rows:
+                raise CorruptData(
+                    f"row by row a base file belongs to {source.uri}, which has not as many rows",
+                    expected=file.metadata.num_rows,
+                    found=opened.metadata.num_rows,
+                ).with_path(storage.absolute(path))
+            rows = _row_groups(opened, data, _told(columns, data, frozenset(opened.schema_arrow.names), source))
+            yield from _joined(heads, rows, needed) if head.names else rows
+
+
+@contextmanager
+def open_source(table: StorageSpec, source: SourceFile) -> Iterator[OpenFile]:
+    """A source file to read from during a `with` block.  table: where the table lies, whose options open the source too.
+
+    Raises as `check_same`, before and after: rows of another file would stand beside the keys of this one.
+    """
+    check_same(table, source)
+    storage = open_storage(StorageSpec(folder_of(source.uri), table.options))
+    try:
+        with open_base_file(storage, file_name_of(source.uri), outside=True) as file:
+            yield file
+    except CorruptData:
+        # What another process does to the file while it is read looks like damage.
+        check_same(table, source)
+        raise
+    check_same(table, source)
+
+
+def check_same(table: StorageSpec, source: SourceFile) -> None:
+    """Raises TableState when a source file is gone, CorruptData when it has another length or time than it had when the table
+    was made over it.  table: as of `open_source`.
+    """
+    info = open_storage(StorageSpec(folder_of(source.uri), table.options)).stat(file_name_of(source.uri))
+    if info is None:
+        raise TableState(f"{source.uri} is gone, and it holds rows of the table, which was bootstrapped over it: put it back")
+    if (info.size_bytes, info.modified_ms) != (source.size_bytes, source.modified_ms):
+        raise CorruptData(
+            "a file that the table was bootstrapped over has changed since",
+            expected=f"{source.size_bytes} bytes of {source.modified_ms} ms",
+            found=f"{info.size_bytes} bytes of {info.modified_ms} ms",
+            path=source.uri,
+        )
+
+
+def _joined(heads: Iterable[pa.Table], rows: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The tables of `rows`, each with as many of the rows of `heads` beside it, in the order of the schema.
+
+    Both have columns, and the same number of rows in all, which the caller has checked.
+    """
+    held: list[pa.Table] = []
+    count = 0
+    coming = iter(heads)
+    for table in rows:
+        while count < table.num_rows:
+            more = next(coming, None)
+            if more is None:
+                raise Internal("two files with as many rows ran out of step")
+            held.append(more)
+            count += more.num_rows
+        if not held:
+            continue
+        head = pa.concat_tables(held)
+        beside, held = head.slice(0, table.num_rows), [head.slice(table.num_rows)]
+        count -= table.num_rows
+        names = set(table.column_names)
+        yield pa.table([(table if name in names else beside).column(name) for name in schema.names], schema=schema)
+
+
+def _row_groups(file: OpenFile, needed: pa.Schema, told: Mapping[str, pa.Scalar]) -> Iterator[pa.Table]:
+    """The needed columns of a file by its row groups.  told: those that stand in no file."""
+    present = set(file.schema_arrow.names)
+    stored = [name for name in needed.names if name in present and name not in told]
+    for group in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(group).num_rows
+        if not needed.names:
+            yield rows_without_columns(count)
+            continue
+        rows = file.read_row_group(group, columns=stored, use_threads=False) if stored else None
+        lacking = {name: told.get(name, pa.scalar(None, needed.field(name).type)) for name in needed.names if name not in stored}
+        columns = {name: rows.column(name) for name in stored} if rows is not None else {}
+        for name, value in lacking.items():
+            columns[name] = pa.chunked_array([pa.repeat(value, count)])
+        yield conform_table(pa.table(columns), needed)
+
+
+def _told(columns: JoinedColumns, needed: pa.Schema, present: Collection[str], source: SourceFile) -> dict[str, pa.Scalar]:
+    told = {*path_valued_columns(columns.keys), *columns.always}
+    names = [name for name in needed.names if name in told and (name in columns.always or name not in present)]
+    lost = [name for name in partition_columns(columns.keys) if name in needed.names and name not in {*told, *present}]
+    if lost:
+        raise Unsupported(
+            f"{source.uri} has not the partition column {lost[0]!r}, and the path of the partition is made by a rule for times, "
+            "which does not give its values back"
+        )
+    return values_of_path(columns.keys, columns.partition, needed, names)

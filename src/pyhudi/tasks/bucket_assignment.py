@@ -1,0 +1,69 @@
+"""Rows to the file groups of their buckets, by a bucket index; groups that do not exist yet get a file id.
+
+Source: docs/formats/writing.md, "Bucket index".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import Internal
+from pyhudi.records.keys.key_spec import KeySpec
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
+from pyhudi.tasks.tag_location import ByBuckets, Place
+
+Ints = npt.NDArray[np.int64]
+
+
+class BucketPlaces:
+    """The file groups of buckets, numbered: those that the table has, and those that the write makes, as they are asked for."""
+
+    def __init__(self, places: Sequence[Place], lookup: ByBuckets) -> None:
+        self.places = list(places)
+        self._lookup = lookup
+        self._numbers: dict[tuple[str, int], int] = {}
+        for number, place in enumerate(places):
+            bucket = lookup.layout.bucket_of(place.partition, place.file_id)
+            if bucket is None:
+                raise Internal(f"file group {place.file_id} has no bucket")
+            self._numbers[place.partition, bucket] = number
+        self._partitions = tuple(dict.fromkeys(place.partition for place in places))
+
+    def numbers(self, partition: str, cell: int) -> tuple[int, ...]:
+        """The places of a cell: one, none where no group is to be made, or one in each partition for rows that name none."""
+        if partition == PLACEHOLDER_PARTITION:
+            found = (self._known(there, cell) for there in self._partitions)
+            return tuple(number for number in found if number is not None)
+        known = self._known(partition, cell)
+        if known is not None:
+            return (known,)
+        bucket = self._lookup.layout.bucket_at(partition, cell)
+        if self._lookup.new_file_id is None or bucket is None:
+            return ()
+        self._numbers[partition, bucket] = len(self.places)
+        self.places.append(Place(partition, self._lookup.new_file_id(partition, bucket), None))
+        return (len(self.places) - 1,)
+
+    def _known(self, partition: str, cell: int) -> int | None:
+        bucket = self._lookup.layout.bucket_at(partition, cell)
+        return None if bucket is None else self._numbers.get((partition, bucket))
+
+    def route(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> tuple[Ints, Ints]:
+        """Pairs of a row and the place that takes it.  texts: record keys, paths: partition paths, one of each for each row."""
+        encoded = pc.dictionary_encode(paths)
+        names = encoded.dictionary.to_pylist()
+        count = self._lookup.layout.cell_count
+        codes = np.asarray(encoded.indices, dtype=np.int64) * count + self._lookup.layout.cells_of(keys, texts, paths)
+        distinct, which = np.unique(codes, return_inverse=True)
+        found = [self.numbers(names[code // count], code % count) for code in distinct.tolist()]
+        copies = np.array([len(numbers) for numbers in found], dtype=np.int64)[which] if found else which
+        rows = np.repeat(np.arange(len(texts), dtype=np.int64), copies)
+        flat = np.array([number for numbers in found for number in numbers], dtype=np.int64)
+        starts = np.r_[0, np.cumsum([len(numbers) for numbers in found])].astype(np.int64)[:-1] if found else which
+        offset = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
+        return rows, flat[np.repeat(starts[which], copies) + offset] if len(rows) else rows

@@ -1,0 +1,246 @@
+"""What the metadata table wants to know of a data file, found out by the task that writes it, so that nobody reads it again.
+
+    column ranges    of a base file from its footer, of a log file from the rows that go into it
+    Bloom filter     of a base file: the text that stands in its footer
+    record keys      which keys came to a file group and which left it: a side file, routed by the file groups of the record index
+
+Footers say nothing of NaN, so floating point columns are looked at while they pass by; they leave out bounds that are too long,
+and a column for which that happened is read back.  Ranges are given for all columns or for none: readers take a file that has
+statistics of some columns and not of others for one that holds nothing in the others.
+
+The side file is an Arrow IPC file with one record batch for each file group of the record index, KEY_CHANGES, so that the task
+that writes one file group reads one batch of each.  Of a partitioned record index it is one batch: its groups depend on the
+partition of the table.  It lies in the metadata table's own folder for what is passing.
+
+Source: docs/formats/metadata-table.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import Internal, TableState, WriteConflict
+from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
+from pyhudi.format.names import parse_base_file
+from pyhudi.format.paths import SIDE_FOLDER, file_name_of, folder_of, join_path
+from pyhudi.records.column_statistics import NAN_HAS_NO_BOUNDS, NAN_KEY, ColumnRange, RangeCollector, footer_ranges, widen_zeros
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.hashing import shard_of_keys
+from pyhudi.records.schema_cast import conform_table
+from pyhudi.records.schema_on_read.column_ids import ColumnIds, Origin, by_ids, names_in_file
+from pyhudi.storage.base import Storage
+from pyhudi.tasks.base_file_reader import Footer, open_base_file
+from pyhudi.tasks.incoming_layout import as_batch
+
+KEY_CHANGES = pa.schema([pa.field("key", pa.string(), nullable=False), pa.field("is_deleted", pa.bool_(), nullable=False)])
+
+Ranges = tuple[tuple[str, ColumnRange], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileIndexing:
+    """What to find out.
+
+    columns: with statistics, by dotted name; () for none.  bloom_filters: whether base files' filters are wanted.  key_shards:
+    how many file groups the record index has, 0 without one, 1 for a partitioned one.
+    """
+
+    columns: tuple[str, ...] = ()
+    bloom_filters: bool = False
+    key_shards: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFile:
+    """What was found out.
+
+    ranges: of every column that was asked for; () where the file has no rows in it to tell of.  bloom: type code and text of the
+    filter, None without one.  keys: path of the side file, None when no key came or left.
+    """
+
+    ranges: Ranges = ()
+    bloom: tuple[str, str] | None = None
+    keys: str | None = None
+
+
+class FloatWatch:
+    """Notes which floating point columns of a base file have held NaN, and which a zero: by dotted name, also inside structs.
+
+    footer: what the file's footer says of it, to be written before the rows are known (see
+    `records.column_statistics.may_hide_nan`).
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._names = [name for field in schema for name in _floating_leaves(field, field.name)]
+        self.footer = {NAN_KEY: NAN_HAS_NO_BOUNDS} if self._names else {}
+        self.seen: set[str] = set()
+        self.zeros: set[str] = set()
+
+    def look(self, rows: pa.Table) -> None:
+        """Take rows in the schema into account."""
+        for name in self._names:
+            head, *rest = name.split(".")
+            column = rows.column(head)
+            for chunk in (pc.struct_field(column, rest) if rest else column).chunks:
+                if name not in self.seen and pc.any(pc.is_nan(chunk)).as_py():
+                    self.seen.add(name)
+                if name not in self.zeros and pc.any(pc.equal(chunk, 0.0)).as_py():
+                    self.zeros.add(name)
+
+
+def _floating_leaves(field: pa.Field, path: str) -> list[str]:
+    if pa.types.is_struct(field.type):
+        return [leaf for child in field.type.fields for leaf in _floating_leaves(child, f"{path}.{child.name}")]
+    return [path] if pa.types.is_floating(field.type) else []
+
+
+class KeyChanges:
+    """Gathers the keys that come to a file group and those that leave it.  Holds them all."""
+
+    def __init__(self, shard_count: int, routes: Callable[[pa.StringArray], pa.StringArray] | None = None) -> None:
+        """routes: keys -> the texts that their file groups are told by; None: the keys themselves."""
+        self._shards = shard_count
+        self._routes = routes
+        self._keys: tuple[list[pa.Array], list[pa.Array]] = ([], [])
+
+    def add(self, keys: pa.Array | pa.ChunkedArray, *, deleted: bool = False) -> None:
+        """Keys that came, or with `deleted` that left; string, no nulls."""
+        if self._shards and len(keys):
+            self._keys[deleted].extend(keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys])
+
+    def store(self, storage: Storage, instant_time: str, name: str) -> str | None:
+        """Write the side file that belongs to the data file `name`; its path, None when there is nothing to say."""
+        came, left = (pa.concat_arrays([pa.array([], pa.string()), *parts]) for parts in self._keys)
+        if not len(came) and not len(left):
+            return None
+        keys = pa.concat_arrays([came, left])
+        flags = np.zeros(len(keys), dtype=np.bool_)
+        flags[len(came) :] = True
+        shards = shard_of_keys(keys if self._routes is None else self._routes(keys), self._shards)
+        order = np.argsort(shards, kind="stable")
+        bounds = np.searchsorted(shards[order], np.arange(self._shards + 1))
+        rows = pa.record_batch([keys.take(pa.array(order)), pa.array(flags[order])], schema=KEY_CHANGES)
+        path = join_path(SIDE_FOLDER, instant_time, f"{name.lstrip('.')}.keys.arrow")
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with storage.open_output(path) as sink, pa.ipc.new_file(sink, KEY_CHANGES, options=options) as writer:
+            for shard in range(self._shards):
+                writer.write_batch(rows.slice(int(bounds[shard]), int(bounds[shard + 1] - bounds[shard])))
+        return path
+
+
+def open_side_file(storage: Storage, path: str) -> pa.NativeFile:
+    """Open a side file of the instant whose folder it lies in.
+
+    Raises:
+        WriteConflict: The file is gone: a rollback deletes the side files of the instant it undoes.
+    """
+    try:
+        return storage.open_input(path)
+    except TableState as error:
+        instant_time = file_name_of(folder_of(path))
+        raise WriteConflict(
+            f"instant {instant_time} was rolled back while it was under way: its side file {storage.absolute(path)} is missing; "
+            "write again",
+            instants=(instant_time,),
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class KeyShare:
+    """The keys of side files that belong to one file group of an index.
+
+    number: of the file group.  count: None where side files are dealt out by the index's file groups; else they hold their keys
+    in one piece, which is dealt out among as many groups.
+    """
+
+    number: int
+    count: int | None = None
+
+    def changes(self, storage: Storage, path: str) -> pa.RecordBatch:
+        """KEY_CHANGES of the file group, from a side file.  Raises as `open_side_file`."""
+        with open_side_file(storage, path) as source:
+            found = pa.ipc.open_file(source).get_batch(self.number if self.count is None else 0)
+        if self.count is None or self.count == 1:
+            return found
+        return found.filter(pa.array(shard_of_keys(found.column("key"), self.count) == self.number))
+
+
+def base_file_ranges(
+    storage: Storage,
+    path: str,
+    metadata: Footer,
+    schema: pa.Schema,
+    columns: Sequence[str],
+    *,
+    nan_columns: Iterable[str] | None = None,
+    ids: ColumnIds | None = None,
+) -> Ranges:
+    """The range of every column in a base file.
+
+    schema: the table's, canonical.  nan_columns: which of them hold NaN; None when nobody knows, then floating point columns are
+    read.  ids: of the columns, by which they are found in a file that was there before.  Columns that the file does not have are
+    null throughout.  Raises as `open_base_file` where the file is read.
+    """
+    name_of_file = parse_base_file(file_name_of(path))
+    instant_time = name_of_file.instant_time if name_of_file is not None else ""
+    if instant_time == METADATA_BOOTSTRAP_INSTANT_TIME:
+        raise Internal(f"nobody has looked up which file outside of the table has the rows of {storage.absolute(path)}")
+    heads = {name.split(".")[0] for name in columns}
+    elsewhere = frozenset[str]() if ids is None else ids.elsewhere(instant_time, heads)
+    places = None if ids is None or not elsewhere else ids.places(instant_time)
+    found = footer_ranges(metadata, schema, [name for name in columns if name.split(".")[0] not in elsewhere])
+    count = metadata.num_rows
+    present = {metadata.schema.column(index).path for index in range(metadata.num_columns)}
+    nan = set(nan_columns or ())
+    unknown = []
+    for name in columns:
+        if places is not None and name.split(".")[0] in elsewhere:
+            found[name] = ColumnRange(null_count=count, value_count=count)
+            if name.split(".")[0] in places:
+                unknown.append(name)
+            continue
+        if name not in present:
+            found[name] = ColumnRange(null_count=count, value_count=count)
+            continue
+        may_hide_nan = nan_columns is None and pa.types.is_floating(field_at(schema, name).type)
+        if may_hide_nan or (found[name].min is None and not found[name].is_all_null):
+            unknown.append(name)
+    if unknown:
+        for name, exact in _read_ranges(storage, path, schema, unknown, places).items():
+            before = found[name]
+            sizes = before.total_size_bytes, before.total_uncompressed_size_bytes
+            found[name] = widen_zeros(ColumnRange(exact.min, exact.max, exact.null_count, exact.value_count, *sizes))
+    return tuple((name, found[name].with_nan() if name in nan else found[name]) for name in columns)
+
+
+def ranges_of_rows(rows: Iterable[pa.Table], columns: Sequence[str]) -> Ranges:
+    """The range of every column in rows that no footer of a base file tells of."""
+    collector = RangeCollector(columns)
+    for table in rows:
+        collector.add(as_batch(table))
+    found = collector.ranges()
+    return tuple((name, found[name]) for name in columns)
+
+
+def log_ranges(collector: RangeCollector | None, row_count: int) -> Ranges:
+    """The ranges of the rows that went into a log file; () when none did, or nobody asked."""
+    return tuple(collector.ranges().items()) if collector is not None and row_count else ()
+
+
+def _read_ranges(
+    storage: Storage, path: str, schema: pa.Schema, columns: Sequence[str], places: Mapping[str, Origin] | None
+) -> Mapping[str, ColumnRange]:
+    heads = list(dict.fromkeys(name.split(".")[0] for name in columns))
+    wanted = pa.schema([schema.field(name) for name in heads])
+    collector = RangeCollector(columns)
+    with open_base_file(storage, path) as file:
+        for group in range(file.metadata.num_row_groups):
+            stored = file.read_row_group(group, columns=names_in_file(places, heads), use_threads=False)
+            rows = conform_table(by_ids(stored, places, wanted), wanted)
+            collector.add(as_batch(rows))
+    return collector.ranges()

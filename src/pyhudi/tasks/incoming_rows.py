@@ -1,0 +1,332 @@
+"""Incoming rows made ready: columns as the table's, record key and partition path in front.
+
+    _hoodie_record_key       string, never null
+    _hoodie_partition_path   string, never null; `PLACEHOLDER_PARTITION` while it is not known (deletes by key alone)
+    <data columns>           as the table's schema; absent when the rows only delete
+    #delete                  boolean, only where some rows delete their key without being a row of the table
+
+Also here: what becomes of a record that a global index finds in another partition.
+
+Source: docs/formats/record-keys.md; docs/formats/writing.md, "Indexes used for writing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
+from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.records.dotted_columns import column_at
+from pyhudi.records.keys.key_spec import KeySpec, partition_columns
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION, partition_paths
+from pyhudi.records.keys.record_keys import auto_record_keys, record_keys
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.ordering import BoolMask
+from pyhudi.records.record_merge import whole
+from pyhudi.records.schema_cast import conform, conform_table, refuse_rounding, relabel, same_type
+from pyhudi.records.schema_evolution import typed_nulls
+from pyhudi.records.timestamp_coercion import refuse_cut_nanoseconds
+from pyhudi.records.type_normalization import normalise
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.tasks.engine_protocol import PrepareRequest, TagRequest
+from pyhudi.tasks.incoming_layout import DELETE_COLUMN, as_batch
+from pyhudi.tasks.read_slice import ReadSpec, run_read
+
+Ints = npt.NDArray[np.int64]
+
+_KEY_FIELDS = [pa.field(RECORD_KEY, pa.string()), pa.field(PARTITION_PATH, pa.string())]
+_DELETE_FIELD = pa.field(DELETE_COLUMN, pa.bool_())
+
+
+def incoming_schema(request: PrepareRequest) -> pa.Schema:
+    """The layout of the rows that `incoming_rows` gives for a request."""
+    if request.keys_only:
+        return pa.schema([*_KEY_FIELDS, _DELETE_FIELD])
+    marked = [_DELETE_FIELD] if request.marks_deletes else []
+    return pa.schema([*_KEY_FIELDS, *request.data_schema, *marked])
+
+
+def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: int = 0, task_partition: int = 0) -> pa.Table:
+    """One batch of the caller's rows, ready.  first_row, task_partition: for auto-generated keys.
+
+    Raises InvalidRequest for a null or empty key, for a null ordering value where one is required, and for values that do not fit
+    the table's columns.
+    """
+    if request.keys_only:
+        return _key_rows(request, batch)
+    given = without_meta_fields(batch)
+    refuse_rounding(given, request.taken_schema)
+    if not request.cut_nanoseconds:
+        refuse_cut_nanoseconds(given)
+    rows = conform(given, request.taken_schema)
+    if request.keys.generates_keys:
+        keys = auto_record_keys(request.instant_time, task_partition, first_row, rows.num_rows)
+    else:
+        keys = record_keys(request.keys, rows)
+    paths = partition_paths(request.keys, rows)
+    marked = [batch.column(DELETE_COLUMN)] if request.marks_deletes else []
+    for name in request.required_ordering:
+        # A delete of a key takes its record away whatever that one's ordering value is.
+        _refuse_unordered(column_at(rows, name), name, *marked)
+    return pa.table([keys, paths, *rows.columns[: len(request.data_schema)], *marked], schema=incoming_schema(request))
+
+
+def check_refits(given: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:
+    """Raises WriteConflict where rows that one request prepared would become others by the next than by that one alone.
+
+    given: the rows' columns as the caller had them.  A float of the caller's that became a double is another text than the float.
+    """
+    columns = normalise(typed_nulls(without_meta_fields(given), before.taken_schema))
+    both = {*columns.names} & {*before.data_schema.names}
+    for field in after.data_schema:
+        if field.name not in both:
+            continue
+        raw, held = columns.field(field.name).type, before.data_schema.field(field.name).type
+        numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (raw, held, field.type))
+        if not (numbers or same_type(held, field.type) or same_type(held, raw)):
+            raise WriteConflict(
+                f"another writer made column {field.name!r} {field.type} while the rows, given as {raw}, were written as {held}; "
+                "write the rows again"
+            )
+
+
+def refitted_rows(request: PrepareRequest, rows: pa.Table) -> pa.Table:
+    """Rows that another request prepared, with the columns of this one; see `check_refits`."""
+    if request.keys_only:
+        return rows
+    for batch in rows.to_batches():
+        refuse_rounding(batch, request.data_schema)
+    return conform_table(rows, incoming_schema(request))
+
+
+def _refuse_unordered(values: pa.Array, name: str, deleted: pa.BooleanArray | None = None) -> None:
+    absent = values.is_null() if deleted is None else pc.and_not(values.is_null(), pc.fill_null(deleted, False))
+    row = pc.index(absent, True).as_py()
+    if row >= 0:
+        raise InvalidRequest(
+            f"the ordering field {name!r} is null in row {row} (counted from 0): every record needs a value to be compared by"
+        )
+
+
+def key_columns(given: pa.Schema, request: PrepareRequest) -> pa.Schema:
+    """The columns of rows to delete; one of nulls alone has the table's type, or is text where no file has the column."""
+    typed = typed_nulls(given, request.data_schema)
+    return pa.schema([field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in typed])
+
+
+def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
+    if RECORD_KEY in batch.schema.names and PARTITION_PATH in batch.schema.names:
+        keys, paths = batch.column(RECORD_KEY), batch.column(PARTITION_PATH)
+        if keys.null_count:
+            raise InvalidRequest(f"{RECORD_KEY} is null in {keys.null_count} of the rows to delete")
+        paths = pc.fill_null(paths, "")
+    else:
+        named = {name.split(".")[0] for name in (*request.keys.record_fields, *partition_columns(request.keys))}
+        batch = batch.select([name for name in batch.schema.names if name in named])
+        if not request.cut_nanoseconds:
+            refuse_cut_nanoseconds(batch)
+        # The layouts that a caller may have them in have no text, or one of their own.
+        batch = conform(batch, normalise(key_columns(batch.schema, request)))
+        keys = record_keys(request.keys, batch)
+        if all(name.split(".")[0] in batch.schema.names for name in partition_columns(request.keys)):
+            paths = partition_paths(request.keys, batch)
+        else:
+            paths = pa.repeat(pa.scalar(PLACEHOLDER_PARTITION, pa.string()), batch.num_rows)
+    return pa.table(
+        [keys.cast(pa.string()), paths.cast(pa.string()), pa.repeat(pa.scalar(True), batch.num_rows)],
+        schema=incoming_schema(request),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """The present version of some keys in a file slice, as a task.
+
+    computed: how the keys of stored rows are made, where the table keeps none; None where it does.  schema: of what is given.
+    """
+
+    reader: ReadSpec
+    slice: FileSlice
+    keys: pa.StringArray
+    computed: KeySpec | None
+    schema: pa.Schema
+
+
+ReadStored = Callable[[Sequence[StoredRows]], list[pa.Table]]
+
+
+def run_stored(task: StoredRows) -> pa.Table:
+    """A row for each key, in order; nulls where the slice has no such record."""
+    found, stored_keys = [task.schema.empty_table()], [pa.array([], pa.string())]
+    for stored in run_read(task.reader, task.slice):
+        names = whole(stored.column(RECORD_KEY)) if task.computed is None else record_keys(task.computed, as_batch(stored))
+        asked = pc.is_in(names, value_set=task.keys)
+        found.append(relabel(stored.filter(asked), task.schema))
+        stored_keys.append(names.filter(asked).cast(pa.string()))
+    at = pc.index_in(task.keys, value_set=pa.concat_arrays(stored_keys))
+    return pa.concat_tables(found).take(at)
+
+
+def _in_turn(tasks: Sequence[StoredRows]) -> list[pa.Table]:
+    return [run_stored(task) for task in tasks]
+
+
+def resolve_moves(
+    request: TagRequest,
+    rows: pa.Table,
+    pairs_row: Ints,
+    pairs_place: Ints,
+    goes: BoolMask,
+    read: ReadStored = _in_turn,
+) -> tuple[pa.Table, Ints, Ints]:
+    """Let records change their partition: delete at the old place, insert at the new one.  Not for partial updates, whose rows
+    hold too little to be inserted: raises Unsupported.
+
+    goes: the pairs whose stored row lies in another partition.  A record whose stored version wins stays as it is and its
+    incoming row is dropped; an incoming delete that wins deletes at the old place.  Under an update mode, a payload class or a
+    merger the record that both make together moves to the partition that its columns name; one that stays is updated at its
+    place.  read: who reads what is stored.  Returns the rows to write and their pairs.
+    """
+    if request.spec.partial is not None:
+        row = int(pairs_row[goes][0])
+        raise Unsupported(
+            f"a partial update of record {rows.column(RECORD_KEY)[row].as_py()!r} names partition "
+            f"{rows.column(PARTITION_PATH)[row].as_py()!r}, and the record is in "
+            f"{request.places[int(pairs_place[goes][0])].partition!r}: what moves to another partition has to be a whole row; "
+            "upsert one, or let records stay where they are by setting the index's update.partition.path to false"
+        )
+    if DELETE_COLUMN not in rows.column_names:
+        rows = rows.append_column(_DELETE_FIELD, pa.repeat(pa.scalar(False), rows.num_rows))
+    moving_rows, moving_files = pairs_row[goes], pairs_place[goes]
+    newer = rows.take(pa.array(moving_rows))
+    plain = np.asarray(newer.column(DELETE_COLUMN).combine_chunks(), dtype=np.bool_)
+    data = [name for name in rows.column_names if name not in (RECORD_KEY, PARTITION_PATH, DELETE_COLUMN)]
+    homes = pa.array([place.partition for place in request.places], pa.string()).take(pa.array(moving_files))
+    settled = _Settled(newer, plain, plain, np.zeros(len(plain), dtype=np.bool_))
+    if data:
+        older = _stored_rows(request, newer.column(RECORD_KEY).combine_chunks(), moving_files, read).select(data)
+        settle = _picked if request.rule.picks else _merged if request.rule.filling is None else _filled
+        settled = settle(request, older, newer, plain, homes)
+    wins, dead, filled = settled.leaves, settled.dead, settled.stays
+    if settled.rows is not newer:
+        goes_on = wins & ~dead
+        rows = _with_rows(rows, moving_rows[goes_on], settled.rows.filter(pa.array(goes_on)))
+    deletions = newer.filter(pa.array(wins))
+    deletions = _replaced(deletions, PARTITION_PATH, homes.filter(pa.array(wins)))
+    deletions = _replaced(deletions, DELETE_COLUMN, pa.repeat(pa.scalar(True), deletions.num_rows))
+    at_home = _replaced(newer.filter(pa.array(filled)), PARTITION_PATH, homes.filter(pa.array(filled)))
+    placed = pa.concat_tables([relabel(deletions, rows.schema), relabel(at_home, rows.schema)])
+    keep = np.ones(rows.num_rows, dtype=np.bool_)
+    keep[moving_rows[~wins | dead]] = False
+    keep[pairs_row[~goes]] = True
+    kept = np.flatnonzero(keep)
+    renumbered = np.cumsum(keep) - 1
+    stays_row = renumbered[pairs_row[~goes]]
+    moved_row = len(kept) + np.arange(placed.num_rows, dtype=np.int64)
+    return (
+        pa.concat_tables([rows.filter(pa.array(keep)), placed]),
+        np.concatenate([stays_row, moved_row]).astype(np.int64),
+        np.concatenate([pairs_place[~goes], moving_files[wins], moving_files[filled]]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What becomes of incoming rows whose stored ones, aligned, lie in other partitions.
+
+    rows: what is written where the record goes.  leaves: it does not stay where it was; dead: it goes nowhere then.  stays: it
+    changes where it was, by the incoming row.  Of the others the stored row stays as it is.
+    """
+
+    rows: pa.Table
+    leaves: BoolMask
+    dead: BoolMask
+    stays: BoolMask
+
+
+def _picked(request: TagRequest, older: pa.Table, newer: pa.Table, plain: BoolMask, homes: pa.Array) -> _Settled:
+    """By a rule that takes one of the two: the incoming row goes where it says, or the stored one stays."""
+    wins = request.rule.pick_newer(older, newer.select(older.column_names), plain)
+    return _Settled(newer, wins, _either(plain, request.rule.deletes(newer)), np.zeros(len(plain), dtype=np.bool_))
+
+
+def _filled(request: TagRequest, older: pa.Table, newer: pa.Table, plain: BoolMask, homes: pa.Array) -> _Settled:
+    """Under an update mode: the record that both make together goes where its columns say, which may be where it is."""
+    data = newer.select(older.column_names)
+    wins = request.rule.pick_newer(older, data, plain)
+    dead = _either(plain, request.rule.deletes(newer))
+    made = _with_columns(request, newer, request.rule.combine(older, data).rows)
+    stays = np.asarray(pc.equal(made.column(PARTITION_PATH), homes), dtype=np.bool_)
+    return _Settled(made, np.where(dead, wins, ~stays), dead, stays & ~dead)
+
+
+def _merged(request: TagRequest, older: pa.Table, newer: pa.Table, plain: BoolMask, homes: pa.Array) -> _Settled:
+    """By a payload class or a merger: as under an update mode, but that it may also drop the record, or leave it as it is.
+
+    A row whose stored one is gone meets nothing, and goes where it says.  A soft delete meets the stored row where that is.
+    """
+    stored = np.logical_or.reduce([np.asarray(column.is_valid().combine_chunks(), dtype=np.bool_) for column in older.columns])
+    stays = _either(plain, request.rule.deletes(newer)) & ~plain
+    leaves, dead = ~stays, plain.copy()
+    asked = np.flatnonzero(stored & leaves & ~plain)
+    if not len(asked):
+        return _Settled(newer, leaves, dead, stays)
+    met = newer.take(pa.array(asked))
+    merged = request.rule.merge(older.take(pa.array(asked)), met.select(older.column_names))
+    made = _with_columns(request, met, merged.rows)
+    at_home = np.asarray(pc.equal(made.column(PARTITION_PATH), homes.take(pa.array(asked))), dtype=np.bool_)
+    dead[asked] = ~merged.alive
+    stays[asked] = merged.changed & merged.alive & at_home
+    leaves[asked] = ~merged.alive | (merged.changed & ~at_home)
+    return _Settled(_with_rows(newer, asked, made), leaves, dead, stays)
+
+
+def _either(first: BoolMask, second: BoolMask | None) -> BoolMask:
+    return first.copy() if second is None else first | second
+
+
+def _with_columns(request: TagRequest, rows: pa.Table, made: pa.Table) -> pa.Table:
+    """The rows with the columns that a rule made of them, and the partition path that they have then."""
+    paths = partition_paths(request.spec.keys, as_batch(made)).cast(pa.string())
+    for name in made.column_names:
+        rows = _replaced(rows, name, whole(made.column(name)))
+    return _replaced(rows, PARTITION_PATH, paths)
+
+
+def _with_rows(rows: pa.Table, at: Ints, others: pa.Table) -> pa.Table:
+    """The rows with those at some places replaced, in order."""
+    if not len(at):
+        return rows
+    order = np.arange(rows.num_rows, dtype=np.int64)
+    order[at] = rows.num_rows + np.arange(len(at), dtype=np.int64)
+    return pa.concat_tables([rows, relabel(others, rows.schema)]).take(pa.array(order))
+
+
+def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints, read: ReadStored) -> pa.Table:
+    """The present version of each key in the file slice named beside it, in order; nulls where the slice has no such record any
+    more.
+    """
+    reader = request.spec.reader(request.validity, rule=request.rule.with_marker(None))
+    computed = None if request.spec.populate_meta_fields else request.spec.keys
+    loose = pa.schema([field.with_nullable(True) for field in request.spec.stored_schema])
+    tasks: list[StoredRows] = []
+    order: list[Ints] = []
+    for number in np.unique(files).tolist():
+        wanted = np.flatnonzero(files == number)
+        slice_ = request.places[number].slice
+        assert slice_ is not None, "records are looked up in file groups that are there"
+        tasks.append(StoredRows(reader, slice_, keys.take(pa.array(wanted)), computed, loose))
+        order.append(wanted)
+    positions = np.argsort(np.concatenate(order), kind="stable")
+    return pa.concat_tables(read(tasks)).take(pa.array(positions))
+
+
+def _replaced(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    position = rows.schema.get_field_index(name)
+    return rows.set_column(position, rows.schema.field(position), values)

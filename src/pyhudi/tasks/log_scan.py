@@ -1,0 +1,341 @@
+"""Reading the log files of one slice: which blocks count, and what they say about each key.
+
+    1. block headers of all files, in merge order; a block counts when its instant is complete and not newer than the query's
+    2. a rollback block removes the blocks of its target that were found before it; a torn block is an error where a completed
+       instant wrote it (`format.log.log_corruption`); of a task that was tried again one attempt counts; blocks that a log
+       compaction
+       merged give way to its own
+    3. the blocks that are left are decoded to the wanted columns and handed to `LogMerger` in that order; when every one of them
+       names the rows of the slice's own base file that its records stand for, by those rows instead of keys
+
+Contents are read one block at a time.
+
+Source: docs/formats/reading.md, "One slice"; docs/formats/log-file.md, "Which blocks count" and "Positions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData, Internal, Unsupported
+from pyhudi.format.avro_to_arrow import avro_to_arrow
+from pyhudi.format.avro_wrappers import unwrap_ordering, unwrap_tuples
+from pyhudi.format.hfile.hfile_reader import open_hfile_bytes
+from pyhudi.format.log.command_blocks import decode_command, of_one_attempt, without_compacted
+from pyhudi.format.log.data_blocks import decode_content
+from pyhudi.format.log.delete_blocks import decode_deletes
+from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, scan_blocks
+from pyhudi.format.log.log_corruption import check_whole
+from pyhudi.format.log.record_positions import Positions, decode_positions
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.keys.key_spec import KeySpec
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.log_merge.log_records import LogRecords
+from pyhudi.records.log_merge.merge_log_blocks import LogMerger
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.record_merge import MergeRule
+from pyhudi.records.schema_cast import conform_table
+from pyhudi.records.schema_on_read.column_ids import ColumnIds, by_ids, names_in_file
+from pyhudi.storage.base import Storage
+from pyhudi.table.file_slices import LogFile
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.incoming_layout import as_batch
+from pyhudi.tasks.missing_file import ranges_of
+
+Entries = TypeVar("Entries", pa.Table, pa.RecordBatch)
+
+_DATA = (BlockType.AVRO, BlockType.PARQUET, BlockType.HFILE)
+_WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "memory:")
+
+
+@dataclass(frozen=True, slots=True)
+class InstantValidity:
+    """Which instants' blocks count.
+
+    completed: request times of completed writes of the active timeline; pending: of those under way; start: the first write of
+    the active timeline, before which everything counts as complete; limit: the newest request time that the query sees.
+    shared_logs: log files hold blocks of several commits, as before table version 8.
+    """
+
+    completed: frozenset[str]
+    pending: frozenset[str]
+    start: str | None
+    limit: str
+    shared_logs: bool = False
+
+    @classmethod
+    def of(cls, timeline: Timeline, as_of: str | None = None, *, shared_logs: bool = False) -> InstantValidity:
+        """As a snapshot query at `as_of` (a request time, None for now) sees the timeline."""
+        completed = timeline.completed_writes()
+        pending = frozenset(i.request_time for i in timeline.pending())
+        newest = completed[-1].request_time if completed else ""
+        return cls(
+            frozenset(i.request_time for i in completed),
+            pending - frozenset(i.request_time for i in completed),
+            timeline.start,
+            newest if as_of is None else as_of,
+            shared_logs,
+        )
+
+    def including(self, instant_time: str) -> InstantValidity:
+        """The same with one more instant, which counts whatever its state is."""
+        return replace(
+            self,
+            completed=self.completed | {instant_time},
+            pending=self.pending - {instant_time},
+            limit=max(self.limit, instant_time),
+        )
+
+    def counts(self, instant_time: str) -> bool:
+        """Whether a block of that instant is part of the table."""
+        if instant_time > self.limit or instant_time in self.pending:
+            return False
+        return instant_time in self.completed or (self.start is not None and instant_time < self.start)
+
+    def vouches_for(self, log: LogFile) -> bool:
+        """Whether a completed instant wrote the whole file."""
+        return not self.shared_logs and self.counts(log.name.instant_time)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBlock:
+    """A block that counts.  path: the file that holds it."""
+
+    path: str
+    block: LogBlock
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """What a scan found out beside the records: counts for compaction statistics."""
+
+    records: LogRecords
+    block_count: int
+    corrupt_count: int
+    rollback_count: int
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogsWanted:
+    """What a scan of logs is to give.
+
+    schema: the columns wanted, `_hoodie_record_key`, the ordering field and `_hoodie_is_deleted` (where the table has it) among
+    them; key fields too when meta fields are not populated.  rule, validity: how records are merged and which blocks count.
+    ids: of the columns, where blocks are read by these; None where they are read by names.  only: the record keys wanted, None
+    for all.
+    """
+
+    schema: pa.Schema
+    keys: KeySpec
+    rule: MergeRule
+    validity: InstantValidity
+    populate_meta_fields: bool
+    ids: ColumnIds | None
+    only: pa.StringArray | None = None
+
+    def chosen(self, entries: Entries, name: str) -> Entries:
+        """The entries whose key, which stands in the column `name`, is wanted."""
+        if self.only is None:
+            return entries
+        return entries.filter(pc.is_in(entries.column(name).cast(pa.string()), value_set=self.only))
+
+
+def scan_logs(storage: Storage, logs: Sequence[LogFile], wanted: LogsWanted, *, base_instant: str | None = None) -> LogScan:
+    """The merged records of a slice's logs.
+
+    base_instant: that of the slice's base file, to merge by record positions where all blocks name rows of that file; None to
+    merge by key, which is the only way where some keys alone are wanted.
+    Raises CorruptData naming file and offset, Unsupported for blocks that are not read.
+    """
+    blocks, corrupt, rollbacks = find_blocks(storage, logs, wanted.validity, only_marked=wanted.rule.decides)
+    positions = None if base_instant is None else _positions(storage, blocks, base_instant)
+    for places in [positions, None] if positions is not None else [None]:
+        merger = LogMerger(wanted.schema, wanted.rule)
+        count = 0
+        for number, found in enumerate(blocks):
+            block_places = None if places is None else places[number]
+            try:
+                read = _add_block(storage, found, merger, wanted, block_places)
+            except CorruptData as error:
+                if error.offset is not None and error.path is None:
+                    error.offset += found.block.content_offset
+                raise error.with_path(storage.absolute(found.path)) from error
+            except Unsupported as error:
+                raise Unsupported(f"{error} [{storage.absolute(found.path)}, byte {found.block.offset}]") from error
+            if read is None:
+                break
+            count += read
+        else:
+            return LogScan(merger.finish(), len(blocks), corrupt, rollbacks, count)
+    raise Internal("a log scan by key came to no end")
+
+
+def _positions(storage: Storage, blocks: Sequence[FoundBlock], base_instant: str) -> list[Positions] | None:
+    """The base rows that the records of each block stand for; None unless every block names rows of this base file."""
+    texts = []
+    for found in blocks:
+        text = found.block.header(HeaderKey.RECORD_POSITIONS)
+        of = found.block.header(HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS)
+        if not text or of != base_instant:
+            return None
+        texts.append(text)
+    places = []
+    for found, text in zip(blocks, texts, strict=True):
+        try:
+            places.append(decode_positions(text))
+        except CorruptData as error:
+            raise CorruptData(f"the record positions of a block: {error}", offset=found.block.offset).with_path(
+                storage.absolute(found.path)
+            ) from error
+    return places if all(map(len, places)) else None
+
+
+def find_blocks(
+    storage: Storage,
+    logs: Iterable[LogFile],
+    validity: InstantValidity,
+    *,
+    skip_compacted: bool = True,
+    only_marked: bool = False,
+) -> tuple[list[FoundBlock], int, int]:
+    """The blocks that count, in merge order; how many torn blocks were passed over and how many rollback blocks there were.
+
+    Raises CorruptData naming the file that a completed instant wrote and that is not whole (see `format.log.log_corruption`).
+    skip_compacted: leave out blocks that a log compaction merged into another one (see `choose_blocks`).  only_marked: as of
+    `without_compacted`.
+    """
+    ordered = sorted(logs, key=lambda file: file.name.sort_key)
+    files = [(log, read_log(storage, log, validity)) for log in ordered]
+    if not validity.shared_logs:
+        # Several writes beside one resize give their logs its time: they follow each other by their own.
+        files.sort(key=lambda file: (file[0].name.instant_time, _first_instant(file[1])))
+    named = [(log.path, blocks) for log, blocks in files]
+    return choose_blocks(named, validity, skip_compacted=skip_compacted, only_marked=only_marked)
+
+
+def _first_instant(blocks: Iterable[LogBlock | CorruptBlock]) -> str:
+    return next((block.instant_time for block in blocks if isinstance(block, LogBlock)), "")
+
+
+def read_log(storage: Storage, log: LogFile, validity: InstantValidity) -> tuple[LogBlock | CorruptBlock, ...]:
+    """All blocks of a log file that is part of a slice, without their contents.  Raises as `find_blocks` and `read_headers`."""
+    blocks = read_headers(storage, log)
+    if validity.vouches_for(log):
+        try:
+            check_whole(blocks, log.name.instant_time)
+        except CorruptData as error:
+            raise error.with_path(storage.absolute(log.path)) from error
+    return blocks
+
+
+def read_headers(storage: Storage, log: LogFile) -> tuple[LogBlock | CorruptBlock, ...]:
+    """All blocks of a log file, and what is torn in it, whoever wrote it, without their contents.
+
+    Raises CorruptData, and Unsupported for a later log format, naming the file.
+    """
+    trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
+    try:
+        return tuple(scan_blocks(ranges_of(storage, log.path), log.size_bytes, trusted=trusted))
+    except CorruptData as error:
+        raise error.with_path(storage.absolute(log.path)) from error
+    except Unsupported as error:
+        raise Unsupported(f"{error} [{storage.absolute(log.path)}]") from error
+
+
+def choose_blocks(
+    files: Iterable[tuple[str, Iterable[LogBlock | CorruptBlock]]],
+    validity: InstantValidity,
+    *,
+    skip_compacted: bool = True,
+    only_marked: bool = False,
+) -> tuple[list[FoundBlock], int, int]:
+    """As `find_blocks`, of blocks whose headers were read already.  files: path and blocks of each log file, in merge order.
+
+    skip_compacted: the blocks that a log compaction merged are left out, and its own blocks stand where the newest of those
+    stood.  So a write that was requested before the log compaction and completed after it still comes after what was merged;
+    where there is none, the result is that of reading all blocks.  only_marked: as of `without_compacted`.
+    """
+    kept: list[FoundBlock] = []
+    corrupt = rollbacks = 0
+    for path, blocks in files:
+        for block in blocks:
+            if isinstance(block, CorruptBlock):
+                corrupt += 1
+            elif block.kind is BlockType.COMMAND:
+                rollbacks += 1
+                target = decode_command(block).target_instant_time
+                kept = [found for found in kept if found.block.instant_time != target]
+            elif block.kind is BlockType.CDC:
+                raise Unsupported(f"a change data block stands in a data log at byte {block.offset}")
+            elif validity.counts(block.instant_time):
+                kept.append(FoundBlock(path, block))
+    kept = of_one_attempt(kept, lambda found: found.block)
+    if skip_compacted:
+        kept = without_compacted(kept, lambda found: found.block, only_marked=only_marked)
+    return kept, corrupt, rollbacks
+
+
+def _add_block(
+    storage: Storage, found: FoundBlock, merger: LogMerger, wanted: LogsWanted, positions: Positions | None
+) -> int | None:
+    """How many records were handed over; None when they are not as many as positions, with which the scan has to start over."""
+    block = found.block
+    content = block.read_content(ranges_of(storage, found.path))
+    count = 0
+    if block.kind is BlockType.DELETE:
+        for deletes in decode_deletes(content):
+            places = None if positions is None else positions[count : count + deletes.num_rows]
+            count += deletes.num_rows
+            if places is not None and len(places) != deletes.num_rows:
+                return None
+            _add_deletes(merger, wanted.chosen(deletes, "record_key"), wanted.schema, wanted.rule, places)
+        return count if positions is None or len(positions) == count else None
+    if block.kind not in _DATA:
+        raise Unsupported(f"a log block of type {block.kind.name} is not read")
+    if block.is_partial:
+        merger.meet_partial()
+    text = block.required(HeaderKey.SCHEMA)
+    stored = set(avro_to_arrow(text).names)
+    origins = None if wanted.ids is None else wanted.ids.origins(block.instant_time)
+    held = {name: source for name in wanted.schema.names for source in names_in_file(origins, [name]) if source in stored}
+    loose = pa.schema([field.with_nullable(True) for field in wanted.schema])
+    for batch in decode_content(block.kind, text, content, list(held.values()), hfile_entries, RECORD_KEY):
+        places = None if positions is None else positions[count : count + batch.num_rows]
+        count += batch.num_rows
+        if places is not None and len(places) != batch.num_rows:
+            return None
+        rows = conform_table(by_ids(pa.Table.from_batches([batch]), origins, loose), loose)
+        if not wanted.populate_meta_fields:
+            position = rows.schema.get_field_index(RECORD_KEY)
+            rows = rows.set_column(position, rows.schema.field(position), record_keys(wanted.keys, as_batch(rows)))
+        merger.add_rows(wanted.chosen(rows, RECORD_KEY), list(held) if block.is_partial else None, positions=places)
+    return count if positions is None or len(positions) == count else None
+
+
+def _add_deletes(
+    merger: LogMerger, deletes: pa.RecordBatch, schema: pa.Schema, rule: MergeRule, positions: Positions | None
+) -> None:
+    column = deletes.column("ordering")
+    if not rule.ordering:
+        merger.add_deletes(deletes.column("record_key"), None, _every(deletes.num_rows), positions)
+        return
+    kinds = [field_at(schema, field).type for field in rule.ordering.fields]
+    values, absent = unwrap_ordering(column, kinds[0]) if len(kinds) == 1 else unwrap_tuples(column, kinds)
+    merger.add_deletes(deletes.column("record_key"), values, absent.to_numpy(zero_copy_only=False), positions)
+
+
+def hfile_entries(content: bytes) -> Iterator[pa.RecordBatch]:
+    """The entries of an HFile block's content, as `decode_content` takes them."""
+    return open_hfile_bytes(content).scan()
+
+
+def _every(count: int) -> npt.NDArray[np.bool_]:
+    return np.ones(count, dtype=np.bool_)

@@ -1,0 +1,179 @@
+"""Merging incoming rows into the rows of an old base file, a batch of it at a time.
+
+Source: docs/formats/reading.md, "Merging".
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.records.mergers import partial_merge
+from pyhudi.records.meta_fields import (
+    COMMIT_TIME,
+    PARTITION_PATH,
+    RECORD_KEY,
+    constant,
+)
+from pyhudi.records.ordering import BoolMask
+from pyhudi.records.record_merge import Merged, MergeRule, whole
+from pyhudi.records.schema_cast import same_values
+from pyhudi.tasks.cdc_writer import ChangeLog
+from pyhudi.tasks.dictionary_columns import CODED, plain_rows, replace_coded
+from pyhudi.tasks.file_stats import KeyChanges
+from pyhudi.tasks.row_layouts import completed_rows, plain_deletes, stored_keys, stored_rows
+from pyhudi.tasks.write_tasks import MergeTask, WriterSpec
+
+
+@dataclass(slots=True)
+class MergeCounts:
+    """How many rows of a file a merge added, changed and deleted."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+
+
+class RowMerger:
+    """Merges incoming rows into the batches of one old file, one batch at a time."""
+
+    def __init__(
+        self,
+        spec: WriterSpec,
+        task: MergeTask,
+        incoming: pa.Table,
+        rule: MergeRule,
+        *,
+        counts: MergeCounts,
+        matched: BoolMask,
+        changes: KeyChanges,
+        log: ChangeLog | None,
+    ) -> None:
+        self._spec = spec
+        self._log = log
+        self._changes = changes
+        self._task = task
+        self._rule = rule
+        self._counts = counts
+        self._matched = matched
+        self._incoming = incoming
+        self._keys = incoming.column(RECORD_KEY).combine_chunks() if task.match_keys else pa.array([], pa.string())
+        self._plain = plain_deletes(incoming)
+
+    def merge(self, rows: pa.Table) -> pa.Table:
+        """The batch as it goes into the new file."""
+        if not len(self._keys):
+            return rows
+        found = whole(pc.index_in(stored_keys(self._spec, rows), value_set=self._keys))
+        hits = np.asarray(found.is_valid(), dtype=np.bool_)
+        if not hits.any():
+            return rows
+        positions = np.flatnonzero(hits)
+        sources = np.asarray(found.drop_null(), dtype=np.int64)
+        self._matched[sources] = True
+        older = plain_rows(rows.take(pa.array(positions)))
+        newer = self._incoming.take(pa.array(sources))
+        plain = None if self._plain is None else self._plain[sources]
+        replaced, removed, values = self._decide(older, newer, plain)
+        stamped = self._counts.updates
+        self._counts.updates += int(replaced.sum())
+        self._counts.deletes += int(removed.sum())
+        merged = rows
+        if self._log is not None:
+            self._log.update(self._keys.take(pa.array(sources[replaced])), older.filter(pa.array(replaced)), values)
+            self._log.delete(self._keys.take(pa.array(sources[removed])), older.filter(pa.array(removed)))
+        if replaced.any():
+            mask = np.zeros(rows.num_rows, dtype=np.bool_)
+            mask[positions[replaced]] = True
+            stored = stored_rows(self._spec, values, self._task.token.partition, stamped)
+            merged = _overlay(rows, stored, mask)
+        if removed.any():
+            self._changes.add(self._keys.take(pa.array(sources[removed])), deleted=True)
+            keep = np.ones(rows.num_rows, dtype=np.bool_)
+            keep[positions[removed]] = False
+            merged = merged.filter(pa.array(keep))
+        return merged
+
+    def _decide(self, older: pa.Table, newer: pa.Table, plain: BoolMask | None) -> tuple[BoolMask, BoolMask, pa.Table]:
+        if plain is not None and plain.all():
+            return ~plain, plain, newer.slice(0, 0)
+        partial = self._spec.partial
+        data = self._spec.data_schema.names if partial is None else partial.data_schema.names
+        if self._rule.picks:
+            wins = self._rule.pick_newer(older.select(data), newer.select(data), plain)
+            soft = self._rule.deletes(newer)
+            gone = np.zeros(len(wins), dtype=np.bool_)
+            if soft is not None:
+                gone |= soft
+            if plain is not None:
+                gone |= plain
+            replaced = wins & ~gone
+            values = newer.filter(pa.array(replaced))
+            if partial is not None and replaced.any():
+                values = completed_rows(self._spec, values, older.filter(pa.array(replaced)))
+            return replaced, wins & gone, values
+        live = np.ones(newer.num_rows, dtype=np.bool_) if plain is None else ~plain
+        every = self._spec.data_schema.names
+        if partial is not None and self._rule.filling is not None:
+            newer, data = completed_rows(self._spec, newer, older), every
+        merge = self._rule.merge if len(data) == len(every) else functools.partial(partial_merge, self._rule)
+        # A rule that decides sees whose row is whose, as where it merges logs, and what it leaves as it was is no change.
+        times = [COMMIT_TIME] if self._rule.decides and self._spec.populate_meta_fields else []
+        held = older.select([*every, *times]).filter(pa.array(live))
+        come = newer.select(data).filter(pa.array(live))
+        if times:
+            come = come.append_column(held.schema.field(COMMIT_TIME), constant(self._spec.instant_time, come.num_rows))
+        outcome: Merged = merge(held, come)
+        if times:
+            outcome = _unchanged_where_kept(outcome, held, self._spec.instant_time)
+        removed = np.ones(newer.num_rows, dtype=np.bool_)
+        removed[live] = ~outcome.alive
+        replaced = np.zeros(newer.num_rows, dtype=np.bool_)
+        replaced[live] = outcome.alive & outcome.changed
+        values = outcome.rows.filter(pa.array(outcome.alive & outcome.changed))
+        keyed = newer.select([RECORD_KEY, PARTITION_PATH]).filter(pa.array(replaced))
+        for field in values.schema:
+            keyed = keyed.append_column(field, values.column(field.name))
+        return replaced, removed, keyed
+
+
+def _unchanged_where_kept(outcome: Merged, held: pa.Table, instant_time: str) -> Merged:
+    """The outcome without the commit times by which it shows which rows are the stored ones, as they were, whole.
+
+    Where a rule gave other values to a row that bears the stored one's commit time, all such rows of the batch count as changed.
+    """
+    times = outcome.rows.column(COMMIT_TIME)
+    rows = outcome.rows.drop_columns([COMMIT_TIME])
+    kept = pa.chunked_array(pc.fill_null(pc.not_equal(times, instant_time), False))
+    is_whole = all(
+        same_values(rows.column(name).filter(kept), held.column(name).filter(kept))
+        for name in rows.column_names
+        if name in held.column_names
+    )
+    changed = outcome.changed & ~np.asarray(kept, dtype=np.bool_) if is_whole else outcome.changed
+    return replace(outcome, rows=rows, changed=changed)
+
+
+def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:
+    """The rows with those under the mask replaced, in order, by the rows of `values`, which are plain."""
+    flags = pa.array(mask)
+    gather: pa.Array | None = None
+    columns = []
+    for position, field in enumerate(rows.schema):
+        column = whole(rows.column(position))
+        fresh = whole(values.column(position))
+        if field.type == CODED:
+            columns.append(replace_coded(column, mask, fresh))
+        elif pa.types.is_nested(field.type):
+            if gather is None:
+                index = np.arange(len(mask), dtype=np.int64)
+                index[mask] = len(mask) + np.arange(int(mask.sum()))
+                gather = pa.array(index)
+            columns.append(whole(pa.chunked_array([column, fresh]).take(gather)))
+        else:
+            columns.append(pc.replace_with_mask(column, flags, fresh))
+    return pa.table(columns, schema=rows.schema)

@@ -1,0 +1,472 @@
+"""Tasks that read file slices into Arrow.
+
+A slice without log files is its base file: only the wanted columns are read, row groups whose statistics exclude the filter
+are passed over, and the filter is applied to what is left.  A slice with log files is the merge of both: the logs are reduced
+to one record for each key, the base file streams past by row group, and the records that met no row come last; the filter is
+applied after merging, but that entries and rows of keys that it rules out need no merging: keys do not meet.  Columns that a
+file lacks are null; columns whose type was widened since are cast.
+
+Memory: the merged log records of one slice in the wanted columns, and one row group.
+
+Source: docs/formats/reading.md, "One slice" and "Schema".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData, Internal, Unsupported
+from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
+from pyhudi.format.names import parse_base_file
+from pyhudi.format.parquet.parquet_file import take_rows
+from pyhudi.format.paths import file_name_of
+from pyhudi.planning.data_skipping import record_key_texts, with_other_spelling
+from pyhudi.records.column_statistics import footer_ranges, may_hide_nan
+from pyhudi.records.filters.arrow_expressions import row_filter
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.filter_ast import Expr, In
+from pyhudi.records.filters.filter_visitor import columns
+from pyhudi.records.filters.range_pruning import prune_ranges
+from pyhudi.records.keys.key_spec import KeySpec, path_valued_columns
+from pyhudi.records.keys.partition_paths import values_of_path
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.log_merge.log_records import LogRecords
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.record_merge import IS_DELETED, MergeRule
+from pyhudi.records.schema_cast import conform_table, missing_column, relabel
+from pyhudi.records.schema_on_read.column_ids import ColumnIds, Origin, by_ids, names_in_file
+from pyhudi.records.update_modes import OPERATION
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.footer_cache import KeptFooters
+from pyhudi.tasks.base_file_reader import OpenFile, open_base_rows
+from pyhudi.tasks.bootstrap_join import JoinedColumns, joined_rows
+from pyhudi.tasks.dictionary_columns import CODED, plain_rows
+from pyhudi.tasks.incoming_layout import as_batch, rows_without_columns
+from pyhudi.tasks.log_scan import InstantValidity, LogScan, LogsWanted, scan_logs
+from pyhudi.tasks.row_selection import RowNumbers, rows_at, rows_that_match, rows_that_may_match
+
+
+class RecordLayout(Protocol):
+    """How a table names its records; its settings say it, and what its writers are told."""
+
+    @property
+    def keys(self) -> KeySpec:
+        """What record keys and partition paths are made of."""
+        ...
+
+    @property
+    def populate_meta_fields(self) -> bool:
+        """Whether rows hold their meta columns."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSpec:
+    """What all tasks of one read share.
+
+    table_schema: meta columns and data columns of the table.  output: the columns to give, in order.
+    condition: bound to table_schema; rows to give, None for all.
+    rule, validity: how logs are merged and which of their blocks count.
+    values_from_path: partition columns are taken from the path even where the file has them.
+    use_positions: merge by record positions where the logs have them for the slice's base file, and by key elsewhere.
+    past: which blocks count in the whole of a slice of which a part is read.
+    path_columns: columns of table_schema that stand in no file, or with values that do not count: the path tells them.
+    ids: of the columns, where files are read by these; None where they are read by names.
+    footers: of base files that were read before, None where nobody keeps them.
+    """
+
+    storage: StorageSpec
+    table_schema: pa.Schema
+    output: pa.Schema
+    condition: Expr | None
+    keys: KeySpec
+    rule: MergeRule
+    validity: InstantValidity
+    populate_meta_fields: bool = True
+    values_from_path: bool = False
+    use_positions: bool = True
+    past: InstantValidity | None = None
+    path_columns: tuple[str, ...] = ()
+    ids: ColumnIds | None = None
+    footers: KeptFooters | None = field(default=None, repr=False, compare=False)
+    _told: list[pa.StringArray | None] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        storage: StorageSpec,
+        layout: RecordLayout,
+        stored: pa.Schema,
+        validity: InstantValidity,
+        *,
+        rule: MergeRule,
+        ids: ColumnIds | None,
+        columns: Iterable[str] | None = None,
+        use_positions: bool = True,
+    ) -> ReadSpec:
+        """All rows of a table.
+
+        Args:
+            storage: Where the table lies.
+            layout: How it names its records.
+            stored: Its meta columns and data columns.
+            validity: Which log blocks count.
+            rule: How logs are merged.
+            ids: As of `ReadSpec`.
+            columns: Those wanted, in order, each once; None for all.
+            use_positions: As of `ReadSpec`.
+        """
+        return cls(
+            storage=storage,
+            table_schema=stored,
+            output=stored if columns is None else pa.schema([stored.field(name) for name in dict.fromkeys(columns)]),
+            condition=None,
+            keys=layout.keys,
+            rule=rule,
+            validity=validity,
+            populate_meta_fields=layout.populate_meta_fields,
+            use_positions=use_positions,
+            ids=ids,
+        )
+
+    def keys_that_match(self) -> pa.StringArray | None:
+        """The only record keys that rows for which the condition is true can have; None when it does not say."""
+        if self.condition is None or not self.populate_meta_fields:
+            return None
+        # Made once for all slices of a read.
+        if not self._told:
+            texts = record_key_texts(self.condition, self.keys, self.table_schema, has_meta_columns=True)
+            self._told.append(None if texts is None else with_other_spelling(texts, self.keys))
+        return self._told[0]
+
+    def of_logs(self, schema: pa.Schema, only: pa.StringArray | None = None) -> LogsWanted:
+        """What is wanted of log files.  schema: the columns, those that merging needs among them (see `merge_columns`).  only: as
+        of `LogsWanted`.
+        """
+        return LogsWanted(schema, self.keys, self.rule, self.validity, self.populate_meta_fields, self.ids, only)
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePart:
+    """Rows of a slice.
+
+    from_base: they come from base rows, merged or not; False: they stood in the logs alone.  matched: how many log records met
+    their first base row here; removed: how many base rows the logs deleted.
+    """
+
+    rows: pa.Table
+    from_base: bool
+    matched: int = 0
+    removed: int = 0
+
+
+def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
+    """The rows of a slice as tables with the output's columns; at least one, maybe empty."""
+    storage = open_storage(spec.storage)
+    if not slice_.logs:
+        if slice_.base is None:
+            yield spec.output.empty_table()
+        else:
+            yield from read_base_file(storage, spec, slice_)
+        return
+    wanted = merge_columns(spec)
+    constants = told_by_path(spec, slice_.partition, wanted)
+    needed = pa.schema([field for field in wanted if field.name not in constants])
+    condition = None if spec.condition is None else row_filter(spec.condition, wanted)
+    only = spec.keys_that_match()
+    scan, parts = merge_slice(storage, spec, slice_, needed, only)
+    if slice_.whole is not None and spec.past is not None and scan.records.lacks_columns:
+        # Partial updates hold some columns; the others stand in the files before them.
+        scan, parts = merge_slice(storage, replace(spec, validity=spec.past), slice_.whole, needed, only)
+    empty = True
+    for part in parts:
+        rows = with_constants(part.rows, constants, wanted)
+        rows = rows if condition is None else condition.keep(rows)
+        if rows.num_rows:
+            empty = False
+            yield (
+                relabel(rows.select(spec.output.names), spec.output) if spec.output.names else rows_without_columns(rows.num_rows)
+            )
+    if empty:
+        yield spec.output.empty_table()
+
+
+def read_live_keys(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Array]:
+    """The record keys of a slice's rows, an array for each table that `run_read` gives.  spec: its output holds the keys, or the
+    key fields where meta fields are not populated.
+    """
+    for rows in run_read(spec, slice_):
+        if spec.populate_meta_fields:
+            yield rows.column(RECORD_KEY).combine_chunks()
+        else:
+            yield record_keys(spec.keys, as_batch(rows))
+
+
+def merge_slice(
+    storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema, only: pa.StringArray | None = None
+) -> tuple[LogScan, Iterator[SlicePart]]:
+    """The logs' records, scanned at once, and the slice's rows, merged while the iterator runs.
+
+    needed: the columns of the rows, those that merging needs among them (see `merge_columns`).  only: the record keys wanted,
+    None for all; of a table that stores keys.
+    """
+    by_position = slice_.base is not None and spec.use_positions and only is None
+    base_instant = slice_.base.name.instant_time if slice_.base is not None and by_position else None
+    scan = scan_logs(storage, slice_.logs, spec.of_logs(needed, only), base_instant=base_instant)
+    return scan, _merged_parts(storage, spec, slice_, needed, scan.records, only)
+
+
+def merge_columns(spec: ReadSpec) -> pa.Schema:
+    """The columns to read when logs are merged: output, filter, and what the merge rule looks at, in the table's order."""
+    if not spec.rule.picks:
+        return spec.table_schema
+    heads = {name.split(".")[0] for name in spec.output.names}
+    if spec.condition is not None:
+        heads |= {name.split(".")[0] for name in columns(spec.condition)}
+    heads.add(RECORD_KEY)
+    if not spec.populate_meta_fields:
+        heads |= {name.split(".")[0] for name in spec.keys.record_fields}
+    heads |= {*spec.rule.ordering.heads, IS_DELETED}
+    if spec.rule.revives:
+        heads.add(OPERATION)
+    if spec.rule.marker is not None:
+        heads.add(spec.rule.marker.field)
+    return pa.schema([field for field in spec.table_schema if field.name in heads])
+
+
+def read_base_file(storage: Storage, spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
+    """The rows of a slice's base file, a table for each row group that may hold some."""
+    heads = list(dict.fromkeys(name.split(".")[0] for name in spec.output.names))
+    if spec.condition is not None:
+        heads = list(dict.fromkeys([*heads, *(name.split(".")[0] for name in sorted(columns(spec.condition)))]))
+    needed = pa.schema([spec.table_schema.field(name) for name in heads])
+    empty = True
+    for rows in _chosen_rows(storage, spec, slice_, needed):
+        empty = False
+        yield rows.select(spec.output.names) if spec.output.names else rows_without_columns(rows.num_rows)
+    if empty:
+        yield spec.output.empty_table()
+
+
+def _merged_parts(
+    storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema, records: LogRecords, only: pa.StringArray | None
+) -> Iterator[SlicePart]:
+    seen = np.zeros(len(records.keys), dtype=np.bool_)
+    if slice_.base is not None:
+        path = slice_.base.path
+        by_position = records.positions is not None
+        read = _columns_by_position(spec, needed) if by_position else needed
+        first_row = 0
+        by_key = None if only is None else bind(In(RECORD_KEY, tuple(only.to_pylist())), spec.table_schema)
+        for rows in _chosen_rows(storage, replace(spec, condition=by_key), slice_, read):
+            if by_position:
+                keys = None
+            elif spec.populate_meta_fields:
+                keys = rows.column(RECORD_KEY)
+            else:
+                keys = pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
+            try:
+                for merged in records.merge_base(rows, keys, seen, first_row):
+                    yield SlicePart(merged.rows, True, merged.matched, merged.base_count - merged.rows.num_rows)
+            except CorruptData as error:
+                raise error.with_path(storage.absolute(path)) from error
+            first_row += rows.num_rows
+        if by_position and not seen.all():
+            raise CorruptData(
+                f"record positions of the logs go beyond the base file, which has {first_row} rows; read with "
+                "hoodie.merge.use.record.positions=false to merge by key"
+            ).with_path(storage.absolute(path))
+    yield SlicePart(records.inserts(seen), False)
+
+
+def _columns_by_position(spec: ReadSpec, needed: pa.Schema) -> pa.Schema:
+    """The columns of the base file that are read when no key is looked up: without the key, unless it is asked for."""
+    asked = {name.split(".")[0] for name in spec.output.names}
+    if spec.condition is not None:
+        asked |= {name.split(".")[0] for name in columns(spec.condition)}
+    if RECORD_KEY in asked or not spec.rule.picks:
+        return needed
+    others = [field for field in needed if field.name != RECORD_KEY]
+    # Where only rows are counted the key stays: Arrow filters and joins rows by a column.
+    return pa.schema(others) if others else needed
+
+
+def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a base file for which the condition is true, a table for each row group that has some.
+
+    The filter's columns are read first, and the others only where a row is left: a lookup of a few keys reads the key column.
+    """
+    if spec.condition is None:
+        yield from _base_rows(storage, spec, slice_, needed)
+        return
+    if is_joined(slice_):
+        yield from map(row_filter(spec.condition, needed).keep, _joined_rows(storage, spec, slice_, needed))
+        return
+    partition, path = slice_.partition, _base_path(slice_)
+    heads = {name.split(".")[0] for name in columns(spec.condition)}
+    first = pa.schema([field for field in needed if field.name in heads])
+    others = pa.schema([field for field in needed if field.name not in heads])
+    with open_base_rows(storage, path, needed.names, spec.footers, spec.keys_that_match()) as opened:
+        if opened is None:
+            return
+        condition = row_filter(spec.condition, needed)
+        file = _BaseFile.of(opened, spec, partition, path, needed)
+        for group in range(opened.metadata.num_row_groups):
+            if not _group_may_match(file, group, spec.condition, needed):
+                continue
+            asked = rows_that_may_match(opened, group, spec.condition, needed, _own_columns(file, spec.condition))
+            looked = _group_rows(file, group, first, asked, keep_coded=True)
+            chosen = rows_that_match(looked, condition)
+            if not len(chosen):
+                continue
+            rows = plain_rows(looked if len(chosen) == looked.num_rows else take_rows(looked, chosen))
+            if others.names:
+                numbers = chosen if asked is None else asked[chosen]
+                every = len(numbers) == opened.metadata.row_group(group).num_rows
+                more = _group_rows(file, group, others, None if every else numbers)
+                rows = pa.table([*rows.columns, *more.columns], schema=pa.schema([*first, *others]))
+            yield rows.select(needed.names)
+
+
+def _base_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> Iterator[pa.Table]:
+    """The row groups of a slice's base file in the needed columns."""
+    if is_joined(slice_):
+        yield from _joined_rows(storage, spec, slice_, needed)
+        return
+    path = _base_path(slice_)
+    with open_base_rows(storage, path, needed.names, spec.footers) as opened:
+        assert opened is not None, "no key was asked for"
+        file = _BaseFile.of(opened, spec, slice_.partition, path, needed)
+        for group in range(opened.metadata.num_row_groups):
+            yield _group_rows(file, group, needed)
+
+
+def _base_path(slice_: FileSlice) -> str:
+    assert slice_.base is not None, "base rows are asked of a slice that has a base file"
+    return slice_.base.path
+
+
+def is_joined(slice_: FileSlice) -> bool:
+    """Whether the slice's base file holds meta columns alone: it was looked up, or its instant says so."""
+    return slice_.source is not None or (
+        slice_.base is not None and slice_.base.name.instant_time == METADATA_BOOTSTRAP_INSTANT_TIME
+    )
+
+
+def _joined_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a base file without data columns; see `joined_rows`."""
+    path = _base_path(slice_)
+    if spec.ids is not None:
+        raise Unsupported(
+            f"the rows of {storage.absolute(path)} lie outside of the table, which was bootstrapped without them "
+            "(METADATA_ONLY), and its columns go by ids; such tables are read where columns go by names"
+        )
+    usable = path_valued_columns(spec.keys)
+    always = {*spec.path_columns, *(usable if spec.values_from_path else ())}
+    return joined_rows(storage, path, slice_.source, needed, JoinedColumns(spec.storage, spec.keys, slice_.partition, always))
+
+
+@dataclass(frozen=True, slots=True)
+class _BaseFile:
+    """An open base file, and how the table's columns are found in it.
+
+    origins: where they stand, None where each stands under its own name; moved: those that do not.  present: its columns.
+    constants: those whose value the path tells.
+    """
+
+    opened: OpenFile
+    origins: Mapping[str, Origin] | None
+    moved: frozenset[str]
+    present: frozenset[str]
+    constants: dict[str, pa.Scalar]
+
+    @classmethod
+    def of(cls, opened: OpenFile, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> _BaseFile:
+        present = frozenset(opened.schema_arrow.names)
+        constants = _path_values(spec, partition, needed, present)
+        if spec.ids is None:
+            return cls(opened, None, frozenset(), present, constants)
+        name = parse_base_file(file_name_of(path))
+        if name is None:
+            raise Internal(f"{path} is read as a base file, and has the name of none")
+        origins = spec.ids.origins(name.instant_time)
+        return cls(opened, origins, spec.ids.moved(name.instant_time), present, constants)
+
+
+def _group_rows(
+    file: _BaseFile, group: int, needed: pa.Schema, chosen: RowNumbers | None = None, *, keep_coded: bool = False
+) -> pa.Table:
+    """One row group in the needed columns: the rows of some numbers, None for all.
+
+    Text of few values is read coded, so that it is made for the rows wanted alone.  keep_coded: it stays so where it is the only
+    column, stored as the table has it.
+    """
+    wanted = names_in_file(file.origins, [name for name in needed.names if name not in file.constants])
+    stored = [name for name in wanted if name in file.present]
+    count = file.opened.metadata.row_group(group).num_rows if chosen is None else len(chosen)
+    rows = rows_at(file.opened, group, stored, chosen) if stored else rows_without_columns(count)
+    if keep_coded and file.origins is None and stored == needed.names and _is_coded_text(rows.schema, needed):
+        return rows
+    rows = plain_rows(rows)
+    if not needed.names:
+        return rows
+    rows = by_ids(rows, file.origins, needed)
+    for name, value in file.constants.items():
+        if name in needed.names:
+            rows = rows.append_column(needed.field(name), pa.repeat(value, count))
+    return conform_table(rows, needed) if rows.column_names else _nulls(needed, count)
+
+
+def _is_coded_text(held: pa.Schema, needed: pa.Schema) -> bool:
+    """Whether there is one column, which the table has as text and the file as coded text."""
+    return len(needed) == 1 and held.field(0).type == CODED and needed.field(0).type == CODED.value_type
+
+
+def _nulls(schema: pa.Schema, count: int) -> pa.Table:
+    return pa.table([missing_column(field.with_nullable(True), count, field.name) for field in schema], schema=schema)
+
+
+def told_by_path(spec: ReadSpec, partition: str, needed: pa.Schema) -> dict[str, pa.Scalar]:
+    """The needed columns that no file holds, with their values in a partition."""
+    names = [name for name in needed.names if name in spec.path_columns]
+    return values_of_path(spec.keys, partition, needed, names)
+
+
+def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.Table:
+    """The rows with columns of one value each, put in the order of the schema, in place of those of these names."""
+    if not constants:
+        return rows
+    held = {*constants, *rows.column_names}
+    fields = [field for field in schema if field.name in held]
+    columns = [pa.repeat(constants[f.name], rows.num_rows) if f.name in constants else rows.column(f.name) for f in fields]
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, present: Collection[str]) -> dict[str, pa.Scalar]:
+    """Partition columns that come from the path: those that the file lacks or whose values there do not count, or all when asked
+    for.
+    """
+    usable = {*path_valued_columns(spec.keys), *spec.path_columns}
+    always = usable if spec.values_from_path else set(spec.path_columns)
+    taken = [name for name in needed.names if name in usable and (name in always or name not in present)]
+    return values_of_path(spec.keys, partition, needed, taken)
+
+
+def _own_columns(file: _BaseFile, condition: Expr) -> list[str]:
+    """The columns of a condition whose values stand in the file under their own names."""
+    return [name for name in columns(condition) if not {*file.constants, *file.moved} & {name.split(".")[0]}]
+
+
+def _group_may_match(file: _BaseFile, group: int, condition: Expr, schema: pa.Schema) -> bool:
+    metadata = file.opened.metadata
+    ranges = footer_ranges(metadata, schema, _own_columns(file, condition), row_groups=[group])
+    if may_hide_nan(metadata):
+        ranges = {name: found.with_nan() if isinstance(found.min, float) else found for name, found in ranges.items()}
+    return prune_ranges(condition, ranges)

@@ -1,0 +1,88 @@
+"""Which rows of a row group a filter chooses, from as little of its columns as tells it.
+
+    rows_that_may_match   by the bounds of pages: the rows of those that the filter does not rule out
+    rows_that_match       by the values: of a text column of few values these are tested, not the rows
+
+Source: docs/formats/reading.md, "Data skipping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyhudi.format.parquet.pages import PAGE_ROWS
+from pyhudi.format.parquet.parquet_file import CheckedFile
+from pyhudi.records.column_statistics import has_page_bounds, page_range
+from pyhudi.records.dotted_columns import field_at
+from pyhudi.records.filters.arrow_expressions import RowFilter
+from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.records.filters.range_pruning import prune_ranges
+from pyhudi.tasks.base_file_reader import OpenFile
+
+LEAST_ROWS = 2 * PAGE_ROWS
+"""Row groups of fewer rows have their filter columns read whole."""
+
+_ROW_NUMBER = "\x00row"
+"""A column that no table has: where a row stands in its row group."""
+
+RowNumbers = npt.NDArray[np.int64]
+
+
+def rows_that_may_match(
+    file: OpenFile, group: int, condition: Expr, schema: pa.Schema, names: Iterable[str]
+) -> RowNumbers | None:
+    """The numbers of the rows of a row group whose pages may hold a match, in order; None for all.
+
+    names: columns of the condition that the file has under their own names and whose values there count.
+    """
+    count = file.metadata.row_group(group).num_rows
+    if not isinstance(file, CheckedFile) or count < LEAST_ROWS:
+        return None
+    wanted = np.ones(count, dtype=np.bool_)
+    for name in names:
+        type_ = field_at(schema, name).type
+        pages = file.pages(group, name) if has_page_bounds(type_) else None
+        if pages is None or pages.bounds is None:
+            continue
+        for number, bounds in enumerate(pages.bounds):
+            found = page_range(bounds.least, bounds.greatest, pages.leaf, type_)
+            if found is not None and not prune_ranges(condition, {name: found}):
+                wanted[pages.first_rows[number] : pages.first_rows[number + 1]] = False
+    return None if wanted.all() else np.flatnonzero(wanted)
+
+
+def rows_that_match(looked: pa.Table, condition: RowFilter) -> RowNumbers:
+    """The places of the rows for which a filter is true, in order.  looked: its columns; one may be coded, where it is the only
+    one.
+    """
+    if looked.num_columns == 1 and pa.types.is_dictionary(looked.schema.field(0).type):
+        return _of_codes(looked, condition)
+    numbered = looked.append_column(_ROW_NUMBER, pa.array(np.arange(looked.num_rows)))
+    return np.asarray(condition.keep(numbered).column(_ROW_NUMBER).to_numpy())
+
+
+def _of_codes(looked: pa.Table, condition: RowFilter) -> RowNumbers:
+    field = looked.schema.field(0)
+    start, found = 0, [np.zeros(0, dtype=np.int64)]
+    for chunk in looked.column(0).chunks:
+        # The last is what rows without a value have.
+        values = pa.concat_arrays([chunk.dictionary, pa.nulls(1, chunk.dictionary.type)])
+        plain = pa.table([values], schema=pa.schema([field.with_type(values.type).with_nullable(True)]))
+        flags = np.zeros(len(values), dtype=np.bool_)
+        flags[rows_that_match(plain, condition)] = True
+        codes = chunk.indices.fill_null(len(values) - 1).to_numpy()
+        found.append(np.flatnonzero(flags[codes]) + start)
+        start += len(chunk)
+    return np.concatenate(found)
+
+
+def rows_at(file: OpenFile, group: int, names: list[str], rows: RowNumbers | None) -> pa.Table:
+    """Some rows of a row group in some columns, by the rows' numbers, which ascend; None for all."""
+    if isinstance(file, CheckedFile):
+        return file.read_rows(group, names, rows)
+    read = file.read_row_group(group, columns=names, use_threads=False)
+    return read if rows is None else read.take(pa.array(rows))

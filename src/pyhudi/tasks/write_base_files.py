@@ -1,0 +1,300 @@
+"""Tasks that write base files: new file groups from incoming rows, and new versions of file groups by merging incoming rows into
+the old one.
+
+Incoming rows have the layout that `stored_rows` describes; how they change an old file's rows is in `merge_rows`.
+
+A merge streams the old file by row group.  In memory are one row group, and the incoming rows of this one file group; rows that
+were spilled stay on disk, memory-mapped, and only their keys are held.
+
+Source: docs/formats/writing.md, "Files of a write"; docs/formats/timeline.md, "Commit metadata".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC
+
+import numpy as np
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.format.actions.commit_metadata import WriteStat
+from pyhudi.format.instants import stamp_of_instant
+from pyhudi.format.names import (
+    BaseFileName,
+    LogFileName,
+    MarkerType,
+    WriteToken,
+    format_file_id,
+    parse_base_file,
+)
+from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
+from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, join_path
+from pyhudi.records.meta_fields import (
+    FILE_NAME,
+    RECORD_KEY,
+)
+from pyhudi.records.record_merge import MergeRule, row_codes
+from pyhudi.records.schema_cast import conform_table
+from pyhudi.records.schema_on_read.column_ids import Origin, by_ids, names_in_file
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage
+from pyhudi.storage.markers import Markers
+from pyhudi.table.listing import check_own_folders
+from pyhudi.tasks.base_file_bloom_filter import inherited_filter
+from pyhudi.tasks.base_file_reader import OpenFile, open_base_file
+from pyhudi.tasks.base_file_writer import BaseFileWriter, WrittenFile
+from pyhudi.tasks.bootstrap_join import JoinedColumns, joined_rows
+from pyhudi.tasks.cdc_writer import ChangeLog
+from pyhudi.tasks.dictionary_columns import CODED, coded_schema
+from pyhudi.tasks.file_stats import IndexedFile, KeyChanges
+from pyhudi.tasks.merge_rows import MergeCounts, RowMerger
+from pyhudi.tasks.row_layouts import live_rows, stored_rows
+from pyhudi.tasks.write_tasks import CreateTask, MergeTask, WriterSpec, WriteStatus
+
+CHANGE_LOG_VERSION = 1
+
+
+def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> tuple[WriteStatus, ...]:
+    """Write incoming rows of one partition to new file groups, opening the next file when one is full.
+
+    Soft deletes among the rows are dropped: there is nothing that they could delete.  Returns nothing when no row is left.
+    """
+    storage = open_storage(spec.storage)
+    statuses: list[WriteStatus] = []
+    pending = _only_live(rows, spec.rule)
+    first = next(pending, None)
+    sequence = 0
+    while first is not None:
+        file = NewFile.begin(storage, spec, task.partition, format_file_id(task.file_id_prefix, len(statuses)), task.token)
+        with file.writer as writer:
+            while first is not None:
+                writer.write(stored_rows(spec, first, task.token.partition, sequence))
+                file.changes.add(first.column(RECORD_KEY))
+                sequence += first.num_rows
+                full = writer.estimated_size_bytes >= spec.files.max_file_size_bytes
+                first = next(pending, None)
+                if full:
+                    break
+        statuses.append(file.status(storage))
+    return tuple(statuses)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """The base file of a new file group, from its marker to its statistics.
+
+    writer: the block that writes it.  changes: takes the record keys that it receives, where the spec has `key_shards`.
+    """
+
+    spec: WriterSpec
+    partition: str
+    name: BaseFileName
+    writer: BaseFileWriter
+    changes: KeyChanges
+
+    @classmethod
+    def begin(cls, storage: Storage, spec: WriterSpec, partition: str, file_id: str, token: WriteToken) -> NewFile:
+        """Mark the file.  Raises as `ensure_partition` and as early conflict detection does."""
+        name = BaseFileName(file_id, str(token), spec.instant_time, spec.extension)
+        path = join_path(partition, name.text)
+        ensure_partition(storage, partition, spec.instant_time)
+        Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.CREATE)
+        if spec.early is not None:
+            spec.early.check_new(storage, partition, name.file_id)
+        writer = BaseFileWriter(
+            storage,
+            path,
+            spec.stored_schema,
+            spec.avro_schema,
+            spec.files,
+            populate_meta_fields=spec.populate_meta_fields,
+            indexing=spec.indexing,
+            event_time=spec.event_time,
+        )
+        return cls(spec, partition, name, writer, KeyChanges(spec.key_shards))
+
+    def status(self, storage: Storage) -> WriteStatus:
+        """Once the writer's block has ended."""
+        written = _finished(self.writer)
+        indexed = with_keys(written.indexed, self.changes.store(storage, self.spec.instant_time, self.name.text))
+        return WriteStatus(create_stat(self.partition, self.name, written), indexed)
+
+
+def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: MergeRule) -> WriteStatus:
+    """Write the next version of a file group: its rows, each merged with the incoming row of its key; then the incoming rows that
+    met none.
+
+    incoming: the incoming layout.  Of several rows of one key the last one counts, unless `match_keys` is False.
+    """
+    storage = open_storage(spec.storage)
+    old_name = parse_base_file(file_name_of(task.base_path))
+    if old_name is None:
+        raise CorruptData(f"{task.base_path} is not a base file name")
+    name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)
+    path = join_path(task.partition, name.text)
+    Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.MERGE)
+    if spec.early is not None:
+        spec.early.check(storage, [(task.partition, task.file_id)])
+    counts = MergeCounts()
+    if task.match_keys:
+        incoming = _last_of_each_key(incoming)
+    matched = np.zeros(incoming.num_rows, dtype=np.bool_)
+    with _change_log(storage, spec, task) as log:
+        to_code = _columns_to_code(spec, old_name.instant_time) if task.source is None else []
+        with open_base_file(storage, task.base_path, to_code) as old:
+            schema = _read_schema(old, spec)
+            keyed = spec.populate_meta_fields and spec.files.bloom_enabled
+            inherited = inherited_filter(old.metadata, spec.files) if keyed else None
+            with BaseFileWriter(
+                storage,
+                path,
+                spec.stored_schema,
+                spec.avro_schema,
+                spec.files,
+                populate_meta_fields=spec.populate_meta_fields,
+                inherited=inherited,
+                indexing=spec.indexing,
+                coded=[field.name for field in schema if field.type == CODED],
+                event_time=spec.event_time,
+            ) as writer:
+                changes = KeyChanges(spec.key_shards)
+                merger = RowMerger(spec, task, incoming, rule, counts=counts, matched=matched, changes=changes, log=log)
+                # While rows are encoded nothing holds the old rows any more, which are as many.
+                for merged in map(merger.merge, _old_rows(storage, spec, task, old, schema, old_name.instant_time)):
+                    writer.write(merged, keys_known=inherited is not None)
+                    del merged
+                fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
+                fresh = live_rows(fresh, spec.rule)
+                if fresh.num_rows and spec.partial is None:
+                    counts.inserts += fresh.num_rows
+                    changes.add(fresh.column(RECORD_KEY))
+                    if log is not None:
+                        log.insert(fresh.column(RECORD_KEY), fresh)
+                    writer.write(stored_rows(spec, fresh, task.token.partition, counts.updates))
+        written = _finished(writer)
+        logged = log.finish(written.row_count, counts.inserts, counts.deletes) if log is not None else None
+    stat = WriteStat(
+        file_id=task.file_id,
+        path=path,
+        partition_path=task.partition,
+        prev_commit=old_name.instant_time,
+        prev_base_file=old_name.text,
+        num_writes=written.row_count,
+        num_inserts=counts.inserts,
+        num_update_writes=counts.updates,
+        num_deletes=counts.deletes,
+        total_write_bytes=written.size_bytes,
+        file_size_in_bytes=written.size_bytes,
+        min_event_time=written.event_times[0],
+        max_event_time=written.event_times[1],
+        cdc_stats=logged,
+    )
+    return WriteStatus(stat, with_keys(written.indexed, changes.store(storage, spec.instant_time, name.text)))
+
+
+def _change_log(storage: Storage, spec: WriterSpec, task: MergeTask) -> AbstractContextManager[ChangeLog | None]:
+    """The change log of a file group's next version; nothing for a table that keeps none."""
+    if spec.changes is None:
+        return nullcontext()
+    name = LogFileName(task.file_id, spec.instant_time, CHANGE_LOG_VERSION, str(task.token), is_cdc=True)
+    return ChangeLog(storage, spec.changes, name, join_path(task.partition, name.text))
+
+
+def _columns_to_code(spec: WriterSpec, instant_time: str) -> list[str]:
+    """The columns that a merge may carry as dictionaries: keys are compared as text, and file names are filled in anew.
+
+    instant_time: of the old file; what has another name or type there is none of them.
+    """
+    if not spec.files.dictionary:
+        return []
+    moved = () if spec.ids is None else spec.ids.moved(instant_time)
+    plain = {*moved, RECORD_KEY, FILE_NAME, *(name.split(".")[0] for name in spec.keys.record_fields)}
+    return [name for name in spec.stored_schema.names if name not in plain]
+
+
+def _read_schema(old: OpenFile, spec: WriterSpec) -> pa.Schema:
+    """Today's stored layout, with those columns coded that come so from the old file."""
+    stored = old.schema_arrow
+    coded = {field.name for field in stored if pa.types.is_dictionary(field.type)}
+    return coded_schema(spec.stored_schema, {name for name in coded if pa.types.is_string(spec.stored_schema.field(name).type)})
+
+
+def _old_rows(
+    storage: Storage, spec: WriterSpec, task: MergeTask, old: OpenFile, schema: pa.Schema, instant_time: str
+) -> Iterator[pa.Table]:
+    """The rows of the old file in the layout that `_read_schema` gives, those outside of the table beside their meta columns."""
+    if task.source is None:
+        return _stored_batches(old, schema, spec.origins(instant_time))
+    columns = JoinedColumns(spec.storage, spec.keys, task.partition)
+    return joined_rows(storage, task.base_path, task.source, schema, columns)
+
+
+def _stored_batches(old: OpenFile, schema: pa.Schema, origins: Mapping[str, Origin] | None) -> Iterator[pa.Table]:
+    """The rows of an old file by row group, in the layout that `_read_schema` gives.  origins: where its columns stand."""
+    present = set(old.schema_arrow.names)
+    wanted = names_in_file(origins, [name for name in schema.names if name != FILE_NAME])
+    columns = [name for name in wanted if name in present]
+    for group in range(old.metadata.num_row_groups):
+        # Held by nobody here, so that whoever takes it can let go of it.
+        yield conform_table(by_ids(old.read_row_group(group, columns=columns, use_threads=False), origins, schema), schema)
+
+
+def _last_of_each_key(rows: pa.Table) -> pa.Table:
+    codes = row_codes(rows, [RECORD_KEY])
+    if not len(codes) or int(codes.max()) + 1 == len(codes):
+        return rows
+    last = np.zeros(int(codes.max()) + 1, dtype=np.int64)
+    # Of several values for one place numpy keeps the last.
+    last[codes] = np.arange(len(codes))
+    return rows.take(pa.array(np.sort(last)))
+
+
+def _only_live(rows: Iterable[pa.Table], rule: MergeRule) -> Iterator[pa.Table]:
+    for table in rows:
+        live = live_rows(table, rule)
+        if live.num_rows:
+            yield live
+
+
+def create_stat(partition: str, name: BaseFileName, written: WrittenFile) -> WriteStat:
+    """The statistics of a new file group's first file."""
+    return WriteStat(
+        file_id=name.file_id,
+        path=written.path,
+        partition_path=partition,
+        num_writes=written.row_count,
+        num_inserts=written.row_count,
+        total_write_bytes=written.size_bytes,
+        file_size_in_bytes=written.size_bytes,
+        min_event_time=written.event_times[0],
+        max_event_time=written.event_times[1],
+    )
+
+
+def with_keys(indexed: IndexedFile | None, path: str | None) -> IndexedFile | None:
+    """What was found out about a file, with its side file of keys."""
+    return None if indexed is None else replace(indexed, keys=path)
+
+
+def _finished(writer: BaseFileWriter) -> WrittenFile:
+    assert writer.result is not None, "the writer's block ended without an error, so there is a file"
+    return writer.result
+
+
+def ensure_partition(storage: Storage, partition: str, instant_time: str) -> None:
+    """Write the partition's metadata file unless it is there: without it listing readers do not see the partition.
+
+    Raises InvalidRequest for a new partition in the folder of another table.
+    """
+    document = PartitionMetadata(instant_time, partition_depth(partition)).encode(stamp_of_instant(instant_time, UTC))
+    path = join_path(partition, PARTITION_METADATA_FILE)
+    if storage.put_if_absent(path, document):
+        try:
+            check_own_folders(storage, [partition])
+        except InvalidRequest:
+            # In the root of a table with partitions it would hide them from readers that go no further down.
+            storage.delete([path])
+            raise

@@ -1,0 +1,89 @@
+"""One file group of a write: its rows become new base files, a new version of its base file, or blocks of its log.
+
+Both engines bring the rows of a group together, each in its own way; what is made of them is said here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pyhudi.errors import Internal
+from pyhudi.format.names import WriteToken
+from pyhudi.records.record_merge import MergeRule
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.tasks.append_log import AppendTask, Copies, run_append
+from pyhudi.tasks.log_scan import InstantValidity
+from pyhudi.tasks.write_base_files import run_create, run_merge
+from pyhudi.tasks.write_tasks import CreateTask, MergeTask, WriterSpec, WriteStatus
+
+PIECE_BYTES = 16 << 20
+"""Arrow bytes of rows that are written before the writer looks how large its file has become."""
+
+_PIECE_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTarget:
+    """A file group that takes rows.
+
+    slice: its present slice, None for a new group.  appends: the rows go into a log file of the slice, not into a new base file.
+    copies: and into those of others.
+    """
+
+    partition: str
+    file_id: str
+    slice: FileSlice | None
+    appends: bool = False
+    copies: Copies | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWriter:
+    """How the groups of one write are written.
+
+    rule: between a stored and an incoming record.  match_keys: False adds the rows to a base file without looking for their keys.
+    validity: which log blocks count, and new_keys: the rows may bring keys that the group has not, both for logs.
+    """
+
+    spec: WriterSpec
+    rule: MergeRule
+    match_keys: bool
+    validity: InstantValidity
+    new_keys: bool = False
+
+    def create(self, target: GroupTarget, token: WriteToken, rows: Iterable[pa.Table]) -> tuple[WriteStatus, ...]:
+        """Write a group that is new, as rows come."""
+        return create_files(self.spec, CreateTask(target.partition, _prefix(target.file_id), token), rows)
+
+    def change(self, target: GroupTarget, token: WriteToken, rows: pa.Table) -> tuple[WriteStatus, ...]:
+        """Write to a group that is there; no status where there is nothing to append."""
+        slice_ = target.slice
+        if slice_ is None:
+            raise Internal(f"file group {target.file_id} is new: there is nothing to change")
+        if target.appends or slice_.base is None:
+            append = AppendTask(slice_, token, self.validity, self.new_keys, target.copies)
+            return run_append(self.spec, append, rows, self.rule)
+        task = MergeTask(target.partition, target.file_id, slice_.base.path, token, self.match_keys, slice_.source)
+        return (run_merge(self.spec, task, rows, self.rule),)
+
+
+def create_files(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> tuple[WriteStatus, ...]:
+    """Write rows to new file groups, to another one whenever a file is full."""
+    return run_create(spec, task, _pieces(rows, spec.files.max_file_size_bytes))
+
+
+def _pieces(tables: Iterable[pa.Table], max_file_size_bytes: int) -> Iterator[pa.Table]:
+    """The rows in pieces after each of which a file may be found full: small against a file, and against memory."""
+    wanted = min(PIECE_BYTES, max_file_size_bytes)
+    for rows in tables:
+        step = max(1, min(_PIECE_ROWS, rows.num_rows * wanted // max(1, rows.nbytes)))
+        for start in range(0, rows.num_rows, step):
+            yield rows.slice(start, step)
+
+
+def _prefix(file_id: str) -> str:
+    """A file id without its number: the task counts the files that it fills."""
+    return file_id.rpartition("-")[0]

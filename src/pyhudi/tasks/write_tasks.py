@@ -1,0 +1,138 @@
+"""What a write tells its tasks, and what they tell of the files that they wrote.
+
+Source: docs/formats/writing.md, "Files of a write".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pyhudi.format.actions.commit_metadata import WriteStat
+from pyhudi.format.bootstrap_index import SourceFile
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.names import (
+    PARQUET_EXTENSION,
+    WriteToken,
+)
+from pyhudi.records.keys.key_spec import KeySpec
+from pyhudi.records.record_merge import MergeRule
+from pyhudi.records.schema_on_read.column_ids import ColumnIds, Origin
+from pyhudi.storage.base import StorageSpec
+from pyhudi.tasks.base_file_writer import FileSettings
+from pyhudi.tasks.cdc_writer import ChangeLogSpec
+from pyhudi.tasks.early_conflict_detection import EarlyConflicts
+from pyhudi.tasks.file_stats import FileIndexing, IndexedFile
+from pyhudi.tasks.log_scan import InstantValidity
+from pyhudi.tasks.read_slice import ReadSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PartialUpdate:
+    """Incoming rows that hold some columns; the others keep their values, and keys that are not there bring nothing.
+
+    data_schema: the columns that they hold, in the table's order; avro_schema: with meta columns, for log blocks.
+    """
+
+    data_schema: pa.Schema
+    avro_schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSpec:
+    """What every writing task of one commit shares.
+
+    data_schema: the table's columns without meta columns; avro_schema: with them.  indexing: what to find out about each file for
+    the metadata table, None without one.  changes: how change logs are kept, None for a table that keeps none.  partial: None for
+    whole rows.  early: what stops the write before its end, None where nothing does.  ids: of the columns, see `ReadSpec`.
+    extension: of the base files, by which they are of their format.  event_time: the column that tells when events happened,
+    None where nobody asks.
+    """
+
+    storage: StorageSpec
+    instant_time: str
+    data_schema: pa.Schema
+    avro_schema: str
+    files: FileSettings
+    keys: KeySpec
+    populate_meta_fields: bool
+    rule: MergeRule
+    indexing: FileIndexing | None = None
+    changes: ChangeLogSpec | None = None
+    partial: PartialUpdate | None = None
+    early: EarlyConflicts | None = None
+    ids: ColumnIds | None = None
+    extension: str = PARQUET_EXTENSION
+    event_time: str | None = None
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """The stored layout: meta columns, then data columns."""
+        return with_meta_fields(self.data_schema)
+
+    def reader(
+        self,
+        validity: InstantValidity,
+        *,
+        columns: Iterable[str] | None = None,
+        rule: MergeRule | None = None,
+    ) -> ReadSpec:
+        """How the tasks read what is stored.
+
+        columns: of the stored layout, in order; None for all.  rule: how logs are merged, that of the commit when left out.
+        """
+        rule = self.rule if rule is None else rule
+        return ReadSpec.of(
+            self.storage,
+            self,
+            self.stored_schema,
+            validity,
+            rule=rule,
+            ids=self.ids,
+            columns=columns,
+            use_positions=self.files.use_positions,
+        )
+
+    def origins(self, instant_time: str) -> Mapping[str, Origin] | None:
+        """Where columns stand in files of an instant, see `ColumnIds.origins`."""
+        return None if self.ids is None else self.ids.origins(instant_time)
+
+    @property
+    def key_shards(self) -> int:
+        """How many file groups the record index has, 0 without one."""
+        return self.indexing.key_shards if self.indexing else 0
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Rewrite one file group.  base_path: relative to the table.
+
+    match_keys: False appends the incoming rows without looking for their keys (inserts where duplicates are allowed).
+    source: the file outside of the table that has the rows of the base file, where that has meta columns alone.
+    """
+
+    partition: str
+    file_id: str
+    base_path: str
+    token: WriteToken
+    match_keys: bool = True
+    source: SourceFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTask:
+    """Write new file groups of one partition.  file_id_prefix: their ids are `<prefix>-0`, `<prefix>-1`, ... as files fill up."""
+
+    partition: str
+    file_id_prefix: str
+    token: WriteToken
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """What a writing task reports for one file.  indexed: for the metadata table, None without one."""
+
+    stat: WriteStat
+    indexed: IndexedFile | None = None

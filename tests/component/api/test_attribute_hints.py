@@ -1,0 +1,40 @@
+"""What users of delta-rs and PyIceberg try first, and what they are told."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+
+import polars as pl
+import pyarrow.compute as pc
+import pytest
+
+from pyhudi import Table
+from pyhudi.api.attribute_hints import _THERE
+from pyhudi.errors import Unsupported
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    made = Table.create("memory://elsewhere", record_key="id")
+    made.insert({"id": ["a"], "fare": [1.5]})
+    return made
+
+
+def test_names_of_other_libraries_are_answered_with_ours(table: Table) -> None:
+    for name, there in _THERE.items():
+        with pytest.raises(AttributeError, match=f"no attribute '{name}': it is .{there[:4]}"):
+            getattr(table, name)
+        for verb in there.split(" or ."):
+            assert hasattr(table, re.split(r"\W", verb)[0]), verb
+    with pytest.raises(AttributeError, match=r"no attribute 'upser'$"):
+        table.upser  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(copy.copy(table), "vacuum") and not hasattr(pickle.loads(pickle.dumps(table)), "vacuum")
+
+
+def test_a_value_that_is_computed_is_left_to_sql(table: Table) -> None:
+    for value in ("fare + 1", "abs(fare)", pl.col("fare") + 1, pc.field("fare")):
+        with pytest.raises(Unsupported, match=r"UPDATE and MERGE INTO of hp.sql compute values") as refused:
+            table.update({"fare": value})
+        assert " at 0x" not in str(refused.value)

@@ -1,0 +1,209 @@
+"""The doctor: each thing that is wrong is found, and what is in order is not."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.api.doctor import diagnose, java_version, worker_findings
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.errors import TableState
+from pyhudi.format.actions.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringStrategy, SliceInfo
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
+from pyhudi.format.instants import Action
+from pyhudi.format.paths import PROPERTIES_BACKUP
+from pyhudi.operations.services.async_indexing import IndexSettings
+from pyhudi.operations.services.index_admin import create_index, index_request
+from pyhudi.options.supported import parse_options
+from pyhudi.storage import liveness
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Call, FaultyStorage, SimulatedCrash
+
+ROWS = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 1]})
+QUIET = {"hoodie.compact.inline": False, "hoodie.clean.automatic": False, "hoodie.archive.automatic": False}
+
+
+def make(path: Path, kind: str = "cow", writes: int = 1, **more: object) -> Table:
+    table = Table.create(
+        str(path), record_key="id", partition_by="part", ordering="ts", table_type=kind, options={**QUIET, **more}
+    )
+    for _ in range(writes):
+        table.upsert(ROWS)
+    return table
+
+
+def of_table(table: Table, options: dict[str, object] | None = None) -> list[str]:
+    found = diagnose(table, options).found
+    assert all(one.remedy for one in found)
+    return [f"{one.check}: {one.finding}" for one in found if one.check in ("settings", "services", "state")]
+
+
+def test_a_table_in_order(tmp_path: Path) -> None:
+    assert of_table(make(tmp_path / "t")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"hoodie.keep.min.commits": "5", "hoodie.keep.max.commits": "8"}, "hoodie.clean.commits.retained=10 wants kept"),
+        ({"hoodie.compact.inline": "true"}, "nothing to compact"),
+        ({"hoodie.parquet.small.file.limit": "999999999"}, "all files are small"),
+        ({"hoodie.metadata.enable": "false"}, "the next write removes it"),
+        ({"hoodie.index.type": "NONSENSE"}, "hoodie.index.type"),
+        (
+            {
+                "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
+                "hoodie.clean.failed.writes.policy": "EAGER",
+            },
+            "roll back writes of the others",
+        ),
+    ],
+)
+def test_settings_that_fight(tmp_path: Path, options: dict[str, object], says: str) -> None:
+    found = of_table(make(tmp_path / "t"), options)
+    assert any(says in one for one in found), found
+
+
+def test_services_that_are_overdue(tmp_path: Path) -> None:
+    found = of_table(make(tmp_path / "mor", "mor", 7))
+    assert any("a compaction is due: 6 of 5" in one or "delta commits since" in one for one in found), found
+    small = {"hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+    found = of_table(make(tmp_path / "cow", "cow", 5), dict(small))
+    assert any("a clean is due" in one for one in found) and any("an archival is due" in one for one in found), found
+
+
+def test_a_plan_that_nobody_runs(tmp_path: Path) -> None:
+    env = ReplayEnvironment(1, 1_700_000_000_000)
+    table = Table.create(
+        str(tmp_path / "t"), record_key="id", partition_by="part", ordering="ts", table_type="mor", options=QUIET, environment=env
+    )
+    table.upsert(ROWS)
+    table.upsert(ROWS)
+    planned = table.schedule_compaction().planned
+    assert planned is not None
+    assert any(f"{planned} was planned" in one for one in of_table(Table(table.uri, options=QUIET)))
+
+
+def test_an_index_that_is_being_built(tmp_path: Path) -> None:
+    """Only where its builder is gone was it begun and never finished."""
+    table = make(tmp_path / "t")
+    seen: list[list[str]] = []
+
+    def watch(number: int, call: Call) -> None:
+        changing = table.context.storage.stat(PROPERTIES_BACKUP) is not None
+        if not seen and not changing and table.context.reloaded().config.metadata_partitions_inflight:
+            seen.append(of_table(table))
+            if dies:
+                raise SimulatedCrash
+
+    for dies in (False, True):
+        seen.clear()
+        context = replace(table.context, storage=FaultyStorage(table.context.storage, watch=watch))
+        settings, request = IndexSettings.of(parse_options({})), index_request("bloom_filters")
+        with pytest.raises(SimulatedCrash) if dies else nullcontext():
+            create_index(context, LocalEngine(1), settings, request)
+        assert seen == [[]]
+        if not dies:
+            table.index.drop("bloom_filters")
+    liveness.forget(table.context.storage, table.timeline().pending(Action.INDEXING)[0].request_time)
+    assert of_table(table) == ["settings: the index bloom_filters was begun and never finished: it is not used"]
+
+
+def test_what_died(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    store = table.context.timeline
+    store.start(store.request("20991231000000000", Action.COMMIT))
+    found = diagnose(table).found
+    assert [one.finding.endswith("a write died") for one in found if one.check == "state"] == [True]
+    assert any("repair" in one.remedy for one in found if one.check == "state")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [('JAVA_VERSION="17.0.12"', 17), ('X="1"\nJAVA_VERSION="1.8.0_402"', 8), ('JAVA_VERSION="21"', 21), ("nothing", None)],
+)
+def test_java_versions(tmp_path: Path, text: str, version: int | None) -> None:
+    (tmp_path / "release").write_text(text)
+    assert java_version(tmp_path) == version
+    assert java_version(tmp_path / "none" / "deeper") is None
+
+
+def program(path: Path, answer: str) -> str:
+    path.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_workers_of_another_python(tmp_path: Path) -> None:
+    other = program(tmp_path / "python", '{"python": [3, 9], "pyhudi": null, "pyarrow": null, "pyspark": "3.5.0"}')
+    found = [one.finding for one in worker_findings(other, "do this")]
+    assert any("workers run Python 3.9" in one for one in found)
+    assert any("has no PyHudi" in one for one in found) and any("has no pyarrow" in one for one in found)
+    assert any("pyspark is 3.5.0" in one for one in found)
+
+
+def test_a_worker_that_does_not_run(tmp_path: Path) -> None:
+    assert "does not run" in worker_findings(program(tmp_path / "python", "no json"), "do this")[0].finding
+    assert "does not run" in worker_findings(str(tmp_path / "none"), "do this")[0].finding
+
+
+def test_the_wrong_interpreter_and_java_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "python"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    found = {one.check: one for one in diagnose().found}
+    assert "there is no such program" in found["workers"].finding and sys.executable in found["workers"].remedy
+    assert "has no bin/java" in found["java"].finding
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch()
+    (tmp_path / "release").write_text('JAVA_VERSION="11.0.2"')
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    found = {one.check: one for one in diagnose().found}
+    assert "Java 11 is too old" in found["java"].finding
+    assert "workers" not in found
+
+
+@pytest.mark.parametrize("engine", ["SIMPLE", "CONSISTENT_HASHING"])
+def test_a_clustering_that_leaves_buckets(tmp_path: Path, engine: str) -> None:
+    """As a writer plans it that does not know how the table is bucketed.  Nobody should take records out of nodes of rings, and
+    writes wait for it; what stands in buckets by number stays there.
+    """
+    more: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.index.bucket.engine": engine}
+    table = make(tmp_path / "t", "mor", **more)
+    assert of_table(table) == []
+    slices = tuple(
+        SliceInfo(
+            file_id=row["file_id"],
+            partition_path=row["partition"],
+            data_file_path=table.context.storage.absolute(row["base_path"]) if row["base_path"] else "",
+            delta_file_paths=tuple(table.context.storage.absolute(path) for path in row["log_paths"]),
+        )
+        for row in table.inspect.file_slices().to_pylist()
+    )
+    plan = ClusteringPlan(input_groups=(ClusteringGroup(slices=slices),), strategy=ClusteringStrategy())
+    time = table.timeline().latest_time()
+    planned = str(int(time) + 1)
+    table.context.timeline.request(planned, Action.CLUSTERING, RequestedReplaceMetadata.of_clustering(plan).encode())
+    found = [one for one in diagnose(table).found if one.check == "services"]
+    with pytest.raises(TableState, match=planned):
+        table.upsert(ROWS)
+    if engine == "CONSISTENT_HASHING":
+        assert "out of the file groups of their buckets" in found[0].finding
+        assert f"unschedule_clustering({planned!r})" in found[0].remedy
+        with pytest.raises(TableState, match="out of the nodes"):
+            table.cluster(planned)
+        table.unschedule_clustering(planned)
+    else:
+        assert not found
+        before = table.scan().to_arrow().num_rows
+        table.cluster(planned)
+        assert table.scan().to_arrow().num_rows == before
+    table.upsert(ROWS)
+    assert of_table(table) == []

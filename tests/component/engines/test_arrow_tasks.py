@@ -1,0 +1,69 @@
+"""Tasks that carry the rows of a small batch: what of them travels, and how they are dealt out."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyhudi import Table
+from pyhudi.engines.arrow.tagged import GroupRows, GroupsTogether
+from pyhudi.engines.spark.driver_batch import dealt
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.snapshot import load_snapshot
+from pyhudi.tasks.write_file_group import GroupTarget
+
+
+@pytest.fixture(scope="module")
+def slice_of_a_table(tmp_path_factory: pytest.TempPathFactory) -> FileSlice:
+    table = Table.create(tmp_path_factory.mktemp("t") / "t", record_key="id")
+    table.insert(pa.table({"id": ["a"], "v": [1]}))
+    ((found,),) = load_snapshot(table.context).slices().values()
+    return found
+
+
+def test_a_task_carries_its_own_rows_alone(slice_of_a_table: FileSlice) -> None:
+    rows = pa.table({"id": [f"k{n:08d}" for n in range(100_000)], "v": pa.array(range(100_000))})
+    target = GroupTarget("", slice_of_a_table.file_id, slice_of_a_table)
+    task = GroupRows(3, target, rows.slice(50_000, 10))
+    travelled = pickle.dumps(task, protocol=5)
+    assert len(travelled) < 4_000
+    again = pickle.loads(travelled)
+    assert (again.number, again.target, again.rows) == (3, target, task.rows)
+
+
+def test_what_travels_for_many_file_groups_is_bounded(slice_of_a_table: FileSlice) -> None:
+    """For 100,000 file groups with a row each: the rows, and what a task says of a group."""
+    schema = pa.schema([("id", pa.string()), *((f"a_column_of_a_long_name_{n}", pa.int64()) for n in range(30))])
+    rows = pa.table([["a-key"], *[[1]] * 30], schema=schema)
+    count, bins = 100_000, 8
+    tasks = []
+    for number in range(count // bins // 10):
+        file_id = f"{number:08d}-0000-0000-0000-000000000000-0"
+        tasks.append(GroupRows(number, GroupTarget("", file_id, replace(slice_of_a_table, file_id=file_id)), rows))
+    travelled = pickle.dumps(GroupsTogether(tuple(tasks)), protocol=5)
+    # 100,000 file groups: 70 MB, of which the rows are 25 MB.
+    assert len(travelled) / len(tasks) < 700
+    assert [(one.number, one.target, one.rows) for one in pickle.loads(travelled)] == [
+        (one.number, one.target, one.rows) for one in tasks
+    ]
+
+
+def test_tasks_are_dealt_out_by_their_size() -> None:
+    bins = dealt([100, *[10] * 10, 1, 1], 4)
+    assert sorted(at for part in bins for at in part) == list(range(13))
+    assert bins[0] == [0]
+    assert max(sum(10 for at in part if 0 < at < 11) for part in bins) == 40
+    assert dealt([], 4) == []
+    assert [len(part) for part in dealt([0] * 100_000, 8)] == [12_500] * 8
+
+
+def test_one_group_that_takes_half_of_the_rows_is_one_task() -> None:
+    """A file group is written by one task, as its file is one; the others share what is left of the workers."""
+    bins = dealt([1000, *[100] * 10], 4)
+    assert bins[0] == [0]
+    assert sorted(map(len, bins[1:])) == [3, 3, 4]

@@ -1,0 +1,390 @@
+"""Everything with Arrow data in it can be written: PyArrow, Polars, pandas, and any object with the PyCapsule interface."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow.dataset import dataset
+
+from pyhudi import Table
+from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame
+from pyhudi.errors import InvalidRequest
+from tests.support.rows import assert_same_rows
+
+OPTIONS = {"hoodie.index.bloom.num_entries": 100, "hoodie.clean.automatic": False, "pyhudi.threads": 1}
+ROWS = pa.table({"id": ["a", "b", "c"], "ts": [1, 2, 3], "v": [1.5, None, 2.5]})
+_names = itertools.count()
+
+
+class Stream:
+    """A stream that can be had once, as of a database cursor."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows: pa.Table | None = rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        assert self._rows is not None, "the stream was taken already"
+        rows, self._rows = self._rows, None
+        return rows.__arrow_c_stream__(requested_schema)
+
+
+class Again(Stream):
+    """A stream that can be had as often as one likes."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        assert self._rows is not None
+        return self._rows.__arrow_c_stream__(requested_schema)
+
+
+class Batch:
+    """Offers one batch, and no stream."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+def batches() -> Iterator[pa.RecordBatch]:
+    for start in range(3):
+        yield from ROWS.slice(start, 1).to_batches()
+        # Empty batches may stand anywhere.
+        yield from ROWS.slice(0, 0).combine_chunks().to_batches()
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "table": lambda: ROWS,
+    "chunked table": lambda: pa.Table.from_batches(list(batches()), ROWS.schema),
+    "batch": lambda: ROWS.to_batches()[0],
+    "reader": lambda: ROWS.to_reader(max_chunksize=1),
+    "list of tables": lambda: [ROWS.slice(0, 1), ROWS.slice(1)],
+    "generator of frames of Polars": lambda: (pl.from_arrow(ROWS.slice(row, 1)) for row in range(3)),
+    "generator of lazy frames": lambda: (pl.LazyFrame(ROWS.slice(row, 1)) for row in range(3)),
+    "tuple of frames of pandas": lambda: (ROWS.slice(0, 2).to_pandas(), ROWS.slice(2).to_pandas()),
+    "list of a dataset and a batch": lambda: [dataset(ROWS.slice(0, 2)), ROWS.slice(2).to_batches()[0]],
+    "reader of a generator": lambda: pa.RecordBatchReader.from_batches(ROWS.schema, batches()),
+    "polars": lambda: pl.from_arrow(ROWS),
+    "pandas": lambda: pd.DataFrame({"id": ["a", "b", "c"], "ts": [1, 2, 3], "v": [1.5, None, 2.5]}),
+    "pandas of Arrow": lambda: ROWS.to_pandas(types_mapper=pd.ArrowDtype),
+    "one stream": lambda: Stream(ROWS),
+    "streams": lambda: Again(ROWS),
+    "one batch": lambda: Batch(ROWS.to_batches()[0]),
+    "other layouts": lambda: pa.table(
+        {
+            "id": ROWS["id"].dictionary_encode(),
+            "ts": ROWS["ts"].cast(pa.int32()),
+            "v": ROWS["v"].cast(pa.float32()),
+        }
+    ),
+    "large strings": lambda: ROWS.set_column(0, "id", ROWS["id"].cast(pa.large_string())),
+    "columns of Python": lambda: ROWS.to_pydict(),
+    "rows of Python": lambda: ROWS.to_pylist(),
+    "generated rows": lambda: iter(ROWS.to_pylist()),
+    "generated batches": batches,
+    "generated tables": lambda: (ROWS.slice(start, 1) for start in range(3)),
+    "lazy frame": lambda: pl.DataFrame(ROWS).lazy(),
+    "dataset": lambda: dataset(ROWS),
+    "scanner": lambda: dataset(ROWS).scanner(),
+    "views": lambda: ROWS.set_column(0, "id", ROWS["id"].cast(pa.string_view())),
+}
+
+
+def new_table() -> Table:
+    schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.float64())])
+    uri = f"memory://inputs-{next(_names)}/t"
+    return Table.create(uri, record_key="id", ordering="ts", schema=schema, options=OPTIONS)
+
+
+@pytest.mark.parametrize("verb", ["upsert", "bulk_insert", "insert_overwrite"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_written(kind: str, verb: str) -> None:
+    table = new_table()
+    result = getattr(table, verb)(KINDS[kind]())
+    assert result.rows_inserted == 3
+    assert_same_rows(table.scan().to_arrow(), ROWS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deleted(kind: str) -> None:
+    table = new_table()
+    table.upsert(pa.concat_tables([ROWS, pa.table({"id": ["d"], "ts": [1], "v": [0.5]})]))
+    assert table.delete(KINDS[kind]()).rows_deleted == 3
+    assert table.scan().to_arrow().column("id").to_pylist() == ["d"]
+
+
+@pytest.mark.parametrize("kind", ["table", "reader", "polars", "pandas"])
+def test_nothing_at_all(kind: str) -> None:
+    table = new_table()
+    table.upsert(ROWS)
+    empty = {
+        "table": ROWS.slice(0, 0),
+        "reader": pa.RecordBatchReader.from_batches(ROWS.schema, []),
+        "polars": pl.from_arrow(ROWS.slice(0, 0)),
+        "pandas": pd.DataFrame(
+            {"id": pd.Series([], dtype=str), "ts": pd.Series([], dtype="int64"), "v": pd.Series([], dtype=float)}
+        ),
+    }[kind]
+    if kind == "pandas":
+        # An empty column of objects has no type at all.
+        empty = empty.astype({"id": "string"})
+    result = table.upsert(empty)
+    assert result.instant is not None
+    assert table.upsert(ROWS.slice(0, 0), options={"hoodie.allow.empty.commit": False}).instant is None
+    assert_same_rows(table.scan().to_arrow(), ROWS)
+
+
+def test_the_index_of_a_pandas_frame_is_no_column() -> None:
+    frame = pd.DataFrame({"id": ["a", "b", "c"], "ts": [1, 2, 3], "v": [1.5, 0.5, 2.5]})
+    table = new_table()
+    table.upsert(frame[frame["v"] > 1])
+    assert table.schema().names == ["id", "ts", "v"]
+    assert sorted(table.scan().to_arrow().column("id").to_pylist()) == ["a", "c"]
+    # One that has a name is meant.
+    named = Table.create(f"memory://inputs-{next(_names)}/t", record_key="id", options=OPTIONS)
+    named.upsert(frame.set_index("id"))
+    assert sorted(named.schema().names) == ["id", "ts", "v"]
+
+
+def test_read_back_as_each_kind() -> None:
+    table = new_table()
+    table.upsert(ROWS)
+    scan = table.scan()
+    assert_same_rows(pa.table(scan), ROWS)
+    assert_same_rows(scan.to_reader().read_all(), ROWS)
+    assert_same_rows(pa.Table.from_batches(list(scan.to_batches()), scan.schema), ROWS)
+    assert scan.to_polars().sort("id").equals(pl.DataFrame(ROWS))
+    assert scan.to_pandas().sort_values("id")["ts"].tolist() == [1, 2, 3]
+    assert scan.count() == 3
+    assert scan.to_arrow().num_columns == 3
+    # A scan is data like any other.
+    other = new_table()
+    other.bulk_insert(scan)
+    assert_same_rows(other.scan().to_arrow(), ROWS)
+
+
+def test_pandas_types_are_chosen() -> None:
+    table = Table.create(f"memory://inputs-{next(_names)}/t", record_key="id", options=OPTIONS)
+    table.insert({"id": ["a", "b"], "n": [2**53 + 1, None], "flag": [True, None]})
+    scan = table.scan()
+    assert str(scan.to_pandas()["n"].dtype) == "float64"
+    for chosen in ({"dtype_backend": "pyarrow"}, {"dtype_backend": "numpy_nullable"}, {"types_mapper": pd.ArrowDtype}):
+        frame = scan.to_pandas(**chosen).sort_values("id")
+        assert frame["n"].iloc[0] == 2**53 + 1
+        assert frame["flag"].iloc[0] == True  # noqa: E712 - any kind of truth
+        assert frame["n"].isna().tolist() == [False, True]
+    for wrong in ({"dtype_backend": "numpy"}, {"dtype_backend": "pyarrow", "types_mapper": pd.ArrowDtype}):
+        with pytest.raises(InvalidRequest, match="dtype_backend"):
+            scan.to_pandas(**wrong)
+
+
+VIEWS = {
+    "list view": pa.array([[1], None, [], [2, 3]], pa.list_view(pa.int64())),
+    "large list view": pa.array([[1], None, [], [2, 3]], pa.large_list_view(pa.int64())),
+    "views in any order": pa.ListViewArray.from_arrays([2, 0, 1, 0], [2, 2, 2, 0], pa.array([1, 2, 3, 4])),
+    "a part of an array": pa.array([[0, 0], [1], None, [], [2, 3], [9]], pa.list_view(pa.int64())).slice(1, 4),
+    "views of text views": pa.array([[["a"]], None, [[]], [None, ["b", "c"]]], pa.list_view(pa.list_view(pa.string_view()))),
+    "views in structs": pa.array([{"x": [1]}, None, {"x": None}, {"x": [2, 3]}], pa.struct([("x", pa.list_view(pa.int64()))])),
+    "text views by number": pa.DictionaryArray.from_arrays([1, None, 0, 1], pa.array(["a", "b"], pa.string_view())),
+}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_columns_of_views(kind: str) -> None:
+    """Arrow's cast from a list view to a list makes buffers that are too short: what is read there may end the process."""
+    table = Table.create(f"memory://inputs-views-{kind.replace(' ', '-')}", record_key="id")
+    table.insert(pa.table({"id": ["a", "b", "c", "d"], "v": VIEWS[kind]}))
+    assert table.scan().to_arrow().sort_by("id").column("v").to_pylist() == VIEWS[kind].to_pylist()
+
+
+def test_python_objects_of_polars() -> None:
+    """Polars hands them over as the bytes of their addresses."""
+    table = Table.create("memory://inputs-objects", record_key="id")
+    data = pl.DataFrame({"id": ["a", "b"], "v": pl.Series([object(), object()], dtype=pl.Object)})
+    with pytest.raises(InvalidRequest, match=r"'v' holds Python objects"):
+        table.insert(data)
+    assert not table.timeline().instants
+
+
+@pytest.mark.parametrize("kind", [pl.Int128, pl.UInt128, pl.List(pl.Int128), pl.Struct({"x": pl.Int128})])
+def test_numbers_of_128_bits_of_polars(kind: Any) -> None:
+    table = Table.create(f"memory://inputs-wide-{next(_names)}", record_key="id")
+    data = pl.DataFrame({"id": ["a"], "v": pl.Series([None], dtype=kind)})
+    for given in (data, data.lazy()):
+        with pytest.raises(InvalidRequest, match=r"'v' holds numbers of 128 bits"):
+            table.insert(given)
+    assert not table.timeline().instants
+
+
+def test_rows_of_python_may_lack_columns() -> None:
+    table = new_table()
+    table.upsert([{"id": "a", "ts": 1, "v": None}, {"id": "b", "v": 0.5, "ts": 2}, {"ts": 3, "id": "c"}])
+    expected = [{"id": "a", "ts": 1, "v": None}, {"id": "b", "ts": 2, "v": 0.5}, {"id": "c", "ts": 3, "v": None}]
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == expected
+    # A column that the first row lacks is one all the same.
+    table.upsert([{"id": "a", "ts": 4, "v": 1.5}, {"id": "d", "ts": 4, "v": 1.5, "w": "new"}])
+    assert table.scan(["w"], "id = 'd'").to_arrow().to_pylist() == [{"w": "new"}]
+
+
+NOON = datetime(2026, 7, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "names no columns"),
+        (iter(()), "names no columns"),
+        ([1], "row 0 .* is not a dictionary"),
+        ([{"id": "a"}, ("b",)], "row 1 .* is not a dictionary"),
+        ({1: ["a"]}, "1 is not a string"),
+        ({"id": ["a"], "ts": [1, 2]}, "differ in length: id 1, ts 2"),
+        ({"id": ["a", "b"], "v": [1, "x"]}, "column 'v'"),
+        ({"id": ["a"], "v": [2**63]}, "column 'v'"),
+        ({"id": ["a", "b"], "v": [2**53 + 1, 0.5]}, "column 'v'"),
+        ({"id": "a"}, r"column 'id' .* a row is given as \[{...}\]"),
+        ({"id": ["a", "b"], "v": [NOON.date(), NOON]}, "column 'v' holds dates and times without a zone"),
+        ({"id": ["a", "b"], "v": [NOON.replace(tzinfo=UTC), NOON]}, "times with a zone and times without a zone"),
+        ([{"id": "a", "v": {"x": [NOON.date()]}}, {"id": "b", "v": {"x": [NOON]}}], r"'v.x\[\]' holds dates"),
+        (iter([ROWS, 5]), "item 1 .* is no table or frame"),
+        (iter([ROWS, ROWS.select(["id", "ts"])]), "item 1 .* columns of the first one"),
+        ([pl.from_arrow(ROWS), {"id": "d"}], "item 1 .* is no table or frame"),
+        ("text", "cannot be read as Arrow"),
+        (5, "cannot be read as Arrow"),
+    ],
+)
+def test_values_of_python_that_are_no_rows(data: Any, message: str) -> None:
+    """Arrow cuts the hours off where a date comes first, and takes a time without a zone for one in UTC."""
+    table = Table.create(f"memory://inputs-no-rows-{next(_names)}", record_key="id")
+    with pytest.raises(InvalidRequest, match=message):
+        table.insert(data)
+    assert not table.timeline().completed_writes()
+
+
+def test_python_objects_of_pandas() -> None:
+    table = Table.create("memory://inputs-pandas-objects", record_key="id")
+    with pytest.raises(InvalidRequest, match=r"column 'v' cannot be read as Arrow: .* several types") as refused:
+        table.insert(pd.DataFrame({"id": ["a"], "v": [object()]}))
+    assert "0x" not in str(refused.value)
+    with pytest.raises(InvalidRequest, match="column 'v' cannot be read as Arrow: Could not convert 'x'"):
+        table.insert(pd.DataFrame({"id": ["a", "b"], "v": [1, "x"]}))
+
+
+@pytest.mark.parametrize(("name", "width"), [("id", 32), ("id", 64), ("ts", 64), ("n", 64)])
+def test_whole_numbers_that_pandas_made_floats(name: str, width: int) -> None:
+    """One missing value makes a column of whole numbers float64; the refusal says how it stays one of whole numbers."""
+    table = Table.create(f"memory://inputs-nulls-{name}-{width}", record_key="id", ordering="ts", options=OPTIONS)
+    whole = pd.DataFrame({"id": [1, 2], "ts": [1, 2], "n": [1, 2]}).astype(f"int{width}")
+    table.insert(whole)
+    holes = whole.assign(**{name: [3, None]})
+    with pytest.raises(InvalidRequest, match=rf"{name} .*astype\(\"Int{width}\"\)"):
+        table.upsert(holes)
+    if name == "n":
+        assert table.upsert(holes.astype({name: f"Int{width}"})).rows_updated == 2
+        assert table.schema().field(name).type == pa.int64()
+    if name == "id":
+        with pytest.raises(InvalidRequest, match=rf"'id'.*astype\(\"Int{width}\"\)"):
+            table.delete(holes[["id"]])
+
+
+NESTED = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("s", pa.struct([("a", pa.int64()), ("b", pa.string())])),
+        ("l", pa.list_(pa.int64())),
+        ("m", pa.map_(pa.string(), pa.float64())),
+        ("ls", pa.list_(pa.struct([("p", pa.int64()), ("q", pa.list_(pa.date32()))]))),
+    ]
+)
+UNTYPED = {"id": 2, "s": {"a": 1, "b": None}, "l": [], "m": None, "ls": [{"p": None, "q": [None]}]}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [UNTYPED],
+        pl.DataFrame([UNTYPED]),
+        pd.DataFrame([UNTYPED]),
+        pa.Table.from_pylist([UNTYPED]),
+    ],
+    ids=["dictionaries", "polars", "pandas", "arrow"],
+)
+def test_nested_nulls_take_the_type_of_the_table(rows: Any) -> None:
+    table = Table.create(f"memory://inputs-{next(_names)}/t", record_key="id")
+    table.insert(NESTED.empty_table())
+    for write in (table.insert, table.upsert):
+        write(rows)
+        assert table.schema() == NESTED
+        assert table.scan().to_arrow().to_pylist() == [UNTYPED]
+
+
+def test_nulls_in_maps_and_in_other_list_layouts_take_the_type_of_the_table() -> None:
+    table = Table.create(f"memory://inputs-{next(_names)}/t", record_key="id")
+    table.insert(NESTED.empty_table())
+    rows = {
+        "id": [2],
+        "s": pa.array([{"b": None, "a": 1}]),
+        "l": pa.array([[]], pa.large_list(pa.null())),
+        "m": pa.array([[("k", None)]], pa.map_(pa.string(), pa.null())),
+        "ls": pa.array([[None, None]], pa.list_(pa.null(), 2)),
+    }
+    table.upsert(pa.table(rows))
+    assert table.schema() == NESTED
+    expected = {"id": 2, "s": {"a": 1, "b": None}, "l": [], "m": [("k", None)], "ls": [None, None]}
+    assert table.scan().to_arrow().to_pylist() == [expected]
+    with pytest.raises(InvalidRequest, match=r"s\.new: type null"):
+        table.upsert([{**UNTYPED, "s": {"a": 1, "b": None, "new": None}}])
+
+
+EMPTY_KEYS = [
+    [],
+    (),
+    set(),
+    pd.DataFrame(),
+    pd.DataFrame({"id": []}),
+    pl.DataFrame(),
+    pl.DataFrame({"id": []}),
+    pl.DataFrame({"id": []}).lazy(),
+    pa.table({}),
+    pa.table({"id": pa.array([], pa.null())}),
+    pa.array([], pa.null()),
+]
+
+
+@pytest.mark.parametrize("keys", EMPTY_KEYS, ids=lambda keys: f"{type(keys).__module__}.{type(keys).__name__}")
+def test_delete_without_keys_deletes_nothing(keys: Any) -> None:
+    for fields, row in (("id", {"id": 1}), (["id", "b"], {"id": 1, "b": "x"})):
+        table = Table.create(f"memory://inputs-{next(_names)}/t", record_key=fields)
+        table.insert([row])
+        if fields != "id" and is_frame(keys) and arrow_reader(keys).schema.names:
+            continue
+        assert table.delete(keys).rows_deleted == 0
+        assert table.scan().to_arrow().to_pylist() == [row]
+
+
+def test_delete_of_empty_rows_without_key_fields_names_their_columns() -> None:
+    table = new_table()
+    with pytest.raises(InvalidRequest, match="lack record key field id; their columns are: other"):
+        table.delete(pa.table({"other": pa.array([], pa.int64())}))
+
+
+@pytest.mark.parametrize("rows", [[], (), pl.DataFrame(), pd.DataFrame(), pa.table({})], ids=lambda rows: type(rows).__module__)
+def test_writes_without_rows_and_columns_change_nothing(rows: Any) -> None:
+    table = new_table()
+    with pytest.raises(InvalidRequest):
+        table.upsert(rows)
+    table.upsert(ROWS)
+    before = table.scan().to_arrow()
+    for write in (table.insert, table.upsert, table.bulk_insert, table.append):
+        write(rows)
+    assert table.scan().to_arrow().equals(before)
+    # An overwrite without rows would delete all records: it needs the columns of an empty frame.
+    with pytest.raises(InvalidRequest):
+        table.insert_overwrite_table(rows)
+    assert table.scan().to_arrow().equals(before)

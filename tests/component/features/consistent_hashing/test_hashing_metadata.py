@@ -1,0 +1,123 @@
+"""Rings as bytes: first ones as the real Hudi makes them, changed ones, and documents that are no rings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.features.consistent_hashing.hashing_metadata import (
+    LAST_PLACE,
+    NodeTag,
+    Ring,
+    RingNode,
+    first_ring,
+    mark_path,
+    parse_ring_file,
+    ring_path,
+)
+from tests.support.golden_tables import open_golden
+
+
+@pytest.mark.parametrize(
+    ("partition", "nodes"),
+    [
+        (
+            "p0",
+            {
+                536870912: "a1ba364b-fbde-3906-b865-53e4c35f3556",
+                1073741824: "29428436-b4af-3680-bc5a-5ac61c04d8f0",
+                1610612736: "28f89699-1b7e-3130-a371-646372cdf972",
+                2147483647: "ddd512a0-10e2-31e7-b326-8550d5f6acf3",
+            },
+        ),
+        ("", {1073741824: "a9ce6eae-46a4-38bf-9258-2a07d0a9b6bb", 2147483647: "7615f770-1c61-323c-bfc4-d5a37c3f2e39"}),
+        (
+            "2026/01/01",
+            {
+                715827883: "75515cb2-ef9f-3fc9-9053-086197adde62",
+                1431655766: "46a698db-6d67-34c7-b07f-9078c016df38",
+                2147483647: "0929c9df-2726-3c6c-b614-c3c4b4d63b78",
+            },
+        ),
+    ],
+)
+def test_first_rings_are_those_of_the_real_hudi(partition: str, nodes: dict[int, str]) -> None:
+    ring = first_ring(partition, len(nodes))
+    assert {node.value: node.prefix for node in ring.nodes} == nodes
+    assert (ring.instant, ring.sequence, ring.first_count) == ("00000000000000", 0, len(nodes))
+
+
+def test_rings_of_the_real_hudi_byte_by_byte(tmp_path: Path) -> None:
+    root = open_golden("mor_consistent_bucket", tmp_path).path
+    found = sorted((root / ".hoodie/.bucket_index").rglob("*.hashing_meta"))
+    assert len(found) == 3
+    for path in found:
+        data = path.read_bytes()
+        ring = Ring.decode(data)
+        assert ring.encode() == data
+        assert first_ring(ring.partition, ring.first_count) == ring
+        assert root / ring_path(ring.partition, ring.instant) == path
+
+
+def test_a_ring_after_a_resize() -> None:
+    ring = first_ring("p", 2)
+    low, high = ring.nodes
+    children = [
+        RingNode(7, "mid", NodeTag.REPLACE),
+        RingNode(low.value, "low", NodeTag.REPLACE),
+        RingNode(high.value, None, NodeTag.DELETE),
+    ]
+    after = ring.changed("20260101000000000", children)
+    assert after.nodes == (RingNode(7, "mid"), RingNode(low.value, "low"))
+    assert (after.sequence, after.first_count, after.instant) == (1, 2, "20260101000000000")
+    assert Ring.decode(after.encode()) == after
+
+
+@given(st.integers(1, 3000))
+def test_first_rings_rise_to_the_last_place(count: int) -> None:
+    assert first_ring("p", count).nodes[-1].value == LAST_PLACE
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('"seqNo" : 0', '"seqNo" : "x"'),
+        ('"seqNo" : 0,', ""),
+        ("536870912", "-1"),
+        ("536870912", "2147483647"),
+        ('"NORMAL"', '"REPLACE"'),
+        ('"NORMAL"', '"OTHER"'),
+        ('"a1ba364b-fbde-3906-b865-53e4c35f3556"', "null"),
+        ('"nodes" : [', '"nodes" : [ ], "x" : ['),
+        (
+            "{",
+            "[",
+        ),
+    ],
+)
+def test_what_is_no_ring(change: tuple[str, str]) -> None:
+    text = first_ring("p0", 4).encode().decode()
+    assert change[0] in text
+    with pytest.raises(CorruptData):
+        Ring.decode(text.replace(change[0], change[1], 1).encode())
+
+
+def test_truncated_rings() -> None:
+    data = first_ring("p0", 2).encode()
+    for end in range(len(data)):
+        with pytest.raises(CorruptData):
+            Ring.decode(data[:end])
+
+
+def test_names() -> None:
+    assert parse_ring_file(ring_path("a/b", "20260101000000000")) == ("20260101000000000", ".hashing_meta")
+    assert parse_ring_file(mark_path("", "00000000000000")) == ("00000000000000", ".commit")
+    for name in ("1.hashing_meta", "00000000000000.hashing_meta.uuid", "00000000000000.hashing_config", "x.commit"):
+        assert parse_ring_file(name) is None
+    for count in (0, -1, LAST_PLACE + 1):
+        with pytest.raises(InvalidRequest):
+            first_ring("p", count)

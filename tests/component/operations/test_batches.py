@@ -1,0 +1,86 @@
+"""Batches of a stream: each lands once, also after its commit was archived, and when two attempts meet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.errors import CorruptData
+from pyhudi.operations.write.micro_batches import SINK_CHECKPOINT_KEY, BatchLanded, StreamBatch, find_last_batch
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.table.snapshot import read_commit
+
+OPTIONS = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
+
+
+def rows(*ids: str) -> pa.Table:
+    return pa.table({"id": list(ids), "ts": pa.array([1] * len(ids), pa.int64())})
+
+
+def new_table(name: str, **options: str) -> hp.Table:
+    return hp.Table.create(f"memory://batches-{name}", record_key="id", ordering="ts", options={**OPTIONS, **options})
+
+
+def bulk(table: hp.Table, number: int, *ids: str, stream: str = "s") -> str | None:
+    return table.write_batch(rows(*ids), WriteOperation.BULK_INSERT, StreamBatch(stream, number)).instant
+
+
+def test_a_batch_lands_once() -> None:
+    table = new_table("once")
+    first = bulk(table, 0, "a")
+    assert first is not None
+    document = read_commit(table.context.timeline, table.timeline().find(first))
+    assert document.extra_metadata[SINK_CHECKPOINT_KEY] == '{"s": "0"}'
+    assert bulk(table, 0, "a") is None
+    assert bulk(table, 1, "b") is not None
+    assert bulk(table, 0, "a") is None
+    assert bulk(table, 0, "c", stream="other") is not None
+    table.upsert(rows("d"))
+    assert bulk(table, 1, "b") is None
+    assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == ["a", "b", "c", "d"]
+
+
+def test_a_batch_whose_commit_was_archived_is_known() -> None:
+    table = new_table(
+        "archived", **{"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3", "hoodie.clean.automatic": "false"}
+    )
+    bulk(table, 7, "a")
+    for number in range(6):
+        table.bulk_insert(rows(f"x{number}"))
+    timeline = table.timeline()
+    assert all(
+        SINK_CHECKPOINT_KEY not in read_commit(table.context.timeline, i).extra_metadata for i in timeline.completed_writes()
+    )
+    assert find_last_batch(table.context, timeline, "s") == 7
+    assert bulk(table, 7, "a") is None
+    assert bulk(table, 8, "b") is not None
+
+
+def test_of_two_attempts_at_one_batch_one_lands() -> None:
+    table = new_table("race")
+    settings = WriteSettings.of(parse_options(OPTIONS), WriteOperation.BULK_INSERT)
+    table.bulk_insert(rows("z"))
+
+    class Meddling(LocalEngine):
+        def map(self, function, tasks):  # type: ignore[no-untyped-def]
+            done = super().map(function, tasks)
+            bulk(table, 0, "a")
+            return done
+
+    with pytest.raises(BatchLanded):
+        run_write(table.context, Meddling(1), rows("a"), replace(settings, batch=StreamBatch("s", 0)))
+    assert not table.timeline().pending()
+    assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == ["a", "z"]
+
+
+def test_a_damaged_number_is_told() -> None:
+    table = new_table("damaged")
+    table.upsert(rows("a"), options={SINK_CHECKPOINT_KEY: "torn {"})
+    with pytest.raises(CorruptData, match="number of a stream"):
+        bulk(table, 0, "a")

@@ -1,0 +1,202 @@
+"""Bucket counts that differ by partition: kept by the table from its first write on, and gone by in every write and read."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+from pyhudi.errors import InvalidRequest, TableState, WriteConflict
+from pyhudi.format.instants import Action
+from pyhudi.format.partition_bucket_config import BucketCounts, counts_path
+from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.transaction import Transaction
+from pyhudi.options.supported import parse_options
+from pyhudi.records.hashing import bucket_ids
+from pyhudi.storage.memory import forget_memory
+from pyhudi.tasks import tag_location
+
+RULES = "^p,3;q,5"
+COUNTS = {"p": 3, "q": 5, "r": 2}
+BUCKET: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}
+BY_RULES: dict[str, Any] = {**BUCKET, "hoodie.bucket.index.partition.expressions": RULES}
+OCC = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL", "hoodie.clean.failed.writes.policy": "LAZY"}
+_names = itertools.count()
+
+
+@pytest.fixture
+def uri() -> Iterator[str]:
+    name = f"bucket-counts-{next(_names)}"
+    yield f"memory://{name}"
+    forget_memory(name)
+
+
+def create(uri: str, table_type: str = "mor", **options: Any) -> hp.Table:
+    given = {**BUCKET, "hoodie.compact.inline": False, **options}
+    return hp.Table.create(uri, record_key="id", partition_by="part", ordering="ts", table_type=table_type, options=given)
+
+
+def rows(*keys: int, ts: int = 1, parts: tuple[str, ...] = ("p", "q", "r")) -> pa.Table:
+    made = [{"id": f"k{key}", "part": part, "ts": ts} for part in parts for key in keys]
+    return pa.Table.from_pylist(made, pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64())]))
+
+
+def values(table: hp.Table) -> dict[tuple[str, str], int]:
+    """(partition, key) -> ts of the rows, each of which stands once, in the bucket of its key."""
+    found = table.scan(["_hoodie_file_name", "id", "part", "ts"]).to_arrow().to_pylist()
+    for row in found:
+        bucket = bucket_ids(pa.array([row["id"]]), COUNTS[row["part"]], ["id"])[0]
+        assert int(row["_hoodie_file_name"].lstrip(".")[:8]) == bucket, row
+    stored = {(row["part"], row["id"]): row["ts"] for row in found}
+    assert len(stored) == len(found)
+    return stored
+
+
+def kept(table: hp.Table) -> list[str]:
+    return sorted(info.path.rpartition("/")[2] for info in table.context.storage.list(BUCKET_COUNTS_FOLDER).files)
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_the_first_write_keeps_the_rules_and_all_others_go_by_them(uri: str, table_type: str) -> None:
+    table = create(uri, table_type)
+    table.upsert(rows(*range(12)), options=BY_RULES)
+    assert kept(table) == ["00000000000000.hashing_config"]
+    assert table.context.storage.read(counts_path("00000000000000")) == BucketCounts(RULES, 2).encode()
+    # Neither these nor the services are told of the rules again.
+    table.upsert(rows(*range(6, 18), ts=2))
+    table.delete(["k0", "k17"])
+    table.bulk_insert(rows(20, 21, ts=3))
+    table.cluster(order_by=["ts"])
+    table.upsert(rows(1, 20, ts=4))
+    expected = {(part, f"k{key}"): 1 for part in COUNTS for key in range(1, 6)}
+    expected |= {(part, f"k{key}"): 2 for part in COUNTS for key in range(6, 17)}
+    expected |= {(part, f"k{key}"): 4 for part in COUNTS for key in (1, 20)} | {(part, "k21"): 3 for part in COUNTS}
+    assert values(table) == expected
+    table.insert_overwrite(rows(1, 2, 3, ts=5, parts=("p",)))
+    table.insert_overwrite(rows(7, ts=5, parts=("r",)), options={"hoodie.static.overwrite.partition.paths": "q,r"})
+    table.upsert(rows(1, 2, 4, ts=6))
+    assert values(table) == {
+        **{("p", "k1"): 6, ("p", "k2"): 6, ("p", "k3"): 5, ("p", "k4"): 6, ("r", "k7"): 5},
+        **{(part, key): 6 for part in ("q", "r") for key in ("k1", "k2", "k4")},
+    }
+    table.delete_partitions(["q"])
+    table.insert_overwrite_table(rows(*range(9), ts=7, parts=("q", "r")))
+    table.upsert(rows(*range(9), ts=8, parts=("q",)))
+    assert values(table) == {(part, f"k{key}"): 8 if part == "q" else 7 for part in ("q", "r") for key in range(9)}
+    assert table.validate().ok and len(kept(table)) == 1
+
+
+def test_filters_on_the_key_read_one_bucket_of_each_partition(uri: str) -> None:
+    plain = {"hoodie.metadata.index.column.stats.enable": False, "hoodie.compact.inline": False}
+    table = create(uri, "cow", **plain)
+    table.upsert(rows(*range(20)), options=BY_RULES)
+    for options in (BUCKET, {"hoodie.index.type": "BUCKET"}, BY_RULES):
+        scan = hp.Table(uri, options=plain).scan(["part"], filter="id = 'k3'", options=options)
+        assert re.search(r"buckets\W.*3 .*10", str(scan.explain())), str(scan.explain())
+        assert sorted(scan.to_arrow()["part"].to_pylist()) == ["p", "q", "r"]
+    # File groups of before the counts of an instant are not looked for by them.
+    early = table.timeline().completed_writes()[-1].request_time
+    table.context.storage.put(counts_path("99990101000000000"), BucketCounts("p,7", 2, "99990101000000000").encode())
+    assert "buckets" not in str(table.scan(["part"], filter="id = 'k3'", as_of=early).explain())
+
+
+def test_what_options_say_otherwise_is_refused(uri: str) -> None:
+    table = create(uri)
+    table.upsert(rows(1), options=BY_RULES)
+    before = table.timeline().completed_writes()
+    for wrong in ({"hoodie.bucket.index.num.buckets": 4}, {"hoodie.bucket.index.partition.expressions": "p,4"}):
+        with pytest.raises(InvalidRequest, match="the table keeps"):
+            table.upsert(rows(1, ts=2), options=wrong)
+        with pytest.raises(InvalidRequest, match="the table keeps"):
+            table.scan(filter="id = 'k1'", options={**BUCKET, **wrong}).to_arrow()
+    with pytest.raises(InvalidRequest, match=r"goes with hoodie\.index\.bucket\.engine=SIMPLE"):
+        table.upsert(rows(1), options={**BY_RULES, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"})
+    with pytest.raises(InvalidRequest, match="none of regex"):
+        table.upsert(rows(1), options={"hoodie.bucket.index.partition.rule.type": "range"})
+    assert table.timeline().completed_writes() == before
+
+
+def test_a_table_whose_rules_stand_in_its_writers_options_alone_goes_on_by_those(uri: str) -> None:
+    """So the real Hudi 1.1 leaves it where its options named rules."""
+    table = create(uri)
+    table.upsert(rows(*range(9)), options=BY_RULES)
+    table.context.storage.delete([counts_path("00000000000000")])
+    table.upsert(rows(*range(4, 12), ts=2), options=BY_RULES)
+    assert values(table) == {(part, f"k{key}"): 2 if key > 3 else 1 for part in COUNTS for key in range(12)}
+    assert kept(table) == []
+    with pytest.raises(TableState, match="has no such bucket"):
+        table.upsert(rows(1))
+
+
+def test_records_in_wrong_buckets_are_noticed(uri: str) -> None:
+    """As a release of Hudi puts them there that knows no such counts."""
+    table = create(uri, "cow")
+    table.upsert(rows(*range(9)), options=BY_RULES)
+    path, keeps = counts_path("00000000000000"), BucketCounts(RULES, 2).encode()
+    table.context.storage.delete([path])
+    table.upsert(rows(*range(9), ts=2, parts=("s",)))
+    table.context.storage.put(path, BucketCounts("^p,3;q,5;s,1", 2).encode())
+    report = table.validate()
+    assert [(found.check, found.path) for found in report.found] == [("buckets", "s")]
+    assert "no such bucket" in report.found[0].detail
+    table.context.storage.put(path, BucketCounts("^p,3;q,5;s,9", 2).encode())
+    with pytest.raises(TableState, match=r"stands in bucket \d .*partition\.expressions"):
+        table.upsert(rows(1, parts=("s",)), options={"hoodie.index.type": "BUCKET"})
+    table.context.storage.put(path, keeps[:-5])
+    assert [(found.check, found.path) for found in table.validate().found] == [("buckets", BUCKET_COUNTS_FOLDER)]
+    table.context.storage.put(path, keeps)
+    assert table.validate().ok
+
+
+def test_counts_of_an_instant_that_does_not_complete_do_not_count_and_go_with_it(uri: str) -> None:
+    table = create(uri)
+    table.upsert(rows(*range(9)), options=BY_RULES)
+    settings = CommitSettings.of(parse_options({}))
+    rescaling = Transaction.begin(table.context, Action.REPLACECOMMIT, settings, b"")
+    later = BucketCounts("p,7", 4, rescaling.instant_time)
+    table.context.storage.put(counts_path(later.instant), later.encode())
+    hp.Table(uri, options={**BUCKET, **OCC}).upsert(rows(*range(9), ts=2))
+    assert values(table) == {(part, f"k{key}"): 2 for part in COUNTS for key in range(9)}
+    rescaling.let_go()
+    table.rollback(later.instant)
+    assert kept(table) == ["00000000000000.hashing_config"]
+
+
+def test_restoring_takes_counts_away_that_came_later(uri: str) -> None:
+    table = create(uri)
+    table.upsert(rows(1), options=BY_RULES)
+    saved = table.savepoint()
+    replaced = table.insert_overwrite(rows(1, parts=("p",)))
+    table.context.storage.put(counts_path(str(replaced.instant)), BucketCounts("p,7", 2, str(replaced.instant)).encode())
+    table.restore(saved.instant)
+    assert kept(table) == ["00000000000000.hashing_config"]
+
+
+def test_a_write_beside_which_partitions_get_other_counts_is_planned_again(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins a bucket of a partition that another writer gives other buckets meanwhile, so that no file group is common."""
+    table = create(uri)
+    table.upsert(rows(1, 2, parts=("p", "q")), options=BY_RULES)
+    original, raced = tag_location.Place, list[str]()
+
+    def racing(*args: Any, **kwargs: Any) -> tag_location.Place:
+        if not raced:
+            raced.append("now")
+            other = hp.Table(uri, options=BUCKET).insert_overwrite(rows(1, 2, ts=2, parts=("p",)))
+            counts = BucketCounts("^p,3;q,5;r,1", 2, str(other.instant))
+            table.context.storage.put(counts_path(counts.instant), counts.encode())
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr("pyhudi.tasks.bucket_assignment.Place", racing)
+    with pytest.raises(WriteConflict, match="other bucket counts meanwhile"):
+        table.upsert(rows(*range(9), parts=("r",)), options={**OCC, "hoodie.write.num.retries.on.conflict.failures": 0})
+    raced.clear()
+    result = table.upsert(rows(*range(9), parts=("r",)), options=OCC)
+    assert result.conflict_retries == 0 or result.rows_inserted
+    found = table.scan(["_hoodie_file_name"], filter="part = 'r'").to_arrow()["_hoodie_file_name"].to_pylist()
+    assert {name.lstrip(".")[:8] for name in found} == {"00000000"}

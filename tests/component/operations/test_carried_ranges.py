@@ -1,0 +1,183 @@
+"""Statistics of partitions are carried on from commit to commit: what a commit reads for them, and when they are not believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import Internal
+from pyhudi.metadata_table.indexes.stored_ranges import stored_ranges
+from pyhudi.metadata_table.reader.index_lookups import find_stats
+from pyhudi.metadata_table.writer import metadata_store
+from pyhudi.records.column_statistics import NO_VALUES, ColumnRange, exchanged_range, merge_ranges
+from tests.support.metadata_truth import assert_metadata_is_true
+
+OPTIONS = {"hoodie.parquet.small.file.limit": "0", "hoodie.compact.inline": "false"}
+
+
+class Asked:
+    """Statistics of files that commits looked at: one by one, and partitions of which all were."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.rows = 0
+        self.partitions: list[str] = []
+
+        def finding(metadata: Any, index: str, keys: pa.StringArray) -> pa.Table:
+            found = find_stats(metadata, index, keys)
+            self.rows += found.num_rows if index == "column_stats" else 0
+            return found
+
+        def reading(reader: Any, partitions: list[str], types: Mapping[str, pa.DataType]) -> Any:
+            self.partitions += partitions
+            return stored_ranges(reader, partitions, types)
+
+        patch.setattr("pyhudi.metadata_table.indexes.partition_stats_delta.find_stats", finding)
+        patch.setattr("pyhudi.metadata_table.indexes.column_stats_index.stored_ranges", reading)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    return Asked(monkeypatch)
+
+
+def rows(numbers: range, stamp: int, part: str = "p") -> pa.Table:
+    return pa.table(
+        {
+            "id": [f"k{n:04}" for n in numbers],
+            "part": [part] * len(numbers),
+            "ts": pa.array([stamp] * len(numbers), pa.int64()),
+            "n": pa.array([None if n % 4 == 3 else n for n in numbers], pa.int64()),
+            "x": pa.array([n / 8 for n in numbers], pa.float64()),
+        }
+    )
+
+
+def made(path: Path, kind: str, files: int) -> Table:
+    """One partition with so many files of ten rows; whoever writes last has all of it in view."""
+    table = Table.create(path, record_key="id", partition_by="part", ordering="ts", table_type=kind, options=OPTIONS)
+    for number in range(files):
+        table.insert(rows(range(10 * number, 10 * number + 10), 0))
+    return table
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_commit_reads_no_statistics_of_files_that_it_leaves_alone(tmp_path: Path, kind: str, asked: Asked) -> None:
+    counts = []
+    for files in (4, 7):
+        table = made(tmp_path / str(files), kind, files)
+        asked.rows, asked.partitions = 0, []
+        table.upsert(rows(range(21, 24), 1))
+        assert asked.partitions == []
+        counts.append(asked.rows)
+        assert_metadata_is_true(table)
+    assert counts[0] == counts[1]
+    # An update in a log ends no file; on copy on write one file ends, with a row for each column.
+    assert (counts[0] > 0) is (kind == "cow")
+
+
+def test_a_bound_that_goes_with_its_file_is_sought_in_all_files(tmp_path: Path, asked: Asked) -> None:
+    table = made(tmp_path, "cow", 3)
+    asked.partitions = []
+    table.delete(keys=rows(range(3), 1))
+    assert asked.partitions == ["p"]
+    table.upsert(rows(range(12, 13), 2))
+    assert asked.partitions == ["p"]
+    assert_metadata_is_true(table)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_after_another_kind_of_writer_nothing_is_carried_on(
+    tmp_path: Path, kind: str, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path, kind, 3)
+    with monkeypatch.context() as patch:
+        # What PyHudi alone says is not there, as in what the real Hudi writes.
+        patch.setattr(metadata_store, "SINCE_KEY", "of.another.writer")
+        table.upsert(rows(range(21, 24), 1))
+    asked.partitions = []
+    for stamp in (2, 3, 4):
+        table.upsert(rows(range(21, 24), stamp))
+        assert_metadata_is_true(table)
+    # The first commit begins anew, the second is the first that was requested since; from then on ranges are carried on.
+    assert asked.partitions == ["p", "p"]
+
+
+def test_after_a_rollback_and_a_restore_nothing_is_carried_on(tmp_path: Path, asked: Asked) -> None:
+    table = made(tmp_path, "cow", 3)
+    newest = table.upsert(rows(range(21, 24), 1)).instant
+    assert newest is not None
+    table.rollback(newest)
+    asked.partitions = []
+    table.upsert(rows(range(12, 14), 2))
+    assert asked.partitions == ["p"]
+    assert_metadata_is_true(table)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_ranges_stay_exact_beside_services(tmp_path: Path, kind: str, asked: Asked) -> None:
+    table = made(tmp_path, kind, 3)
+    table.upsert(rows(range(12, 18), 1))
+    table.insert(rows(range(5), 1, "q"))
+    if kind == "mor":
+        table.upsert(rows(range(3, 9), 2))
+        table.compact()
+        assert_metadata_is_true(table)
+    table.delete(keys=rows(range(14, 16), 3))
+    table.cluster()
+    assert_metadata_is_true(table)
+    table.upsert(rows(range(7, 23), 4))
+    table.insert_overwrite(rows(range(100, 104), 5, "q"))
+    assert_metadata_is_true(table)
+    table.delete_partitions(["q"])
+    table.upsert(rows(range(2), 6, "q"))
+    assert_metadata_is_true(table)
+
+
+LOW, HIGH, MID = (ColumnRange(low, high, 1, 4, 10, 20) for low, high in ((0, 4), (5, 9), (3, 6)))
+ALL = merge_ranges((LOW, HIGH, MID))
+NULLS = ColumnRange(None, None, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("leaving", "arriving", "expected"),
+    [
+        ([MID], [MID], ALL),
+        ([MID], [], merge_ranges((LOW, HIGH))),
+        ([], [ColumnRange(-1, 20, 0, 2)], merge_ranges((ALL, ColumnRange(-1, 20, 0, 2)))),
+        ([LOW], [ColumnRange(0, 1, 0, 2)], merge_ranges((HIGH, MID, ColumnRange(0, 1, 0, 2)))),
+        ([LOW], [ColumnRange(-3, 1, 0, 2)], merge_ranges((HIGH, MID, ColumnRange(-3, 1, 0, 2)))),
+        ([LOW], [ColumnRange(1, 1, 0, 2)], None),
+        ([HIGH], [MID], None),
+        ([LOW, MID, HIGH], [], None),
+        ([MID], [NULLS], merge_ranges((LOW, HIGH, NULLS))),
+        ([None], [MID], None),
+        ([MID], [None], None),
+        ([MID], [ColumnRange(3, 6)], None),
+        ([MID], [ColumnRange(None, None, 1, 4)], None),
+        ([ColumnRange(3, 6, 9, 9)], [], None),
+    ],
+)
+def test_what_files_that_come_and_go_make_of_a_range(
+    leaving: list[ColumnRange | None], arriving: list[ColumnRange | None], expected: ColumnRange | None
+) -> None:
+    assert exchanged_range(ALL, leaving, arriving) == expected
+
+
+def test_a_range_of_nulls_alone_takes_the_bounds_of_what_arrives() -> None:
+    assert exchanged_range(NULLS, [NULLS], [LOW]) == LOW
+    assert exchanged_range(NO_VALUES, [], [NULLS]) == NULLS
+    assert exchanged_range(NULLS, [LOW], [LOW]) is None
+
+
+def test_zeros_and_nan_are_in_the_order_of_java() -> None:
+    whole, nan = ColumnRange(-0.0, float("inf"), 0, 4).with_nan(), ColumnRange(1.0, 2.0, 0, 1).with_nan()
+    assert exchanged_range(whole, [ColumnRange(0.0, 1.0, 0, 1)], []) is not None
+    assert exchanged_range(whole, [ColumnRange(-0.0, 1.0, 0, 1)], [ColumnRange(0.0, 1.0, 0, 1)]) is None
+    assert exchanged_range(whole, [nan], [ColumnRange(1.0, 9.0, 0, 1)]) is None
+    with pytest.raises(Internal):
+        ColumnRange(1.0, None)

@@ -1,0 +1,250 @@
+"""Bulk inserts that one process begins, tasks of others carry out, and a third one completes, as Spark's data sources do."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.errors import WriteConflict
+from pyhudi.format.names import WriteToken
+from pyhudi.operations.write import distributed_bulk_insert
+from pyhudi.operations.write.distributed_bulk_insert import DetachedWrite, goes_detached
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import SystemEnvironment
+from pyhudi.storage.heartbeats import heartbeat_path
+from pyhudi.tasks.incoming_layout import as_batch
+from pyhudi.tasks.incoming_rows import incoming_rows
+from pyhudi.tasks.write_file_group import create_files
+from pyhudi.tasks.write_tasks import CreateTask, WriteStatus
+
+ENGINE = LocalEngine(1)
+COLUMNS = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
+
+
+def rows(*names: str, ts: int = 1) -> pa.Table:
+    return pa.table({"id": list(names), "city": ["x"] * len(names), "ts": [ts] * len(names)}, schema=COLUMNS)
+
+
+@pytest.fixture(params=["cow", "mor"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    options = {"hoodie.metadata.record.index.enable": True} if request.param == "mor" else {}
+    made = Table.create(
+        tmp_path / "t",
+        record_key="id",
+        partition_by="city",
+        ordering="ts",
+        table_type=request.param,
+        options=options,
+    )
+    made.insert(rows("a"))
+    return made
+
+
+def settings(**more: object) -> WriteSettings:
+    options = {key.replace("__", "."): value for key, value in more.items()}
+    return WriteSettings.of(parse_options(options), WriteOperation.BULK_INSERT)
+
+
+def begin(table: Table, columns: pa.Schema = COLUMNS, given: WriteSettings | None = None) -> DetachedWrite:
+    """A write in the hands of another process."""
+    begun = DetachedWrite.begin(table.context.reloaded(), ENGINE, columns, given or settings())
+    found: DetachedWrite = pickle.loads(pickle.dumps(begun))
+    return found
+
+
+def attempt(begun: DetachedWrite, data: pa.Table, number: int) -> list[WriteStatus]:
+    """What one attempt of a task writes."""
+    with begun.attempt(WriteToken(0, 1, number)):
+        return files_of(begun, data, number)
+
+
+def files_of(begun: DetachedWrite, data: pa.Table, number: int) -> list[WriteStatus]:
+    ready = incoming_rows(begun.request, as_batch(data))
+    return list(create_files(begun.spec, CreateTask("x", begun.context.env.uuid4(), WriteToken(0, 1, number)), [ready]))
+
+
+def names(table: Table) -> list[str]:
+    found = Table(table.uri)
+    assert found.validate().ok
+    return sorted(found.scan().to_arrow()["id"].to_pylist())
+
+
+def folder_of_table(table: Table) -> Path:
+    return Path(table.uri.removeprefix("file:"))
+
+
+def left(table: Table) -> list[str]:
+    """What a write that is over has to have removed."""
+    root = folder_of_table(table)
+    return sorted(
+        str(one)
+        for folder in (".temp", ".heartbeat", ".staged")
+        for one in (root / ".hoodie" / folder).rglob("*")
+        if one.is_file()
+    )
+
+
+def base_files(table: Table) -> int:
+    return len(list((folder_of_table(table) / "x").glob("*.parquet")))
+
+
+def test_what_spark_took_of_repeated_attempts_counts_and_the_rest_is_deleted(table: Table) -> None:
+    before = base_files(table)
+    begun = begin(table)
+    attempt(begun, rows("b"), 0)
+    taken = attempt(begun, rows("b"), 1)
+    assert names(table) == ["a"]
+    result = begun.complete(ENGINE, taken)
+    assert (result.operation, result.rows_inserted, result.instant) == ("bulk_insert", 1, begun.instant_time)
+    assert names(table) == ["a", "b"] and left(table) == [] and base_files(table) == before + 1
+    table.upsert(rows("b", ts=2))
+    assert names(table) == ["a", "b"]
+
+
+def test_a_write_that_is_taken_back_leaves_the_table_as_it_was(table: Table) -> None:
+    before = base_files(table)
+    begun = begin(table)
+    attempt(begun, rows("b"), 0)
+    begun.take_back(ENGINE)
+    assert names(table) == ["a"] and left(table) == [] and base_files(table) == before
+    with pytest.raises(WriteConflict, match="no heartbeat any more"):
+        attempt(begun, rows("b"), 1)
+    assert left(table) == []
+    table.insert(rows("c"))
+    assert names(table) == ["a", "c"]
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_task_that_still_writes_when_the_write_is_taken_back(
+    table: Table, monkeypatch: pytest.MonkeyPatch, in_time: bool
+) -> None:
+    """It is waited for; after that it removes what it wrote itself, for a file of an instant that is gone may count one day."""
+    before = base_files(table)
+    begun = begin(table)
+    late = begun.attempt(WriteToken(0, 1, 3))
+    late.__enter__()
+
+    def ends(*_: object) -> None:
+        monkeypatch.undo()
+        files_of(begun, rows("b"), 3)
+        with pytest.raises(WriteConflict, match="while a task of it wrote"):
+            late.__exit__(None, None, None)
+
+    if in_time:
+        monkeypatch.setattr(SystemEnvironment, "sleep_ms", ends)
+    else:
+        monkeypatch.setattr(distributed_bulk_insert, "_PATIENCE_MS", 0)
+    begun.take_back(ENGINE)
+    if not in_time:
+        ends()
+    assert base_files(table) == before and left(table) == [] and names(table) == ["a"]
+
+
+def test_an_attempt_that_ends_after_the_commit_removes_what_it_wrote(table: Table) -> None:
+    before = base_files(table)
+    begun = begin(table)
+    late = begun.attempt(WriteToken(0, 1, 3))
+    late.__enter__()
+    begun.complete(ENGINE, attempt(begun, rows("b"), 0))
+    files_of(begun, rows("b"), 3)
+    with pytest.raises(WriteConflict, match="while a task of it wrote"):
+        late.__exit__(None, None, None)
+    assert base_files(table) == before + 1 and left(table) == [] and names(table) == ["a", "b"]
+
+
+def test_no_rows_are_no_commit_where_the_settings_say_so(table: Table) -> None:
+    given = settings(hoodie__allow__empty__commit=False)
+    assert begin(table, given=given).complete(ENGINE, []).instant is None
+    assert len(table.timeline().completed_writes()) == 1 and left(table) == []
+    assert begin(table).complete(ENGINE, []).instant is not None
+    assert len(table.timeline().completed_writes()) == 2 and names(table) == ["a"]
+
+
+def test_the_write_lives_while_tasks_beat_and_is_rolled_back_when_none_does(table: Table) -> None:
+    begun = begin(table)
+    beat = folder_of_table(table) / heartbeat_path(begun.instant_time)
+    os.utime(beat, (0, 0))
+    with begun.attempt(WriteToken(0, 1, 7)):
+        assert table.upsert(rows("a", ts=2)).rolled_back == ()
+    taken = attempt(begun, rows("b"), 0)
+    os.utime(beat, (0, 0))
+    assert table.upsert(rows("a", ts=3)).rolled_back == (begun.instant_time,)
+    with pytest.raises(WriteConflict, match="no heartbeat any more"):
+        attempt(begun, rows("c"), 0)
+    with pytest.raises(WriteConflict, match="rolled back by another writer"):
+        begun.complete(ENGINE, taken)
+    assert names(table) == ["a"] and left(table) == []
+    begun.take_back(ENGINE)
+    assert names(table) == ["a"] and left(table) == []
+
+
+def test_writers_and_services_between_its_processes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def waits(*_: object) -> None:
+        raise AssertionError("others wait for writes of the real Hudi, not for these")
+
+    monkeypatch.setattr(SystemEnvironment, "sleep_ms", waits)
+    begun, beside = begin(table), begin(table)
+    table.upsert(rows("a", "c", ts=2))
+    table.clean(dry_run=False)
+    if not table.config.is_cow:
+        table.compact()
+    taken = attempt(begun, rows("b"), 0)
+    other = attempt(beside, rows("d"), 0)
+    table.archive()
+    beside.complete(ENGINE, other)
+    begun.complete(ENGINE, taken)
+    assert names(table) == ["a", "b", "c", "d"] and left(table) == []
+
+
+def test_columns_that_another_writer_changed_meanwhile(table: Table) -> None:
+    wider = pa.schema([*COLUMNS, ("tip", pa.int64())])
+    begun = begin(table, wider)
+    table.upsert(rows("a", ts=2).append_column("more", pa.array([1])))
+    taken = attempt(begun, rows("b").append_column("tip", pa.array([5])), 0)
+    with pytest.raises(WriteConflict, match="changed them meanwhile"):
+        begun.complete(ENGINE, taken)
+    assert names(table) == ["a"] and left(table) == []
+
+
+def test_an_index_that_is_begun_meanwhile_waits_for_the_write(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose tasks wrote nothing for it: the write gives up, and the index has what the table has."""
+    if not table.config.is_cow:
+        table.index.drop("record_index")
+    begun = begin(table)
+    taken = attempt(begun, rows("b"), 0)
+
+    def completes(*_: object) -> None:
+        monkeypatch.undo()
+        with pytest.raises(WriteConflict, match="index"):
+            begun.complete(ENGINE, taken)
+
+    monkeypatch.setattr(SystemEnvironment, "sleep_ms", completes)
+    table.index.create("record_index")
+    assert begun.instant_time not in str(table.timeline().instants)
+    assert names(table) == ["a"] and left(table) == []
+    table.insert(rows("c"))
+    assert Table(table.uri).lookup(["a", "b", "c"]).to_arrow()["id"].to_pylist() == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "options", "wanted"),
+    [
+        (WriteOperation.BULK_INSERT, {}, True),
+        (WriteOperation.BULK_INSERT, {"hoodie.bulkinsert.sort.mode": "GLOBAL_SORT"}, False),
+        (WriteOperation.BULK_INSERT, {"hoodie.bulkinsert.shuffle.parallelism": 3}, False),
+        (WriteOperation.BULK_INSERT, {"hoodie.combine.before.insert": True}, False),
+        (WriteOperation.BULK_INSERT, {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}, False),
+        (WriteOperation.INSERT, {}, False),
+        (WriteOperation.UPSERT, {}, False),
+        (WriteOperation.INSERT_OVERWRITE, {}, False),
+    ],
+)
+def test_what_goes_this_way(operation: WriteOperation, options: dict[str, object], wanted: bool) -> None:
+    assert goes_detached(WriteSettings.of(parse_options(options), operation)) is wanted

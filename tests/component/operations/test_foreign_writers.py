@@ -1,0 +1,136 @@
+"""Writes of ours let older writes of other writers go first, where both change the same file groups, and for a while only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.commit.commit_settings import CommitSettings
+from pyhudi.operations.commit.hudi_writers import wait_for_foreign_writers
+from pyhudi.options.supported import parse_options
+from pyhudi.storage import open_storage
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.heartbeats import heartbeat_path
+from tests.simulation.tables import World
+
+OLDER, OWN = "20260101000000500", "20260101000000600"
+SETTINGS = CommitSettings.of(parse_options({}))
+
+
+def says(partition: str, file_id: str) -> bytes:
+    stats = {partition: (WriteStat(file_id=file_id, num_update_writes=1),)}
+    return CommitMetadata(partition_to_write_stats=stats, operation_type="UPSERT").encode()
+
+
+def waited_ms(world: World, inflight: bytes | None, heartbeat: bytes | None, then: Callable[[], None] | None = None) -> int:
+    """How long a write to group f of partition p waits beside an older one.  then: happens after two seconds."""
+    context, env = world.table.context, world.environment
+    requested = context.timeline.request(OLDER, Action.COMMIT)
+    if inflight is not None:
+        context.timeline.start(requested, inflight)
+    if heartbeat is not None:
+        context.storage.put(heartbeat_path(OLDER), heartbeat)
+    begun_on = context.timeline.load()
+    if then is not None:
+        env.every_ms(2_000, then)
+    begun_ms = env.monotonic_ms()
+    wait_for_foreign_writers(context, SETTINGS, begun_on, OWN, {("p", "f")})
+    return env.monotonic_ms() - begun_ms
+
+
+def test_a_stranger_that_changes_the_same_file_group_goes_first() -> None:
+    world = World("cow", {})
+    path = world.table.context.timeline.path(Instant(OLDER, Action.COMMIT, State.COMPLETED, OWN))
+    waited = waited_ms(world, says("p", "f"), b"", lambda: world.table.context.storage.put(path, b""))
+    assert 2_000 <= waited < 2_500
+
+
+def test_one_that_has_not_said_what_it_changes_is_waited_for_until_it_says() -> None:
+    world = World("cow", {})
+    path = world.table.context.timeline.path(Instant(OLDER, Action.COMMIT, State.INFLIGHT))
+    waited = waited_ms(world, None, b"", lambda: world.table.context.storage.put(path, says("p", "g")))
+    assert 2_000 <= waited < 2_500
+
+
+@pytest.mark.parametrize(
+    ("inflight", "heartbeat"),
+    [
+        (says("p", "g"), b""),
+        (says("q", "f"), b""),
+        (says("p", "f"), b'{"host":"ours"}'),
+        (says("p", "f"), None),
+    ],
+    ids=["another group", "another partition", "our own", "dead"],
+)
+def test_nobody_else_is_waited_for(inflight: bytes, heartbeat: bytes | None) -> None:
+    assert waited_ms(World("cow", {}), inflight, heartbeat) == 0
+
+
+def test_nobody_is_waited_for_without_end() -> None:
+    assert 15_000 <= waited_ms(World("cow", {}), says("p", "f"), b"") < 15_500
+
+
+def test_an_upsert_waits_and_lands() -> None:
+    env = ReplayEnvironment(3)
+    table = hp.Table.create("memory://foreign", record_key="id", environment=env, options={"hoodie.metadata.enable": False})
+    table.upsert(pa.table({"id": [1], "v": [1]}))
+    stranger = f"{int(table.timeline().latest_time()) + 1}"
+    table.context.timeline.request(stranger, Action.COMMIT)
+    table.context.storage.put(heartbeat_path(stranger), b"")
+    begun_ms = env.monotonic_ms()
+    env.advance_ms(1_000)
+    table.upsert(pa.table({"id": [1], "v": [2]}))
+    assert env.monotonic_ms() - begun_ms >= 15_000
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == [2]
+    assert [i.request_time for i in table.timeline().pending()] == [stranger]
+
+
+@pytest.mark.parametrize("changes", ["by ids", "by a write"])
+def test_a_change_of_columns_waits_for_a_stranger_whatever_it_changes(changes: str) -> None:
+    """What that one writes has the columns of before."""
+    world = World("cow", {"pyhudi.schema.mode": "evolve", "hoodie.write.set.null.for.missing.columns": True})
+    world.upsert({"k0": 0, "k1": 1})
+    table, env = world.table, world.environment
+    table.alter.add("more", pa.string())
+    store, stranger = table.context.timeline, f"{int(table.timeline().latest_time()) + 1}"
+    store.start(store.request(stranger, Action.COMMIT), says("elsewhere", "f"))
+    table.context.storage.put(heartbeat_path(stranger), b"")
+    env.advance_ms(1_000)
+    begun_ms = env.monotonic_ms()
+    world.upsert({"k0": 2})
+    assert env.monotonic_ms() - begun_ms < 15_000
+    begun_ms = env.monotonic_ms()
+    if changes == "by ids":
+        table.alter.rename("value", "worth")
+    else:
+        table.upsert(table.scan().to_arrow().append_column("worth", pa.array([1, 1])))
+    assert env.monotonic_ms() - begun_ms >= 15_000
+    assert "worth" in table.schema().names
+
+
+def test_an_older_write_that_shows_itself_late_goes_first() -> None:
+    """The real Hudi takes the time of its instant first and shows it later; what it builds on ours would lie below ours."""
+    env = ReplayEnvironment(3)
+    uri, options = "memory://foreign-late", {"hoodie.metadata.enable": False}
+    table = hp.Table.create(uri, record_key="id", environment=env, options=options)
+    table.upsert(pa.table({"id": [1], "v": [1]}))
+    store, stranger = table.context.timeline, f"{int(table.timeline().latest_time()) + 1}"
+    env.advance_ms(1_000)
+
+    def show(number: int, call: Call) -> None:
+        # Its inflight file says that it changes something else, once it has been waited for.
+        if call.operation == "put_if_absent" and call.path.endswith(".inflight") and not store.load().pending_writes()[1:]:
+            store.request(stranger, Action.COMMIT)
+            table.context.storage.put(heartbeat_path(stranger), b"")
+
+    storage = FaultyStorage(open_storage(uri), watch=show)
+    begun_ms = env.monotonic_ms()
+    hp.Table(uri, dict(storage.spec().options), options, environment=env).upsert(pa.table({"id": [1], "v": [2]}))
+    assert env.monotonic_ms() - begun_ms >= 15_000, "it was planned anew, and waited for the other"
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == [2]

@@ -1,0 +1,78 @@
+"""Columns that may not be null and have a default: what files from before them are read as, and what becomes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pyhudi as hp
+from pyhudi import Table
+from pyhudi.errors import InvalidRequest
+from pyhudi.table.snapshot import load_snapshot
+from tests.support.old_columns import EXPECTED, NEW, grown, old, rows_of
+
+
+@pytest.fixture(params=["cow", "mor"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    # The metadata table has statistics of the columns, by which filters pass over files.
+    return grown(tmp_path, request.param)
+
+
+def test_every_read_gives_the_default(table: Table) -> None:
+    assert rows_of(table.scan().to_arrow()) == EXPECTED
+    assert sorted(table.scan(["d"]).to_arrow()["d"].to_pylist()) == [7, 7, 7, 8]
+    assert sorted(table.scan(["s"], filter="d = 7").to_arrow()["s"].to_pylist()) == ["none"] * 3
+    for condition, found in (("d = 7", 3), ("d > 7", 1), ("d is null", 0), ("s = 'none' and part = 'y'", 2), ("d < 7", 0)):
+        assert table.scan(filter=condition).to_arrow().num_rows == found, condition
+    assert rows_of(table.incremental("earliest").to_arrow()) == EXPECTED
+    assert rows_of(table.scan().to_dataset().to_table()) == EXPECTED
+    assert rows_of(hp.scan_polars(table).collect().to_arrow()) == EXPECTED
+    assert table.scan().to_arrow().schema.field("d").type == pa.int32()
+
+
+def test_writes_and_services_carry_it(table: Table) -> None:
+    table.upsert(pa.Table.from_pylist([{**old("x2", a="new"), "d": 9, "s": "new"}], NEW))
+    expected = [("x1", "first", 8, "given"), ("x2", "new", 9, "new"), *EXPECTED[2:]]
+    assert rows_of(table.scan().to_arrow()) == expected
+    if table.config.is_cow:
+        table.cluster()
+    else:
+        table.log_compact(options={"hoodie.log.compaction.blocks.threshold": 1})
+        assert rows_of(table.scan().to_arrow()) == expected
+        table.compact()
+    assert rows_of(table.scan().to_arrow()) == expected
+    table.upsert(pa.Table.from_pylist([{**old("y1", a="new"), "d": 1, "s": "new"}], NEW))
+    expected[2] = ("y1", "new", 1, "new")
+    assert rows_of(table.scan().to_arrow()) == expected
+    if table.config.is_cow:
+        # What was rewritten holds the values, for readers that know of no defaults.
+        stored = [pq.ParquetFile(path).read() for path in table_files(table)]
+        assert all("d" in part.column_names and part["d"].null_count == 0 for part in stored)
+
+
+def table_files(table: Table) -> list[Path]:
+    root = Path(table.context.storage.uri.removeprefix("file:"))
+    slices = load_snapshot(table.context.reloaded()).slices(None)
+    return [root / slice_.base.path for found in slices.values() for slice_ in found if slice_.base is not None]
+
+
+def test_rows_without_a_value_are_refused_and_those_without_the_column_may_take_the_default(table: Table) -> None:
+    with pytest.raises(InvalidRequest, match="column 'd' may not be null"):
+        table.upsert(pa.Table.from_pylist([{**old("x9"), "d": None, "s": "none"}], NEW))
+    lacking = pa.Table.from_pylist([old("x9")], NEW.remove(5).remove(4))
+    with pytest.raises(InvalidRequest, match=r"missing\.columns"):
+        table.upsert(lacking)
+    assert rows_of(table.scan().to_arrow()) == EXPECTED
+    table.upsert(lacking, options={"hoodie.write.set.null.for.missing.columns": True})
+    assert ("x9", "first", 7, "none") in rows_of(table.scan().to_arrow())
+
+
+def test_a_wider_column_keeps_its_default(table: Table) -> None:
+    wide = NEW.set(4, pa.field("d", pa.int64()))
+    table.upsert(pa.Table.from_pylist([{**old("x1"), "d": 1 << 40, "s": "wide"}], wide))
+    expected = [("x1", "first", 1 << 40, "wide"), *EXPECTED[1:]]
+    assert rows_of(table.scan().to_arrow()) == expected
+    assert table.scan(filter="d = 7").to_arrow().num_rows == 3

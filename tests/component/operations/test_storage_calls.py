@@ -1,0 +1,173 @@
+"""How often a small commit asks its store, by kind of call: counts, which no busy machine changes.
+
+A file system and an object store answer the same calls; what differs is that only the first has folders.  Calls under the lock
+are what other writers wait for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.engines.arrow.engine import LocalEngine
+from pyhudi.operations.write.write_rows import run_write
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.supported import parse_options
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.locks import LockSettings, open_lock
+from pyhudi.storage.memory import forget_memory
+
+OPTIONS = {"hoodie.parquet.small.file.limit": "0"}
+# The timeline of the metadata table is archived once it holds more than the twenty that its cleaning keeps.
+SHORT = {
+    "hoodie.clean.commits.retained": "2",
+    "hoodie.keep.min.commits": "4",
+    "hoodie.keep.max.commits": "6",
+    "hoodie.metadata.compact.max.delta.commits": "4",
+    "hoodie.compact.inline.max.delta.commits": "4",
+}
+
+COMMON = {
+    "delete": 1,
+    "delete_folder": 1,
+    "open_input": 2,
+    "open_output": 5,
+    "put": 1,
+    "put_if_absent": 7,
+    "put_if_matches": 4,
+    # One of them asks what the last commit said of the metadata table, before the lock.
+    "read": 8,
+    "read_versioned": 2,
+    "walk": 1,
+    "under the lock": 23,
+}
+# A commit to one file of a table that was bulk inserted and upserted once.  Raise a number with a reason, or not at all.
+CALLS = {
+    "cow": {**COMMON, "list": 16, "read_range": 4},
+    "mor": {**COMMON, "list": 17, "read_range": 10},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A table, its clock and the options of its writes."""
+
+    table: Table
+    environment: ReplayEnvironment
+    options: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The calls of one commit; under_lock: those between taking the lock and giving it back."""
+
+    calls: Counter[str]
+    under_lock: int
+
+
+@pytest.fixture(params=["file system", "object store"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "file system":
+        return str(tmp_path / "t")
+    forget_memory("storage-calls")
+    return "memory://storage-calls"
+
+
+def rows(partitions: Sequence[int], stamp: int = 0) -> pa.Table:
+    ids = [f"k{partition:03}{number}" for partition in partitions for number in range(5)]
+    columns = {"id": ids, "part": [f"p{key[1:4]}" for key in ids], "ts": pa.array([stamp] * len(ids), pa.int64())}
+    return pa.table({**columns, "value": pa.array(range(len(ids)), pa.int64())})
+
+
+def made(uri: str, table_type: str, partitions: int = 2, more: Mapping[str, str] | None = None) -> Made:
+    environment, options = ReplayEnvironment(5), {**OPTIONS, **(more or {})}
+    table = Table.create(
+        uri,
+        record_key="id",
+        partition_by="part",
+        ordering="ts",
+        table_type=table_type,
+        environment=environment,
+        options=options,
+    )
+    table.bulk_insert(rows(range(partitions)))
+    return Made(table, environment, options)
+
+
+def upserted(made: Made, stamp: int) -> Asked:
+    """One upsert of five rows of one partition, through a storage that counts; the lock's object lies there too."""
+    made.environment.advance_ms(1000)
+    context, options = made.table.context, parse_options(made.options)
+    storage = FaultyStorage(context.storage)
+    lock = open_lock(LockSettings.of(options, context.config.name), storage, context.env)
+    context = replace(context.reloaded(), storage=storage, lock=lock)
+    run_write(context, LocalEngine(), rows([0], stamp), WriteSettings.of(options, WriteOperation.UPSERT))
+    return Asked(Counter(call.operation for call in storage.calls), _under_lock(storage.calls))
+
+
+def _under_lock(calls: Sequence[Call]) -> int:
+    turns = [n for n, call in enumerate(calls) if call.writes and call.path.endswith("table_lock.json")]
+    return sum(end - begin for begin, end in zip(turns[::2], turns[1::2], strict=True))
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_small_commit_makes_so_many_calls(uri: str, table_type: str) -> None:
+    asked = _second_upsert(uri, table_type, 2)
+    assert {**asked.calls, "under the lock": asked.under_lock} == CALLS[table_type]
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_calls_do_not_grow_with_partitions_that_are_not_touched(uri: str, table_type: str) -> None:
+    few, many = (_second_upsert(f"{uri}-{count}", table_type, count) for count in (2, 40))
+    assert many == few
+
+
+def _second_upsert(uri: str, table_type: str, partitions: int) -> Asked:
+    forget_memory(uri.removeprefix("memory://"))
+    table = made(uri, table_type, partitions)
+    upserted(table, 1)
+    return upserted(table, 2)
+
+
+def grown(
+    uri: str, table_type: str, points: Sequence[int], window: int, more: Mapping[str, str] | None = None
+) -> list[Counter[str]]:
+    """The calls of so many commits up to each point, services and archival with them."""
+    table = made(uri, table_type, more=more)
+    found: list[Counter[str]] = []
+    done = 0
+    for point in points:
+        asked: Counter[str] = Counter()
+        while done < point:
+            done += 1
+            if done > point - window:
+                asked += upserted(table, done).calls
+            else:
+                table.environment.advance_ms(1000)
+                table.table.upsert(rows([0], done))
+        found.append(asked)
+    return found
+
+
+@pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
+def test_calls_do_not_grow_with_the_history(table_type: str) -> None:
+    forget_memory("storage-calls")
+    early, late = grown("memory://storage-calls", table_type, (36, 60), 12, SHORT)
+    # Services meet in another order; what is asked once for each commit behind would be twelve times the difference.
+    assert late.total() <= early.total() + 24
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_calls_of_10_100_and_300_commits(table_type: str) -> None:
+    forget_memory("storage-calls")
+    ten, hundred, most = grown("memory://storage-calls", table_type, (10, 100, 300), 10)
+    # The first ten have nothing to clean; until a hundred the timelines grow to the length that archival keeps.
+    assert most.total() <= 1.05 * hundred.total() and hundred.total() <= 2.5 * ten.total()

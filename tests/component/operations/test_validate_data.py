@@ -1,0 +1,85 @@
+"""Validation of what logs hold, of plans, and of keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.operations.admin.validate import ValidationResult
+from pyhudi.table.file_slices import FileSlice
+from pyhudi.table.snapshot import load_snapshot, read_commit
+
+
+def rows(*keys: str, value: int = 0) -> pa.Table:
+    size = len(keys)
+    return pa.table({"id": list(keys), "part": ["x"] * size, "ts": [value] * size, "value": [value] * size})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="part", ordering="ts", table_type="mor")
+    table.upsert(rows("a", "b", "c"))
+    table.upsert(rows("a", "b", value=1))
+    table.delete(rows("c", value=2))
+    return table
+
+
+def slice_of(table: Table) -> FileSlice:
+    (found,) = load_snapshot(table.context).slices(["x"])["x"]
+    return found
+
+
+def said(result: ValidationResult, check: str) -> str:
+    assert not result.ok, str(result)
+    return next(f"{finding.path}: {finding.detail}" for finding in result.found if finding.check == check)
+
+
+def test_a_table_in_order(table: Table) -> None:
+    table.schedule_compaction()
+    result = table.validate(keys=True)
+    assert result.ok and not result.found, str(result)
+    assert {("logs", "2 read"), ("plans", "1 pending"), ("keys", "2 keys")} <= set(result.checks)
+
+
+@pytest.mark.parametrize(
+    ("place", "field", "says"), [(0, "num_writes", "2 records and 0"), (1, "num_deletes", "0 records and 1")]
+)
+def test_a_log_that_holds_less_than_its_commit_says(table: Table, place: int, field: str, says: str) -> None:
+    log = slice_of(table).logs[place]
+    instant = table.timeline().find(log.name.instant_time)
+    store = table.context.timeline
+    metadata = read_commit(store, instant)
+    stats = tuple(replace(stat, **{field: getattr(stat, field) + 1}) for stat in metadata.partition_to_write_stats["x"])
+    changed = replace(metadata, partition_to_write_stats={"x": stats})
+    table.context.storage.put(store.path(instant), changed.encode(bytes(16)))
+    assert said(table.validate(), "logs").startswith(f"{log.path}: holds {says} deletes, and its commit says")
+
+
+def test_a_log_that_cannot_be_read_whole(table: Table) -> None:
+    log = slice_of(table).logs[0]
+    data = bytearray(table.context.storage.read(log.path) or b"")
+    data[-40] ^= 1
+    table.context.storage.put(log.path, bytes(data))
+    assert log.path in said(table.validate(), "logs")
+
+
+@pytest.mark.parametrize("part", ["base", "log"])
+def test_a_compaction_that_can_never_run(table: Table, part: str) -> None:
+    found = slice_of(table)
+    assert found.base is not None
+    table.schedule_compaction()
+    path = found.base.path if part == "base" else found.logs[0].path
+    table.context.storage.delete([path])
+    assert f"can never run, as {path} is gone" in said(table.validate(), "plans")
+
+
+def test_doubled_keys_are_found_when_they_are_asked_for(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="part", ordering="ts")
+    table.bulk_insert(rows("a", "b", "c"))
+    table.bulk_insert(rows("b", "c", "d"))
+    assert table.validate().ok
+    assert said(table.validate(keys=True), "keys") == "x: 2 keys stand there more than once, such as 'b', 'c'"

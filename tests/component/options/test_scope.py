@@ -1,0 +1,632 @@
+"""Options and verbs: each option that is given to a verb acts on it, is compared with the table, or is refused."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import re
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import pyhudi
+import pyhudi.api.services
+import pyhudi.api.table_handle
+import pyhudi.spark
+from pyhudi import Table
+from pyhudi.api.alter import Alter
+from pyhudi.api.table import Indexes
+from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, Unsupported
+from pyhudi.operations.admin.alter_columns import AlterSettings
+from pyhudi.operations.admin.repair import RepairSettings
+from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
+from pyhudi.operations.read.file_pruning import ReadSettings
+from pyhudi.operations.services.async_indexing import IndexSettings
+from pyhudi.operations.services.run_services import PassSettings
+from pyhudi.operations.write.micro_batches import SinkSettings, StreamBatch
+from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
+from pyhudi.options.declaration import Option, Options, options_of
+from pyhudi.options.scope import TABLE_OPTIONS, VERBS, check_given, check_standing, spark_write_verb, verb_of
+from pyhudi.options.supported import FLINK, HONOURED, MOOT, REFUSED, parse_options, spelled
+from pyhudi.planning.stream_batches import BatchLimits
+from pyhudi.storage import open_storage
+from pyhudi.storage.environment import ReplayEnvironment
+from pyhudi.storage.locks import LockProvider, LockSettings, open_lock, register_lock_provider
+from pyhudi.storage.locks.lock_registry import _FACTORIES
+from pyhudi.table.table_config import load_table_config
+
+QUIET = {"hoodie.metadata.enable": False, "hoodie.table.services.enabled": False, "pyhudi.threads": 1}
+_names = itertools.count()
+
+
+def rows(**changes: Any) -> pa.Table:
+    columns: dict[str, Any] = {"id": ["a", "b"], "ts": [1, 1], "city": ["oslo", "rome"], "fare": [1.5, 2.5]}
+    return pa.table(columns | changes)
+
+
+def new_uri() -> str:
+    return f"memory://verbs-{next(_names)}/t"
+
+
+def new_table(**settings: Any) -> Table:
+    env = ReplayEnvironment(5)
+    named = {"record_key": "id", "partition_by": "city", "ordering": "ts", "options": QUIET, "environment": env, **settings}
+    return Table.create(new_uri(), **named)
+
+
+def files(table: Table) -> set[str]:
+    return {info.path for info in table.context.storage.walk("")}
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    """A table of two commits, which tests that share it do not change."""
+    table = new_table(table_type="mor")
+    table.upsert(rows())
+    table.upsert(rows(fare=[3.0, 4.0], ts=[2, 2]))
+    return table
+
+
+# Every verb and every option
+
+
+def taking_options(owner: type) -> dict[str, Callable[..., Any]]:
+    found = inspect.getmembers(owner, lambda member: inspect.isfunction(member))
+    return {name: m for name, m in found if not name.startswith("_") and "options" in inspect.signature(m).parameters}
+
+
+ARGUMENTS: dict[str, Any] = {
+    "properties": {},
+    "data": rows(),
+    "source": rows(),
+    "on": "id",
+    "set": {"fare": 1.5},
+    "keys": ["a"],
+    "partitions": "oslo",
+    "operation": WriteOperation.UPSERT,
+    "batch": StreamBatch("s", 0),
+    "instant": "20200101000000000",
+    "start": "earliest",
+    "kind": "record_index",
+    "name": "record_index",
+    "stop": threading.Event(),
+    "column": "fare",
+    "type": pa.string(),
+    "after": "id",
+    "text": "what it costs",
+}
+
+
+def calls(table: Table) -> dict[str, Callable[..., Any]]:
+    """Each verb of a table, with what it needs; only options are missing."""
+    found: dict[str, Callable[..., Any]] = {}
+    for prefix, owner in (("", table), ("index.", table.index), ("alter.", table.alter)):
+        for name, function in taking_options(type(owner)).items():
+            needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.name != "self"]
+            given = {p.name: ARGUMENTS[p.name] for p in needed}
+            if name == "delete":
+                given["keys"] = ARGUMENTS["keys"]
+            found[prefix + name] = partial(getattr(owner, name), **given)
+    return found
+
+
+def test_every_verb_that_takes_options_names_its_own() -> None:
+    of_tables = {*taking_options(Table), *(f"index.{name}" for name in taking_options(Indexes))}
+    of_tables |= {f"alter.{name}" for name in taking_options(Alter)}
+    doors = {
+        f"pyhudi.spark.{name}"
+        for name, member in inspect.getmembers(pyhudi.spark, inspect.isfunction)
+        if member.__module__ == "pyhudi.spark" and not name.startswith("_") and "options" in inspect.signature(member).parameters
+    }
+    assert set(VERBS) | set(ALIASES) == of_tables | doors | {'readStream.format("pyhudi")', "pyhudi.bootstrap"}
+
+
+def legal_value(option: Option) -> str:
+    """A value that is not the default."""
+    if isinstance(option.kind, tuple):
+        return next((word for word in option.kind if word != option.default), option.kind[0])
+    return {bool: "false" if option.default == "true" else "true", int: "7", float: "0.5"}.get(option.kind, "x")
+
+
+ALIASES = {"append": "insert", "pyhudi.spark.save_as_table": "pyhudi.spark.write"}
+"""Verbs that are others by another name, with their options."""
+
+
+def test_an_option_acts_on_the_verb_or_is_refused(table: Table) -> None:
+    """For every verb and every known option: nothing is accepted and ignored."""
+    before = files(table)
+    verbs = calls(table)
+    assert set(verbs) <= {*VERBS, *ALIASES}
+    for (name, call), option in itertools.product(verbs.items(), HONOURED.values()):
+        verb = verb_of(ARGUMENTS["operation"]) if name == "write_batch" else VERBS[ALIASES.get(name, name)]
+        if verb.acts(option) or verb.means.get(option) == legal_value(option):
+            continue
+        with pytest.raises(InvalidRequest) as caught:
+            call(options={option.key: legal_value(option)})
+        assert option.key in str(caught.value), (name, option.key)
+    assert files(table) == before
+
+
+def test_every_option_acts_somewhere_and_every_other_key_has_its_reason() -> None:
+    for option in HONOURED.values():
+        assert option in TABLE_OPTIONS or any(option in verb.acting for verb in VERBS.values()), option
+        assert option.meaning
+    assert all({**MOOT, **REFUSED}.values())
+    assert all(ours in HONOURED for ours in FLINK.values() if ours is not None)
+    assert not FLINK.keys() & {*(s for o in HONOURED.values() for s in o.spellings), *MOOT, *REFUSED}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording(Options):
+    """Options that note which of them are asked for.  Each is like itself alone, so that no settings are kept of another."""
+
+    read: set[str] = field(default_factory=set)
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def given(self, option: Option | str) -> str | None:
+        self.read.add(str(option))
+        return Options(self.values).given(option)
+
+    def text(self, option: Option | str) -> str | None:
+        self.read.add(str(option))
+        return Options(self.values).text(option)
+
+    def word(self, option: Option | str) -> str:
+        self.read.add(str(option))
+        return Options(self.values).word(option)
+
+
+BRANCHES: tuple[Mapping[str, object], ...] = (
+    {},
+    {"hoodie.index.type": "RECORD_INDEX"},
+    {"hoodie.index.type": "GLOBAL_BLOOM", "hoodie.clustering.inline": True},
+    {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 4},
+    {"hoodie.index.type": "BUCKET", "hoodie.index.bucket.engine": "CONSISTENT_HASHING", "hoodie.clustering.inline": True},
+    {
+        "hoodie.index.type": "HBASE",
+        "hoodie.index.hbase.table": "t",
+        "pyhudi.index.hbase.thrift.uris": "thrift://127.0.0.1:1",
+    },
+    {"hoodie.partition.ttl.inline": True},
+    {"hoodie.datasource.hive_sync.enable": True},
+)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        LockSettings,
+        PassSettings,
+        IndexSettings,
+        AlterSettings,
+        ReadSettings,
+        BatchLimits,
+        SinkSettings,
+        RepairSettings,
+        SyncSettings,
+        WriteSettings,
+    ],
+)
+def test_settings_read_what_they_declare_and_nothing_else(settings: Any) -> None:
+    """So that a verb which names its settings goes by their options, and would not refuse one that it goes by."""
+    read: set[str] = set()
+    for branch in BRANCHES:
+        recording = Recording(parse_options(branch).values)
+        if settings is WriteSettings:
+            for operation in WriteOperation:
+                WriteSettings.of(recording, operation)
+        elif settings is PassSettings:
+            PassSettings.of(recording, None, plan=True)
+        else:
+            settings.of(recording)
+        read |= recording.read
+    told = {option.key for option in options_of(settings) if not option.has_one_word}
+    assert read == told
+
+
+READING = ("given", "text", "word", "integer", "number", "flag", "names")
+
+
+def test_no_module_names_an_option_that_it_reads() -> None:
+    """Names, defaults and checks of options stand where they are declared, and nowhere else."""
+    found = []
+    for path in Path(pyhudi.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READING and node.args:
+                first = node.args[0]
+                if isinstance(first, ast.Constant) and first.value in HONOURED:
+                    found.append(f"{path.name}:{node.lineno} {first.value!r}")
+    assert not found
+
+
+# Locks and concurrency
+
+
+class Refusing(LockProvider):
+    """A lock that nobody gets, so that whoever wants it is known by that."""
+
+    def acquire(self, timeout_ms: int | None = None) -> None:
+        raise StorageUnavailable("nobody gets the lock of this test")
+
+    def release(self) -> None:
+        raise AssertionError("nobody had it")
+
+    def check(self) -> None:
+        raise AssertionError("nobody had it")
+
+    def renew(self) -> None:
+        raise AssertionError("nobody had it")
+
+
+LOCK = "tests.verbs.Refusing"
+register_lock_provider(LOCK, lambda settings, storage, env: Refusing())
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, verb in VERBS.items() if verb.acts(HONOURED["hoodie.write.lock.provider"]))
+)
+def test_the_lock_that_a_call_names_is_the_one_it_takes(table: Table, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name not in calls(table):
+        pytest.skip("a door of Spark: see tests/spark")
+    wanted: list[str | None] = []
+    opened = open_lock
+
+    def noting(settings: LockSettings, *others: Any) -> LockProvider:
+        wanted.append(settings.provider)
+        return opened(settings, *others)
+
+    monkeypatch.setattr(pyhudi.api.table_handle, "open_lock", noting)
+    before = files(table)
+    if name == "serve":
+        monkeypatch.setattr(pyhudi.api.services, "run_loop", lambda once, stop, rest_seconds: once())
+    try:
+        result = calls(table)[name](options={"hoodie.write.lock.provider": LOCK})
+        if name == "merge":
+            result.when_matched_delete().execute()
+    except (HudiError, pa.ArrowInvalid):
+        pass
+    else:
+        if name == "background_services":
+            result.stop()
+    assert set(wanted) == {LOCK}
+    assert files(table) == before
+
+
+@pytest.mark.parametrize("verb", ["upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table"])
+def test_a_write_without_its_lock_writes_nothing(table: Table, verb: str) -> None:
+    before = files(table)
+    with pytest.raises(StorageUnavailable, match="nobody gets the lock"):
+        getattr(table, verb)(rows(id=["new", "newer"]), options={"hoodie.write.lock.provider": LOCK})
+    assert files(table) == before
+    # The lock of the table is as it was.
+    assert new_table().upsert(rows()).rows_inserted == 2
+
+
+def test_the_concurrency_mode_of_a_call_acts() -> None:
+    table = new_table()
+    table.upsert(rows())
+    dead = "20200101000000000"
+    table.context.storage.put(f".hoodie/timeline/{dead}.commit.requested", b"")
+    table.upsert(rows(), options={"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"})
+    assert [i.request_time for i in table.timeline().pending()] == [dead]
+    table.upsert(rows())
+    assert not table.timeline().pending()
+
+
+def test_a_lock_is_refused_where_none_is_taken(table: Table) -> None:
+    for verb in ("scan", "read_optimized", "changes"):
+        with pytest.raises(InvalidRequest, match=r"hoodie\.write\.lock\.provider.* no effect on .*it acts on upsert, "):
+            getattr(table, verb)(options={"hoodie.write.lock.provider": LOCK})
+
+
+# What chooses the rows of a read
+
+
+@pytest.fixture(scope="module")
+def history() -> tuple[Table, str]:
+    """A copy-on-write table of two commits, and the instant of the first."""
+    table = new_table()
+    first = table.upsert(rows()).instant
+    table.upsert(rows(fare=[3.0, 4.0], ts=[2, 2]))
+    assert first is not None
+    return table, first
+
+
+AS_OF = "as.of.instant"
+SNAPSHOTS: dict[str, Callable[..., Any]] = {
+    "scan": Table.scan,
+    "read_optimized": Table.read_optimized,
+    "lookup": lambda table, **more: table.lookup(["a", "b"], **more),
+}
+
+
+@pytest.mark.parametrize("verb", sorted(SNAPSHOTS))
+def test_time_travel_by_option(history: tuple[Table, str], verb: str) -> None:
+    table, first = history
+
+    def fares(of: Table, options: Mapping[str, object] | None) -> list[float]:
+        return sorted(SNAPSHOTS[verb](of, options=options).to_arrow().column("fare").to_pylist())
+
+    assert fares(table, None) == [3.0, 4.0]
+    assert fares(table, {AS_OF: first}) == [1.5, 2.5]
+    assert fares(Table(table.uri, options={AS_OF: first}), None) == [1.5, 2.5]
+
+
+def test_keys_given_as_rows_are_looked_up_as_of_a_time(history: tuple[Table, str]) -> None:
+    table, first = history
+    found = table.lookup(pa.table({"id": ["a"], "city": ["oslo"]}), options={AS_OF: first})
+    assert found.to_arrow().column("fare").to_pylist() == [1.5]
+
+
+def test_two_times_that_disagree(history: tuple[Table, str]) -> None:
+    table, first = history
+    with pytest.raises(InvalidRequest, match=r"as_of=2030.* disagree"):
+        table.scan(as_of="2030-01-01", options={AS_OF: first})
+    assert table.scan(as_of=first, options={AS_OF: first}).count() == 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "value", "hint"),
+    [
+        ("incremental", AS_OF, "20200101000000000", "scan, read_optimized, lookup"),
+        ("changes", AS_OF, "20200101000000000", "scan, read_optimized, lookup"),
+        ("scan", "hoodie.datasource.query.type", "incremental", "call incremental or changes"),
+        ("scan", "hoodie.datasource.query.type", "read_optimized", "call read_optimized"),
+        ("read_optimized", "hoodie.datasource.query.type", "incremental", "call incremental or changes"),
+        ("incremental", "hoodie.datasource.query.type", "read_optimized", "call read_optimized"),
+        ("scan", "hoodie.datasource.query.incremental.format", "cdc", "call changes"),
+        ("scan", "pyhudi.filter", "id = 'a'", "pyhudi.spark.read"),
+        ("lookup", "pyhudi.columns", "id", "pyhudi.spark.read"),
+        ("scan", "hoodie.datasource.read.begin.instanttime", "2020", "pyhudi.spark.read"),
+        ("incremental", "hoodie.datasource.read.begin.instanttime", "2020", "pyhudi.spark.read"),
+        ("upsert", AS_OF, "20200101000000000", "scan, read_optimized, lookup"),
+        ("delete", "pyhudi.filter", "id = 'a'", "pyhudi.spark.read"),
+    ],
+)
+def test_what_chooses_other_rows_is_refused(table: Table, verb: str, option: str, value: str, hint: str) -> None:
+    """With the call, and when it stands with the table, it would be answered with other rows than were asked for."""
+    for given, call in ((True, calls(table)), (False, calls(Table(table.uri, options={**QUIET, option: value})))):
+        with pytest.raises(InvalidRequest, match=f"{re.escape(option)}={re.escape(value)}.*{hint}"):
+            call[verb](**({"options": {option: value}} if given else {}))
+
+
+def test_standing_options_may_speak_of_other_calls() -> None:
+    """One mapping for reads, writes and services: what does not choose rows waits for the verbs on which it acts."""
+    standing = {
+        **QUIET,
+        "hoodie.datasource.write.operation": "bulk_insert",
+        "hoodie.write.lock.wait_time_ms": 5,
+        "hoodie.parquet.compression.codec": "gzip",
+        "hoodie.datasource.query.type": "snapshot",
+    }
+    table = new_table(options=standing)
+    assert table.bulk_insert(rows()).rows_inserted == 2
+    assert table.scan().count() == 2
+    assert table.incremental("earliest").count() == 2
+    table.clean()
+    table.archive()
+
+
+def test_words_for_the_verb_itself_are_heard(table: Table) -> None:
+    kind = "hoodie.datasource.query.type"
+    assert table.scan(options={kind: "snapshot"}).count() == 2
+    assert table.read_optimized(options={kind: "read_optimized"}).count() == 2
+    assert table.incremental("earliest", options={kind: "incremental"}).count() == 2
+
+
+# What chooses what a write does
+
+
+OPERATIONS = [operation for operation in WriteOperation if operation is not WriteOperation.DELETE_PARTITION]
+
+
+@pytest.mark.parametrize("verb", [str(operation) for operation in OPERATIONS])
+def test_an_operation_that_is_not_the_verbs(table: Table, verb: str) -> None:
+    key = "hoodie.datasource.write.operation"
+    before = files(table)
+    for other in WriteOperation:
+        if str(other) == verb:
+            continue
+        called = "delete_partitions" if other is WriteOperation.DELETE_PARTITION else str(other)
+        with pytest.raises(InvalidRequest, match=f"{key}={other} contradicts {verb}.*call {called}"):
+            calls(table)[verb](options={key: str(other)})
+        if other is not WriteOperation.UPSERT:
+            with pytest.raises(InvalidRequest, match=f"{key}={other} contradicts {verb}"):
+                calls(Table(table.uri, options={**QUIET, key: str(other)}))[verb]()
+    assert files(table) == before
+    check_given(VERBS[verb], parse_options({key: verb}))
+
+
+def test_options_of_one_operation_are_refused_by_others(table: Table) -> None:
+    for verb, option, value in (
+        ("insert", "pyhudi.partial.update", True),
+        ("upsert", "hoodie.datasource.write.partitions.to.delete", "oslo"),
+        ("delete_partitions", "hoodie.datasource.write.partitions.to.delete", "rome"),
+        ("upsert", "hoodie.static.overwrite.partition.paths", "oslo"),
+        ("insert", "hoodie.combine.before.upsert", False),
+        ("upsert", "hoodie.bulkinsert.sort.mode", "GLOBAL_SORT"),
+    ):
+        with pytest.raises(InvalidRequest, match=re.escape(option)):
+            calls(table)[verb](options={option: value})
+    with pytest.raises(InvalidRequest, match=r"insert\.drop\.duplicates makes the upsert an insert"):
+        table.upsert(rows(), partial=True, options={"hoodie.datasource.write.insert.drop.duplicates": True})
+
+
+def test_one_mapping_of_a_job_that_writes_through_spark() -> None:
+    upsert = spark_write_verb(WriteOperation.UPSERT)
+    job = {
+        "hoodie.datasource.write.operation": "upsert",
+        "hoodie.combine.before.insert": True,
+        "hoodie.datasource.write.streaming.retry.count": 1,
+        "hoodie.datasource.query.type": "snapshot",
+        "hoodie.bulkinsert.sort.mode": "GLOBAL_SORT",
+    }
+    check_standing(upsert, parse_options(job))
+    check_standing(VERBS["pyhudi.spark.read"], parse_options({**job, "hoodie.datasource.write.operation": "insert"}))
+    for option, value in (
+        (AS_OF, "2020"),
+        ("hoodie.datasource.query.type", "incremental"),
+        ("pyhudi.filter", "id = 1"),
+        ("hoodie.datasource.write.partitions.to.delete", "oslo"),
+        ("hoodie.static.overwrite.partition.paths", "oslo"),
+    ):
+        with pytest.raises(InvalidRequest, match=re.escape(option)):
+            check_standing(upsert, parse_options({option: value}))
+    check_standing(
+        spark_write_verb(WriteOperation.DELETE_PARTITION),
+        parse_options({"hoodie.datasource.write.partitions.to.delete": "oslo"}),
+    )
+
+
+# Names that options have elsewhere
+
+
+@pytest.mark.parametrize("key", sorted(FLINK))
+def test_names_of_flink_are_refused_and_translated(key: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(key)) as caught:
+        parse_options({key: "1"})
+    assert (FLINK[key] or "leave it out") in str(caught.value)
+
+
+def test_a_table_is_not_made_with_names_of_flink() -> None:
+    for key in ("payload.class", "archive.max_commits", "archive.min_commits", "write.operation"):
+        uri = new_uri()
+        with pytest.raises(InvalidRequest, match=re.escape(key)):
+            Table.create(uri, record_key="id", options={key: "x"})
+        assert not list(open_storage(uri).walk(""))
+
+
+def test_keys_whose_capitals_were_lost() -> None:
+    """Spark hands the keys of a source's options over in lower case."""
+    known = [*(spelling for option in HONOURED.values() for spelling in option.spellings), *MOOT, *REFUSED]
+    assert [spelled(key.lower()) for key in known] == known
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = parse_options({spelled("hoodie.fileindex.dataskippingfailuremode"): "strict"})
+    assert ReadSettings.of(found).strict
+
+
+# A refused creation leaves no table
+
+
+CONTRADICTING: list[dict[str, Any]] = [
+    {"options": {"hoodie.write.lock.provider": "com.example.NoSuchLock"}},
+    {"options": {"hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider"}},
+    {"options": {"hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING"}},
+    {"options": {"hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.DefaultHoodieRecordPayload"}},
+    {"options": {"hoodie.write.record.merge.strategy.id": "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"}},
+    {"options": {"hoodie.datasource.write.keygenerator.type": "NON_PARTITION"}, "partition_by": "city"},
+    {"options": {"hoodie.datasource.write.keygenerator.type": "NO_SUCH_GENERATOR"}},
+    {"options": {"hoodie.datasource.write.recordkey.field": "other"}},
+    {"options": {"hoodie.timeline.path": "elsewhere"}},
+    {"options": {"hoodie.keygen.timebased.output.dateformat": "yyyy"}},
+    {"options": {"hoodie.index.class": "com.example.Index"}},
+    {"schema": pa.schema([("other", pa.string())])},
+]
+
+
+@pytest.mark.parametrize("settings", CONTRADICTING, ids=str)
+def test_a_refused_creation_leaves_no_table(settings: dict[str, Any], tmp_path: Path) -> None:
+    for uri in (new_uri(), str(tmp_path / "t")):
+        with pytest.raises((InvalidRequest, Unsupported)):
+            Table.create(uri, record_key="id", **settings)
+        assert not Table.exists(uri)
+        assert not list(open_storage(uri).walk(""))
+    assert not list(tmp_path.iterdir())
+
+
+def test_event_time_ordering_needs_an_ordering_field() -> None:
+    mode = {"hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING"}
+    with pytest.raises(InvalidRequest, match=r"EVENT_TIME_ORDERING.*ordering= or hoodie\.datasource\.write\.precombine\.field"):
+        Table.create(new_uri(), record_key="id", options=mode)
+    uri = new_uri()
+    Table.create(uri, record_key="id", ordering="ts", options=mode)
+    assert load_table_config(open_storage(uri)).ordering_field == "ts"
+
+
+HUDI = "org.apache.hudi.client.transaction.lock."
+PROVIDERS: dict[str, tuple[dict[str, Any], str]] = {
+    "file system": ({"hoodie.write.lock.provider": f"{HUDI}FileSystemBasedLockProvider"}, ""),
+    "storage": ({"hoodie.write.lock.provider": f"{HUDI}StorageBasedLockProvider"}, ""),
+    "in process": ({"hoodie.write.lock.provider": f"{HUDI}InProcessLockProvider"}, ""),
+    "zookeeper": (
+        {
+            "hoodie.write.lock.provider": f"{HUDI}ZookeeperBasedLockProvider",
+            "hoodie.write.lock.zookeeper.url": "h:1",
+            "hoodie.write.lock.zookeeper.base_path": "/l",
+        },
+        "kazoo",
+    ),
+    "zookeeper implicit": (
+        {
+            "hoodie.write.lock.provider": f"{HUDI}ZookeeperBasedImplicitBasePathLockProvider",
+            "hoodie.write.lock.zookeeper.url": "h:1",
+        },
+        "kazoo",
+    ),
+    "dynamodb": (
+        {
+            "hoodie.write.lock.provider": "org.apache.hudi.aws.transaction.lock.DynamoDBBasedLockProvider",
+            "hoodie.write.lock.dynamodb.table": "locks",
+            "hoodie.write.lock.dynamodb.region": "eu-west-1",
+        },
+        "boto3",
+    ),
+    "dynamodb implicit": (
+        {
+            "hoodie.write.lock.provider": "org.apache.hudi.aws.transaction.lock.DynamoDBBasedImplicitPartitionKeyLockProvider",
+            "hoodie.write.lock.dynamodb.table": "locks",
+            "hoodie.write.lock.dynamodb.region": "eu-west-1",
+        },
+        "boto3",
+    ),
+    "hive": (
+        {
+            "hoodie.write.lock.provider": "org.apache.hudi.hive.transaction.lock.HiveMetastoreBasedLockProvider",
+            "hoodie.write.lock.hivemetastore.uris": "thrift://h:1",
+            "hoodie.write.lock.hivemetastore.database": "d",
+            "hoodie.write.lock.hivemetastore.table": "t",
+        },
+        "thriftpy2",
+    ),
+}
+
+
+def test_every_provider_is_tried() -> None:
+    tried = {options["hoodie.write.lock.provider"] for options, _ in PROVIDERS.values()}
+    assert {name for name in _FACTORIES if name.startswith("org.apache.hudi.")} <= tried
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_every_provider_is_the_same_lock_by_whichever_way_it_is_named(name: str) -> None:
+    options, package = PROVIDERS[name]
+    if package:
+        pytest.importorskip(package)
+    uri, env = new_uri(), ReplayEnvironment(5)
+    made = Table.create(uri, record_key="id", options={**QUIET, **options}, environment=env)
+    opened = Table(uri, options={**QUIET, **options}, environment=env)
+    plain = Table(uri, options=QUIET, environment=env)
+
+    def seen(lock: LockProvider) -> list[tuple[type, Any]]:
+        parts = getattr(lock, "_locks", (lock,))
+        return [(type(part), getattr(part, "_where", None)) for part in parts]
+
+    wanted = seen(made.context.lock)
+    assert seen(opened.context.lock) == wanted
+    for verb, known in VERBS.items():
+        if known.acts(HONOURED["hoodie.write.lock.provider"]):
+            assert seen(plain._open.now(plain._open.parse(known, options)).lock) == wanted, verb
+    for verb in ("upsert", "delete_partitions"):
+        with pytest.raises(Unsupported, match=r"lock provider com\.example\.NoSuchLock is not available"):
+            calls(plain)[verb](options={"hoodie.write.lock.provider": "com.example.NoSuchLock"})
+    assert not [path for path in files(plain) if path.endswith((".requested", ".inflight", ".parquet"))]

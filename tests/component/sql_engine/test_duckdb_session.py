@@ -1,0 +1,411 @@
+"""Statements in this process: what the suite of all engines does not say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+
+Sql = Callable[[str], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> hp.Catalog:
+    return hp.Catalog(warehouse=tmp_path / "warehouse")
+
+
+@pytest.fixture
+def sql(catalog: hp.Catalog) -> Sql:
+    return lambda text: hp.sql(text, catalog=catalog).to_pylist()
+
+
+@pytest.fixture
+def trips(sql: Sql, tmp_path: Path) -> hp.Table:
+    """Two rows in two partitions, under the name trips."""
+    sql("""
+        CREATE TABLE trips (id BIGINT, city STRING, fare DOUBLE COMMENT 'in euros', ts BIGINT) USING hudi
+        PARTITIONED BY (city) TBLPROPERTIES (primaryKey = 'id', preCombineField = 'ts')
+    """)
+    sql("INSERT INTO trips VALUES (1, 10.0, 1, 'sf'), (2, 20.0, 1, 'ny')")
+    return hp.Table(tmp_path / "warehouse" / "trips")
+
+
+def test_a_query_over_tables_rows_and_paths(sql: Sql, catalog: hp.Catalog, trips: hp.Table) -> None:
+    catalog.register("Names", pa.table({"city": ["sf", "ny"], "long": ["San Francisco", "New York"]}))
+    query = f"""
+        WITH t AS (SELECT city, sum(fare) AS total FROM hudi.`{trips.uri}` GROUP BY city)
+        SELECT n.long, t.total / 4 AS part, a.id FROM t JOIN names n USING (city)
+        JOIN trips a ON a.city = n.city JOIN trips ON trips.id = a.id ORDER BY 1 DESC
+    """
+    assert sql(query) == [{"long": "San Francisco", "part": 2.5, "id": 1}, {"long": "New York", "part": 5.0, "id": 2}]
+
+
+def test_a_star_gives_the_meta_columns_too_and_an_insert_leaves_them_out(sql: Sql, trips: hp.Table) -> None:
+    assert list(sql("SELECT * FROM trips")[0]) == trips.schema(meta_columns=True).names
+    assert list(sql("SELECT t FROM trips t WHERE id = 1")[0]["t"])[5:] == ["id", "fare", "ts", "city"]
+    sql("CREATE TABLE copy USING hudi TBLPROPERTIES (primaryKey = 'id') AS SELECT * FROM trips")
+    sql("INSERT INTO copy SELECT * FROM trips")
+    assert sql("SELECT id, count(*) AS n FROM copy GROUP BY id ORDER BY id") == [{"id": 1, "n": 2}, {"id": 2, "n": 2}]
+
+
+def test_only_the_columns_that_a_query_names_are_read(sql: Sql, trips: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    scan = hp.Table.scan
+
+    def watched(table: hp.Table, columns: Any, **more: Any) -> hp.Scan:
+        asked.append(columns)
+        return scan(table, columns, **more)
+
+    monkeypatch.setattr(hp.Table, "scan", watched)
+    assert sql("SELECT upper(City) AS c FROM trips WHERE fare > 15") == [{"c": "NY"}]
+    assert sql("SELECT count(*) AS n FROM trips") == [{"n": 2}]
+    assert sql("SELECT count(1) AS n FROM (SELECT * FROM trips)") == [{"n": 2}]
+    assert asked == [["fare", "city"], ["city"], ["*"]]
+
+
+def test_time_travel_and_what_changed(sql: Sql, trips: hp.Table) -> None:
+    first = trips.timeline().completed_writes()[-1]
+    sql("INSERT INTO trips VALUES (1, 99.0, 2, 'sf')")
+    assert sql(f"SELECT fare FROM trips TIMESTAMP AS OF '{first.request_time}' WHERE id = 1") == [{"fare": 10.0}]
+    assert sql(f"SELECT fare FROM trips VERSION AS OF {first.request_time} WHERE id = 1") == [{"fare": 10.0}]
+    last = trips.timeline().completed_writes()[-1]
+    changed = f"SELECT id, fare FROM hudi_table_changes('trips', 'latest_state', '{last.completion_time}')"
+    assert sql(changed) == [{"id": 1, "fare": 99.0}]
+    assert len(sql(f"SELECT Action FROM hudi_query_timeline('{trips.uri.removeprefix('file:')}')")) == 2
+    assert sql("SELECT Partition_Path AS p FROM hudi_filesystem_view('trips', 'city=ny')") == [{"p": "city=ny"}]
+    with pytest.raises(hp.InvalidRequest, match="takes 3 to 4 arguments"):
+        sql("SELECT * FROM hudi_table_changes('trips')")
+    with pytest.raises(hp.InvalidRequest, match="'snapshot' or 'read_optimized'"):
+        sql("SELECT * FROM hudi_query('trips', 'real_time')")
+
+
+def test_values_are_sparks_where_the_engines_differ(sql: Sql) -> None:
+    casts = "CAST(1.9 AS INT) AS a, CAST(-1.5D AS BIGINT) AS b, CAST('12' AS INT) AS c, TRY_CAST('x' AS INT) AS d"
+    assert sql(f"SELECT {casts}, 7 / 2 AS e") == [{"a": 1, "b": -1, "c": 12, "d": None, "e": 3.5}]
+    with pytest.raises(hp.InvalidRequest, match="no whole number: 1x"):
+        sql("SELECT CAST('1x' AS INT)")
+    with pytest.raises(hp.Unsupported, match="function hash"):
+        sql("SELECT hash(1)")
+    with pytest.raises(hp.Unsupported, match=r"does not have: .*soundalike"):
+        sql("SELECT soundalike(1)")
+
+
+def test_no_query_reaches_files_or_variables(sql: Sql, tmp_path: Path) -> None:
+    secret = pa.table({"a": [1]})
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    assert secret.num_rows
+    for source in ("secret", f"`{tmp_path}/a.csv`", f"read_csv('{tmp_path}/a.csv')"):
+        with pytest.raises(hp.HudiError):
+            sql(f"SELECT * FROM {source}")
+
+
+def test_names(sql: Sql, catalog: hp.Catalog, trips: hp.Table, tmp_path: Path) -> None:
+    assert sql("SHOW TABLES") == [{"tableName": "trips"}]
+    with pytest.raises(hp.TableExists, match="a table Trips already"):
+        sql("CREATE TABLE Trips (id INT) USING hudi")
+    assert sql("CREATE TABLE IF NOT EXISTS Trips (other INT) USING hudi") == []
+    sql(f"CREATE TABLE again USING hudi LOCATION '{trips.uri}'")
+    assert sql("SELECT count(*) AS n FROM AGAIN") == [{"n": 2}]
+    assert sql("DROP TABLE again") == [] and sql("DROP TABLE IF EXISTS again") == []
+    with pytest.raises(hp.InvalidRequest, match=r"no table again in the catalog \(it has trips\)"):
+        sql("SELECT * FROM again")
+    assert hp.Table.exists(trips.uri)
+    with pytest.raises(hp.InvalidRequest, match="names no columns"):
+        sql(f"CREATE TABLE none USING hudi LOCATION '{tmp_path}/none'")
+    catalog.register("rows", pa.table({"a": [1]}))
+    with pytest.raises(hp.InvalidRequest, match="rows stands for rows in memory"):
+        sql("INSERT INTO rows VALUES (1)")
+    with pytest.raises(hp.InvalidRequest, match="nothing says where"):
+        hp.sql("CREATE TABLE t (a INT) USING hudi", catalog=hp.Catalog())
+
+
+def test_the_catalog_of_the_process(tmp_path: Path) -> None:
+    name = "of_the_process"
+    try:
+        hp.sql(f"CREATE TABLE {name} (id BIGINT) USING hudi LOCATION '{tmp_path}/t'")
+        assert hp.sql(f"INSERT INTO {name} VALUES (1)").to_pylist()[0]["rows_inserted"] == 1
+        hp.register(name, pa.table({"a": [7]}))
+        assert hp.sql(f"SELECT a FROM {name}").to_pylist() == [{"a": 7}]
+    finally:
+        hp.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "said"),
+    [
+        ("TBLPROPERTIES (primaryKey = 'nope')", hp.InvalidRequest, "'nope' is not a column"),
+        ("PARTITIONED BY (nope)", hp.InvalidRequest, "PARTITIONED BY nope"),
+        ("TBLPROPERTIES (owner = 'me')", hp.Unsupported, "property owner"),
+        ("TBLPROPERTIES ('hoodie.clean.policy' = 'KEEP_LATEST_COMMITS')", hp.Unsupported, "options="),
+        ("COMMENT 'mine'", hp.Unsupported, "COMMENT"),
+        ("LOCATION 'memory://made' AS SELECT 1", hp.InvalidRequest, "name none"),
+    ],
+)
+def test_tables_that_are_not_made(sql: Sql, statement: str, kind: type[Exception], said: str, tmp_path: Path) -> None:
+    with pytest.raises(kind, match=said):
+        sql(f"CREATE TABLE t (id BIGINT, v STRING) USING hudi {statement}")
+    assert not (tmp_path / "warehouse").exists() and sql("SHOW TABLES") == []
+
+
+def test_a_query_that_fails_leaves_no_table(sql: Sql, tmp_path: Path) -> None:
+    with pytest.raises(hp.InvalidRequest, match="no whole number"):
+        sql("CREATE TABLE t USING hudi AS SELECT CAST(v AS INT) AS id FROM VALUES ('1'), ('x') AS g (v)")
+    assert not hp.Table.exists(tmp_path / "warehouse" / "t") and sql("SHOW TABLES") == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("INSERT INTO trips VALUES (1, 1.0, 1)", r"takes 4 columns \(id, fare, ts, city\), and the query gives 3"),
+        ("INSERT INTO trips (id, ID) VALUES (1, 2)", "gives column id twice"),
+        ("INSERT INTO trips (id, nope) VALUES (1, 2)", "has no column nope"),
+        ("INSERT INTO trips VALUES (1, '1.5', 1, 'sf')", "column fare is of type double, and values of type string"),
+        ("INSERT INTO trips VALUES (99999999999999999999, 1, 1, 'sf')", "column id of type int64 cannot hold"),
+        ("INSERT INTO trips PARTITION (fare = 1) VALUES (1, 1, 'sf')", "fare, which is no partition column"),
+        ("SHOW PARTITIONS trips PARTITION (fare = 1)", "not partitioned by fare"),
+        ("ALTER TABLE trips DROP COLUMN nope", "has no column nope"),
+        ("CALL show_commits('trips', 1, 2, 3)", "takes at most"),
+        ("CALL show_commits('trips', table => 'trips')", "argument table twice"),
+        ("CALL show_commitz('trips')", "did you mean show_commits"),
+        ("SELECT nope FROM trips", '"nope" not found'),
+    ],
+)
+def test_statements_that_do_not_fit_the_table(sql: Sql, trips: hp.Table, statement: str, said: str) -> None:
+    before = len(trips.timeline().instants)
+    with pytest.raises(hp.InvalidRequest, match=said):
+        sql(statement)
+    assert len(trips.timeline().instants) == before
+
+
+def test_rows_by_name(sql: Sql, trips: hp.Table) -> None:
+    sql("INSERT INTO trips BY NAME SELECT 'la' AS city, 5 AS TS, 3 AS id")
+    assert sql("SELECT id, city, fare, ts FROM trips WHERE id = 3") == [{"id": 3, "city": "la", "fare": None, "ts": 5}]
+
+
+def test_an_overwrite_of_a_partition_by_no_rows_empties_it(sql: Sql, trips: hp.Table) -> None:
+    sql("INSERT OVERWRITE trips PARTITION (city = 'sf') SELECT id, fare, ts FROM trips WHERE id > 5")
+    assert sql("SELECT id FROM trips") == [{"id": 2}]
+    assert sql("SHOW PARTITIONS trips") == [{"partition": "city=ny"}]
+    with pytest.raises(hp.Unsupported, match="columns that have no value"):
+        sql("INSERT OVERWRITE trips PARTITION (city) SELECT 1, 1, 1, 'x'")
+
+
+def test_partitions_by_some_of_their_columns(sql: Sql) -> None:
+    sql("CREATE TABLE d (id INT, a STRING, b DATE) USING hudi PARTITIONED BY (a, b)")
+    sql("INSERT INTO d VALUES (1, 'x', DATE '2024-01-02'), (2, 'x', DATE '2024-01-03'), (3, 'xy', DATE '2024-01-02')")
+    assert len(sql("SHOW PARTITIONS d PARTITION (a = 'x')")) == 2
+    sql("ALTER TABLE d DROP PARTITION (a = 'x', b = '2024-01-02')")
+    assert sorted(row["id"] for row in sql("SELECT id FROM d")) == [2, 3]
+    for partition in ("b = '2024-01-02'", "a = 'x/y'"):
+        with pytest.raises(hp.Unsupported):
+            sql(f"TRUNCATE TABLE d PARTITION ({partition})")
+    sql("TRUNCATE TABLE d PARTITION (a = 'x')")
+    assert sql("SELECT id FROM d") == [{"id": 3}]
+    sql("TRUNCATE TABLE d")
+    assert sql("SELECT id FROM d") == []
+
+
+def test_columns_are_changed(sql: Sql, trips: hp.Table) -> None:
+    sql("ALTER TABLE trips ADD COLUMNS (tip INT COMMENT 'for the driver' AFTER fare, note STRING)")
+    sql("ALTER TABLE trips ALTER COLUMN tip TYPE BIGINT")
+    sql("ALTER TABLE trips RENAME COLUMN Fare TO price")
+    sql("ALTER TABLE trips ALTER COLUMN price COMMENT 'net'")
+    sql("ALTER TABLE trips DROP COLUMN note")
+    found = sql("DESCRIBE TABLE trips")[5:]
+    assert [(row["col_name"], row["data_type"], row["comment"]) for row in found] == [
+        ("id", "bigint", None),
+        ("price", "double", "net"),
+        ("tip", "bigint", "for the driver"),
+        ("ts", "bigint", None),
+        ("city", "string", None),
+        ("# Partition Information", "", ""),
+        ("# col_name", "data_type", "comment"),
+        ("city", "string", None),
+    ]
+    assert sql("SELECT id, price, tip FROM trips WHERE id = 1") == [{"id": 1, "price": 10.0, "tip": None}]
+    instants = len(trips.timeline().instants)
+    with pytest.raises(hp.Unsupported, match="FIRST"):
+        sql("ALTER TABLE trips ADD COLUMNS (a INT, b INT FIRST)")
+    assert len(trips.timeline().instants) == instants
+
+
+def test_properties_and_procedures(sql: Sql, trips: hp.Table) -> None:
+    assert sql("SHOW TBLPROPERTIES trips ('hoodie.table.name')") == [{"key": "hoodie.table.name", "value": "trips"}]
+    assert {"key": "hoodie.table.recordkey.fields", "value": "id"} in sql("SHOW TBLPROPERTIES trips")
+    assert sql("CALL show_commits('trips', 5)") == sql(f"CALL show_commits(path => '{trips.uri}')")
+
+
+def test_values_on_their_way_into_columns(sql: Sql) -> None:
+    sql(
+        "CREATE TABLE v (id BIGINT, i INT, d DECIMAL(5, 1), f FLOAT, t TIMESTAMP, day DATE, s STRING, l ARRAY<BIGINT>) USING hudi"
+    )
+    sql("INSERT INTO v VALUES (1, 2.9, 1.25, 1, TIMESTAMP '2024-05-06 07:08:09', DATE '2024-05-06', 5, array(1, 2))")
+    sql("INSERT INTO v VALUES (2, -2.9, 7, 0.5, DATE '2024-05-06', TIMESTAMP '2024-05-06 07:08:09', TRUE, NULL)")
+    rows = sql("SELECT id, i, d, f, CAST(t AS STRING) AS t, CAST(day AS STRING) AS day, s, l FROM v ORDER BY id")
+    assert rows == [
+        {
+            "id": 1,
+            "i": 2,
+            "d": Decimal("1.3"),
+            "f": 1.0,
+            "t": "2024-05-06 07:08:09+00",
+            "day": "2024-05-06",
+            "s": "5",
+            "l": [1, 2],
+        },
+        {
+            "id": 2,
+            "i": -2,
+            "d": Decimal("7.0"),
+            "f": 0.5,
+            "t": "2024-05-06 00:00:00+00",
+            "day": "2024-05-06",
+            "s": "true",
+            "l": None,
+        },
+    ]
+    for given in ("(1, 2147483648, 1, 1)", "(1, 1, 99999, 1)"):
+        with pytest.raises(hp.InvalidRequest, match="cannot hold"):
+            sql(f"INSERT INTO v (id, i, d, f) VALUES {given}")
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(hp.InvalidRequest, match=r'SQL needs duckdb, .* pip install "pyhudi\[sql\]"'):
+        hp.sql("SELECT 1")
+
+
+def test_options_are_those_of_writes(catalog: hp.Catalog, trips: hp.Table) -> None:
+    strict = {"pyhudi.schema.mode": "strict"}
+    assert hp.sql("INSERT INTO trips VALUES (3, 1, 1, 'sf')", catalog=catalog, options=strict).num_rows == 1
+    for statement, options in (("SELECT 1", strict), ("INSERT INTO trips VALUES (3, 1, 1, 'sf')", {"as.of.instant": "2024"})):
+        with pytest.raises(hp.InvalidRequest, match=r"options= speak of writes|no effect on"):
+            hp.sql(statement, catalog=catalog, options=options)
+
+
+def test_updates_and_deletes_with_queries_within(sql: Sql, catalog: hp.Catalog, trips: hp.Table) -> None:
+    catalog.register("gone", pa.table({"id": [2]}))
+    assert sql("UPDATE trips AS t SET t.Fare = (SELECT max(fare) FROM trips) + t.fare, ts = 7 WHERE t.id = 1") == [
+        {"operation": "upsert", "instant": trips.timeline().instants[-1].request_time}
+        | {"rows_inserted": 0, "rows_updated": 1, "rows_deleted": 0}
+    ]
+    assert sql("SELECT id, fare, ts FROM trips WHERE id = 1") == [{"id": 1, "fare": 30.0, "ts": 7}]
+    assert sql("DELETE FROM trips WHERE id IN (SELECT id FROM gone)")[0]["rows_deleted"] == 1
+    assert sql("SELECT id FROM trips") == [{"id": 1}]
+    assert sql("DELETE FROM trips")[0]["rows_deleted"] == 1
+
+
+def test_columns_that_stay_keep_their_values(sql: Sql, tmp_path: Path) -> None:
+    struct = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
+    columns = pa.schema({"id": pa.int64(), "m": pa.map_(pa.string(), pa.int64()), "s": struct, "t": pa.timestamp("us", "UTC")})
+    columns = (
+        columns.append(pa.field("d", pa.decimal128(20, 5))).append(pa.field("b", pa.binary())).append(pa.field("n", pa.int32()))
+    )
+    row = {
+        "id": 1,
+        "m": [("k", 1), ("l", None)],
+        "s": {"a": None, "b": ["x", None]},
+        "t": 5,
+        "d": Decimal("1.00001"),
+        "b": b"\x00\xff",
+    }
+    table = hp.Table.create(tmp_path / "t", record_key="id", schema=columns)
+    table.upsert(pa.Table.from_pylist([{**row, "n": 1}, {"id": 2}], columns))
+    before = table.scan(filter="id = 1").to_arrow()
+    sql(f"UPDATE hudi.`{table.uri}` SET n = 7 WHERE id = 1")
+    after = table.scan(filter="id = 1").to_arrow()
+    assert after.column("n").to_pylist() == [7]
+    assert after.drop_columns("n").equals(before.drop_columns("n"))
+
+
+def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table) -> None:
+    sql("INSERT INTO trips VALUES (3, 30.0, 1, 'sf'), (4, 40.0, 1, 'sf')")
+    catalog.register("new", pa.table({"ID": [1, 9], "fare": [5, 9], "city": ["sf", "la"]}))
+    done = sql("""
+        MERGE INTO trips t USING new s ON t.id = s.id
+        WHEN MATCHED THEN UPDATE SET fare = t.fare + s.fare
+        WHEN NOT MATCHED BY TARGET THEN INSERT (id, city, ts) VALUES (s.id, s.city, s.fare + 1)
+        WHEN NOT MATCHED BY SOURCE AND t.id = 3 THEN UPDATE SET fare = t.fare * 2
+        WHEN NOT MATCHED BY SOURCE AND t.city = 'sf' THEN DELETE
+    """)
+    assert [done[0][name] for name in ("rows_inserted", "rows_updated", "rows_deleted")] == [1, 2, 1]
+    assert sql("SELECT id, fare, ts, city FROM trips ORDER BY id") == [
+        {"id": 1, "fare": 15.0, "ts": 1, "city": "sf"},
+        {"id": 2, "fare": 20.0, "ts": 1, "city": "ny"},
+        {"id": 3, "fare": 60.0, "ts": 1, "city": "sf"},
+        {"id": 9, "fare": None, "ts": 10, "city": "la"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE trips SET id = 5", "'id' is of the key or the partition"),
+        ("UPDATE trips SET nope = 5", "column nope is assigned"),
+        ("UPDATE trips SET fare = 1, FARE = 2", "fare is assigned twice"),
+        ("UPDATE trips SET fare = 'much'", "column fare is of type double"),
+        ("DELETE FROM trips WHERE nope = 1", '"nope" not found'),
+        (
+            "MERGE INTO trips t USING two s ON t.id = s.id WHEN MATCHED THEN UPDATE SET fare = s.fare",
+            "change or insert record '1'",
+        ),
+        ("MERGE INTO trips t USING two s ON false WHEN NOT MATCHED THEN INSERT *", "would insert a record that the table holds"),
+        ("MERGE INTO trips t USING two s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *", "another key or partition"),
+        (
+            "MERGE INTO trips t USING (SELECT 1 AS id, 2 AS tip) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *",
+            "the table lacks",
+        ),
+        ("MERGE INTO trips t USING two s ON t.id IN (SELECT id FROM two) WHEN MATCHED THEN DELETE", "query within a condition"),
+    ],
+)
+def test_changes_that_are_refused(sql: Sql, catalog: hp.Catalog, trips: hp.Table, statement: str, said: str) -> None:
+    catalog.register("two", pa.table({"id": [1, 1], "fare": [1.0, 2.0], "city": ["sf", "other"], "ts": [5, 6]}).slice(0, 2))
+    if "would insert" in said:
+        catalog.register("two", pa.table({"id": [1], "fare": [1.0], "city": ["sf"], "ts": [5]}))
+    before = sql("SELECT * FROM trips")
+    with pytest.raises(hp.InvalidRequest, match=said):
+        sql(statement)
+    assert sql("SELECT * FROM trips") == before
+
+
+def test_properties_are_set_and_a_table_is_renamed(sql: Sql, catalog: hp.Catalog, trips: hp.Table) -> None:
+    sql("ALTER TABLE trips SET TBLPROPERTIES ('owner' = 'fares')")
+    assert sql("SHOW TBLPROPERTIES trips ('owner')") == [{"key": "owner", "value": "fares"}]
+    with pytest.raises(hp.InvalidRequest, match="no property nothing"):
+        sql("ALTER TABLE trips UNSET TBLPROPERTIES ('owner', 'nothing')")
+    sql("ALTER TABLE trips UNSET TBLPROPERTIES IF EXISTS ('owner', 'nothing')")
+    assert "owner" not in dict(hp.Table(trips.uri).config.properties)
+    with pytest.raises(hp.InvalidRequest, match="cannot be set"):
+        sql("ALTER TABLE trips SET TBLPROPERTIES (primaryKey = 'city')")
+    catalog.register("taken", pa.table({"id": [1]}))
+    with pytest.raises(hp.TableExists):
+        sql("ALTER TABLE trips RENAME TO taken")
+    with pytest.raises(hp.InvalidRequest, match="a path is no name"):
+        sql(f"ALTER TABLE hudi.`{trips.uri}` RENAME TO rides")
+    before = sql("SELECT * FROM trips")
+    sql("ALTER TABLE trips RENAME TO rides")
+    assert sql("SELECT * FROM rides") == before
+    assert "trips" not in catalog and hp.Table(trips.uri).name == "rides"
+
+
+def test_a_change_meets_what_another_writer_did_meanwhile(sql: Sql, trips: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyhudi.sql_engine import dml
+
+    marked = dml._marked
+    overtaken: list[hp.WriteResult] = []
+
+    def overtaking(rows: pa.Table, *, deletes: bool) -> pa.Table:
+        if not overtaken:
+            overtaken.append(trips.upsert({"id": [1], "city": ["sf"], "fare": [100.0], "ts": [2]}))
+        return marked(rows, deletes=deletes)
+
+    monkeypatch.setattr(dml, "_marked", overtaking)
+    sql("UPDATE trips SET fare = fare + 1 WHERE id = 1")
+    assert overtaken and sql("SELECT fare FROM trips WHERE id = 1") == [{"fare": 101.0}]

@@ -1,0 +1,50 @@
+"""What checks a built wheel and source distribution sees what they lack and what they have too many."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pyhudi as hp
+from scripts.dist_contents import BESIDE, SOURCE, faults_of_source, faults_of_wheel, main, sources
+
+NAME = f"pyhudi-{hp.__version__}"
+
+
+def make_wheel(folder: Path, names: set[str]) -> Path:
+    path = folder / f"{NAME}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name in names:
+            wheel.writestr(name, "")
+        wheel.writestr(f"{NAME}.dist-info/METADATA", f"Metadata-Version: 2.4\nName: pyhudi\nVersion: {hp.__version__}\n")
+    return path
+
+
+def make_source(folder: Path, names: set[str]) -> Path:
+    path = folder / f"{NAME}.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name in names:
+            archive.addfile(tarfile.TarInfo(f"{NAME}/{name}"), io.BytesIO())
+    return path
+
+
+def test_the_package_as_it_is_has_no_faults(tmp_path: Path) -> None:
+    make_wheel(tmp_path, sources())
+    make_source(tmp_path, {f"src/{name}" for name in sources()} | BESIDE)
+    assert main(tmp_path) == 0
+    assert (SOURCE / "pyhudi" / "py.typed").exists()
+
+
+def test_files_that_are_missing_or_strays_are_named(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, (sources() - {"pyhudi/api/table.py", "pyhudi/py.typed"}) | {"tests/support/rows.py"})
+    assert [fault.split(":")[0] for fault in faults_of_wheel(wheel)] == [
+        f"{wheel.name} lacks pyhudi/api/table.py",
+        f"{wheel.name} lacks pyhudi/py.typed",
+        f"{wheel.name} has a file that nobody asked for",
+        f"{wheel.name} has no py.typed",
+    ]
+    source = make_source(tmp_path, {f"src/{name}" for name in sources()} | BESIDE | {"tests/golden/README.md"})
+    assert faults_of_source(source) == [f"{source.name} has a file that nobody asked for: tests/golden/README.md"]
+    assert main(tmp_path) == 5

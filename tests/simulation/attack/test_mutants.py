@@ -1,0 +1,19 @@
+"""Mutants of files that PyHudi wrote, more in the wide tier: `python -m tests.simulation.attack.mutants` makes any number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.attack.mutants import KINDS, attack, subject
+from tests.support.needs import WIDE
+
+
+@pytest.mark.parametrize("place", ["memory", "local"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_served_wrong(kind: str, place: str, tmp_path: Path) -> None:
+    folder = str(tmp_path) if place == "local" else f"memory://mutants-{kind.replace(' ', '-')}"
+    found = list(attack([subject(kind, folder)], seed=1, first=0, count=40 if WIDE else 15))
+    assert [(mutant, became) for mutant, became in found if became.startswith("WRONG")] == []
+    assert "CorruptData" in {became for _, became in found}

@@ -1,0 +1,48 @@
+"""Short attacks by real processes; each module goes on from other seeds by hand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.attack import flaky, kills
+from tests.simulation.attack.processes import killed, suspended
+from tests.simulation.checker.kept import excused
+from tests.simulation.checker.quick import quickly
+from tests.support.needs import WIDE
+
+
+def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
+    assert killed(tmp_path, 1, writers=2, turns=2) == []
+
+
+def test_a_writer_that_sleeps_while_others_work_loses_nothing(tmp_path: Path) -> None:
+    assert suspended(tmp_path, 1) == []
+
+
+@pytest.mark.parametrize("mode", kills.MODES)
+def test_deaths_one_after_the_other_lose_nothing(mode: str) -> None:
+    # Each mode by itself; by hand some hundreds of each: PYHUDI_KILLS=300.
+    in_wide = "200" if mode == "lazy" else "20"
+    number = os.environ.get("PYHUDI_KILLS", in_wide if WIDE else "8")
+    program = [sys.executable, "-m", "tests.simulation.attack.kills", "--seed", "1", "--kills", number, "--mode", mode]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_full_disk_loses_nothing() -> None:
+    program = [sys.executable, "-m", "tests.simulation.attack.full_disk", "--seed", "1", "--rounds", "2"]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seed", range(10 if WIDE else 4))
+def test_a_store_that_often_does_not_answer(seed: int) -> None:
+    with quickly():
+        schedule, verdict = flaky.attack(seed)
+    if not excused(verdict):
+        pytest.fail("\n".join((repr(schedule), *verdict.outcomes, *verdict.faults)))

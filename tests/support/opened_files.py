@@ -1,0 +1,22 @@
+"""Which base files a read opens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyhudi.tasks import read_slice
+from pyhudi.tasks.base_file_reader import open_base_rows
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The base files that reads of this process open from now on, in order."""
+    paths: list[str] = []
+
+    def recording(storage: Any, path: str, *others: Any) -> Any:
+        paths.append(path)
+        return open_base_rows(storage, path, *others)
+
+    monkeypatch.setattr(read_slice, "open_base_rows", recording)
+    return paths

@@ -1,0 +1,147 @@
+"""Checksums of Parquet files: what pyarrow reads of ours, what we read of others, and damage anywhere."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.parquet.parquet_file import ParquetWriter, PartedFooter, open_parquet, read_footer, read_parted_footer
+
+ROWS = pa.table({"key": [f"k{n}" for n in range(300)], "v": [n if n % 7 else None for n in range(300)], "t": ["x", "y"] * 150})
+
+
+def written(rows: pa.Table = ROWS, **metadata: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    with ParquetWriter(sink, rows.schema, compression="gzip", data_page_size=500) as writer:
+        writer.write_table(rows, row_group_size=200)
+        for batch in rows.slice(0, 3).to_batches():
+            writer.write_batch(batch)
+        writer.close(metadata)
+    return bytes(sink.getvalue())
+
+
+def read(data: bytes) -> pa.Table:
+    with open_parquet(pa.BufferReader(data)) as file:
+        return file.read()
+
+
+def expected() -> pa.Table:
+    return pa.concat_tables([ROWS, ROWS.slice(0, 3)])
+
+
+def test_others_read_ours_and_we_theirs() -> None:
+    data = written(schema="text")
+    assert pq.read_table(io.BytesIO(data)).equals(expected())
+    assert read(data).equals(expected())
+    with open_parquet(pa.BufferReader(data)) as file:
+        assert (file.metadata.metadata or {})[b"schema"] == b"text"
+    sink = io.BytesIO()
+    pq.write_table(ROWS, sink)
+    assert read(sink.getvalue()).equals(ROWS)
+
+
+def test_a_file_of_others_with_our_key_values() -> None:
+    """As pyarrow copies them when it reads a file of ours and writes what it read."""
+    sink = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(written())).slice(0, 9), sink)
+    assert b"pyhudi.footer.crc32" in sink.getvalue()
+    assert read(sink.getvalue()).num_rows == 9
+
+
+def test_bytes_that_were_left_out_or_put_in_before_the_footer() -> None:
+    """Arrow may take what then stands in the place of a page for the end of its column, and give fewer rows without a word."""
+    data = written()
+    for at in range(4, len(data) - 2000, 7):
+        for damaged in (data[:at] + data[at + 2 :], data[:at] + data[at : at + 3] + data[at:]):
+            with pytest.raises(CorruptData, match="before its footer"):
+                open_parquet(pa.BufferReader(damaged))
+
+
+def test_a_large_footer() -> None:
+    rows = pa.table({f"column_{n:04}": pa.array([n]) for n in range(1500)})
+    sink = pa.BufferOutputStream()
+    with ParquetWriter(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    data = bytes(sink.getvalue())
+    assert int.from_bytes(data[-8:-4], "little") > 64 << 10
+    assert read(data).equals(rows)
+    with pytest.raises(CorruptData, match="footer"):
+        read(data[:-1000] + b"\0\0" + data[-998:])
+
+
+def test_any_damage_is_seen() -> None:
+    data = written(bounds="a-z")
+    for at in range(0, len(data), 7):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << at % 8
+        try:
+            assert read(bytes(damaged)).equals(expected()), at
+        except (CorruptData, OSError, pa.ArrowInvalid):
+            pass
+
+
+@pytest.mark.parametrize("size", [0, 3, 11, 40])
+def test_a_file_that_is_cut_short(size: int) -> None:
+    with pytest.raises(CorruptData):
+        read(written()[:size])
+
+
+def test_nothing_is_written_after_an_error() -> None:
+    sink = io.BytesIO()
+    with pytest.raises(KeyError), ParquetWriter(sink, ROWS.schema) as writer:
+        writer.write_table(ROWS)
+        size = len(sink.getvalue())
+        raise KeyError
+    assert len(sink.getvalue()) == size
+
+
+LONG = "base64=" * 5000
+KEYS = (b"other.filter", b"filter")
+
+
+def parted(data: bytes) -> PartedFooter:
+    return read_parted_footer(pa.BufferReader(data), KEYS)
+
+
+def test_long_texts_of_a_footer_stand_apart() -> None:
+    data = written(filter=LONG, bounds="a-z")
+    footer, whole = parted(data), read_footer(pa.BufferReader(data))
+    assert footer.texts == {b"filter": LONG.encode()}
+    assert footer.told == whole.metadata
+    assert footer.metadata.metadata == {**(whole.metadata or {}), b"filter": b""}
+    assert footer.metadata.schema.equals(whole.schema)
+    assert [footer.metadata.row_group(n).num_rows for n in range(3)] == [200, 100, 3]
+    assert footer.size_bytes < 5000 < len(LONG) < footer.held_bytes
+    assert footer.without_texts().texts is None and footer.without_texts().held_bytes < len(LONG)
+    with open_parquet(pa.BufferReader(data), (), footer.metadata) as file:
+        assert file.read().equals(expected())
+
+
+def test_a_text_that_looks_like_a_key_with_its_text_stays_what_it_is() -> None:
+    """The bytes of a key-value within the text of another one."""
+    inside = "ab\x18\x06filter\x18\x05hello"
+    for more in ({}, {"filter": LONG}):
+        data = written(ROWS, said=inside, **more)
+        footer = parted(data)
+        assert footer.texts == {key.encode(): text.encode() for key, text in more.items()}
+        assert footer.told == read_footer(pa.BufferReader(data)).metadata
+
+
+def test_footers_of_others_are_not_parted() -> None:
+    sink = io.BytesIO()
+    pq.write_table(ROWS.replace_schema_metadata({"filter": LONG}), sink)
+    footer = parted(sink.getvalue())
+    assert footer.texts == {} and footer.told[b"filter"] == LONG.encode()
+
+
+def test_damage_to_a_text_that_stands_apart_is_seen() -> None:
+    data = written(filter=LONG)
+    for at in range(data.index(LONG.encode()) - 40, len(data), 997):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << at % 8
+        with pytest.raises(CorruptData):
+            parted(bytes(damaged))

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.options.supported import HONOURED, MOOT, PASSED_THROUGH, REFUSED, FileSettings, Options, SizingSettings, parse_options
+
+
+@pytest.fixture(autouse=True)
+def no_warning_unless_asked_for() -> None:
+    warnings.simplefilter("error")
+
+
+def test_each_key_is_in_one_class_and_its_default_is_legal() -> None:
+    spelled = [key for name, option in HONOURED.items() for key in (name, *option.aliases)]
+    assert len(set(spelled)) == len(spelled)
+    assert not set(spelled) & MOOT.keys()
+    assert not set(spelled) & REFUSED.keys()
+    assert not MOOT.keys() & REFUSED.keys()
+    for key, option in HONOURED.items():
+        if option.default is not None:
+            assert parse_options({key: option.default}).given(key) == option.default
+    assert all(reason for reason in MOOT.values())
+    assert all(reason and neutral for reason, neutral in REFUSED.values())
+    FileSettings.of(Options(()))
+    SizingSettings.of(Options(()))
+
+
+def test_values_become_text_and_back() -> None:
+    options = parse_options(
+        {
+            "hoodie.combine.before.insert": True,
+            "hoodie.parquet.max.file.size": 1024,
+            "hoodie.index.bloom.fpp": "1e-6",
+            "hoodie.datasource.write.recordkey.field": ["a", "b"],
+            "hoodie.table.name": None,
+            "hoodie.index.type": "global_bloom",
+        }
+    )
+    assert options.flag("hoodie.combine.before.insert")
+    assert options.integer("hoodie.parquet.max.file.size") == 1024
+    assert options.number("hoodie.index.bloom.fpp") == 1e-6
+    assert options.names("hoodie.datasource.write.recordkey.field") == ("a", "b")
+    assert options.given("hoodie.table.name") is None
+    assert options.word("hoodie.index.type") == "GLOBAL_BLOOM"
+    assert options.text("hoodie.write.lock.provider") is None
+    with pytest.raises(InvalidRequest, match=r"hoodie\.table\.name is required"):
+        options.word("hoodie.table.name")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("hoodie.combine.before.insert", "yes", "neither true nor false"),
+        ("hoodie.combine.before.insert", "", "neither true nor false"),
+        ("hoodie.parquet.max.file.size", "1 MB", "not a whole number"),
+        ("hoodie.parquet.max.file.size", "1.5", "not a whole number"),
+        ("hoodie.parquet.max.file.size", "1_000", "not a whole number"),
+        ("hoodie.parquet.max.file.size", "9" * 30, "not a whole number"),
+        ("hoodie.index.bloom.fpp", "nan", "not a number"),
+        ("hoodie.index.bloom.fpp", "inf", "not a number"),
+        ("hoodie.index.bloom.fpp", "", "not a number"),
+        ("hoodie.index.type", "SIMPEL", "none of SIMPLE"),
+        ("hoodie.write.table.version", "6", "none of 8, 9"),
+    ],
+)
+def test_illegal_values(key: str, value: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        parse_options({key: value})
+    assert key in str(caught.value)
+
+
+def test_spellings_of_one_option() -> None:
+    assert parse_options({"hoodie.table.precombine.field": "ts"}).text("hoodie.datasource.write.precombine.field") == "ts"
+    same = {"hoodie.table.precombine.field": "ts", "hoodie.datasource.write.precombine.field": "ts"}
+    assert parse_options(same).text("hoodie.datasource.write.precombine.field") == "ts"
+    with pytest.raises(InvalidRequest, match=r"hoodie\.table\.precombine\.field=ts and .*mean the same setting and disagree"):
+        parse_options({**same, "hoodie.datasource.write.precombine.field": "at"})
+    # A later layer wins, whatever it calls the option.
+    layered = parse_options({"hoodie.datasource.write.precombine.field": "at"}, {"preCombineField": "ts"}, None)
+    assert layered.text("hoodie.datasource.write.precombine.field") == "ts"
+
+
+def test_refused_and_moot_options() -> None:
+    for key, (reason, neutral) in REFUSED.items():
+        for value in neutral:
+            assert parse_options({key: value}) == Options(())
+        with pytest.raises(Unsupported, match=re.escape(reason)) as caught:
+            parse_options({key: "com.example.Something"})
+        assert key in str(caught.value)
+    for key in MOOT:
+        assert parse_options({key: "anything"}) == Options(())
+
+
+def test_an_unknown_option_is_told_with_its_nearest_name() -> None:
+    with pytest.warns(UserWarning, match=r"hoodie\.index\.typ is unknown.*did you mean hoodie\.index\.type\?") as caught:
+        options = parse_options({"hoodie.index.typ": "BLOOM"})
+    assert Path(caught[0].filename) == Path(__file__)
+    assert options.given("hoodie.index.type") is None
+    with pytest.warns(UserWarning, match="no effect$"):
+        parse_options({"hoodie.zzzzz.qqqqq.xxxxxxxx": 1})
+    with pytest.warns(UserWarning, match=r"pyhudi\.threads"):
+        parse_options({"pyhudi.thread": 1})
+    for key in ("mode", "hoodi.index.type", "commit.note.batch", "fs.s3a.access.key"):
+        with pytest.warns(UserWarning, match=f"option {re.escape(key)} is unknown and has no effect"):
+            parse_options({key: "x"})
+    # The metadata of commits and what Spark's session goes by are the caller's own.
+    assert parse_options({"_batch": 7, "spark.x": "y"}).extra == (("_batch", "7"), ("spark.x", "y"))
+    for prefix in PASSED_THROUGH:
+        assert parse_options({prefix + "anything": "x"}).with_prefix(prefix) == {prefix + "anything": "x"}
+
+
+def test_options_of_the_metadata_of_commits_are_known_by_their_prefix() -> None:
+    prefix = {"hoodie.datasource.write.commitmeta.key.prefix": "note."}
+    assert parse_options({"note.batch": 7, **prefix}).extra == (("note.batch", "7"),)
+    assert parse_options({"note.batch": 7}, beside=parse_options(prefix)).extra == (("note.batch", "7"),)
+    for nowhere in ({"_batch": 7, **prefix}, {"_batch": 7, "hoodie.datasource.write.commitmeta.key.prefix": ""}):
+        with pytest.warns(UserWarning, match="option _batch is unknown and has no effect"):
+            parse_options(nowhere)
+
+
+def test_merged() -> None:
+    options = parse_options({"hoodie.table.name": "a", "_x": "1"})
+    merged = options.merged({"hoodie.table.name": "b"})
+    assert (merged.given("hoodie.table.name"), merged.extra) == ("b", options.extra)
+    assert options.given("hoodie.table.name") == "a"
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_positive(value: int) -> None:
+    with pytest.raises(InvalidRequest, match="has to be positive"):
+        parse_options({"hoodie.parquet.block.size": value})

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.planning.cleaning import LastClean
+from pyhudi.planning.time_travel import parse_as_of, reason_not_to_travel
+from pyhudi.table.timeline.active_timeline import Timeline
+
+
+@pytest.mark.parametrize(
+    ("text", "digits"),
+    [
+        ("20261121054507123", "20261121054507123"),
+        ("20261121054507", "20261121054507"),
+        ("2026-11-21 05:45:07.123", "20261121054507123"),
+        ("2026-11-21 05:45:07", "20261121054507999"),
+        ("2026-11-21", "20261121000000000"),
+    ],
+)
+def test_forms(text: str, digits: str) -> None:
+    assert parse_as_of(text) == digits
+
+
+def test_fourteen_digits_leave_the_whole_second_out() -> None:
+    assert parse_as_of("20261121054507") < "20261121054507000"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2026-11-21T05:45:07",
+        "2026-11-21T05:45:07.123",
+        "2026-11-21 05:45",
+        "2026-13-21",
+        "20261121250000",
+        "20261121054507123456",
+        "202611210545",
+        "yesterday",
+        "2026/11/21",
+        "٢٠٢٦-11-21",
+    ],
+)
+def test_other_forms_are_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="not a time to travel to"):
+        parse_as_of(text)
+
+
+def commit(time: str, state: State = State.COMPLETED, action: Action = Action.COMMIT) -> Instant:
+    return Instant(time, action, state, time + "5" if state is State.COMPLETED else None)
+
+
+def test_a_pending_write_bounds_the_time_and_services_do_not() -> None:
+    timeline = Timeline.of([commit("10"), commit("20", State.INFLIGHT), commit("15", State.REQUESTED, Action.COMPACTION)])
+    assert reason_not_to_travel(timeline, "19", None) is None
+    assert "20" in (reason_not_to_travel(timeline, "20", None) or "")
+    assert reason_not_to_travel(timeline, "99", None) is not None
+    clustering = Timeline.of([commit("10"), commit("20", State.INFLIGHT, Action.REPLACECOMMIT)])
+    assert reason_not_to_travel(clustering, "25", None) is not None
+    assert reason_not_to_travel(clustering, "25", None, frozenset({"20"})) is None
+
+
+def test_what_was_cleaned_cannot_be_read_unless_it_is_saved() -> None:
+    instants = [commit("10"), commit("20"), commit("30")]
+    last = LastClean("35", "20", "30", ())
+    assert reason_not_to_travel(Timeline.of(instants), "20", last) is None
+    assert "needed from 20" in (reason_not_to_travel(Timeline.of(instants), "19", last) or "")
+    saved = Timeline.of([*instants, commit("10", action=Action.SAVEPOINT)])
+    assert reason_not_to_travel(saved, "19", last) is None
+    assert reason_not_to_travel(saved, "09", last) is not None
+    versions = LastClean("35", "", "30", ())
+    assert reason_not_to_travel(Timeline.of(instants), "10", versions) is None
+    assert reason_not_to_travel(Timeline.of(instants), "09", versions) is not None

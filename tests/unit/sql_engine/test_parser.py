@@ -1,0 +1,250 @@
+"""Statements as values, and what is said of those that are none."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import InvalidRequest, Unsupported
+from pyhudi.sql_engine import sql_ast as S
+from pyhudi.sql_engine.parser import parse
+
+T = S.TableName(("t",))
+
+
+def merge(text: str) -> S.Merge:
+    found = parse(text)
+    assert isinstance(found, S.Merge)
+    return found
+
+
+def select(text: str) -> S.Query:
+    found = parse(text)
+    assert isinstance(found, S.Select)
+    return found.query
+
+
+def names(query: S.Query) -> list[str]:
+    return [str(one.name) for one in query.references]
+
+
+def test_a_new_table() -> None:
+    assert parse("""
+        create table if not exists db.Trips (
+            id BIGINT NOT NULL COMMENT 'who\\'s', -- a remark
+            `a b` DECIMAL(10, 2), m MAP<STRING, ARRAY<STRUCT<x: INT COMMENT 'q', y TIMESTAMP>>>
+        ) USING hudi TBLPROPERTIES ('primaryKey' = 'id', hoodie.table.cdc.enabled = true)
+        PARTITIONED BY (city STRING) LOCATION '/data/trips';
+    """) == S.CreateTable(
+        S.TableName(("db", "Trips")),
+        (
+            S.Column("id", pa.int64(), nullable=False, comment="who's"),
+            S.Column("a b", pa.decimal128(10, 2)),
+            S.Column(
+                "m",
+                pa.map_(
+                    pa.string(),
+                    pa.list_(
+                        pa.field("element", pa.struct([pa.field("x", pa.int32()), pa.field("y", pa.timestamp("us", "UTC"))]))
+                    ),
+                ),
+            ),
+            S.Column("city", pa.string()),
+        ),
+        ("city",),
+        (("primaryKey", "id"), ("hoodie.table.cdc.enabled", "true")),
+        "/data/trips",
+        None,
+        if_not_exists=True,
+        query=None,
+    )
+
+
+def test_a_table_of_a_query() -> None:
+    text = "CREATE TABLE t USING hudi PARTITIONED BY (day) AS SELECT 1 AS id, 'a' AS day FROM s"
+    found = parse(text)
+    assert isinstance(found, S.CreateTable) and found.query is not None
+    assert (found.columns, found.partitioned_by, names(found.query)) == ((), ("day",), ["s"])
+    assert text[found.query.body.offset :] == found.query.body.text
+
+
+def test_inserts() -> None:
+    rows = "VALUES (1, 'a')"
+    assert parse(f"INSERT INTO t {rows}") == S.Insert(T, S.Query(S.Fragment(rows, 14), ()))
+    named = parse("INSERT INTO t (a, `b c`) SELECT 1, 2")
+    assert isinstance(named, S.Insert) and named.columns == ("a", "b c")
+    query = parse("INSERT INTO t (SELECT 1, 2)")
+    assert isinstance(query, S.Insert) and query.columns is None
+    over = parse("insert overwrite table t partition (day = '1', hour = 2, part) select 1")
+    assert isinstance(over, S.Insert) and over.overwrite
+    given = (S.PartitionValue("day", "1"), S.PartitionValue("hour", 2), S.PartitionValue("part", given=False))
+    assert over.partition == given
+    by_name = parse("INSERT INTO t BY NAME SELECT 1 AS a")
+    assert isinstance(by_name, S.Insert) and by_name.by_name
+
+
+def test_updates_and_deletes_keep_the_text_of_expressions() -> None:
+    text = "UPDATE t AS x SET x.a = CASE WHEN b = 1 THEN 'it''s, b' ELSE f(1, 2) END, c=DEFAULT WHERE x.a  IN (1, 2) -- end"
+    update = parse(text)
+    assert isinstance(update, S.Update) and update.where is not None and update.assignments[0].value is not None
+    assert update.alias == "x"
+    assert [one.column for one in update.assignments] == ["a", "c"]
+    assert update.assignments[0].value.body.text == "CASE WHEN b = 1 THEN 'it''s, b' ELSE f(1, 2) END"
+    assert update.assignments[1].value is None
+    assert update.where.body.text == "x.a  IN (1, 2)"
+    assert parse("DELETE FROM t") == S.Delete(T, None, None)
+    delete = parse("DELETE FROM hudi.`/a/b` WHERE id IN (SELECT id FROM gone)")
+    assert isinstance(delete, S.Delete) and delete.where is not None
+    assert (delete.table.path, names(delete.where)) == ("/a/b", ["gone"])
+
+
+def test_every_clause_of_a_merge() -> None:
+    found = merge("""
+        MERGE INTO db.trips USING (SELECT * FROM new) AS s ON trips.id = s.id
+        WHEN MATCHED AND s.gone THEN DELETE
+        WHEN MATCHED THEN UPDATE SET *
+        WHEN NOT MATCHED BY TARGET AND s.id > 0 THEN INSERT *
+        WHEN NOT MATCHED THEN INSERT (id, trips.fare) VALUES (s.id, s.fare + 1)
+        WHEN NOT MATCHED BY SOURCE AND CASE WHEN trips.a THEN true END THEN UPDATE SET trips.fare = 0
+        WHEN NOT MATCHED BY SOURCE THEN DELETE
+    """)
+    assert (found.alias, found.source_alias, names(found.source), found.on.body.text) == (None, "s", ["new"], "trips.id = s.id")
+    rows, action = S.MergeRows, S.MergeAction
+    assert [(one.rows, one.action, one.where is not None) for one in found.clauses] == [
+        (rows.MATCHED, action.DELETE, True),
+        (rows.MATCHED, action.UPDATE, False),
+        (rows.OF_SOURCE, action.INSERT, True),
+        (rows.OF_SOURCE, action.INSERT, False),
+        (rows.OF_TARGET, action.UPDATE, True),
+        (rows.OF_TARGET, action.DELETE, False),
+    ]
+    assert [one.assignments is None for one in found.clauses] == [False, True, True, False, False, False]
+    assert found.clauses[3].assignments is not None and found.clauses[4].assignments is not None
+    assert [one.column for one in (*found.clauses[3].assignments, *found.clauses[4].assignments)] == ["id", "fare", "fare"]
+
+
+@pytest.mark.parametrize(
+    ("using", "text", "alias"),
+    [
+        ("new", "SELECT * FROM new", "new"),
+        ("db.new n", "SELECT * FROM db.new", "n"),
+        ("hudi.`/a/b` TIMESTAMP AS OF '2024-01-01' AS n", "SELECT * FROM hudi.`/a/b` TIMESTAMP AS OF '2024-01-01'", "n"),
+        ("hudi_query('t', 'snapshot') n", "SELECT * FROM hudi_query('t', 'snapshot')", "n"),
+    ],
+)
+def test_the_source_of_a_merge_is_a_query(using: str, text: str, alias: str) -> None:
+    found = merge(f"MERGE INTO t USING {using} ON t.id = n.id WHEN MATCHED THEN DELETE")
+    assert (found.source.body.text, found.source_alias, len(found.source.references)) == (text, alias, 1)
+
+
+def test_changes_of_columns() -> None:
+    assert parse("ALTER TABLE t ADD COLUMNS (a INT AFTER b, c.d STRING COMMENT 'x')") == S.AddColumns(
+        T, (S.Column("a", pa.int32(), place=("b",)), S.Column("c.d", pa.string(), comment="x"))
+    )
+    assert parse("ALTER TABLE t SET TBLPROPERTIES ('a.b' = 'x', c = 1)") == S.SetProperties(T, (("a.b", "x"), ("c", "1")))
+    unset = S.SetProperties(T, (("a.b", None), ("c", None)), if_exists=False)
+    assert parse("ALTER TABLE t UNSET TBLPROPERTIES ('a.b', c)") == unset
+    assert parse("ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS (c)") == S.SetProperties(T, (("c", None),), if_exists=True)
+    assert parse("ALTER TABLE t RENAME TO d.u") == S.RenameTable(T, S.TableName(("d", "u")))
+    assert parse("ALTER TABLE t ADD COLUMN a INT FIRST") == S.AddColumns(T, (S.Column("a", pa.int32(), place=(None,)),))
+    assert parse("ALTER TABLE t DROP COLUMNS (a, b.c)") == S.DropColumns(T, ("a", "b.c"))
+    assert parse("ALTER TABLE t RENAME COLUMN a.b TO c") == S.RenameColumn(T, "a.b", "c")
+    assert parse("ALTER TABLE t ALTER COLUMN a TYPE BIGINT") == S.AlterColumn(T, "a", pa.int64())
+    assert parse("ALTER TABLE t CHANGE COLUMN a a BIGINT COMMENT 'x' AFTER b") == S.AlterColumn(T, "a", pa.int64(), "x", ("b",))
+    assert parse("ALTER TABLE t DROP IF EXISTS PARTITION (a = '1')") == S.DropPartition(T, (S.PartitionValue("a", "1"),), True)
+
+
+def test_other_statements() -> None:
+    assert parse("CALL system.show_commits(table => 't', limit => 10L, metadata => false)") == S.Call(
+        "show_commits", (("table", "t"), ("limit", 10), ("metadata", False))
+    )
+    assert parse("CALL p('t', -1.5)") == S.Call("p", (), ("t", -1.5))
+    assert parse("CALL p()") == S.Call("p", ())
+    assert parse("SHOW PARTITIONS t PARTITION (a = 1)") == S.ShowPartitions(T, (S.PartitionValue("a", 1),))
+    assert parse("show tblproperties t ('k')") == S.ShowProperties(T, "k")
+    assert parse("DESC FORMATTED t") == S.Describe(T, extended=True)
+    assert parse("DROP TABLE IF EXISTS t;") == S.DropTable(T, if_exists=True)
+    assert parse("TRUNCATE TABLE t") == S.Truncate(T, ())
+
+
+def test_the_tables_of_a_query_are_found_where_they_stand() -> None:
+    query = select("""
+        WITH trips AS (SELECT * FROM trips), b AS (SELECT * FROM trips)
+        SELECT x.y, 'FROM hidden' FROM trips JOIN `/data/a b` VERSION AS OF 20240102030405006 ON true, db.q AS r
+        WHERE EXISTS (WITH c AS (SELECT 1) SELECT * FROM c JOIN d TABLESAMPLE (1 PERCENT)) -- FROM remark
+        UNION ALL SELECT * FROM hudi_table_changes('db.q', 'cdc', 'earliest') AS f JOIN other('x')
+    """)
+    body = query.body.text
+    assert [(body[one.start : one.end], one.as_of, one.alias) for one in query.references] == [
+        ("trips", None, "trips"),
+        ("`/data/a b` VERSION AS OF 20240102030405006", "20240102030405006", None),
+        ("db.q", None, None),
+        ("d", None, None),
+        ("hudi_table_changes('db.q', 'cdc', 'earliest')", None, None),
+    ]
+    assert query.references[-1].arguments == ("db.q", "cdc", "earliest")
+
+
+def test_a_recursive_expression_sees_itself() -> None:
+    assert names(select("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT * FROM r")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty text"),
+        ("SELEC 1", r"line 1, column 1: expected a statement .*, found SELEC$"),
+        ("SELECT a FROM t WHERE", "line 1"),
+        ("SELECT a +\n  FROM t", r"line 2, column 3: expected an expression here \(at 'FROM'\)"),
+        ("SELECT 1 2", r"line 1, column 10: .*\(at '2'\)"),
+        ("DELETE FROM t\nWHERE a = 1 b", "line 2, column 13"),
+        ("UPDATE t SET a", "column 15: expected ==, found the end of the statement"),
+        ("UPDATE t SET a = 'x", "a quote or a comment may be left open"),
+        ("INSERT t VALUES (1)", "column 8: expected INTO, found t"),
+        ("INSERT INTO t", "expected a query"),
+        ("INSERT INTO t 1 + 1", "expected a query, found '1 . 1'"),
+        ("MERGE INTO t USING s ON t.id = s.id", "expected WHEN"),
+        ("MERGE INTO t USING s ON true WHEN MATCHED THEN INSERT *", "expected UPDATE or DELETE, found INSERT"),
+        ("MERGE INTO t USING s ON true WHEN NOT MATCHED THEN INSERT (a, b) VALUES (1)", "names 2 columns and gives 1 values"),
+        ("CREATE TABLE t (a itn) USING hudi", "column 19: expected a type, found itn"),
+        ("CREATE TABLE t (a INT)", "expected USING hudi"),
+        ("CREATE TABLE t (a DECIMAL(3, 4)) USING hudi", "expected a precision"),
+        ("CREATE TABLE t (a INT) USING hudi TBLPROPERTIES ('k' = '1', 'k' = '2')", "property k is given twice"),
+        ("ALTER TABLE t FROB", "expected ADD, DROP, RENAME, ALTER or CHANGE, found FROB"),
+        ("TRUNCATE TABLE t x", "expected the end of the statement, found x"),
+        ("SELECT 1; SELECT 2", "expected the end of the statement"),
+        ("CALL p(a => b)", "expected a literal, found b"),
+        ("SELECT * FROM hudi_query(t)", "expected a literal as argument of hudi_query"),
+    ],
+)
+def test_what_is_no_statement_is_told_with_its_place(text: str, said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        parse(text)
+    assert not isinstance(caught.value, Unsupported)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SET a = 1", "the statement SET"),
+        ("EXPLAIN SELECT 1", "the statement EXPLAIN"),
+        ("CREATE OR REPLACE TABLE t (a INT) USING hudi", "CREATE OR REPLACE"),
+        ("CREATE VIEW v AS SELECT 1", "CREATE VIEW"),
+        ("CREATE TABLE t (a INT) USING delta", "USING delta"),
+        ("CREATE TABLE t (a VARCHAR(3)) USING hudi", "VARCHAR"),
+        ("CREATE TABLE t (a INT DEFAULT 1) USING hudi", "DEFAULT"),
+        ("CREATE TABLE t (a INT) USING hudi PARTITIONED BY (bucket(4, a))", "transform"),
+        ("CREATE TABLE t (a INT) USING hudi CLUSTERED BY (a) INTO 4 BUCKETS", "CLUSTERED"),
+        ("ALTER TABLE t SET SERDE 'a'", "ALTER TABLE ... SET"),
+        ("ALTER TABLE t PARTITION (a = 1) RENAME TO PARTITION (a = 2)", "ALTER TABLE ... PARTITION"),
+        ("ALTER TABLE t ALTER COLUMN a DROP NOT NULL", "NOT NULL"),
+        ("DROP TABLE t PURGE", "PURGE"),
+        ("DROP VIEW v", "DROP VIEW"),
+        ("SHOW CREATE TABLE t", "SHOW CREATE"),
+        ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "WITH in front of INSERT"),
+        ("SELECT * FROM t TIMESTAMP AS OF current_timestamp()", "AS OF"),
+    ],
+)
+def test_what_is_not_carried_out_is_named(text: str, said: str) -> None:
+    with pytest.raises(Unsupported, match=said):
+        parse(text)

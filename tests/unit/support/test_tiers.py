@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support.tiers import Tier, is_selected, markers_of_path, tier_of
+
+
+@pytest.mark.parametrize(
+    ("path", "markers"),
+    [
+        ("unit/format/test_names.py", ("unit",)),
+        ("test_layers.py", ("unit",)),
+        ("test_docs.py", ()),
+        ("component/operations/test_index.py", ("component",)),
+        ("golden/test_golden_reads.py", ("component",)),
+        ("simulation/checker/test_kept.py", ("simulation",)),
+        ("spark/test_read.py", ("spark", "full")),
+        ("spark/smoke/test_read.py", ("spark",)),
+        ("interop/smoke/deep/test_read.py", ("interop",)),
+        ("interop/test_smoke.py", ("interop", "full")),
+        ("servers/test_catalogs.py", ("servers", "full")),
+    ],
+)
+def test_markers_come_from_the_path(path: str, markers: tuple[str, ...]) -> None:
+    assert markers_of_path(path) == markers
+
+
+@pytest.mark.parametrize(
+    ("markers", "tiers"),
+    [
+        ((), {Tier.SMOKE, Tier.FULL, Tier.WIDE}),
+        (("spark", "full"), {Tier.REST, Tier.FULL, Tier.WIDE}),
+        (("spark", "wide"), {Tier.WIDE}),
+        (("full", "wide"), {Tier.WIDE}),
+    ],
+)
+def test_smoke_and_rest_add_up_to_full(markers: tuple[str, ...], tiers: set[Tier]) -> None:
+    assert {tier for tier in Tier if is_selected(markers, tier)} == tiers
+
+
+def test_an_unknown_tier_is_an_error() -> None:
+    assert tier_of("") is Tier.FULL
+    with pytest.raises(ValueError, match=r"'quick': unknown tier. Use one of smoke, rest, full, wide"):
+        tier_of("quick")

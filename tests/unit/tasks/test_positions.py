@@ -1,0 +1,220 @@
+"""Record positions in log files: when they are written, and that merging by them is merging by key without looking keys up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock, encode_block
+from pyhudi.format.log.record_positions import decode_positions, encode_positions
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
+from pyhudi.format.paths import join_path
+from pyhudi.records.record_merge import IS_DELETED, MergeRule, PickByCommitTime, PickByEventTime
+from pyhudi.storage import Storage
+from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
+from pyhudi.tasks.append_log import AppendTask, run_append
+from pyhudi.tasks.log_scan import InstantValidity, LogScan, read_headers
+from pyhudi.tasks.read_slice import ReadSpec, merge_columns, merge_slice, run_read
+from tests.support.base_writer import create, incoming, new_storage, spec
+
+SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.string()), (IS_DELETED, pa.bool_())])
+BASE_TIME = "20260101000000000"
+OF = HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS
+# A few bytes are enough for a row group of its own, so that positions count across row groups.
+SMALL_GROUPS = {"hoodie.parquet.block.size": 2000}
+
+
+def rows(numbers: list[int], ts: int, deleted: frozenset[int] = frozenset()) -> pa.Table:
+    return pa.Table.from_pylist(
+        [{"id": f"k{n:04}", "ts": ts, "v": f"v{ts}-{n}", IS_DELETED: n in deleted} for n in numbers], SCHEMA
+    )
+
+
+@dataclass
+class Group:
+    """A file group: its base file and the logs that were appended."""
+
+    storage: Storage
+    rule: MergeRule
+    slice: FileSlice
+    instants: list[str] = field(default_factory=lambda: [BASE_TIME])
+
+    @classmethod
+    def of(
+        cls,
+        numbers: list[int],
+        rule: MergeRule | None = None,
+        schema_rows: pa.Table | None = None,
+        storage: Storage | None = None,
+    ) -> Group:
+        storage = storage or new_storage()
+        rule = rule or PickByEventTime("ts")
+        data = rows(numbers, 10) if schema_rows is None else schema_rows
+        (status,) = create(spec(storage, SCHEMA, BASE_TIME, rule=rule, options=SMALL_GROUPS), data, "p", step=7)
+        name = parse_base_file(str(status.stat.path).rsplit("/", 1)[-1])
+        assert name is not None
+        base = BaseFile(str(status.stat.path), name, 1)
+        return cls(storage, rule, FileSlice("p", name.file_id, BASE_TIME, base, ()))
+
+    @property
+    def validity(self) -> InstantValidity:
+        return InstantValidity(frozenset(self.instants), frozenset(), BASE_TIME, self.instants[-1])
+
+    def append(self, data: pa.Table, deletes: list[bool] | None = None, options: Mapping[str, object] | None = None) -> LogFile:
+        instant = f"202601010000{len(self.instants):02}000"
+        made = spec(self.storage, SCHEMA, instant, rule=self.rule, options=options)
+        task = AppendTask(self.slice, WriteToken(0, 0, 0), self.validity)
+        (status,) = run_append(made, task, incoming(data, "p", deletes), self.rule)
+        name = parse_log_file(str(status.stat.path).rsplit("/", 1)[-1])
+        assert name is not None
+        log = LogFile(str(status.stat.path), name, int(status.stat.file_size_in_bytes or 0))
+        self.slice = replace(self.slice, logs=(*self.slice.logs, log))
+        self.instants.append(instant)
+        return log
+
+    def blocks(self, log: LogFile) -> list[LogBlock]:
+        found = read_headers(self.storage, log)
+        return [block for block in found if isinstance(block, LogBlock)]
+
+    def rewrite(self, log: LogFile, **headers: str | None) -> None:
+        """The log file again, with other headers; None takes a header away."""
+        content = b""
+        for block in self.blocks(log):
+            own = dict(block.headers)
+            for name, text in headers.items():
+                own.pop(HeaderKey[name], None)
+                if text is not None:
+                    own[HeaderKey[name]] = text
+            held = block.read_content(lambda offset, size: self.storage.read_range(log.path, offset, size))
+            content += encode_block(block.kind, own, held)
+        self.storage.put(join_path("p", log.name.text), content)
+        changed = replace(log, size_bytes=len(content))
+        self.slice = replace(self.slice, logs=tuple(changed if old.path == log.path else old for old in self.slice.logs))
+
+    def reader(self, columns: list[str] | None = None, use_positions: bool = True) -> ReadSpec:
+        stored = with_meta_fields(SCHEMA)
+        output = stored if columns is None else pa.schema([stored.field(name) for name in columns])
+        made = spec(self.storage, SCHEMA)
+        return ReadSpec(made.storage, stored, output, None, made.keys, self.rule, self.validity, use_positions=use_positions)
+
+    def read(self, columns: list[str] | None = None, use_positions: bool = True) -> list[tuple[object, ...]]:
+        tables = run_read(self.reader(columns, use_positions), self.slice)
+        return sorted((tuple(row.values()) for table in tables for row in table.to_pylist()), key=str)
+
+    def scan(self) -> LogScan:
+        reader = self.reader()
+        return merge_slice(self.storage, reader, self.slice, merge_columns(reader))[0]
+
+
+def test_updates_and_deletes_say_where_their_rows_stand() -> None:
+    group = Group.of(list(range(40)))
+    keys = rows([31, 3, 39, 0, 17, 5], 20, frozenset({17}))
+    log = group.append(keys, [False, False, False, False, False, True])
+    data, deletes = group.blocks(log)
+    assert (data.kind, deletes.kind) == (BlockType.AVRO, BlockType.DELETE)
+    assert data.header(OF) == deletes.header(OF) == BASE_TIME
+    assert decode_positions(data.required(HeaderKey.RECORD_POSITIONS), 4).tolist() == [0, 3, 31, 39]
+    assert decode_positions(deletes.required(HeaderKey.RECORD_POSITIONS), 2).tolist() == [5, 17]
+    assert group.scan().records.positions is not None
+    assert group.read() == group.read(use_positions=False)
+    assert group.read(["v"])[:2] == [("v10-1",), ("v10-10",)]
+    assert len(group.read(["v"])) == 38
+
+
+@pytest.mark.parametrize("rule", [PickByEventTime("ts"), PickByCommitTime()])
+@pytest.mark.parametrize("seed", range(6))
+def test_merging_by_position_is_merging_by_key(rule: MergeRule, seed: int) -> None:
+    chance = random.Random(seed)
+    group = Group.of(chance.sample(range(200), 60), rule)
+    present = [int(str(row[0])[1:]) for row in group.read(["id"])]
+    for _ in range(4):
+        chosen = chance.sample(present, 15)
+        soft = frozenset(chance.sample(chosen, 3))
+        plain = [chance.random() < 0.15 for _ in chosen]
+        group.append(rows(chosen, chance.choice([5, 10, 15, 20]), soft), plain)
+        # A delete of what is gone already is left out, so there are always positions.
+        assert group.scan().records.positions is not None
+        for columns in (None, ["v"], ["id", "ts"]):
+            assert group.read(columns) == group.read(columns, use_positions=False)
+
+
+def test_a_record_without_a_row_leaves_the_whole_log_without_positions() -> None:
+    group = Group.of([1, 2, 3])
+    log = group.append(rows([2, 9], 20, frozenset({2})))
+    assert all(block.header(HeaderKey.RECORD_POSITIONS) is None and block.header(OF) is None for block in group.blocks(log))
+    assert len(group.blocks(log)) == 2
+    assert group.scan().records.positions is None
+    assert [row[0] for row in group.read(["id"])] == ["k0001", "k0003", "k0009"]
+
+
+def test_a_key_that_the_base_file_holds_twice_has_no_position() -> None:
+    group = Group.of([], schema_rows=rows([4, 4, 5], 10))
+    log = group.append(rows([4], 20))
+    assert group.blocks(log)[0].header(HeaderKey.RECORD_POSITIONS) is None
+    assert group.read(["id", "ts"]) == [("k0004", 20), ("k0004", 20), ("k0005", 10)]
+
+
+def test_positions_are_left_out_when_the_option_says_so() -> None:
+    group = Group.of([1, 2, 3])
+    log = group.append(rows([2], 20), options={"hoodie.write.record.positions": False})
+    assert group.blocks(log)[0].header(HeaderKey.RECORD_POSITIONS) is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {OF.name: "20250101000000000"},
+        {OF.name: None},
+        {HeaderKey.RECORD_POSITIONS.name: None},
+        {HeaderKey.RECORD_POSITIONS.name: encode_positions(np.arange(5, dtype=np.int64))},
+        {HeaderKey.RECORD_POSITIONS.name: encode_positions(np.arange(1, dtype=np.int64))},
+        {HeaderKey.RECORD_POSITIONS.name: encode_positions(np.arange(0, dtype=np.int64))},
+    ],
+    ids=["another base file", "no base file", "no positions", "too many", "too few", "empty"],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_positions_that_do_not_fit_give_way_to_keys(headers: dict[str, str | None], first: bool) -> None:
+    group = Group.of(list(range(20)))
+    logs = [group.append(rows([7, 3], 20)), group.append(rows([3, 11], 30))]
+    group.rewrite(logs[0 if first else 1], **headers)
+    assert group.scan().records.positions is None
+    assert group.read(["id", "ts"])[3] == ("k0003", 30)
+    assert group.read() == group.read(use_positions=False)
+
+
+def test_positions_of_other_rows_are_found_out_where_keys_are_read() -> None:
+    group = Group.of(list(range(20)))
+    log = group.append(rows([7, 3], 20))
+    group.rewrite(log, RECORD_POSITIONS=encode_positions(np.array([3, 8], np.int64)))
+    with pytest.raises(CorruptData, match=r"row 8 has another key.*use\.record\.positions=false") as failure:
+        group.read()
+    assert failure.value.path is not None
+    assert failure.value.path.endswith(".parquet")
+    assert len(group.read(use_positions=False)) == 20
+
+
+def test_positions_beyond_the_base_file() -> None:
+    group = Group.of(list(range(20)))
+    log = group.append(rows([7, 3], 20))
+    group.rewrite(log, RECORD_POSITIONS=encode_positions(np.array([3, 20], np.int64)))
+    with pytest.raises(CorruptData, match="beyond the base file, which has 20 rows"):
+        group.read(["v"])
+
+
+@pytest.mark.parametrize("text", ["!", "AAAA", "AQAAAAAAAAAAAAAAOjAAAAEAAAAAAAMAEAAAABgAMQDqAO8"])
+def test_damaged_positions_name_file_and_block(text: str) -> None:
+    group = Group.of(list(range(20)))
+    log = group.append(rows([7, 3], 20))
+    group.rewrite(log, RECORD_POSITIONS=text)
+    with pytest.raises(CorruptData, match="record positions") as failure:
+        group.read()
+    assert failure.value.offset == 0
+    assert failure.value.path is not None
+    assert failure.value.path.endswith(log.name.text)
