@@ -10,7 +10,7 @@ Nobody waits for anybody and nobody's work is done again, so the result must be 
 
 Compaction alone makes base files.  It takes what completed before it was planned; the rest follows its base file.
 
-Source: docs/locks.md, "Writers that do not wait".
+Source: docs/lock-providers.md, "Non-blocking concurrency control".
 """
 
 from __future__ import annotations
