@@ -5,19 +5,19 @@ WORKERS ?= 2
 # Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-hudi setup-servers test test-rest test-full test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-check bench-curves bench-writers demo docs dist clean
+.PHONY: help setup setup-hudi setup-newest-hudi setup-servers test test-rest test-full test-wide check lint types unit test-lowest test-newest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-check bench-curves bench-writers demo docs dist clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
-	@echo 'make setup-hudi    the real Apache Hudi, for the interop tests'
+	@echo 'make setup-hudi    Apache Hudi 1.0.2 and 1.1.1, for the interop tests; make setup-newest-hudi: 1.2.0'
 	@echo 'make setup-servers HDFS, HBase, DynamoDB Local, Azurite and more S3 servers, for the wide tests'
 	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests; no JVM'
 	@echo 'make test          every test but combination runs, with a smoke suite on Spark and one against Apache Hudi'
 	@echo 'make test-full     every test but the wide combinations; make test-rest: what make test leaves out of it'
 	@echo 'make test-wide     every combination, more seeds, all servers: an hour or two'
-	@echo 'make test-lowest   the unit tests on the lowest versions that pyproject.toml allows'
-	@echo 'make test-python VERSION=3.13   the unit tests on another Python'
-	@echo 'make coverage      the lines that the unit tests run, with a floor'
+	@echo 'make test-lowest   the unit and component tests on the lowest versions that pyproject.toml allows; make test-newest: on the newest'
+	@echo 'make test-python VERSION=3.13   the unit and component tests on another Python'
+	@echo 'make coverage      branch coverage of the unit and component tests, with a floor'
 	@echo 'make test-spark    the tests on PySpark; make test-interop: those against the real Hudi'
 	@echo 'make test-pyspark VERSION=4.1   the tests on PySpark, on another release of it'
 	@echo 'make test-browser  the report in a headless Chromium, where there is one'
@@ -37,6 +37,8 @@ setup: .venv/.done
 setup-hudi: setup
 	@scripts/setup.sh hudi
 	@scripts/setup.sh hudi 1.1.1
+
+setup-newest-hudi: setup
 	@scripts/setup.sh hudi 1.2.0
 
 setup-servers: setup
@@ -44,23 +46,30 @@ setup-servers: setup
 	@scripts/setup.sh versitygw
 
 # tests/support/tiers.py describes the tiers. `make test CHECKED=1` leaves out the unit tests, which `make check` runs.
+PYTEST := $(PY) -m pytest -n $(WORKERS) --durations=25
+# Where the unit and component tests are.
+IN_PROCESS := tests/unit tests/component tests/golden tests/conformance
+
 test: export PYHUDI_TIER := smoke
 test: setup setup-hudi
-	$(PY) -m pytest -n $(WORKERS) --durations=25 $(if $(CHECKED),-m 'not unit') tests
+	$(PYTEST) $(if $(CHECKED),-m 'not unit') tests
 
 test-rest: export PYHUDI_TIER := rest
-test-rest: setup setup-hudi
-	$(PY) -m pytest -n $(WORKERS) --durations=25 tests
+test-rest: setup setup-hudi setup-newest-hudi
+	$(PYTEST) $(if $(SELECT),-m '$(SELECT)') tests
 
+# The unit and component tests run with coverage, the others without.
 test-full: export PYHUDI_TIER := full
-test-full: setup setup-hudi
-	$(PY) -m pytest -n $(WORKERS) --durations=25 tests
+test-full: setup setup-hudi setup-newest-hudi coverage
+	$(PYTEST) -m 'not unit and not component' tests
 
 test-wide: export PYHUDI_TIER := wide
-test-wide: setup setup-hudi setup-servers
-	$(PY) -m pytest -n $(WORKERS) --durations=25 tests
+test-wide: setup setup-hudi setup-newest-hudi setup-servers
+	$(PYTEST) tests
 
-check: lint types unit
+# mypy takes one core while the other tools take the second.
+check: .venv/.done
+	@$(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) lint types unit
 
 lint: .venv/.done
 	$(PY) -m ruff check
@@ -78,15 +87,23 @@ test-lowest: .venv/.done
 	scripts/setup.sh lowest
 	.venv-lowest/bin/python -m pytest -n $(WORKERS) tests/unit tests/component
 
+test-newest: .venv/.done
+	scripts/setup.sh newest
+	.venv-newest/bin/python -m pytest -n $(WORKERS) tests/unit tests/component
+
 test-python: .venv/.done
 	scripts/setup.sh on $(VERSION)
 	.venv-$(VERSION)/bin/python -m pytest -n $(WORKERS) tests/unit tests/component
 
-# In one process: each line is counted once, and the floor is that of [tool.coverage.report].
+# Branch coverage of the unit and component tests, with the floor of [tool.coverage.report] and the ten least covered modules.
+coverage: export PYHUDI_TIER := full
 coverage: .venv/.done
 	scripts/setup.sh python --group coverage
-	$(PY) -m coverage run -m pytest tests/unit tests/component
-	$(PY) -m coverage report
+	$(PY) -m coverage erase
+	$(PY) -m coverage run -m pytest -n $(WORKERS) -m 'unit or component' $(IN_PROCESS) tests/test_*.py
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage report --format=text --fail-under=0 | head -n 12
+	$(PY) -m coverage report --format=total
 
 test-spark: setup
 	$(PY) -m pytest -m 'spark and not interop' tests
@@ -96,7 +113,7 @@ test-pyspark: setup
 	scripts/setup.sh pyspark $(VERSION)
 	.venv-pyspark-$(VERSION)/bin/python -m pytest -m 'spark and not interop' tests
 
-test-interop: setup setup-hudi
+test-interop: setup setup-hudi setup-newest-hudi
 	$(PY) -m pytest -m interop tests
 
 test-browser: .venv/.done

@@ -4,6 +4,7 @@
 #   scripts/setup.sh python   .venv, with the versions that uv.lock pins
 #   scripts/setup.sh pyspark 4.1   .venv-pyspark-4.1, the same with another PySpark
 #   scripts/setup.sh lowest   .venv-lowest, with the lowest versions that pyproject.toml allows PyHudi to run on
+#   scripts/setup.sh newest   .venv-newest, with the newest versions that pyproject.toml allows
 #   scripts/setup.sh on 3.13  .venv-3.13, the pinned versions on another Python
 #   scripts/setup.sh java     a Java runtime for Spark, where there is none and this user may install one
 #   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars; `hudi 1.1.1`, `hudi 1.2.0` for others
@@ -42,6 +43,13 @@ setup_lowest() {
   "$uv" venv --quiet --clear --python "$python" .venv-lowest
   "$uv" pip compile --quiet --no-deps --resolution lowest-direct --python "$python" --extra cli --extra plot pyproject.toml -o .venv-lowest/pins.txt
   "$uv" pip install --quiet --python .venv-lowest/bin/python -r .venv-lowest/pins.txt --group dev -e .
+}
+
+# An environment with the newest versions of everything, which uv.lock does not pin.
+setup_newest() {
+  setup_python
+  "$uv" venv --quiet --clear --python "$python" .venv-newest
+  "$uv" pip install --quiet --upgrade --python .venv-newest/bin/python --group dev -e '.[cli,plot]'
 }
 
 # The pinned versions on another release of Python, which pyenv or uv may have.
@@ -196,6 +204,7 @@ case "${1:-}" in
   java) setup_java ;;
   pyspark) setup_pyspark "$2" ;;
   lowest) setup_lowest ;;
+  newest) setup_newest ;;
   on) setup_on "$2" ;;
   hudi) choose_hudi "${2:-1.0.2}"; setup_hudi || echo "setup: .venv-hudi could not be made, so the interop tests are skipped." >&2 ;;
   *) sed -n '3,14p' "$0" >&2; exit 2 ;;

@@ -1,7 +1,8 @@
 """Configuration of all tests: markers from paths, the tier of a run, the distribution over workers, profiles of Hypothesis.
 
 tests/support/tiers.py describes the tiers.  A test that goes through many combinations marks the cases that show no rule and no
-pair of parts for the first time as `wide`.  Cases that `make test` has no time for carry the marker `full`.
+pair of parts for the first time as `wide`.  Of the cases of a test with the marker `sample(size)` the smoke tier takes `size`,
+evenly spaced; the rest carry the marker `full`, as does a test that `make test` has no time for.
 
 Property tests draw the same examples in every run.  To draw others:
 
@@ -23,7 +24,9 @@ from hypothesis.internal.constants_ast import Constants
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from tests.support.tiers import JVM_FOLDERS, TIER, is_selected, markers_of_path
+from tests.support import needs
+from tests.support.needs import is_unavailable
+from tests.support.tiers import JVM_FOLDERS, TIER, beyond_sample, is_selected, markers_of_path
 
 # The workers of a run and what the tests start hash texts alike, so that sets have the same order in every run; others by hand:
 # PYTHONHASHSEED=random.
@@ -60,6 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         path = item.path.relative_to(_TESTS).as_posix() if item.path.is_relative_to(_TESTS) else ""
         for marker in markers_of_path(path):
             item.add_marker(marker)
+    _mark_beyond_samples(items)
     selected = [item for item in items if is_selected({marker.name for marker in item.iter_markers()}, TIER)]
     if len(selected) < len(items):
         chosen = set(selected)
@@ -67,8 +71,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = sorted(selected, key=_jvms)
 
 
+def _mark_beyond_samples(items: list[pytest.Item]) -> None:
+    """Mark the cases of a test with `sample(size)` as `full` that are not in the sample."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample") and not item.get_closest_marker("wide"):
+            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for of_test in cases.values():
+        marker = of_test[0].get_closest_marker("sample")
+        assert marker is not None
+        for number in beyond_sample(len(of_test), marker.args[0]):
+            of_test[number].add_marker("full")
+
+
 def _jvms(item: pytest.Item) -> int:
     return 2 if item.get_closest_marker("interop") else 1 if item.get_closest_marker("spark") else 0
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the tests that lack the same Java, Hudi or server as one line of the summary."""
+    for report in terminalreporter.stats.get("skipped", []):
+        if isinstance(report.longrepr, tuple) and is_unavailable(report.longrepr[2].removeprefix("Skipped: ")):
+            report.longrepr = (needs.__file__, None, report.longrepr[2])
 
 
 class JvmsTogether(LoadScopeScheduling):

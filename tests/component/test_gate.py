@@ -311,6 +311,7 @@ def _run_command(name: str, arguments: tuple[str, ...], path: Path, instant: str
     return result.exception if isinstance(result.exception, HudiError) else None
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", NOT_WRITTEN)
 def test_no_verb_changes_a_table_that_is_not_written(kind: str, tmp_path: Path) -> None:
     path = NOT_WRITTEN[kind](tmp_path)
@@ -350,6 +351,7 @@ def test_no_verb_changes_a_table_that_is_not_written(kind: str, tmp_path: Path) 
         refused(name, partial(command, name, line), HudiError)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", [*READ_ONLY, *CLOSED, *BY_IDS])
 def test_looking_and_reading_change_nothing(kind: str, tmp_path: Path) -> None:
     path = NOT_WRITTEN[kind](tmp_path)

@@ -222,6 +222,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("kind", "read"), CASES)
 def test_every_engine_gives_the_rows_of_a_scan(tables: dict[str, str], kind: str, read: Reader) -> None:
     table = Table(tables[kind])
@@ -235,6 +236,7 @@ def test_every_engine_gives_the_rows_of_a_scan(tables: dict[str, str], kind: str
         assert_same_rows(read(scan, ["id"], "fare > 2"), expected.filter(pc.field("fare") > 2).select(["id"]), key=["id"])
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(("kind", "read"), [case for case in CASES if case.values[1] is not by_splits])
 def test_a_filter_opens_the_files_that_it_needs(tables: dict[str, str], kind: str, read: Reader) -> None:
     """Those of a scan with that filter: by the path of a partition, and by statistics of the metadata table."""

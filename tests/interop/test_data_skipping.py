@@ -21,9 +21,9 @@ from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.records.filters.arrow_expressions import to_arrow
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.table.listing import DirectoryListing
-from tests.component.operations.test_changed_types import CHANGES, DOUBLE, FLOAT, INT, LONG, TEXT
-from tests.component.operations.test_changed_types import changed as with_changed_type
 from tests.interop.oracle import RealHudi
+from tests.support.changed_types import CHANGES, DOUBLE, FLOAT, INT, LONG, TEXT
+from tests.support.changed_types import changed as with_changed_type
 from tests.support.needs import WIDE
 from tests.support.rows import assert_same_rows, without_meta
 

@@ -22,8 +22,8 @@ from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import read_commit
-from tests.component.operations.test_non_blocking import Meeting
 from tests.interop.oracle import RealHudi
+from tests.support.non_blocking import Meeting
 
 OURS: dict[str, Any] = {
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",

@@ -8,9 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.errors import Unsupported
+from pyhudi.format.instants import Action
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import make
 from tests.support.hudi_pair_of_version import PairOfVersion
@@ -122,3 +125,48 @@ def test_release_1_2_cannot_go_on_with_a_partitioned_record_index(newest_hudi: R
     pair.ours("upsert", make(range(6), 3), check=False)
     found = Table(pair.path).scan(["id"]).to_arrow()["id"].to_pylist()
     assert sorted(found) == sorted(newest_hudi.read(pair.path, columns=["id"])["id"].to_pylist()) == sorted(pair.rows)
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
+def test_dates_with_slashes_of_the_dataframe_writer_are_refused(newest_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    """Its table names no option, only the class that reads the paths; it finds no rows by the date itself."""
+    options: dict[str, Any] = {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.datasource.write.partitionpath.field": "day",
+        "hoodie.datasource.write.table.type": kind,
+        "hoodie.datasource.write.slash.separated.date.partitioning": True,
+        "hoodie.embed.timeline.server": False,
+    }
+    rows = pa.table({"id": ["a", "b"], "ts": [1, 1], "day": ["2024-03-15", "2024-03-16"]})
+    newest_hudi.write(rows, tmp_path / "t", **options)
+    assert sorted(newest_hudi.read(tmp_path / "t", columns=["day"])["day"].to_pylist()) == ["2024/03/15", "2024/03/16"]
+    assert newest_hudi.read(tmp_path / "t", where="day = '2024-03-16'").num_rows == 0
+    with pytest.raises(Unsupported, match="SlashEncodedDayPartitionValueExtractor"):
+        Table(str(tmp_path / "t")).scan().count()
+
+
+def test_the_plan_that_a_failed_planner_leaves(newest_hudi: RealHudi, tmp_path: Path) -> None:
+    """Its commit-based planner fails and leaves a plan without a record; from then on it can neither read nor write."""
+    pair = PairOfVersion(newest_hudi, tmp_path / "t", "cow")
+    pair.theirs("insert", make(range(6), 1), check=False)
+    pair.theirs("upsert", make(range(3), 2), check=False)
+    package = "org.apache.hudi.table.action.cluster.strategy."
+    planner: dict[str, Any] = {"hoodie.clustering.plan.strategy.class": package + "CommitBasedClusteringPlanStrategy"}
+    with pytest.raises(HudiFailure):
+        pair.theirs("upsert", make(range(3), 3), check=False, **CLUSTER, **planner)
+    (left,) = pair.table.timeline().pending(Action.CLUSTERING)
+    with pytest.raises(HudiFailure, match="pending clustering"):
+        newest_hudi.read(pair.path)
+    assert pair.table.scan().count() == 6
+    pair.ours("upsert", make(range(6, 8), 4), check=False)
+    pair.table.unschedule_clustering(left.request_time)
+    # The write landed before its planner failed.
+    ours, theirs = (
+        sorted(zip(found["id"].to_pylist(), found["ts"].to_pylist(), strict=True))
+        for found in (pair.table.scan(["id", "ts"]).to_arrow(), newest_hudi.read(pair.path, columns=["id", "ts"]))
+    )
+    assert ours == theirs
+    assert [ts for _, ts in ours] == [3, 3, 3, 1, 1, 1, 4, 4]
+    pair.checked()

@@ -30,9 +30,9 @@ from pyhudi.storage.locks.zookeeper import ZookeeperLock
 from tests.conformance.moto_server import make_bucket, s3_options
 from tests.conformance.servers import Server
 from tests.servers.relay import Relay, relay_to
-from tests.servers.test_zookeeper import _PATIENT_S, lock_at
+from tests.servers.zookeeper_locks import _PATIENT_S, lock_at
 from tests.simulation.tables import World
-from tests.simulation.test_turns_at_the_lock import OPTIONS
+from tests.simulation.turn_options import OPTIONS
 
 AWAY_MS = 120_000
 # The clock of a writer stands while it waits for answers that do not come: each attempt at the lock costs such a wait.

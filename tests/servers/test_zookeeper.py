@@ -20,27 +20,17 @@ from pyhudi.storage.environment import Environment, ReplayEnvironment, SystemEnv
 from pyhudi.storage.locks.zookeeper import ZookeeperLock, ZookeeperSettings, _session_of
 from tests.conformance.lock_suite import LockSuite, MakeLock
 from tests.conformance.servers import Server
-
-# Limits that no machine reaches, however long the processor is withheld from the server or from us.
-_PATIENT_MS = 1_200_000
-_PATIENT_S = _PATIENT_MS // 1_000
-
-
-def lock_at(
-    address: str, path: str, env: Environment, *, session_timeout_ms: int = _PATIENT_MS, wait_ms: int = _PATIENT_MS
-) -> ZookeeperLock:
-    settings = ZookeeperSettings(address, session_timeout_ms=session_timeout_ms, connection_timeout_ms=_PATIENT_MS)
-    return ZookeeperLock(env, settings, path, wait_ms=wait_ms)
-
-
-@pytest.fixture
-def path() -> str:
-    return f"/locks/{uuid.uuid4().hex}"
+from tests.servers.zookeeper_locks import _PATIENT_MS, _PATIENT_S, lock_at
 
 
 @pytest.fixture
 def env() -> Environment:
     return SystemEnvironment()
+
+
+@pytest.fixture
+def path() -> str:
+    return f"/locks/{uuid.uuid4().hex}"
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
+import xxhash
 
 from pyhudi import Table
 from pyhudi.storage import open_storage
@@ -17,7 +18,7 @@ from pyhudi.storage.fault_injection import Call, Counted, Fault, FaultyStorage, 
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.storage.memory import MemoryStorage
 from pyhudi.table.table_context import TableContext
-from tests.support.needs import WIDE
+from tests.support.shares import chosen
 
 Rows = dict[str, int]
 """Record key -> value."""
@@ -145,7 +146,7 @@ def crash_points(calls: Iterable[Call], outcome: Outcome = Outcome.CRASH) -> lis
 
 
 def sampled(faults: Iterable[Fault], calls: Iterable[Call]) -> list[Fault]:
-    """Of the faults at calls of one kind the first and the last, so that each kind has its turn; all of them when WIDE.
+    """The faults of the active share; see `tests.support.shares.chosen`.
 
     calls: those that the faults count.  Of one kind are the same faults at the same call of files that differ in their instant,
     their file group, their partition or the index that they belong to.
@@ -153,17 +154,7 @@ def sampled(faults: Iterable[Fault], calls: Iterable[Call]) -> list[Fault]:
     counted: dict[Counted, list[Call]] = {Counted.READS: [], Counted.WRITES: []}
     for call in calls:
         counted[Counted.WRITES if call.writes else Counted.READS].append(call)
-    return ends_of_each(faults, lambda fault: (kind_of(counted[fault.counted][fault.call - 1]), fault.moment, fault.counted))
-
-
-def ends_of_each(items: Iterable[T], kind: Callable[[T], Hashable]) -> list[T]:
-    """Of the items of each kind the first and the last; all of them when WIDE."""
-    if WIDE:
-        return list(items)
-    alike: dict[Hashable, list[T]] = {}
-    for item in items:
-        alike.setdefault(kind(item), []).append(item)
-    return [item for found in alike.values() for item in (found[0], found[-1])[: len(found)]]
+    return chosen(faults, lambda fault: (kind_of(counted[fault.counted][fault.call - 1]), fault.moment, fault.counted))
 
 
 _NAMES = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+")
@@ -184,22 +175,40 @@ def killed(world: World, act: Act, fault: Fault) -> World:
 def killed_everywhere(world: World, act: Act, check: Callable[[World], None]) -> int:
     """Run `act` on copies of the world, killed at its crash points, `sampled`; returns how many writing calls it makes.
 
-    check: what must hold of each copy, and of one in which nothing died.
+    check: what must hold of each copy, and of one in which nothing died.  A crash that leaves the same files as an earlier one is
+    checked once.
     """
     whole = world.copy()
     context, storage = whole.context()
     act(whole, context)
     write_count = storage.write_count
     faults = sampled(crash_points(storage.calls), storage.calls)
+    states = {durable_state(whole)}
     check(whole)
     for fault in faults:
         run, storage = _killed(world, act, fault)
+        state = durable_state(run)
+        if state in states:
+            continue
+        states.add(state)
         try:
             check(run)
         except BaseException as error:
             error.add_note(f"after {fault}: {storage.calls[-1]}")
             raise
     return write_count
+
+
+def durable_state(world: World) -> bytes:
+    """A digest of the paths and contents of all files of the world."""
+    digest = xxhash.xxh3_128()
+    storage = open_storage(world.uri)
+    for info in sorted(storage.walk(""), key=lambda info: info.path):
+        data = storage.read(info.path)
+        assert data is not None
+        digest.update(f"{info.path} {len(data)}\n".encode())
+        digest.update(data)
+    return digest.digest()
 
 
 def every_file_counts(run: World) -> None:

@@ -37,6 +37,7 @@ def with_rows(kind: str, **options: object) -> World:
 
 
 # What a commit's metadata table adds is killed in test_metadata_table.py.
+@pytest.mark.crash_points
 @pytest.mark.parametrize("has_history", [False, True])
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", False), pytest.param("mor", True, marks=pytest.mark.wide)])
 def test_a_change_that_dies_is_there_or_not(kind: str, metadata: bool, has_history: bool) -> None:

@@ -17,7 +17,8 @@ from pyhudi import Table
 from pyhudi.errors import HudiError, TableState
 from pyhudi.metadata_table.writer import metadata_services
 from pyhudi.storage.fault_injection import Call, FaultyStorage
-from tests.simulation.tables import World, ends_of_each, kind_of
+from tests.simulation.tables import World, kind_of
+from tests.support.shares import chosen
 
 OPTIONS = {
     "hoodie.metadata.enable": True,
@@ -114,6 +115,7 @@ def is_locked(table: Table) -> bool:
     return True
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize(
     ("kind", "verb", "act"),
     [
@@ -143,7 +145,7 @@ def test_a_verb_loads_again_what_was_taken_away(kind: str, verb: Verb, act: Act,
     table = watched(first, note)
     verb(table, first)
     assert len(calls) >= 5
-    for at, call in ends_of_each(calls, lambda numbered: kind_of(numbered[1])):
+    for at, call in chosen(calls, lambda numbered: kind_of(numbered[1])):
         world = ground(kind, kept=kept).copy()
 
         def watch(number: int, call: Call, at: int = at, world: World = world) -> None:

@@ -82,6 +82,7 @@ class Ground:
                 assert timeline.is_completed(name.split("_")[2].split(".")[0]), path
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("mode", MODES)
 def test_a_bootstrap_that_dies_begins_anew(mode: str) -> None:
     """Nobody writes to what it left, and after the same call again the table is whole."""

@@ -9,7 +9,7 @@ import pytest
 from pyhudi.storage.fault_injection import Outcome, SimulatedCrash
 from pyhudi.table.snapshot import read_commit
 from tests.simulation.tables import World
-from tests.simulation.test_writes import ACTS, OPTIONS, check_next_writer, faults_of, faulty, through
+from tests.simulation.write_acts import ACTS, OPTIONS, check_next_writer, faults_of, faulty, through
 
 
 def told(world: World) -> dict[str, int]:
@@ -37,6 +37,7 @@ def grown() -> World:
     return world
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("name", ["upsert", "delete"])
 def test_a_killed_writer(grown: World, name: str) -> None:
     act, change = ACTS[name]

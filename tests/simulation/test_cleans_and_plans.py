@@ -15,8 +15,8 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.fault_injection import Call, FaultyStorage
 from pyhudi.table.pending_plans import load_planned_files
+from tests.simulation.non_blocking import OPTIONS, rows
 from tests.simulation.tables import World
-from tests.simulation.test_non_blocking import OPTIONS, rows
 
 ONE_VERSION: dict[str, object] = {
     "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",

@@ -27,8 +27,8 @@ from pyhudi.storage.fault_injection import Call, FaultyStorage
 from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.memory import MemoryStorage
 from pyhudi.table.table_context import TableContext
+from tests.simulation.meetings import rows
 from tests.simulation.tables import World
-from tests.simulation.test_concurrent_writers import rows
 
 OPTIONS: dict[str, object] = {
     "hoodie.clean.automatic": False,

@@ -59,11 +59,13 @@ def goes_on(run: World) -> None:
     every_file_counts(run)
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_clustering(kind: str) -> None:
     assert killed_everywhere(grown(kind), cluster, goes_on) >= 8
 
 
+@pytest.mark.crash_points
 def test_planning_alone() -> None:
     def schedule(run: World, context: TableContext) -> object:
         return schedule_clustering(context, ENGINE, settings(run))
@@ -71,6 +73,7 @@ def test_planning_alone() -> None:
     assert killed_everywhere(grown("cow"), schedule, goes_on) >= 1
 
 
+@pytest.mark.crash_points
 def test_carrying_out_while_inserts_go_on() -> None:
     world = grown("cow")
     planned = schedule_clustering(world.table.context, ENGINE, settings(world)).instant
@@ -83,6 +86,7 @@ def test_carrying_out_while_inserts_go_on() -> None:
     assert killed_everywhere(world, execute, goes_on) >= 6
 
 
+@pytest.mark.crash_points
 def test_the_end_of_a_dead_attempt_dies_as_well() -> None:
     world = grown("cow")
     context, storage = world.copy().context()
@@ -93,6 +97,7 @@ def test_the_end_of_a_dead_attempt_dies_as_well() -> None:
     assert killed_everywhere(dead, cluster, goes_on) >= 8
 
 
+@pytest.mark.crash_points
 def test_dropping_a_plan_that_a_dead_executor_had_begun() -> None:
     world = grown("cow")
     context, storage = world.copy().context()
@@ -128,6 +133,7 @@ def cluster_now(run: World, context: TableContext) -> object:
     return plan_and_run_clustering(context, ENGINE, settings(run))
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize(
     ("kind", "act"),
     [
@@ -141,6 +147,7 @@ def test_a_death_stops_no_writer(kind: str, act: Act) -> None:
     assert killed_everywhere(grown(kind), act, writes_on) >= 8
 
 
+@pytest.mark.crash_points
 def test_a_death_of_whoever_settles_stops_no_writer() -> None:
     world = grown("cow")
     context, storage = world.copy().context()

@@ -14,8 +14,8 @@ from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.table.table_context import TableContext
+from tests.simulation.overlapping import GROUPS, OPTIONS, begin, rows
 from tests.simulation.tables import World
-from tests.simulation.test_overlapping_writers import GROUPS, OPTIONS, begin, rows
 
 KEYS = GROUPS["a"][0]
 EVOLVE = {"pyhudi.schema.mode": "evolve", "hoodie.write.set.null.for.missing.columns": True}

@@ -78,10 +78,12 @@ def goes_on(run: World) -> None:
     every_file_counts(run)
 
 
+@pytest.mark.crash_points
 def test_compaction() -> None:
     assert killed_everywhere(grown(), compact, goes_on) >= 10
 
 
+@pytest.mark.crash_points
 def test_scheduling_alone() -> None:
     def schedule(run: World, context: TableContext) -> object:
         return schedule_compaction(context, settings(run))
@@ -89,6 +91,7 @@ def test_scheduling_alone() -> None:
     assert killed_everywhere(grown(), schedule, goes_on) >= 1
 
 
+@pytest.mark.crash_points
 def test_carrying_out_while_writers_go_on() -> None:
     world = grown()
     planned = schedule_compaction(world.table.context, settings(world)).planned
@@ -102,6 +105,7 @@ def test_carrying_out_while_writers_go_on() -> None:
     assert killed_everywhere(world, execute, goes_on) >= 8
 
 
+@pytest.mark.crash_points
 def test_log_compaction() -> None:
     def check(run: World) -> None:
         assert run.scanned() == run.rows
@@ -115,6 +119,7 @@ def test_log_compaction() -> None:
     assert killed_everywhere(grown(), log_compact, check) >= 10
 
 
+@pytest.mark.crash_points
 def test_upsert_and_delete() -> None:
     world = grown(2)
     data = pa.table({"id": ["k1", "k2", "k9"], "part": ["b", "a", "b"], "ts": [1 << 50] * 3, "value": [1, 2, 9]})
@@ -145,6 +150,7 @@ def test_upsert_and_delete() -> None:
     assert killed_everywhere(world, delete, either(gone)) >= 8
 
 
+@pytest.mark.crash_points
 def test_the_rollback_of_a_dead_compaction_dies_as_well() -> None:
     world = grown()
     context, storage = world.copy().context()
@@ -155,6 +161,7 @@ def test_the_rollback_of_a_dead_compaction_dies_as_well() -> None:
     assert killed_everywhere(dead, compact, goes_on) >= 12
 
 
+@pytest.mark.crash_points
 def test_rollback_of_a_completed_delta_commit_and_of_a_completed_compaction() -> None:
     world = grown()
     before = dict(world.rows)
@@ -405,6 +412,7 @@ def test_a_write_that_began_before_the_plan_and_ends_after_it_plans_again() -> N
     assert world.scanned() == world.rows
 
 
+@pytest.mark.crash_points
 def test_a_death_stops_nobody_who_replaces_the_file_groups() -> None:
     def compact(run: World, context: TableContext) -> object:
         return run_compaction(context, ENGINE, settings(run))

@@ -34,49 +34,12 @@ from pyhudi.operations.write.update_merge import Clause, Outcome, run_merge, run
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
-from pyhudi.storage import Storage
-from pyhudi.storage.base import FileInfo
 from pyhudi.storage.markers import Markers
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.write_tasks import WriteStatus
+from tests.simulation.meetings import OPTIONS, Interrupted, meeting, rows, values
 from tests.simulation.tables import World
-
-OPTIONS = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "pyhudi.threads": 1}
-
-
-class Interrupted:
-    """A storage that calls `then` just before the first call for which `when` is true."""
-
-    def __init__(self, inner: Storage, when: Callable[[str, str], bool], then: Callable[[], object]) -> None:
-        self._inner = inner
-        self._when = when
-        self._then: Callable[[], object] | None = then
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        self._pass("put_if_absent", path)
-        return self._inner.put_if_absent(path, data)
-
-    def delete(self, paths: Iterable[str]) -> None:
-        given = tuple(paths)
-        self._pass("delete", given[0] if given else "")
-        self._inner.delete(given)
-
-    def sweep_unfinished(self, folder: str, before_ms: int) -> int:
-        self._pass("sweep", folder)
-        return self._inner.sweep_unfinished(folder, before_ms)
-
-    def stat(self, path: str) -> FileInfo | None:
-        self._pass("stat", path)
-        return self._inner.stat(path)
-
-    def _pass(self, operation: str, path: str) -> None:
-        if self._then is not None and self._when(operation, path):
-            then, self._then = self._then, None
-            then()
 
 
 @pytest.fixture
@@ -86,26 +49,9 @@ def world() -> World:
     return world
 
 
-def rows(world: World, part: str = "a", stamp: int | None = None, **values: int) -> pa.Table:
-    time = world.environment.now_ms() + 5000 if stamp is None else stamp
-    keys = list(values)
-    return pa.table({"id": keys, "part": [part] * len(keys), "ts": [time] * len(keys), "value": [values[key] for key in keys]})
-
-
-def meeting(world: World, other: Callable[[], object]) -> TableContext:
-    """The table for a writer that is planned and has not written yet when `other` acts."""
-    context = world.table.context
-    storage = Interrupted(context.storage, lambda operation, path: path.endswith(".inflight"), other)
-    return replace(context, storage=storage)
-
-
 def upsert(world: World, context: TableContext, data: pa.Table, retries: int = 3) -> WriteResult:
     options = {**world.options, "hoodie.write.num.retries.on.conflict.failures": retries}
     return run_write(context, LocalEngine(1), data, WriteSettings.of(parse_options(options), WriteOperation.UPSERT))
-
-
-def values(world: World) -> dict[str, int]:
-    return world.scanned()
 
 
 def test_the_same_file_group_is_planned_again(world: World) -> None:

@@ -23,8 +23,8 @@ from pyhudi.storage.fault_injection import Call, FaultyStorage
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.storage.markers import Markers
 from pyhudi.table.table_context import TableContext
+from tests.simulation.meetings import meeting
 from tests.simulation.tables import World, partition_of
-from tests.simulation.test_concurrent_writers import meeting
 
 ENABLE = "hoodie.write.concurrency.early.conflict.detection.enable"
 STRATEGY = "hoodie.write.concurrency.early.conflict.detection.strategy"

@@ -38,8 +38,9 @@ from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.markers import Markers
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_context import TableContext
-from tests.simulation.tables import World, ends_of_each, kind_of
+from tests.simulation.tables import World, kind_of
 from tests.support.needs import WIDE
+from tests.support.shares import chosen
 
 PLAIN = {
     "hoodie.clean.automatic": False,
@@ -128,7 +129,7 @@ def everywhere(world: World, act: Act, every: int) -> int:
     """
     whole = Suspension(world.copy())
     act(whole.context, parse_options(world.options))
-    for step in ends_of_each(range(1, len(whole.steps) + 1, every), lambda number: whole.steps[number - 1]):
+    for step in chosen(range(1, len(whole.steps) + 1, every), lambda number: whole.steps[number - 1]):
         run = world.copy()
         suspension, failure = Suspension(run, step), None
         try:
@@ -218,6 +219,7 @@ SOME = 1 if WIDE else 3
 """Of the many steps of tables with indexes; those of tables without show each rule of the lease."""
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize(
     ("act", "kind", "options", "every"),
     [

@@ -64,6 +64,7 @@ def goes_on_elsewhere(run: World) -> None:
     assert {info.path: info.size_bytes for info in there.walk("")} == before, "the original changed"
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize(
     ("act", "kind"), [(clean, "cow"), (clean, "mor"), (cluster, "cow"), (cluster, "mor"), (compact, "mor"), (take_back, "mor")]
 )

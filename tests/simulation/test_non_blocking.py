@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
 from pyhudi.engines.arrow.engine import LocalEngine
@@ -26,48 +24,15 @@ from pyhudi.table.table_context import TableContext
 from tests.simulation.checker.actors import Actor, Clock, Stage
 from tests.simulation.checker.quick import quickly
 from tests.simulation.checker.run import ActorTable
-from tests.simulation.tables import World, every_file_counts, killed_everywhere, partition_of
-from tests.simulation.test_concurrent_writers import meeting
+from tests.simulation.meetings import meeting
+from tests.simulation.non_blocking import FIRST, OPTIONS, Batch, merged, rows
+from tests.simulation.tables import World, every_file_counts, killed_everywhere
 
 TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
 """How many times as many interleavings are run."""
 
-OPTIONS: dict[str, object] = {
-    "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
-    "hoodie.index.type": "BUCKET",
-    "hoodie.bucket.index.num.buckets": 2,
-    "hoodie.log.compaction.blocks.threshold": 2,
-    "hoodie.clean.automatic": False,
-    "hoodie.archive.automatic": False,
-    "hoodie.compact.inline": False,
-    "hoodie.clean.commits.retained": 1,
-    "hoodie.keep.min.commits": 2,
-    "hoodie.keep.max.commits": 3,
-    "hoodie.table.cdc.enabled": True,
-    "hoodie.write.lock.wait_time_ms": 90_000,
-    "pyhudi.threads": 1,
-}
 KEYS = [f"k{number}" for number in range(6)]
 SERVICES = ("compact", "schedule_compaction", "log_compact", "clean", "archive")
-
-Batch = list[tuple[str, int]]
-"""Keys and event times, which are the values too."""
-
-FIRST: Batch = [("k0", 0), ("k1", 0)]
-
-
-def rows(batch: Batch) -> pa.Table:
-    keys, times = [key for key, _ in batch], pa.array([time for _, time in batch], pa.int64())
-    return pa.table({"id": keys, "part": [partition_of(key) for key in keys], "ts": times, "value": times})
-
-
-def merged(batches: Iterable[Batch]) -> dict[str, int]:
-    """What one writer would make of them."""
-    held: dict[str, int] = {}
-    for batch in batches:
-        for key, time in batch:
-            held[key] = max(held.get(key, 0), time)
-    return held
 
 
 class SharedClock(Clock):
@@ -214,6 +179,7 @@ def check_the_others(run: World) -> None:
     every_file_counts(run)
 
 
+@pytest.mark.crash_points
 def test_a_writer_that_dies_at_any_call_leaves_the_others_whole() -> None:
     world = World("mor", OPTIONS)
     world.table.upsert(rows(FIRST))

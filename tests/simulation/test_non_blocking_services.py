@@ -26,8 +26,8 @@ from pyhudi.storage import Storage
 from pyhudi.storage.locks import LockProvider
 from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.table_context import TableContext
+from tests.simulation.non_blocking import FIRST, OPTIONS, Batch, merged, rows
 from tests.simulation.tables import World, every_file_counts, killed_everywhere
-from tests.simulation.test_non_blocking import FIRST, OPTIONS, Batch, merged, rows
 
 POINTS = ("begun", "written")
 MORE = {**OPTIONS, "hoodie.bucket.index.num.buckets": 1, "hoodie.log.compaction.blocks.threshold": 2}
@@ -292,6 +292,7 @@ def clean(run: World, context: TableContext) -> None:
     table.clean(dry_run=False)
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("metadata", [False, pytest.param(True, marks=pytest.mark.wide)])
 @pytest.mark.parametrize("point", [pytest.param("begun", marks=pytest.mark.wide), "written"])
 @pytest.mark.parametrize("act", [upsert, compact, pytest.param(clean, marks=pytest.mark.wide)])

@@ -247,6 +247,7 @@ def test_a_compaction_that_completes_while_rows_are_replaced(world: World, verb:
     go_on(world)
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_dead_compaction(verb: str) -> None:
     """At each call of the compaction; what it left stops nobody, and the plan is carried out by the next one."""
@@ -269,6 +270,7 @@ def test_a_dead_compaction(verb: str) -> None:
     assert killed_everywhere(made, compact, overwritten) >= 8
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_death_of_the_write(verb: str) -> None:
     made = grown()
@@ -289,6 +291,7 @@ def test_a_death_of_the_write(verb: str) -> None:
     assert killed_everywhere(made, lambda run, context: act(run, context, verb), either) >= 3
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("verb", VERBS)
 def test_deaths_of_a_compaction_whose_groups_were_replaced(verb: str) -> None:
     made = grown()

@@ -32,8 +32,8 @@ from pyhudi.storage.base import FileInfo, Listing
 from pyhudi.storage.locks import LockProvider
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import PrepareRequest
+from tests.simulation.meetings import meeting
 from tests.simulation.tables import Rows, World, partition_of
-from tests.simulation.test_concurrent_writers import meeting
 from tests.support.write_index_suite import FILE_INDEXES, INDEXES
 
 FORGETFUL = {

@@ -15,6 +15,7 @@ from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, killed_everywhere
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("writes_on", [False, True])
 @pytest.mark.parametrize(("kind", "metadata"), [("cow", False), pytest.param("mor", True, marks=pytest.mark.wide)])
 def test_a_repair_that_dies_is_gone_on_with(kind: str, metadata: bool, writes_on: bool) -> None:
@@ -51,6 +52,7 @@ def test_a_repair_that_dies_is_gone_on_with(kind: str, metadata: bool, writes_on
     assert killed_everywhere(world, repair, check) >= 8
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_a_restore_that_died_is_carried_out(kind: str) -> None:
     """Twenty minutes after its last sign; before that it may live, and is named."""
@@ -78,6 +80,7 @@ def test_a_restore_that_died_is_carried_out(kind: str) -> None:
     assert killed_everywhere(world, restore, check) >= 5
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_a_clean_that_died_is_carried_out(kind: str) -> None:
     world = World(kind, {"hoodie.clean.automatic": False, "hoodie.clean.commits.retained": 1, "hoodie.compact.inline": False})

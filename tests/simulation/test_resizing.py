@@ -93,10 +93,12 @@ def goes_on(run: World) -> None:
     assert not report.found, str(report)
 
 
+@pytest.mark.crash_points
 def test_a_resize() -> None:
     assert killed_everywhere(grown(), resize, goes_on) >= 8
 
 
+@pytest.mark.crash_points
 def test_a_resize_that_a_write_went_on_beside() -> None:
     world, planned = pending()
 
@@ -106,6 +108,7 @@ def test_a_resize_that_a_write_went_on_beside() -> None:
     assert killed_everywhere(world, execute, goes_on) >= 7
 
 
+@pytest.mark.crash_points
 def test_a_write_beside_a_resize() -> None:
     world, _ = pending()
     before, after = dict(world.rows), {**world.rows, **WRITTEN}
@@ -118,6 +121,7 @@ def test_a_write_beside_a_resize() -> None:
     assert killed_everywhere(world, write, check) >= 6
 
 
+@pytest.mark.crash_points
 def test_a_resize_that_is_dropped() -> None:
     world, planned = pending()
 
@@ -127,6 +131,7 @@ def test_a_resize_that_is_dropped() -> None:
     assert killed_everywhere(world, drop, goes_on) >= 5
 
 
+@pytest.mark.crash_points
 def test_the_rollback_of_a_write_beside_a_resize() -> None:
     world, _ = pending()
     before = dict(world.rows)
@@ -151,6 +156,7 @@ def test_the_rollback_of_a_write_beside_a_resize() -> None:
     assert killed_everywhere(world, roll_back, check) >= 5
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("beside", [True, False], ids=["to a write beside the resize", "to before the resize"])
 def test_a_restore_of_writes_beside_a_resize(beside: bool) -> None:
     """Readers see no state without the copies of a write that is still there, and no copy outlives the restore."""

@@ -56,6 +56,7 @@ def settled(run: World, after: Rows) -> None:
     assert report.ok, str(report)
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("operation", [WriteOperation.UPSERT, pytest.param(WriteOperation.BULK_INSERT)])
 def test_the_first_write_of_a_partition(operation: WriteOperation) -> None:
     world = World("mor", OPTIONS)
@@ -64,6 +65,7 @@ def test_the_first_write_of_a_partition(operation: WriteOperation) -> None:
     assert killed_everywhere(world, lambda run, context: write(operation, WRITTEN, run, context), lambda run: settled(run, after))
 
 
+@pytest.mark.crash_points
 def test_an_overwrite() -> None:
     world = grown()
     after = {**{key: value for key, value in world.rows.items() if partition_of(key) != "b"}, **WRITTEN}
@@ -71,6 +73,7 @@ def test_an_overwrite() -> None:
     assert killed_everywhere(world, lambda run, context: write(act, WRITTEN, run, context), lambda run: settled(run, after))
 
 
+@pytest.mark.crash_points
 def test_a_partition_that_is_deleted() -> None:
     world = grown()
     after = {key: value for key, value in world.rows.items() if partition_of(key) != "b"}
@@ -82,6 +85,7 @@ def test_a_partition_that_is_deleted() -> None:
     assert killed_everywhere(world, delete, lambda run: settled(run, after))
 
 
+@pytest.mark.crash_points
 def test_the_rollback_of_an_overwrite() -> None:
     world = grown()
     before = dict(world.rows)

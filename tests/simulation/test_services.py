@@ -55,6 +55,7 @@ def known_instants(world: World) -> set[tuple[str, str]]:
     return active | {(row.instant_time, row.action) for row in store.history.rows()}
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("kind", KINDS)
 def test_clean(kind: str) -> None:
     world = grown(kind)
@@ -76,6 +77,7 @@ def test_clean(kind: str) -> None:
     assert killed_everywhere(world, clean, check) >= 4
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_archive(kind: str) -> None:
     world = grown(kind, 14, delete=False)
@@ -107,6 +109,7 @@ def test_archive(kind: str) -> None:
     assert killed_everywhere(world, archive, check) >= 7
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_savepoint_and_its_deletion(kind: str) -> None:
     world = grown(kind, 5, delete=False)
@@ -141,6 +144,7 @@ def test_savepoint_and_its_deletion(kind: str) -> None:
     assert killed_everywhere(world, drop, check_dropped) >= 2
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize(
     ("kind", "saved"),
     [

@@ -23,14 +23,8 @@ from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, Moment, O
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.storage.locks import StorageLock
 from tests.simulation.tables import World
+from tests.simulation.turn_options import OPTIONS
 
-OPTIONS: dict[str, object] = {
-    "hoodie.clean.automatic": False,
-    "hoodie.archive.automatic": False,
-    "hoodie.compact.inline": False,
-    "hoodie.write.num.retries.on.conflict.failures": 0,
-    "pyhudi.threads": 1,
-}
 KINDS = ("cow", "mor")
 
 

@@ -178,6 +178,7 @@ def test_services_that_follow_a_write_run_after_its_turn() -> None:
     assert world.table.validate().ok
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("verb", ["upsert", "update"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_death_in_a_turn_leaves_nothing_that_stops_the_next(kind: str, verb: str) -> None:

@@ -41,6 +41,7 @@ def up(world: World, context: TableContext) -> None:
     run_upgrade(context, ENGINE, settings(world), "zstd")
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize("direction", ["down", "up"])
 @pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
 def test_killed_everywhere(kind: str, direction: str) -> None:
@@ -71,6 +72,7 @@ def to_nine(world: World, context: TableContext) -> None:
     run_upgrade(context, ENGINE, settings(world), "zstd", TableVersion.NINE)
 
 
+@pytest.mark.crash_points
 @pytest.mark.parametrize(
     ("kind", "act"),
     [

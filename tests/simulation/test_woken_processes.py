@@ -24,8 +24,8 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import Call, FaultyStorage
 from pyhudi.storage.locks import StorageLock
+from tests.simulation.meetings import rows
 from tests.simulation.tables import World
-from tests.simulation.test_concurrent_writers import rows
 
 OCC: dict[str, object] = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}
 NON_BLOCKING: dict[str, object] = {

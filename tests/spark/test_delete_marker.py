@@ -10,7 +10,7 @@ import pytest
 import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
-from tests.component.operations.test_delete_marker import BASE, CHANGES, MARKED, made, rows, seen
+from tests.support.delete_markers import BASE, CHANGES, MARKED, made, rows, seen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from tests.component.operations.test_float_filters import rows
 from tests.support.float_filters import CASES, VALUES, Case, expected
+from tests.support.float_rows import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

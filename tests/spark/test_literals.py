@@ -13,7 +13,16 @@ import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.records.filters.filter_ast import Column
 from pyhudi.records.filters.filter_parser import parse_value
-from tests.support.literal_cases import EXACT_IN_FILTERS, INTERVALS, NAMES, NUMBERS, OTHER_IN_FILTERS, OTHERS, REFUSED_EMBEDDED, TEXTS
+from tests.support.literal_cases import (
+    EXACT_IN_FILTERS,
+    INTERVALS,
+    NAMES,
+    NUMBERS,
+    OTHER_IN_FILTERS,
+    OTHERS,
+    REFUSED_EMBEDDED,
+    TEXTS,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

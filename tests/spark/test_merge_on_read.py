@@ -18,13 +18,13 @@ from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.tasks.log_scan import read_headers
-from tests.component.operations.test_log_files import created as log_files_table
-from tests.component.operations.test_log_files import run_log_files
-from tests.component.operations.test_non_blocking import Meeting
-from tests.component.operations.test_partial_updates import Sums
-from tests.component.operations.test_payloads import CASES, OLD, PAYLOADS, SCHEMA, KeepHighest, record, scores
-from tests.component.operations.test_small_inserts import created, run_small_inserts
+from tests.support.log_file_cases import created as log_files_table
+from tests.support.log_file_cases import run_log_files
+from tests.support.non_blocking import Meeting
+from tests.support.payload_cases import CASES, OLD, PAYLOADS, SCHEMA, KeepHighest, record, scores
 from tests.support.rows import assert_same_rows
+from tests.support.small_inserts import created, run_small_inserts
+from tests.support.summing_merger import Sums
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.test_docs import PAGES, run_page, snippets
+from tests.support.doc_pages import PAGES, run_page, snippets
 
 ON_SPARK = [page for page in PAGES if any(snippet.needs_spark for snippet in snippets(page))]
 

@@ -83,32 +83,6 @@ def test_nested_nulls_take_the_type_of_the_table(spark: SparkSession, tmp_path: 
     assert table.delete(nothing).rows_deleted == 0
 
 
-def test_nested_nulls_take_the_type_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
-    table = Table.create(str(tmp_path / "t"), record_key="id")
-    table.insert(
-        pa.table(
-            {
-                "id": pa.array([1]),
-                "s": pa.array([None], pa.struct([("a", pa.int64()), ("b", pa.string())])),
-                "l": pa.array([None], pa.list_(pa.int64())),
-                "m": pa.array([None], pa.map_(pa.string(), pa.float64())),
-            }
-        )
-    )
-    before = table.schema()
-    untyped = spark.sql("SELECT 2L AS id, named_struct('a', 1L, 'b', NULL) AS s, array() AS l, map('k', NULL) AS m")
-    assert "void" in untyped.schema.simpleString()
-    table.upsert(untyped)
-    table.upsert(spark.sql("SELECT 3L AS id, named_struct('b', NULL, 'a', NULL) AS s, array(NULL) AS l, NULL AS m"))
-    assert table.schema() == before
-    assert table.scan(filter="id > 1").to_arrow().sort_by("id").to_pylist() == [
-        {"id": 2, "s": {"a": 1, "b": None}, "l": [], "m": [("k", None)]},
-        {"id": 3, "s": {"a": None, "b": None}, "l": [None], "m": None},
-    ]
-    nothing = spark.sql("SELECT NULL AS id WHERE false")
-    assert table.delete(nothing).rows_deleted == 0
-
-
 def test_keys_to_delete_may_come_twice(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
     stored(tmp_path / "t", FIRST[:10])
     twice = spark.createDataFrame([("id1", "sf"), ("id1", "sf"), ("id2", "ny")], "id string, city string")

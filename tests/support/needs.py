@@ -17,11 +17,20 @@ from tests.support.tiers import TIER, Tier
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
+KINDS = ("spark", "interop", "servers")
+"""What PYHUDI_REQUIRE can name."""
+
+
 def unavailable(kind: str, reason: str) -> NoReturn:
-    """Skips the test, or fails it where the environment says that `kind` must be there (PYHUDI_REQUIRE=spark,interop)."""
+    """Skip the test, or fail it if PYHUDI_REQUIRE (for example `spark,interop`) names `kind`."""
     if kind in os.environ.get("PYHUDI_REQUIRE", "").split(","):
         pytest.fail(f"{kind}: {reason}")
     pytest.skip(f"{kind}: {reason}")
+
+
+def is_unavailable(reason: str) -> bool:
+    """Whether this is the reason of a test that `unavailable` skipped."""
+    return reason.split(": ", 1)[0] in KINDS
 
 
 # Whether every combination and more seeds are run (`make test-wide`).

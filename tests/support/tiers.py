@@ -65,6 +65,14 @@ def markers_of_path(path: str) -> tuple[str, ...]:
     return tuple(markers)
 
 
+def beyond_sample(count: int, size: int) -> set[int]:
+    """Of the cases 0 to `count` - 1 of a test those that the smoke tier leaves out; it takes `size` of them, evenly spaced."""
+    if size >= count:
+        return set()
+    taken = {0} if size == 1 else {round(number * (count - 1) / (size - 1)) for number in range(size)}
+    return set(range(count)) - taken
+
+
 def is_selected(markers: Collection[str], tier: Tier) -> bool:
     """Whether a run of `tier` includes a test with these markers."""
     if "wide" in markers:

@@ -24,6 +24,10 @@ class Session(Protocol):
     """What an engine knows of names, and what it does itself."""
 
     @property
+    def options(self) -> Mapping[str, object] | None:
+        """Options of the session's writes."""
+
+    @property
     def storage_options(self) -> Mapping[str, str] | None:
         """Credentials and settings of the store."""
 

@@ -503,9 +503,18 @@ def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
         )
     if parse_bool(values, _SLASHED_DATES, default=False):
         raise Unsupported(f"{_SLASHED_DATES}=true: dates as folders, which release 1.2 brought, are not read")
+    extractor = values.get(_EXTRACTOR, "").strip()
+    if extractor.rpartition(".")[2] == _SLASHED_DAYS and len(_split(values.get("hoodie.table.partition.fields", ""))) == 1:
+        # The DataFrame writer of release 1.2 writes the class alone. Files then hold 2024-03-15 in the folder 2024/03/15.
+        raise Unsupported(
+            f"{_EXTRACTOR}={extractor}: the partition paths of this table may be dates with slashes whose column has dashes, "
+            "which release 1.2 brought, and which are not read"
+        )
 
 
 _SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
+_EXTRACTOR = "hoodie.table.partition_extractor_class"
+_SLASHED_DAYS = "SlashEncodedDayPartitionValueExtractor"
 
 
 def _parse_enum(kind: type[_E], values: Mapping[str, str], key: str, default: _E) -> _E:

@@ -68,6 +68,7 @@ def test_neighbours_are_of_one_partition() -> None:
     assert all_rows(30, partitions=3, columns=2).read_all().num_rows == 30
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("axis", "kind", "size", "steps"),
     [

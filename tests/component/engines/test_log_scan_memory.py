@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from pyhudi import Table
 from tests.support.needs import WIDE
@@ -76,6 +77,7 @@ def measured(work: str, path: Path, by_position: bool) -> tuple[int, int, int]:
     return count, changed, peak
 
 
+@pytest.mark.full
 def test_a_million_log_records_stay_below_the_budget(tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = Table.create(path, name="t", record_key="id", ordering="ts", table_type="mor", options=OPTIONS)

@@ -67,6 +67,7 @@ def spills(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return noted
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("partitioned", "index"),
     [
@@ -108,6 +109,7 @@ def test_partitions_change_under_a_global_index(spills: list[bool]) -> None:
     assert_same_rows(found[1], found[0])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("partitioned", "sort"),
     [
@@ -197,6 +199,7 @@ def peak_bytes(path: Path, verb: str, sort: str, budget: int, batches: int) -> i
     return int(answer[0])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("verb", "sort"), [("upsert", "NONE"), ("bulk_insert", "NONE"), ("bulk_insert", "PARTITION_SORT")])
 def test_memory_stays_bounded(tmp_path: Path, verb: str, sort: str) -> None:
     """Fifty times the budget, or eighty, is written with a few times the budget, however much it is."""

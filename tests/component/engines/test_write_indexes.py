@@ -29,6 +29,7 @@ def uri(request: pytest.FixtureRequest) -> Iterator[str]:
 ALREADY = {("record index", "cow"), ("bloom", "cow"), ("global bloom", "mor"), ("in memory", "mor")}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "table_type"),
     [
@@ -45,11 +46,13 @@ def test_script_of_rings(uri: str) -> None:
     run_script(Checked.create(uri, "mor", RINGS, lambda rows: rows))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["record index, moving", "bucket"])
 def test_rows_beyond_the_memory_budget(uri: str, name: str) -> None:
     run_script(Checked.create(uri, "cow", INDEXES[name], lambda rows: rows, **{"pyhudi.memory.budget.bytes": 1}))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.wide if name == "bloom" else ()) for name in FILE_INDEXES])
 def test_keys_that_only_a_log_has_after_a_compaction(uri: str, name: str) -> None:
     options = {"hoodie.compact.inline": False}

@@ -65,6 +65,7 @@ def true(table: Table) -> MetadataTable:
     return found
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_every_operation_is_mirrored(tmp_path: Path, kind: str) -> None:
     table = create(tmp_path, kind)
@@ -261,6 +262,7 @@ def test_bounds_that_footers_do_not_tell(tmp_path: Path, kind: str) -> None:
     assert table.scan(filter=f"note = '{long}'").count() == 1
 
 
+@pytest.mark.full
 def test_services_of_the_metadata_table(tmp_path: Path) -> None:
     options = {
         "hoodie.clean.commits.retained": 2,

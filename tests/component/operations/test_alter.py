@@ -114,6 +114,7 @@ CHANGES: dict[str, tuple[Change, Callable[[dict[str, Any]], dict[str, Any]]]] = 
 }
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("name", CHANGES)
 def test_rows_before_and_after_a_change(name: str, kind: str, tmp_path: Path) -> None:
@@ -156,6 +157,7 @@ def test_rows_are_changed_after_many_changes_of_columns(kind: str, tmp_path: Pat
     assert by_id(table) == expected and table.validate().ok
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("kind", "more"), [("cow", {}), ("mor", {}), ("mor", VERSION_9)], ids=["cow", "mor", "mor of version 9"])
 def test_files_of_before_are_rewritten_after_all_changes(kind: str, more: dict[str, str], tmp_path: Path) -> None:
     """By an upsert, a compaction and a clustering; a write that brings the columns as they are changes none."""
@@ -441,6 +443,7 @@ def by_names(path: Path, instant: str | None = None) -> str:
     return instant
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", ["add", "add below", "drop", "drop below", "rename", "rename below", "retype", "reorder"])
 def test_a_write_by_names_lands_after_a_change_that_it_did_not_see(tmp_path: Path, name: str) -> None:
     """It was requested before.  The change gave the columns their ids by what they were called before it, as the write did."""

@@ -104,6 +104,7 @@ EARLY = [("cow", "metadata_only", "PARQUET", 8), ("mor", "regex", "PARQUET", 8),
 EVERY = [(*kinds, form, version) for kinds in KINDS for form in ("PARQUET", "ORC") for version in (8, 9)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("kind", "mode", "form", "version"),
     [*EARLY, *(pytest.param(*case, marks=pytest.mark.wide) for case in EVERY if case not in EARLY)],
@@ -296,6 +297,7 @@ def test_orc_files_of_all_types(tmp_path: Path) -> None:
     assert tables["ORC"].to_pylist() == tables["PARQUET"].to_pylist()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["metadata_only", "full_record"])
 @pytest.mark.parametrize("column", [True, False])
 def test_files_without_partition_columns(tmp_path: Path, mode: str, column: bool) -> None:

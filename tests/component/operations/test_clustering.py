@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
@@ -284,3 +287,36 @@ def test_single_file_strategies_sort_each_file_by_itself() -> None:
     result = table.cluster(order_by="x", options=OPTIONS | options)
     assert (result.groups, result.file_groups_read, result.file_groups_written) == (8, 8, 8)
     assert table.scan().count() == 160
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_a_clustering_plan_without_a_record_holds_nothing(tmp_path: Path, table_type: str) -> None:
+    """Release 1.2.0 leaves such a file where its commit-based planner fails."""
+    table = hp.Table.create(str(tmp_path / "t"), record_key="id", table_type=table_type)
+    table.upsert(pa.table({"id": ["a", "b"], "v": [1, 1]}))
+    sync = b"0123456789abcdef"
+    document = RequestedReplaceMetadata().encode(sync)
+    request_time = str(int(table.timeline().completed_writes()[-1].completion_time or "0") + 1)
+    path = tmp_path / "t" / ".hoodie" / "timeline" / f"{request_time}.clustering.requested"
+
+    def leave_plan() -> None:
+        path.write_bytes(document[: document.index(sync) + len(sync)])
+
+    leave_plan()
+    assert table.scan(filter="id = 'a'").count() == 1
+    table.upsert(pa.table({"id": ["a"], "v": [2]}))
+    assert table.validate().ok
+    table.clean(dry_run=False)
+    table.archive()
+    if table_type == "mor":
+        assert table.compact().runs
+    table.insert_overwrite(pa.table({"id": ["c"], "v": [3]}))
+    assert path.exists()
+    table.unschedule_clustering(request_time)
+    assert not path.exists()
+    leave_plan()
+    assert table.cluster().instant != request_time
+    leave_plan()
+    assert table.repair(dry_run=False).steps
+    assert not path.exists()
+    assert table.scan().to_arrow().to_pylist() == [{"id": "c", "v": 3}]

@@ -123,6 +123,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("place", ["local", "memory"])
 @pytest.mark.parametrize("metadata", [True, False], ids=["metadata table", "directories"])

@@ -65,6 +65,7 @@ ORDERINGS: dict[str, tuple[pa.DataType, list[Any], Wrapper | None]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", sorted(ORDERINGS))
 def test_deletes_hold_what_the_real_reader_compares(tmp_path: Path, kind: str) -> None:
     type_, (low, middle, high), wrapper = ORDERINGS[kind]

@@ -72,6 +72,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return table
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("text", "step", "count", "options"),
     [

@@ -18,6 +18,7 @@ from pyhudi.records.filters.range_pruning import prune_ranges, prune_values
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.tasks.base_file_reader import open_base_file
 from tests.support.float_filters import CASES, VALUES, Case, expected
+from tests.support.float_rows import rows
 
 _names = itertools.count()
 SCHEMA = pa.schema([("x", pa.float64())])
@@ -43,13 +44,6 @@ def test_rows_values_and_ranges(case: Case) -> None:
     assert (may_match(bound, {"x": column}, len(pairs)) == kept).all()
 
 
-def rows() -> pa.Table:
-    places = range(len(VALUES))
-    return pa.table(
-        {"id": [f"k{n}" for n in places], "p": [f"p{n // 3}" for n in places], "x": pa.array(VALUES, pa.float64()), "ts": places}
-    )
-
-
 def made(table_type: str, **options: object) -> Table:
     table = Table.create(
         f"memory://floats-{next(_names)}",
@@ -73,6 +67,7 @@ def ids(table: Table, case: Case | None = None) -> list[str]:
     return sorted(table.scan(["id"], filter=None if case is None else case[0]).to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["files", "logs", "partitions"])
 def test_scans(how: str) -> None:
     if how == "partitions":

@@ -91,6 +91,7 @@ def true(table: Table) -> MetadataTable:
     return found
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_every_operation_keeps_them_true(tmp_path: Path, kind: str) -> None:
     table = indexed(tmp_path, kind)
@@ -170,6 +171,7 @@ def test_the_whole_metadata_table_comes_back_with_its_defined_indexes(table: Tab
     assert {"record_index", "secondary_index_note", "expr_index_day", "expr_index_upper_note"} < set(true(table).partitions)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "name", ["record_index", "secondary_index_note", "expr_index_day", "expr_index_upper_note", "column_stats", "files", None]
 )
@@ -183,6 +185,7 @@ def test_rebuilding_mends(table: Table, tmp_path: Path, name: str | None) -> Non
     true(table)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
@@ -371,6 +374,7 @@ def test_no_write_fails_because_an_index_is_begun(
     }.get(operation, expected | {"k020"})  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "place", ["defs/mine.json", "{table}/.hoodie/mine.json", "file:{table}/mine.json", "{table}-beside/index.json"]
 )

@@ -289,3 +289,37 @@ def test_a_layout_that_is_not_written_is_a_question_to_the_kind(kind: type[Index
         else:
             with pytest.raises(Unsupported, match="layout 2 of its records is read, and not written"):
                 kind.check_kept(definition)
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_empty_text_under_a_bloom_filter_of_an_expression(tmp_path: Path, table_type: str) -> None:
+    options = {"hoodie.parquet.small.file.limit": 0}
+    table = Table.create(str(tmp_path / "t"), record_key="id", table_type=table_type, options=options)
+    table.insert(pa.table({"id": ["1"], "city": ["x"]}))
+    table.index.create("bloom_filters", "city", function="lower", name="of_city")
+    table.insert(pa.table({"id": ["2", "3"], "city": ["", None]}))
+    table.insert(pa.table({"id": ["4"], "city": [""]}))
+    table.insert(pa.table({"id": ["5"], "city": ["y"]}))
+
+    def ids(condition: str) -> list[str]:
+        return sorted(table.scan(filter=condition).to_arrow()["id"].to_pylist())
+
+    for _ in range(2):
+        assert ids("lower(city) = ''") == ["2", "4"]
+        assert ids("lower(city) = 'x'") == ["1"]
+        assert ids("lower(city) IN ('', 'y')") == ["2", "4", "5"]
+        assert ids("city IS NULL") == ["3"]
+        assert table.validate().ok
+        # Built over files with the empty text.
+        table.index.rebuild("expr_index_of_city")
+
+
+def test_filters_on_an_empty_key_find_nothing(tmp_path: Path) -> None:
+    indexed = {"hoodie.metadata.index.bloom.filter.enable": True, "hoodie.metadata.record.index.enable": True}
+    table = Table.create(str(tmp_path / "t"), record_key="id", options=indexed)
+    table.insert(pa.table({"id": ["1", "2"], "city": ["", None]}))
+    table.index.create("secondary_index", "city")
+    table.upsert(pa.table({"id": ["2", "3"], "city": ["", "z"]}))
+    assert sorted(table.scan(filter="city = ''").to_arrow()["id"].to_pylist()) == ["1", "2"]
+    assert table.scan(filter="id = ''").count() == 0
+    assert table.validate().ok

@@ -146,6 +146,7 @@ CHANGES: dict[str, Callable[[Table], Any]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_a_reader_sees_whatever_is_done_to_the_table(kind: str, tmp_path: Path) -> None:
     table = made(tmp_path / "t", kind)

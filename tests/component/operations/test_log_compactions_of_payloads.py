@@ -30,6 +30,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize("seed", range(6 if WIDE else 1))
 def test_any_order_of_writes_and_services(payload: str, seed: int) -> None:

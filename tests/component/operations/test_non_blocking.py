@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,79 +10,27 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import format_shared_file_id, is_shared_file_id, parse_bucket
-from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction
-from pyhudi.operations.write.write_rows import run_write
-from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.planning.bucket_routing import shared_file_id
 from pyhudi.planning.conflicts import taken_groups
-from pyhudi.storage import Storage, open_storage
+from pyhudi.storage import open_storage
 from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import read_commit
 from tests.simulation.tables import World
+from tests.support.non_blocking import MODE, NON_BLOCKING, OPTIONS, beside, rows
 
-MODE = "hoodie.write.concurrency.mode"
 METADATA = "hoodie.metadata.enable"
-NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
-OPTIONS: dict[str, object] = {
-    MODE: NON_BLOCKING,
-    "hoodie.index.type": "BUCKET",
-    "hoodie.bucket.index.num.buckets": 1,
-    "hoodie.clean.automatic": False,
-    "hoodie.archive.automatic": False,
-    "hoodie.compact.inline": False,
-    "pyhudi.threads": 1,
-}
 FIRST, SECOND = "00000000-0000-0000-0000-000000000000-0", "00000000-0000-0000-0000-000000000000-1"
-
-
-class Meeting:
-    """A storage that calls `then` once, when the writer's instant is inflight and it has written nothing."""
-
-    def __init__(self, inner: Storage, then: Callable[[], object]) -> None:
-        self._inner = inner
-        self._then: Callable[[], object] | None = then
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        done = self._inner.put_if_absent(path, data)
-        if path.endswith("commit.inflight") and self._then is not None:
-            then, self._then = self._then, None
-            then()
-        return done
 
 
 @pytest.fixture
 def world() -> World:
     return World("mor", OPTIONS)
-
-
-def rows(stamp: int, deleted: bool = False, /, **values: int) -> pa.Table:
-    keys = list(values)
-    return pa.table(
-        {
-            "id": keys,
-            "part": ["a"] * len(keys),
-            "ts": pa.array([stamp] * len(keys), pa.int64()),
-            "value": pa.array(list(values.values()), pa.int64()),
-            "_hoodie_is_deleted": [deleted] * len(keys),
-        }
-    )
-
-
-def beside(world: World, data: pa.Table, then: Callable[[], object], **options: object) -> WriteResult:
-    """Write while something else happens in between."""
-    context = world.table.context
-    settings = WriteSettings.of(parse_options({**world.options, **options}), WriteOperation.UPSERT)
-    return run_write(replace(context, storage=Meeting(context.storage, then)), LocalEngine(1), data, settings)
 
 
 def plan_compaction(world: World) -> str:

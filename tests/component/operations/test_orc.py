@@ -85,6 +85,7 @@ def written(table: Table) -> list[Instant]:
     return list(table.timeline().completed_writes())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_beside_a_table_of_parquet(table_type: str) -> None:
     index = "record.index" if table_type == "mor" else "index.bloom.filter"

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 import pyhudi as hp
 from pyhudi.api.scan import Scan
 from pyhudi.planning.change_data import ChangeKind, ChangePart, ChangePlan
-from tests.component.operations.test_non_blocking import OPTIONS as NON_BLOCKING
-from tests.component.operations.test_non_blocking import beside
-from tests.component.operations.test_non_blocking import rows as shared_rows
 from tests.simulation.tables import World
+from tests.support.non_blocking import OPTIONS as NON_BLOCKING
+from tests.support.non_blocking import beside
+from tests.support.non_blocking import rows as shared_rows
 from tests.support.replay import MODES, STEPS, TABLES, ChangingTable, apply_changes, changing_table
 
 Rows = list[dict[str, Any]]
@@ -72,6 +72,7 @@ def parts_of(scan: Scan) -> list[tuple[str, ChangeKind, ChangePart]]:
     return [(source.partition, source.kind, source.part) for source in plan.sources]
 
 
+@pytest.mark.full
 @settings(max_examples=8)
 @given(TABLES, STEPS)
 def test_changes_applied_in_order_lead_from_each_state_to_the_next(
@@ -96,6 +97,7 @@ def swapped(kind: str, mode: str, uri: str = "") -> ChangingTable:
     return world
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_keeps_the_order(reader: str) -> None:
     world = swapped("mor", "DATA_BEFORE")

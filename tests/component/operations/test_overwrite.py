@@ -97,6 +97,7 @@ OTHER_TYPES = ("a narrower column", "a column of another type")
 EVOLVE = {"pyhudi.schema.mode": "evolve"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "table_type"),
     [
@@ -214,6 +215,7 @@ def test_a_partial_update_replaces_nothing() -> None:
         settings.overwriting()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("table_type", KINDS)
 @pytest.mark.parametrize("name", ["a wider column", "a column of another type"])
 def test_ranges_that_begin_before_the_overwrite(tmp_path: Path, table_type: str, name: str) -> None:

@@ -77,6 +77,7 @@ FILTERS = {
 }
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("text", FILTERS)
 def test_the_rows_of_a_full_read(table: Table, text: str) -> None:
     expected = by_id(table.scan().to_arrow().filter(FILTERS[text]))

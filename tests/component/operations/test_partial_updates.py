@@ -6,7 +6,6 @@ import itertools
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import pyhudi as hp
@@ -15,6 +14,7 @@ from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.log.framing import HeaderKey, LogBlock
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.tasks.log_scan import read_headers
+from tests.support.summing_merger import Sums
 
 _names = itertools.count()
 Row = tuple[Any, ...]
@@ -112,6 +112,7 @@ def test_all_columns_are_no_partial_update() -> None:
 STEPS = ("pfp", "ppf", "fpp", "pdfp", "fpdp", "pplpfp", "fpldlfp")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("mode", "steps"),
     [
@@ -191,29 +192,6 @@ def test_by_global_index(table_type: str, index: str) -> None:
         "y": (5, "a-y", 2, [2]),
         "z": (5, "a-z", 3, [3]),
     }
-
-
-class Sums:
-    """Adds up `b`, keeps the longer `a`, takes the newer of the others; a record whose sum is above 100 is dropped."""
-
-    strategy_id = "6f6c2b1e-94e4-4b0a-8d52-0f6d6a5d7c11"
-
-    def merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, pa.Array | None]:
-        assert older.column_names == newer.column_names
-        return self.partial_merge(older, newer)
-
-    def partial_merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, pa.Array | None]:
-        columns = {
-            name: (newer if name in newer.column_names else older)[name] for name in (*newer.column_names, *older.column_names)
-        }
-        both = set(older.column_names) & set(newer.column_names)
-        if "b" in both:
-            columns["b"] = pc.add(older["b"], newer["b"])
-        if "a" in both:
-            longer = pc.greater(pc.utf8_length(older["a"]), pc.utf8_length(newer["a"]))
-            columns["a"] = pc.if_else(longer, older["a"], newer["a"])
-        left = pc.less_equal(columns["b"], 100).combine_chunks() if "b" in columns else None
-        return pa.table(columns), left
 
 
 class WholeOnly(Sums):
@@ -310,6 +288,7 @@ def test_what_is_refused() -> None:
         update(empty, {"id": "w", "ts": 6, "a": "n"})
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("after", ["", "compact", "log_compact"])
 @pytest.mark.parametrize("late", ["whole", "partial"])
 def test_a_late_row_in_the_logs_gives_a_partial_update_nothing(late: str, after: str) -> None:

@@ -72,6 +72,7 @@ def made(uri: str | Path, kind: str = "cow", more: Mapping[str, Any] = MappingPr
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_every_operation_and_service(uri: str, kind: str) -> None:
     table = made(uri, kind)

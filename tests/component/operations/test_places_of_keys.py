@@ -60,6 +60,7 @@ def come_back(table: Table, insert: str) -> None:
     assert values(table) == [("k", 2), ("m", 1)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("insert", ["insert", "bulk_insert"])
 @pytest.mark.parametrize("index", INDEXES)
 def test_an_upsert_of_a_key_that_came_back_by_an_insert_changes_its_living_row_alone(index: str, insert: str) -> None:

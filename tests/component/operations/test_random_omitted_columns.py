@@ -176,6 +176,7 @@ def arrow(rows: list[Row]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(NAMES, row, strict=True)) for row in rows], SCHEMA)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(12 if WIDE else 2))
 def test_any_order_of_writes_services_and_reads(tmp_path: Path, seed: int) -> None:
     run = Run(tmp_path / "t", seed, typed=bool(seed % 2), metadata=seed % 3 != 1, hive=seed % 4 < 2)

@@ -67,6 +67,7 @@ def check_repaired(table: hp.Table, before: list[dict[str, object]]) -> hp.Table
     return again
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mirror", [True, False])
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_writes_come_back(uri: str, kind: str, mirror: bool) -> None:

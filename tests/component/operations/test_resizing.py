@@ -38,8 +38,8 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.snapshot import directory_listing, load_snapshot
-from tests.component.operations.test_rings import create as create_ringed
-from tests.component.operations.test_rings import ring_files, ring_of, rows
+from tests.support.ringed_tables import create as create_ringed
+from tests.support.ringed_tables import ring_files, ring_of, rows
 
 RINGS = {
     "hoodie.index.type": "BUCKET",
@@ -419,6 +419,7 @@ def test_the_ring_of_a_resize_that_is_being_rolled_back_does_not_count(uri: str)
     assert ring_of(table) == before
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("marked", [False, True])
 @pytest.mark.parametrize("made_by", ["resize", "overwrite"])
 def test_a_restore_takes_rings_with_it(uri: str, made_by: str, marked: bool) -> None:

@@ -30,6 +30,7 @@ def rows(batch: int, first: int = 0, count: int = 12) -> pa.Table:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("metadata", ["true", "false"])
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_through_compactions_and_clusterings(table_type: str, metadata: str) -> None:

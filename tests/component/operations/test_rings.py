@@ -13,13 +13,12 @@ import pytest
 import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.features.consistent_hashing.hashing_metadata import Ring, first_ring, mark_path, ring_path
+from pyhudi.features.consistent_hashing.hashing_metadata import first_ring, mark_path, ring_path
 from pyhudi.features.consistent_hashing.ring_store import load_ring, renewed, store_ring
 from pyhudi.format.actions.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringStrategy, SliceInfo
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
-from pyhudi.format.paths import RING_FOLDER
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
@@ -27,14 +26,8 @@ from pyhudi.options.supported import parse_options
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.table_context import TableContext
 from tests.support.golden_tables import open_golden
+from tests.support.ringed_tables import NODES, RINGS, create, ring_files, ring_of, rows
 
-NODES = 2
-RINGS = {
-    "hoodie.index.type": "BUCKET",
-    "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
-    "hoodie.bucket.index.num.buckets": NODES,
-    "hoodie.compact.inline": False,
-}
 _names = itertools.count()
 
 
@@ -45,28 +38,9 @@ def uri() -> Iterator[str]:
     forget_memory(name)
 
 
-def create(uri: str, **options: Any) -> hp.Table:
-    given = {**RINGS, **options}
-    return hp.Table.create(uri, record_key="id", partition_by="part", ordering="ts", table_type="mor", options=given)
-
-
-def rows(*keys: int, ts: int = 1, part: str = "p") -> pa.Table:
-    return pa.table({"id": [f"k{key}" for key in keys], "part": [part] * len(keys), "ts": pa.array([ts] * len(keys), pa.int64())})
-
-
 def values(table: hp.Table) -> list[tuple[str, str, int]]:
     found = table.scan(["id", "part", "ts"]).to_arrow().to_pylist()
     return sorted((row["id"], row["part"], row["ts"]) for row in found)
-
-
-def ring_of(table: hp.Table, part: str = "p") -> Ring:
-    ring = load_ring(table.context, table.context.timeline.load(), part, ())
-    assert ring is not None
-    return ring
-
-
-def ring_files(table: hp.Table) -> list[str]:
-    return sorted(info.path.removeprefix(f"{RING_FOLDER}/") for info in table.context.storage.walk(RING_FOLDER))
 
 
 def groups(table: hp.Table, part: str = "p") -> set[str]:

@@ -74,6 +74,7 @@ def batch(draw: random.Random, keys: list[str]) -> pa.Table:
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rule", RULES)
 def test_rows_are_those_of_a_filter_after_the_merge(rule: str) -> None:
     table = written(rule, seed=len(rule))

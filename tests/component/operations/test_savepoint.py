@@ -56,6 +56,7 @@ def create(uri: str, table_type: str, metadata: str) -> hp.Table:
     )
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("commits", "metadata", "table_type"),
     [
@@ -79,6 +80,7 @@ def test_verbs_where_every_commit_is_savepointed(verb: str, commits: int, table_
     assert_same_rows(saved.scan().to_arrow(), plain.scan().to_arrow(), key=["id"])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_writes_long_after_a_savepoint(table_type: str) -> None:
     """What came after the savepoint is archived, while the saved commit stays on the timeline."""

@@ -75,6 +75,7 @@ def filters(rows: pa.Table) -> st.SearchStrategy[Expr]:
     return st.recursive(leaves(rows), grow, max_leaves=5)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", WITH_METADATA)
 @settings(
     max_examples=20 if WIDE else 6,
@@ -93,6 +94,7 @@ def test_no_filter_loses_a_row(name: str, tables: dict[str, Table], data: st.Dat
     assert_same_rows(found, optimized.filter(to_arrow(condition, rows.schema)))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", WITH_METADATA)
 def test_the_past_is_not_pruned_by_the_present(name: str, tables: dict[str, Table]) -> None:
     table = tables[name]
@@ -240,6 +242,7 @@ def ours(rows: list[dict[str, Any]], ts: int) -> pa.Table:
     return pa.Table.from_pylist(full, OURS)
 
 
+@pytest.mark.full
 @settings(
     max_examples=12 if WIDE else 5,
     deadline=None,
@@ -319,6 +322,7 @@ def test_texts_that_a_partition_path_does_not_tell() -> None:
             assert table.scan(["id"], filter=condition).to_arrow()["id"].to_pylist() == [f"k{n}"]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "index", ["hoodie.metadata.record.index.enable", "hoodie.metadata.index.bloom.filter.enable", "hoodie.metadata.enable"]
 )

@@ -123,6 +123,7 @@ def test_small_commit_makes_so_many_calls(uri: str, table_type: str) -> None:
     assert {**asked.calls, "under the lock": asked.under_lock} == CALLS[table_type]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_calls_do_not_grow_with_partitions_that_are_not_touched(uri: str, table_type: str) -> None:
     few, many = (_second_upsert(f"{uri}-{count}", table_type, count) for count in (2, 40))
@@ -156,6 +157,7 @@ def grown(
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
 def test_calls_do_not_grow_with_the_history(table_type: str) -> None:
     forget_memory("storage-calls")

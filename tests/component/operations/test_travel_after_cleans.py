@@ -156,6 +156,7 @@ def test_a_clean_that_was_archived(written: Written) -> None:
     assert written.read(late[-1]) == written.rows
 
 
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("replaces", [False, True])
 @pytest.mark.parametrize("call", [3, 5, 7, 9])
 def test_a_clean_that_died_and_that_another_finished(written: Written, call: int, replaces: bool) -> None:

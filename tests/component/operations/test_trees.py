@@ -106,6 +106,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("place", "older"),
     [
@@ -176,6 +177,7 @@ def test_an_upper_partition_that_loses_its_rows_leaves_those_below_it(tmp_path: 
     assert [row[0] for row in rows(table)] == [1, 2]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("parts", "taken"), [(("p",), "other"), (("p",), "other/p"), (("",), "other"), (("p",), "other/new")])
 def test_no_partition_is_made_in_the_folder_of_another_table(tmp_path: Path, parts: tuple[str, ...], taken: str) -> None:
     table = new_table(tmp_path / "t", "p", "q")

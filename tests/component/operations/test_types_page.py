@@ -58,6 +58,7 @@ def value_of(kind: pa.DataType) -> Any:
     return [("k", 1)] if types.is_map(kind) else {"x": 1}
 
 
+@pytest.mark.sample(22)
 @pytest.mark.parametrize(("given", "stored", "avro", "spark"), rows_of("Arrow"))
 def test_arrow(given: str, stored: str, avro: str, spark: str) -> None:
     source, target = typed(given), typed(stored)

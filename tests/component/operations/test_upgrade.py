@@ -101,6 +101,7 @@ def wide(table: hp.Table, ts: int, keys: range, **options: object) -> str:
     return str(table.upsert(pa.table(data), options=options).instant)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("copied", [False, True])
 def test_the_past_of_a_table_with_logs_after_a_downgrade(tmp_path: Path, copied: bool) -> None:
     """Its log files are named after the delta commits that wrote them, and not after the base files that they belong to."""

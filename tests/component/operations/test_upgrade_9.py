@@ -119,6 +119,7 @@ def changed(before: Mapping[str, str], changes: Values) -> dict[str, str]:
     return {key: text for key, text in {**before, **changes}.items() if text is not None}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("payload", TRANSLATED)
 def test_payload_classes_become_modes_and_come_back(payload: str, tmp_path: Path) -> None:
     ordering, modes, back = TRANSLATED[payload]
@@ -211,6 +212,7 @@ DOWN = (
 )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", DOWN)
 def test_tables_of_the_real_hudi_are_downgraded(name: str, tmp_path: Path) -> None:
     golden = open_golden(name, tmp_path)
@@ -312,6 +314,7 @@ class Highest:
         return choose_rows(older, newer, pc.greater(newer["ts"], older["ts"]).to_numpy()), None
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("payload", [None, f"{MODEL}PartialUpdateAvroPayload"])
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_merger_of_ones_own_stays_what_merges(kind: str, payload: str | None, tmp_path: Path) -> None:

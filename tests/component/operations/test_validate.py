@@ -25,6 +25,7 @@ INDEXES: dict[str, Any] = {
 }
 
 
+@pytest.mark.sample(43)
 @pytest.mark.parametrize("name", golden_cases(without_traits=CLOSED_TRAITS))
 def test_the_tables_of_the_real_hudi_are_in_order(name: str, tmp_path: Path) -> None:
     result = Table(open_golden(name, tmp_path).path).validate()

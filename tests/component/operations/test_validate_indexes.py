@@ -166,6 +166,7 @@ def test_a_sound_table(table: Table) -> None:
     assert {name for name, _ in found.checks} >= set(EVERY)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("damage", "check", "message"),
     [
@@ -194,6 +195,7 @@ SOONER = {("gone", name) for name in ("files", "partition_stats", "secondary_ind
 SOONER |= {("cut", name) for name in ("files", "column_stats", "record_index", "bloom_filters")}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("how", "partition"),
     [

@@ -154,6 +154,7 @@ def stored(table: Table) -> list[tuple[object, ...]]:
     return sorted((tuple(row.values()) for row in table.scan(EXAMPLE.names).to_arrow().to_pylist()), key=str)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("payload", "kind"),
     [
@@ -237,6 +238,7 @@ def test_statistics_are_those_of_release_1_1(name: str, tmp_path: Path) -> None:
     assert table.validate().ok, str(table.validate())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["cow_v9", "mor_v9_indexes", "mor_v9_upgraded"])
 def test_tables_of_release_1_1_are_written_with_their_indexes(name: str, tmp_path: Path) -> None:
     """Each index in the form that its definition names, also when the metadata table is compacted."""
@@ -316,6 +318,7 @@ def _found(table: Table) -> set[tuple[object, ...]]:
     return {tuple(row[name] for name in RECORDS.names) for row in rows.to_pylist()}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("payload", MOVED)
 def test_records_that_move_are_filled_from_what_they_were(payload: str, kind: str, tmp_path: Path) -> None:

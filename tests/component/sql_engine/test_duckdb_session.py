@@ -160,6 +160,7 @@ def test_a_query_that_fails_leaves_no_table(sql: Sql, tmp_path: Path) -> None:
     assert not hp.Table.exists(tmp_path / "warehouse" / "t") and sql("SHOW TABLES") == []
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
@@ -344,6 +345,7 @@ def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table)
     ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("statement", "said"),
     [

@@ -13,7 +13,7 @@ from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
 from pyhudi.operations.commit.results import CompactionResult
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.tasks.log_scan import hfile_entries, read_headers
-from tests.unit.tasks.test_positions import SCHEMA, Group, rows
+from tests.support.positioned_logs import SCHEMA, Group, rows
 
 HFILE = {"hoodie.logfile.data.block.format": "hfile"}
 

@@ -63,6 +63,11 @@ class Child:
                 os._exit(code)
         os.close(told)
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._pid
+
     def end(self) -> tuple[list[str], int]:
         """Its lines, and how it ended: 0, the code of its exit, or less than 0 for a signal."""
         with os.fdopen(self._pipe) as pipe:

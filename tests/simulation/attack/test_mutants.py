@@ -10,6 +10,7 @@ from tests.simulation.attack.mutants import KINDS, attack, subject
 from tests.support.needs import WIDE
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("place", ["memory", "local"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_served_wrong(kind: str, place: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.attack import flaky, kills
+from tests.simulation.attack import flaky, kills, suspensions
 from tests.simulation.attack.processes import killed, suspended
 from tests.simulation.checker.kept import excused
 from tests.simulation.checker.quick import quickly
@@ -20,10 +20,12 @@ def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
     assert killed(tmp_path, 1, writers=2, turns=2) == []
 
 
+@pytest.mark.full
 def test_a_writer_that_sleeps_while_others_work_loses_nothing(tmp_path: Path) -> None:
     assert suspended(tmp_path, 1) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", kills.MODES)
 def test_deaths_one_after_the_other_lose_nothing(mode: str) -> None:
     # Each mode by itself; by hand some hundreds of each: PYHUDI_KILLS=300.
@@ -34,15 +36,25 @@ def test_deaths_one_after_the_other_lose_nothing(mode: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.full
 def test_a_full_disk_loses_nothing() -> None:
     program = [sys.executable, "-m", "tests.simulation.attack.full_disk", "--seed", "1", "--rounds", "2"]
     done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[3])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(10 if WIDE else 4))
 def test_a_store_that_often_does_not_answer(seed: int) -> None:
     with quickly():
         schedule, verdict = flaky.attack(seed)
     if not excused(verdict):
         pytest.fail("\n".join((repr(schedule), *verdict.outcomes, *verdict.faults)))
+
+
+@pytest.mark.parametrize("lock", suspensions.LOCKS)
+def test_a_writer_suspended_at_a_call_of_a_commit_blocks_nobody_for_longer_than_the_lock_wait(lock: str) -> None:
+    every = "1" if WIDE else "60"
+    program = [sys.executable, "-m", "tests.simulation.attack.suspensions", "--lock", lock, "--every", every]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stdout + done.stderr

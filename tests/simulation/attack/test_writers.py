@@ -12,6 +12,7 @@ from benchmarks.writers.judge import Figures, Told, judge
 from benchmarks.writers.run import Plan, run
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("after", [1, pytest.param(0, marks=pytest.mark.wide)])
 def test_three_processes_count_and_nothing_is_lost_nor_tried_without_end(tmp_path: Path, after: int) -> None:
     options = {TURN_AFTER: after}

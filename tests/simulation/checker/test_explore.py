@@ -24,7 +24,7 @@ NOT_WAITING = 25 if WIDE else 12
 BLOCKS = 2
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.full) for block in range(1, BLOCKS))])
 @pytest.mark.parametrize("world", WORLDS)
 def test_explore(world: str, block: int) -> None:
     count = TIMES * (WITH_METADATA if WORLDS[world].has_metadata else PLAIN if WORLDS[world].waits else NOT_WAITING)

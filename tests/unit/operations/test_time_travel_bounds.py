@@ -12,7 +12,7 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
-from tests.paused_write import PausedWrite
+from tests.support.paused_write import PausedWrite
 
 
 def test_a_time_before_the_first_commit_is_refused(tmp_path: Path) -> None:

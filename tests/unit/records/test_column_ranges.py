@@ -13,23 +13,11 @@ from hypothesis import strategies as st
 from pyhudi.errors import Internal
 from pyhudi.records.column_ranges import RangeColumn, may_match
 from pyhudi.records.column_statistics import ColumnRange, batch_ranges
-from pyhudi.records.filters.arrow_expressions import arrow_scalar
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Compare, Expr, In, Operand
 from pyhudi.records.filters.range_pruning import prune_ranges
-from tests.unit.records.test_predicates import BATCHES, EXPRS, SCHEMA, VALUES, batch_of
-
-
-def range_column(ranges: list[ColumnRange], kind: pa.DataType) -> RangeColumn:
-    def bounds(values: list[Any]) -> pa.Array:
-        return pa.array([None if value is None else arrow_scalar(value, kind) for value in values], kind)
-
-    return RangeColumn(
-        bounds([r.min for r in ranges]),
-        bounds([r.max for r in ranges]),
-        pa.array([r.null_count for r in ranges], pa.int64()),
-        pa.array([r.value_count for r in ranges], pa.int64()),
-    )
+from tests.support.predicate_batches import BATCHES, EXPRS, SCHEMA, VALUES, batch_of
+from tests.support.range_columns import range_column
 
 
 @given(EXPRS, st.lists(BATCHES, min_size=1, max_size=5), st.data())

@@ -22,7 +22,7 @@ from pyhudi.records.filters.filter_visitor import calls, columns, key_literals
 from pyhudi.records.filters.monotonic_functions import derived_column
 from pyhudi.records.filters.range_pruning import prune_ranges, prune_values
 from tests.support.filter_functions import COMPARED, SCHEMA, TERMS, ZONED, rows
-from tests.unit.records.test_column_ranges import range_column
+from tests.support.range_columns import range_column
 
 ROWS = rows(120)
 NUMBERED = ROWS.append_column("place", pa.array(range(120)))

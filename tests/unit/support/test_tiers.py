@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.tiers import Tier, is_selected, markers_of_path, tier_of
+from tests.support.tiers import Tier, beyond_sample, is_selected, markers_of_path, tier_of
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,10 @@ def test_an_unknown_tier_is_an_error() -> None:
     assert tier_of("") is Tier.FULL
     with pytest.raises(ValueError, match=r"'quick': unknown tier. Use one of smoke, rest, full, wide"):
         tier_of("quick")
+
+
+def test_a_sample_is_evenly_spaced() -> None:
+    assert beyond_sample(7, 3) == {1, 2, 4, 5}
+    assert beyond_sample(7, 1) == {1, 2, 3, 4, 5, 6}
+    assert beyond_sample(2, 3) == set()
+    assert beyond_sample(0, 1) == set()

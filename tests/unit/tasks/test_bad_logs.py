@@ -14,7 +14,7 @@ from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.log.framing import HeaderKey
 from pyhudi.storage import open_storage
 from pyhudi.table.file_slices import LogFile
-from tests.unit.tasks.test_positions import Group, rows
+from tests.support.positioned_logs import Group, rows
 
 Row = tuple[object, ...]
 COLUMNS = ["id", "ts", "v"]

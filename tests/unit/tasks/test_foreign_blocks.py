@@ -6,8 +6,8 @@ import pytest
 
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.log.framing import BlockType, HeaderKey
-from tests.unit.format.log.test_delete_blocks import class_named, kryo, text
-from tests.unit.tasks.test_compaction_tasks import COMMIT, Block, Slice, data, delete, plain_delete, time
+from tests.support.kryo import class_named, kryo, text
+from tests.support.log_slices import COMMIT, Block, Slice, data, delete, plain_delete, time
 
 
 def old_delete(version: int, *keys: str) -> Block:

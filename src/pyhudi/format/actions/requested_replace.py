@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from pyhudi.format.actions.avro_document import Document
 from pyhudi.format.actions.clustering_plan import CLUSTERING_PLAN, ClusteringPlan
+from pyhudi.format.avro.container import decode_container
 from pyhudi.format.avro.nodes import STRING, map_of, optional, record, version_field
 from pyhudi.format.avro.schema import schema_of
 
@@ -25,6 +27,15 @@ class RequestedReplaceMetadata(Document):
     clustering_plan: ClusteringPlan | None = None
     extra_metadata: Mapping[str, str] | None = None
     version: int | None = None
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> Self:
+        """As `Document.decode`; a container without a record is a document without a plan.
+
+        Release 1.2.0 leaves such a `.clustering.requested` where its commit-based planner fails.
+        """
+        _, records = decode_container(data)
+        return cls() if not records else super(RequestedReplaceMetadata, cls).decode(data)
 
     @classmethod
     def of_clustering(cls, plan: ClusteringPlan) -> RequestedReplaceMetadata:

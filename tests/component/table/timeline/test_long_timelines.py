@@ -124,6 +124,7 @@ def test_a_torn_history_file(keep: int) -> None:
     assert set(table.scan(["ts"]).to_arrow()["ts"].to_pylist()) == {20}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("content", [None, b"", b"0", b"behind", b"999", b"-3", b"\xff\xfe"])
 def test_a_version_file_behind_ahead_or_unreadable(content: bytes | None) -> None:
     table = damaged(f"version-{content!r}")

@@ -17,6 +17,7 @@ from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.avro_wrappers import Wrapper, no_ordering, wrap, wrap_ordering
 from pyhudi.format.byte_cursor import encode_zigzag
 from pyhudi.format.log.delete_blocks import DELETES, decode_deletes, deletes_batch, encode_deletes
+from tests.support.kryo import class_named, kryo, text
 from tests.support.vectors import vector_body
 
 
@@ -231,23 +232,6 @@ def test_any_bytes_give_deletes_or_an_error(version: int, payload: bytes) -> Non
         decoded(version.to_bytes(4, "big") + len(payload).to_bytes(4, "big") + payload)
     except (CorruptData, Unsupported):
         pass
-
-
-def class_named(number: int, name: str) -> bytes:
-    return bytes([1, number]) + text(name)
-
-
-def text(value: str) -> bytes:
-    data = value.encode("ascii")
-    return data[:-1] + bytes([data[-1] | 0x80])
-
-
-def kryo(version: int, elements: list[bytes]) -> bytes:
-    name = "org.apache.hudi.common.model." + ("DeleteRecord" if version == 2 else "HoodieKey")
-    payload = class_named(0, f"[L{name};") + b"\x01" + bytes([len(elements) + 1])
-    for index, element in enumerate(elements):
-        payload += (class_named(1, name) if index == 0 else b"\x01\x01") + b"\x01" + element
-    return version.to_bytes(4, "big") + len(payload).to_bytes(4, "big") + payload
 
 
 def test_kryo_version_1_holds_keys() -> None:

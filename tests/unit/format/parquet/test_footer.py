@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import ast
 import io
-import math
 import subprocess
 import sys
-import zipfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,19 +12,7 @@ import pytest
 from pyhudi.errors import CorruptData
 from pyhudi.format.parquet.footer import closing_without
 from pyhudi.format.parquet.parquet_file import open_parquet
-from tests.support.golden_tables import ROOT
-
-NESTED = pa.array([{"x": 1.0, "y": [2.0]}, {"x": math.nan, "y": None}, None])
-ROWS = pa.table({"a": [1.5, math.nan, None], "b": [1, 2, 3], "c": ["x", None, "z"], "s": NESTED, "flag": [True, False, None]})
-
-
-def written(row_group_size: int = 2) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, ROWS.schema, write_page_index=True) as writer:
-        writer.write_table(ROWS, row_group_size=row_group_size)
-        writer.add_key_value_metadata({"key": "value"})
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+from tests.support.parquet_files import ROWS, files_of_others, look_at, written
 
 
 def bounds(content: bytes) -> dict[str, list[bool]]:
@@ -77,27 +63,6 @@ def test_damage_is_found() -> None:
             continue
 
 
-def files_of_others() -> dict[str, bytes]:
-    """Every Parquet file of the tables that the real Hudi wrote."""
-    found = {}
-    for table in sorted(ROOT.glob("hudi-*/*/*.zip")):
-        with zipfile.ZipFile(table) as archive:
-            for name in archive.namelist():
-                if name.endswith(".parquet"):
-                    found[f"{table.parent.name}/{name}"] = archive.read(name)
-    return found
-
-
-def look_at(content: bytes) -> None:
-    """Everything that a footer says of columns, and the rows."""
-    file = open_parquet(pa.BufferReader(content))
-    for group in range(file.metadata.num_row_groups):
-        for place in range(file.metadata.row_group(group).num_columns):
-            chunk = file.metadata.row_group(group).column(place)
-            _ = chunk.compression, chunk.encodings, chunk.statistics and chunk.statistics.has_min_max
-    file.read(use_threads=False)
-
-
 def test_footers_of_others_hold_what_is_checked() -> None:
     found = files_of_others()
     assert len(found) > 100
@@ -124,7 +89,7 @@ def test_footers_of_columns_that_pack_well_hold_what_is_checked(codec: str) -> N
 MUTANTS = """
 import random, sys
 from pyhudi.errors import CorruptData
-from tests.unit.format.parquet.test_footer import files_of_others, look_at, written
+from tests.support.parquet_files import files_of_others, look_at, written
 import pyarrow as pa
 found, seen = [*list(files_of_others().values())[::40], written()], {"read": 0, "refused": 0, "arrow": 0}
 choice = random.Random(7)

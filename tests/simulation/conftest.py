@@ -1,0 +1,23 @@
+"""Simulations: a test with the marker `crash_points` runs once per share of its crash points (tests/support/shares.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.shares import Share, taking
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Split the tests that kill an operation at many calls."""
+    if metafunc.definition.get_closest_marker("crash_points"):
+        metafunc.fixturenames.append("share")
+        metafunc.parametrize("share", [Share.SMOKE, pytest.param(Share.OTHERS, marks=pytest.mark.full)], indirect=True)
+
+
+@pytest.fixture
+def share(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The share of the crash points that a test takes."""
+    with taking(request.param):
+        yield
