@@ -125,14 +125,22 @@ def test_readme_is_one_screen_per_question() -> None:
 
 
 def texts(module: Path) -> Iterator[tuple[int, str]]:
-    """Line and text of the docstrings of a module and its public definitions, and of string literals in raise statements."""
+    """Line and text of the docstrings of a module and its public definitions, and of the string literals of `shown_values`."""
     tree = ast.parse(module.read_text("utf-8"))
     yield from public_docstrings(tree)
+    for value in shown_values(tree):
+        for part in ast.walk(value):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part.lineno, part.value
+
+
+def shown_values(tree: ast.Module) -> Iterator[ast.expr]:
+    """What users see of a module: exceptions that it raises, and the help of commands (calls of typer.Option and Argument)."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise) and node.exc is not None:
-            for part in ast.walk(node.exc):
-                if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    yield part.lineno, part.value
+            yield node.exc
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("Option", "Argument"):
+            yield node
 
 
 def public_docstrings(node: ast.Module | ast.ClassDef) -> Iterator[tuple[int, str]]:
