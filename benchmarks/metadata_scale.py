@@ -34,20 +34,20 @@ from pyhudi.format.index_definitions import column_stats_definition, format_inde
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, encode_column_stats
 from pyhudi.metadata_table.codecs.files_codec import ALL_PARTITIONS, FILES_SCHEMA, encode_files
-from pyhudi.metadata_table.codecs.metadata_partitions import format_file_id
-from pyhudi.metadata_table.codecs.metadata_schema import COMMIT_SCHEMA, RECORD_SCHEMA, RecordType
+from pyhudi.metadata_table.codecs.metadata_partitions import format_index_file_id
+from pyhudi.metadata_table.codecs.metadata_schema import COMMIT_SCHEMA, RECORD_SCHEMA, MetadataRecordType
 from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
-from pyhudi.metadata_table.codecs.value_wrappers import wrap
+from pyhudi.metadata_table.codecs.value_wrappers import wrap_values
 from pyhudi.metadata_table.metadata_keys import column_stats_keys, file_hashes, partition_stats_key
 from pyhudi.metadata_table.reader.index_lookups import find_records
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from pyhudi.metadata_table.writer.metadata_commit import CommitMirror
+from pyhudi.metadata_table.writer.metadata_commit import MetadataCommit
 from pyhudi.metadata_table.writer.metadata_store import MetadataStore, create_store
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.transaction import Transaction, commit_metadata
 from pyhudi.options.supported import parse_options
 from pyhudi.records.column_statistics import ColumnRange
-from pyhudi.records.hashing import shard_of_keys
+from pyhudi.records.hashing import key_shards
 from pyhudi.storage.base import Storage
 from pyhudi.table.table_config import store_table_config
 from pyhudi.tasks.file_stats import FileIndexing, IndexedFile
@@ -170,9 +170,9 @@ def measure_commits(folder: Path, partition_count: int) -> dict[str, float]:
             path = f"{partition}/{file_id}_0-0-0_{transaction.instant_time}.parquet"
             stat = WriteStat(file_id=file_id, path=path, partition_path=partition, file_size_in_bytes=100_000_000)
             statuses.append(WriteStatus(stat, IndexedFile(ranges)))
-        mirror = CommitMirror(None, FileIndexing(columns, key_shards=shards), SCHEMA, statuses)
+        mirror = MetadataCommit(None, FileIndexing(columns, key_shards=shards), SCHEMA, statuses)
         transaction.commit(
-            commit_metadata(Operation.UPSERT, statuses, arrow_to_avro(SCHEMA, table.name), {}), None, mirror=mirror
+            commit_metadata(Operation.UPSERT, statuses, arrow_to_avro(SCHEMA, table.name), {}), None, metadata_commit=mirror
         )
         wall.append(time.perf_counter() - started)
         cpu.append(time.process_time() - cpu_started)
@@ -263,12 +263,12 @@ def _store_stats(metadata: Storage, names: dict[str, list[str]]) -> None:
             tight_keys.append(partition_stats_key(column, partition))
             tight_rows.append(_stats([partition], column, least[:1], greatest[-1:], True))
     all_keys = pa.concat_arrays(keys)
-    values = encode_column_stats(_together(rows), RecordType.COLUMN_STATS)
-    shards = shard_of_keys(all_keys, STATS_GROUPS)
+    values = encode_column_stats(_together(rows), MetadataRecordType.COLUMN_STATS)
+    shards = key_shards(all_keys, STATS_GROUPS)
     for shard in range(STATS_GROUPS):
         mine = pa.array(shards == shard)
         _store_group(metadata, "column_stats", shard, [_sorted(all_keys.filter(mine), values.filter(mine))])
-    tight = encode_column_stats(_together(tight_rows), RecordType.PARTITION_STATS)
+    tight = encode_column_stats(_together(tight_rows), MetadataRecordType.PARTITION_STATS)
     _store_group(metadata, "partition_stats", 0, [_sorted(pa.array(tight_keys), tight)])
 
 
@@ -299,7 +299,7 @@ def _store_keys(metadata: Storage, names: dict[str, list[str]], key_count: int) 
         times = pa.array(np.full(len(numbers), 1_767_225_600_000))
         columns = [partitions.take(places), file_ids.take(places), times]
         values = encode_locations(pa.RecordBatch.from_arrays(columns, schema=LOCATION_SCHEMA))
-        shards = shard_of_keys(keys, KEY_GROUPS)
+        shards = key_shards(keys, KEY_GROUPS)
         for shard, parts in enumerate(held):
             mine = pa.array(shards == shard)
             # Numbers of one width ascend as their texts do.
@@ -313,7 +313,7 @@ def _stats(names: list[str], column: str, low: pa.Array, high: pa.Array, tight: 
     numbers = [pa.array([value] * count, pa.int64()) for value in (1000, 0, 8000, 16000)]
     flags = [pa.array([False] * count), pa.array([tight] * count)]
     types = [pa.nulls(count, pa.int32()), pa.nulls(count, pa.string())]
-    columns = [pa.array(names), pa.array([column] * count), wrap(low), wrap(high), *numbers, *flags, *types]
+    columns = [pa.array(names), pa.array([column] * count), wrap_values(low), wrap_values(high), *numbers, *flags, *types]
     return pa.RecordBatch.from_arrays(columns, schema=COLUMN_STATS_SCHEMA)
 
 
@@ -327,7 +327,7 @@ def _sorted(keys: pa.StringArray, values: pa.BinaryArray) -> tuple[pa.StringArra
 
 
 def _store_group(metadata: Storage, partition: str, index: int, batches: list[tuple[pa.Array, pa.Array]]) -> None:
-    name = f"{partition}/{format_file_id(partition, index)}_0-0-0_{INITIAL}.hfile"
+    name = f"{partition}/{format_index_file_id(partition, index)}_0-0-0_{INITIAL}.hfile"
     metadata.put(name, encode_hfile(batches, file_info={"schema": RECORD_SCHEMA.encode()}))
 
 

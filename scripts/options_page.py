@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyhudi.options.supported import FLINK, HONOURED, MOOT, REFUSED
+from pyhudi.options.supported import FLINK, NO_OP, REFUSED, SUPPORTED
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "options.md"
 
@@ -45,18 +45,18 @@ def render() -> str:
         "| option | default | meaning | chooses | other spellings |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for key, option in sorted(HONOURED.items()):
+    for key, option in sorted(SUPPORTED.items()):
         default = "" if option.default is None else f"`{option.default}`"
         chosen = {"read": "rows of a read", "write": "kind of write"}.get(option.chooses, "")
         aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
-        lines.append(f"| `{key}` | {default} | {option.meaning} | {chosen} | {aliases} |")
+        lines.append(f"| `{key}` | {default} | {option.description} | {chosen} | {aliases} |")
     lines += [
         "\n## No effect\n",
         "Valid in Hudi. The table comes out the same for every value.\n",
         "| option | why |",
         "| --- | --- |",
     ]
-    lines += [f"| `{key}` | {reason} |" for key, reason in sorted(MOOT.items())]
+    lines += [f"| `{key}` | {reason} |" for key, reason in sorted(NO_OP.items())]
     lines += [
         "\n## Refused\n",
         "Valid in Hudi, not supported by PyHudi: the call is refused, unless the value is one of the last column.\n",

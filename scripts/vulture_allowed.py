@@ -113,8 +113,9 @@ _.UNBOUNDED
 # Single steps and plain forms with which tests compare the fast ones.
 _.murmur2
 _.merge_file_lists
+_.merge_column_stats
 _.compact_metadata_table
-_.passes
+_.runs
 
 # What a version of the format has.
 _.has_avro_commit_metadata

@@ -48,8 +48,12 @@ LAYERS = {
     "pyhudi.metadata_table.file_group_merge": 5,
     "pyhudi.metadata_table.file_tasks": 5,
     "pyhudi.metadata_table.index_tasks": 5,
-    # Optional capabilities: a module of a feature is in the layer of what it does.
-    "pyhudi.features": 8,
+    # Optional capabilities: a module of a feature is in the layer of what it does.  `features.load` finds them, from any layer.
+    "pyhudi.features": 0,
+    "pyhudi.features.bootstrap.bootstrap_table": 8,
+    "pyhudi.features.procedures": 8,
+    "pyhudi.features.recovery.restore_table_properties": 8,
+    "pyhudi.features.report": 8,
     "pyhudi.features.bootstrap.plan_bootstrap": 4,
     "pyhudi.features.bootstrap.bootstrap_tasks": 5,
     "pyhudi.features.bootstrap.bootstrap_operation": 6,
@@ -58,7 +62,7 @@ LAYERS = {
     "pyhudi.features.consistent_hashing.ring_routing": 4,
     "pyhudi.features.consistent_hashing.plan_resizes": 4,
     "pyhudi.features.consistent_hashing": 6,
-    "pyhudi.features.hbase_index.hbase_client": 2,
+    "pyhudi.features.hbase_index.hbase_client": 5,
     "pyhudi.features.hbase_index.hbase_tasks": 5,
     "pyhudi.features.hbase_index.hbase_commits": 6,
     "pyhudi.features.hbase_index.spark_lookup": 7,
@@ -67,7 +71,7 @@ LAYERS = {
     "pyhudi.features.recovery.infer_keys": 5,
     "pyhudi.features.recovery.inspect_files": 5,
     "pyhudi.features.recovery.rebuild_timeline": 6,
-    "pyhudi.features.recovery.restore_properties": 6,
+    "pyhudi.features.recovery.restore_lost_properties": 6,
     "pyspark_pyhudi": 9,
 }
 # Modules directly below the package (spark.py, testing.py) and the package itself are the public API.

@@ -13,7 +13,7 @@ from pyhudi import Table
 from pyhudi.errors import StorageUnavailable
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation, WriteStat
 from pyhudi.format.instants import Action
-from pyhudi.operations.commit.action_attempt import taken_back_on_error
+from pyhudi.operations.commit.action_attempt import rollback_on_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.transaction import Transaction, commit_metadata
 from pyhudi.options.supported import parse_options
@@ -101,12 +101,12 @@ def simulate(setting: Setting) -> Outcome:
                 begun_ms = time.now_ms
                 try:
                     transaction = Transaction.begin(context, Action.COMMIT, settings)
-                    with taken_back_on_error(transaction):
+                    with rollback_on_error(transaction):
                         transaction.start()
                         env.sleep_ms(setting.work_ms)
                         name = f"{number:032}-0"
                         stat = WriteStat(name, f"{name}.parquet", "0", num_writes=1, num_update_writes=1, partition_path="")
-                        start = WriteStart.of(transaction.begun_on or Timeline(()), "")
+                        start = WriteStart.of(transaction.requested_on or Timeline(()), "")
                         metadata = commit_metadata(Operation.UPSERT, [WriteStatus(stat)], _SCHEMA, {})
                         transaction.commit(metadata, start, (), hold)
                 except StorageUnavailable as error:

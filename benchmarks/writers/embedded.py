@@ -24,7 +24,7 @@ OPTIONS: Mapping[str, object] = {
     "hoodie.keep.min.commits": 20,
     "hoodie.keep.max.commits": 30,
 }
-TURN_AFTER = "pyhudi.write.turn.after.conflicts"
+TURN_AFTER = "pyhudi.write.exclusive.after.conflicts"
 """What the verbs that read and write by themselves go by; a caller that does so goes by it too."""
 
 
@@ -46,7 +46,7 @@ class Embedded(Counters):
         table = Table(self.path, options=self.options)
         if lost < int(str(self.options.get(TURN_AFTER, 3))):
             return self._added(table, commit)
-        with table.turn() as mine:
+        with table.exclusive() as mine:
             return self._added(mine, commit)
 
     def _added(self, table: Table, commit: Commit) -> Mapping[str, int]:

@@ -88,10 +88,11 @@ __all__ = [
     "sql",
 ]
 
+_CAPABILITIES = {"bootstrap": "bootstrap", "restore_properties": "recovery"}
+"""Functions that optional capabilities add, see `pyhudi.features`."""
+
 _HOMES = {
     **dict.fromkeys(("Scan", "Table"), "pyhudi.api.table"),
-    "bootstrap": "pyhudi.features.bootstrap.bootstrap_table",
-    "restore_properties": "pyhudi.features.recovery.restore_table_properties",
     "WriteResult": "pyhudi.operations.commit.results",
     "scan_polars": "pyhudi.api.polars",
     "set_reporter": "pyhudi.tasks.progress",
@@ -110,7 +111,11 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: a Spark worker needs the tasks alone, and starts in half the time."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES.get(name, "pyhudi.errors")), name)
+    if name in _CAPABILITIES:
+        value = import_module("pyhudi.features").public_function(_CAPABILITIES[name], name)
+    else:
+        value = getattr(import_module(_HOMES.get(name, "pyhudi.errors")), name)
+    globals()[name] = value
     return value
 
 

@@ -114,14 +114,14 @@ class CorruptData(HudiError):
 class WriteConflict(HudiError):
     """Another writer changed the same file groups first.  This write left nothing behind and may be planned again.
 
-    instants: the request times of the instants that it conflicts with.  under_way: of those that have not completed, and which it
-    would meet again before they have.
+    instants: the request times of the instants that it conflicts with.  in_progress: of those that have not completed, and which
+    it would meet again before they have.
     """
 
-    def __init__(self, message: str, *, instants: tuple[str, ...] = (), under_way: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str, *, instants: tuple[str, ...] = (), in_progress: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.instants = instants
-        self.under_way = under_way
+        self.in_progress = in_progress
 
 
 class IndexStarted(WriteConflict):

@@ -21,27 +21,27 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyhudi import features
 from pyhudi.api.merge import Merge, update_on_spark
 from pyhudi.api.spark_streaming import StreamSink, start
 from pyhudi.api.table import Filter, Table
-from pyhudi.api.table_handle import OpenTable
+from pyhudi.api.table_handle import TableHandle
 from pyhudi.engines.spark.data_source import HudiSource
 from pyhudi.engines.spark.data_source import register as register_source
 from pyhudi.engines.spark.dataframe_semi_join import matching_dataframe
 from pyhudi.engines.spark.engine import SparkEngine
+from pyhudi.engines.spark.jobs import set_worker_python
 from pyhudi.engines.spark.read_dataframe import plan_query, query_dataframe
-from pyhudi.engines.spark.session_catalog import CatalogTable
+from pyhudi.engines.spark.session_catalog import CatalogEntry
 from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, StreamingQuery, table_location
 from pyhudi.engines.spark.update_delete import SparkDelete, run_spark_delete
-from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest
-from pyhudi.features import procedures
 from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.query import COLUMNS, FILTER
 from pyhudi.operations.write.save_modes import Save
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, with_schema_mode
-from pyhudi.options.scope import VERBS, check_standing
+from pyhudi.options.scope import VERBS, check_table_options
 from pyhudi.options.supported import parse_options
 from pyhudi.sql_engine import spark_table_names
 from pyhudi.sql_engine.read_statement import read_statement
@@ -92,7 +92,7 @@ def read(
         InvalidRequest: A filter or column does not fit.
     """
     parsed = parse_options(options)
-    check_standing(VERBS["pyhudi.spark.read"], parsed)
+    check_table_options(VERBS["pyhudi.spark.read"], parsed)
     for argument, option in ((columns, COLUMNS), (filter, FILTER)):
         if argument is not None and parsed.text(option) is not None:
             raise InvalidRequest(f"option {option}={parsed.text(option)} and the argument that means the same are both given")
@@ -175,7 +175,7 @@ def update(
         WriteConflict: Other writers won more often than retries are allowed.
         Unsupported: The table generates its record keys.
     """
-    table = OpenTable(path, storage_options, options, None)
+    table = TableHandle(path, storage_options, options, None)
     return update_on_spark(table, table.parse(VERBS["pyhudi.spark.update"], None), spark, set, where, alias)
 
 
@@ -201,10 +201,10 @@ def delete(
     Returns:
         The instant of the write, and what it changed.
     """
-    table = OpenTable(path, storage_options, options, None)
+    table = TableHandle(path, storage_options, options, None)
     parsed = table.parse(VERBS["pyhudi.spark.delete"], None)
     return table.write(
-        lambda settings: run_spark_delete(table.now(parsed), SparkDelete(spark, where, alias), settings),
+        lambda settings: run_spark_delete(table.load_context(parsed), SparkDelete(spark, where, alias), settings),
         WriteSettings.of(parsed, WriteOperation.DELETE),
     )
 
@@ -236,7 +236,7 @@ def merge(
             may change of the table's columns.
         storage_options: Credentials for PyHudi's own access.
     """
-    table = OpenTable(path, storage_options, options, None)
+    table = TableHandle(path, storage_options, options, None)
     return Merge(
         table, table.parse(VERBS["pyhudi.spark.merge"], None), source, on, target_alias=target_alias, source_alias=source_alias
     )
@@ -304,7 +304,9 @@ def call(
         raise InvalidRequest(f"procedure {procedure} takes either table= or path=")
     if table is not None:
         path = table_location(spark, table)
-    rows = procedures.call(procedure, path=path, storage_options=storage_options, spark=spark, **arguments)
+    rows = features.load("procedures", f"procedure {procedure}").call(
+        procedure, path=path, storage_options=storage_options, spark=spark, **arguments
+    )
     return spark.createDataFrame(rows)
 
 
@@ -337,10 +339,10 @@ def sql(
         TableExists: CREATE TABLE of one that is there.
     """
     parsed = read_statement(statement, embedded=False)
-    from pyhudi.sql_engine.spark_session import Session, SparkVerbs, run
+    from pyhudi.sql_engine.spark_session import SparkOperations, SparkStatementSession, run
 
-    verbs = SparkVerbs(write=write, update=update, delete=delete, merge=merge, call=call)
-    return run(Session(spark, verbs, storage_options, options), parsed)
+    verbs = SparkOperations(write=write, update=update, delete=delete, merge=merge, call=call)
+    return run(SparkStatementSession(spark, verbs, storage_options, options), parsed)
 
 
 def save_as_table(
@@ -375,7 +377,7 @@ def save_as_table(
     """
     spark = df.sparkSession
     _at_home(spark)
-    named = CatalogTable.of(spark, name, path)
+    named = CatalogEntry.of(spark, name, path)
     if not Table.exists(named.path, storage_options):
         options = {NAME.key: named.parts[-1], **(options or {})}
     result = write(df, named.path, mode, options, storage_options, schema_mode=schema_mode)
@@ -393,7 +395,7 @@ def register(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> No
         name: The name; several parts may have dots between them.
         path: Where the table lies.
     """
-    spark_table_names.remember(spark, name, os.fspath(path))
+    spark_table_names.register_path(spark, name, os.fspath(path))
 
 
 def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
@@ -412,5 +414,5 @@ def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
 
 def _at_home(spark: SparkSession) -> None:
     """Workers of a local session run this interpreter, and `format("pyhudi")` is known, which Spark looked for with another."""
-    if use_this_python(spark):
+    if set_worker_python(spark):
         spark.dataSource.register(HudiSource)

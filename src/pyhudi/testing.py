@@ -157,8 +157,8 @@ def _merged(
     return _answer(merger.merge(older, newer))
 
 
-def _answer(answer: tuple[pa.Table, object]) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    rows, alive = answer
+def _answer(result: tuple[pa.Table, object]) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    rows, alive = result
     marks = np.ones(rows.num_rows, dtype=np.bool_) if alive is None else np.asarray(alive, dtype=np.bool_)
     return rows, marks
 
@@ -175,14 +175,14 @@ def _copy(rows: pa.Table) -> pa.Table:
     return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
-def _check_choice(what: str, taken: Sequence[tuple[int, ...]], offered: Sequence[int]) -> None:
+def _check_choice(description: str, taken: Sequence[tuple[int, ...]], offered: Sequence[int]) -> None:
     first, again = taken
     if len(set(first)) < len(first):
-        raise InvalidRequest(f"the {what} took the same thing twice, of {len(offered)}")
+        raise InvalidRequest(f"the {description} took the same thing twice, of {len(offered)}")
     if not set(first) <= set(offered):
-        raise InvalidRequest(f"the {what} took what it was not offered, of {len(offered)}")
+        raise InvalidRequest(f"the {description} took what it was not offered, of {len(offered)}")
     if first != again:
-        raise InvalidRequest(f"the {what} took other things when it was asked again, of {len(offered)}")
+        raise InvalidRequest(f"the {description} took other things when it was asked again, of {len(offered)}")
 
 
 def _check_pickles(merger: RecordMerger) -> None:

@@ -17,7 +17,7 @@ from pyhudi.format.paths import PROPERTIES_BACKUP, PROPERTIES_FILE
 from pyhudi.operations.admin.create_table import new_table_properties
 from pyhudi.operations.admin.option_consistency import COMPARED
 from pyhudi.operations.admin.table_settings import FIXED
-from pyhudi.options.supported import HONOURED, parse_options
+from pyhudi.options.supported import SUPPORTED, parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage
@@ -277,7 +277,7 @@ CONTRADICTIONS: dict[str, tuple[str, ...]] = {
 SPELLED = [
     (option, spelling, value)
     for option, values in CONTRADICTIONS.items()
-    for spelling in (option, *HONOURED[option].aliases)
+    for spelling in (option, *SUPPORTED[option].aliases)
     for value in values
 ]
 
@@ -310,7 +310,7 @@ def test_options_that_contradict_the_table(kept: Kept, option: str, spelling: st
 @pytest.mark.parametrize("option", sorted(CONTRADICTIONS))
 def test_options_that_agree_with_the_table(kept: Kept, option: str) -> None:
     key = COMPARED.get(option, "hoodie.table.keygenerator.type")
-    stored = dict(kept.table.config.properties).get(key, HONOURED[option].default)
+    stored = dict(kept.table.config.properties).get(key, SUPPORTED[option].default)
     if stored is not None and not option.endswith("generator.class"):
         assert Table(kept.uri, options={option: stored}).scan().to_arrow().num_rows == 2
 

@@ -93,7 +93,7 @@ def last(table: Table) -> str:
 
 def _serve(table: Table) -> None:
     stop = threading.Event()
-    table.serve(stop, on_pass=lambda outcomes: stop.set())
+    table.serve(stop, on_run=lambda outcomes: stop.set())
 
 
 def _beside(table: Table) -> None:
@@ -102,7 +102,7 @@ def _beside(table: Table) -> None:
 
 
 def _turn(table: Table) -> None:
-    with table.turn():
+    with table.exclusive():
         pass
 
 
@@ -123,7 +123,7 @@ CHANGES: dict[str, Verb] = {
     "delete_partitions": lambda table, at: table.delete_partitions("*"),
     "write_batch": lambda table, at: table.write_batch(ROWS, WriteOperation.UPSERT, StreamBatch("stream", 1)),
     "rollback": lambda table, at: table.rollback(at),
-    "turn": lambda table, at: _turn(table),
+    "exclusive": lambda table, at: _turn(table),
     "clean": lambda table, at: table.clean(dry_run=False),
     "archive": lambda table, at: table.archive(),
     "cluster": lambda table, at: table.cluster(),

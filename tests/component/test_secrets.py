@@ -13,7 +13,7 @@ from pyhudi import Table
 from pyhudi.api.doctor import diagnose
 from pyhudi.errors import HudiError
 from pyhudi.features import procedures
-from pyhudi.format.properties import shown
+from pyhudi.format.properties import redact_secret
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.table.table_config import store_table_config
@@ -55,9 +55,9 @@ def told(act: Callable[[], object]) -> str:
 
 
 def test_names_of_secrets() -> None:
-    assert all(shown(key, VALUE) != VALUE for key in SECRETS)
-    assert all(shown(key, VALUE) == VALUE for key in PLAIN)
-    assert shown(SECRETS[0], "") == ""
+    assert all(redact_secret(key, VALUE) != VALUE for key in SECRETS)
+    assert all(redact_secret(key, VALUE) == VALUE for key in PLAIN)
+    assert redact_secret(SECRETS[0], "") == ""
 
 
 @pytest.mark.parametrize("key", [key for key in SECRETS if "secret" in key or "password" in key])

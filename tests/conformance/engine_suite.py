@@ -19,11 +19,11 @@ from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, format_file_id, parse_base_file, parse_log_file
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.options.supported import FileSettings, parse_options
 from pyhudi.planning.record_placement import InsertTarget
 from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec, PartitionField
-from pyhudi.records.record_merge import PickByEventTime
+from pyhudi.records.record_merge import EventTimeRule
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
@@ -32,7 +32,7 @@ from pyhudi.tasks.incoming_layout import as_batch
 from pyhudi.tasks.incoming_rows import incoming_rows
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.read_slice import run_read
-from pyhudi.tasks.tag_location import ByKeyColumns, Place
+from pyhudi.tasks.tag_location import FileGroupCandidate, LookupByKeyColumns
 from pyhudi.tasks.write_file_group import create_files
 from pyhudi.tasks.write_tasks import CreateTask, WriterSpec, WriteStatus
 
@@ -41,7 +41,7 @@ Row = tuple[str, str, int, int | None]
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 KEYS = KeySpec(KeyGenerator.SIMPLE, ("id",), (PartitionField("part"),))
-RULE = PickByEventTime("ts")
+RULE = EventTimeRule("ts")
 FIRST, SECOND = "20260101000000000", "20260102000000000"
 VALIDITY = InstantValidity(frozenset({FIRST, SECOND}), frozenset(), FIRST, SECOND)
 SMALL = {"hoodie.index.bloom.num_entries": 100, "hoodie.index.bloom.fpp": 0.01, "hoodie.bloom.index.filter.type": "SIMPLE"}
@@ -105,8 +105,8 @@ class Folder:
         return self.engine.prepare(self.data(table_of(*rows)), request)
 
     def tag_request(self, *slices: FileSlice, global_keys: bool = False, moves: bool = False) -> TagRequest:
-        places = tuple(Place(found.partition, found.file_id, found) for found in slices)
-        return TagRequest(self.spec(), places, ByKeyColumns(), global_keys, moves, RULE, VALIDITY)
+        places = tuple(FileGroupCandidate(found.partition, found.file_id, found) for found in slices)
+        return TagRequest(self.spec(), places, LookupByKeyColumns(), global_keys, moves, RULE, VALIDITY)
 
     def plan(self, slices: Sequence[FileSlice] = (), inserts: Sequence[InsertTarget] = (), *, appends: bool = False) -> WritePlan:
         by_partition: dict[str, list[InsertTarget]] = {}
@@ -130,7 +130,7 @@ class Folder:
         found = {slice_.file_id: slice_ for slice_ in before}
         for status in statuses:
             path = str(status.stat.path)
-            name = file_name_of(path)
+            name = file_name(path)
             base, log = parse_base_file(name), parse_log_file(name)
             if log is not None:
                 old = found[log.file_id]

@@ -14,7 +14,7 @@ import pytest
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.base import settle_put_if_absent
+from pyhudi.storage.base import put_if_absent_confirmed
 from pyhudi.storage.environment import SystemEnvironment
 from tests.conformance.moto_server import s3_options
 
@@ -69,9 +69,9 @@ def test_large_documents_are_written_in_one_request(storage: Storage) -> None:
 
 
 def test_settling_on_a_real_store(storage: Storage) -> None:
-    assert settle_put_if_absent(storage, "f", b"mine", SystemEnvironment())
-    assert settle_put_if_absent(storage, "f", b"mine", SystemEnvironment())
-    assert not settle_put_if_absent(storage, "f", b"theirs", SystemEnvironment())
+    assert put_if_absent_confirmed(storage, "f", b"mine", SystemEnvironment())
+    assert put_if_absent_confirmed(storage, "f", b"mine", SystemEnvironment())
+    assert not put_if_absent_confirmed(storage, "f", b"theirs", SystemEnvironment())
 
 
 def test_a_small_parquet_file_costs_one_request(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:

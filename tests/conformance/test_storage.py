@@ -13,7 +13,7 @@ import pytest
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import FaultyStorage
-from pyhudi.storage.fenced import LeasedStorage
+from pyhudi.storage.fenced import FencedStorage
 from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.memory import forget_memory
 from tests.conformance.moto_server import s3_options
@@ -55,5 +55,5 @@ class TestLeasedStorageWithItsLease(StorageSuite):
         inner = open_storage(f"memory://{name}/t")
         lock = StorageLock(open_storage(f"memory://{name}/locks"), ReplayEnvironment(1))
         with lock.held():
-            yield LeasedStorage(inner, lock)
+            yield FencedStorage(inner, lock)
         forget_memory(name)

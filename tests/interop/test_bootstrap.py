@@ -19,7 +19,7 @@ from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings, Boo
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.environment import SystemEnvironment
-from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultOutcome, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.storage.locks import InProcessLock
 from tests.interop.oracle import RELEASE, HudiFailure, RealHudi
 from tests.support.rows import assert_same_rows
@@ -151,7 +151,7 @@ def test_the_real_hudi_beside_a_bootstrap_of_ours_that_died(hudi: RealHudi, tmp_
     writes = [call for call in counted.calls if call.writes]
     published = next(n for n, call in enumerate(writes, 1) if call.path.endswith(".commit") and "00000000000001_" in call.path)
     with pytest.raises(SimulatedCrash):
-        run(FaultyStorage(open_storage(path), Fault(published, Moment.BEFORE, Outcome.CRASH)))
+        run(FaultyStorage(open_storage(path), Fault(published, FaultPoint.BEFORE, FaultOutcome.CRASH)))
     assert list(path.rglob("*_00000000000001.parquet"))
     with pytest.raises(HudiFailure, match="Can't restore to 00000000000000"):
         hudi.write(rows((0, 1), 2), path, **{**options_of(kind), OPERATION: "upsert"})
@@ -159,7 +159,7 @@ def test_the_real_hudi_beside_a_bootstrap_of_ours_that_died(hudi: RealHudi, tmp_
         run(open_storage(path))
     shutil.rmtree(path)
     with pytest.raises(SimulatedCrash):
-        run(FaultyStorage(open_storage(path), Fault(published, Moment.BEFORE, Outcome.CRASH)))
+        run(FaultyStorage(open_storage(path), Fault(published, FaultPoint.BEFORE, FaultOutcome.CRASH)))
     hudi.write(rows((0, 1), 2), path, **{**options_of(kind), OPERATION: "upsert", "hoodie.metadata.enable": False})
     assert_same_rows(hudi.read(path, columns=["id", "ts"]), rows((0, 1), 2).select(["id", "ts"]))
     assert not list(path.rglob("*_00000000000001.parquet")) and not list(path.rglob("*.hfile"))

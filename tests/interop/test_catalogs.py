@@ -107,7 +107,7 @@ def test_both_register_the_same(hudi: RealHudi, metastore: Server, catalog: Hive
     # Each goes on with what the other registered.
     hudi.write(rows([3], "rome"), path, **options(kind, metastore, ours))
     result = table.sync(metastore=f"thrift://{metastore.address}", database=theirs)
-    assert {(each.done, each.added, each.dropped) for each in result.tables} == {("unchanged", 1, 0)}
+    assert {(each.action, each.added, each.dropped) for each in result.tables} == {("unchanged", 1, 0)}
     for name in names:
         check_same(registered(catalog, ours, name), registered(catalog, theirs, name))
         assert registered(catalog, ours, name)["partitions"] == {

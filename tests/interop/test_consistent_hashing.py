@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.features.consistent_hashing.hashing_metadata import decode_nodes, encode_nodes
-from pyhudi.features.consistent_hashing.ring_routing import RingLayout
+from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout
 from pyhudi.features.consistent_hashing.ring_store import load_ring
 from pyhudi.format.actions.clustering_plan import ClusteringPlan
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
@@ -89,14 +89,14 @@ class Ringed(Alternation):
         assert report.ok, str(report)
         context = self.table.context
         rings = {city: load_ring(context, context.timeline.load(), city, ()) for city in CITIES}
-        layout = RingLayout({city: ring for city, ring in rings.items() if ring is not None})
+        layout = ConsistentHashingLayout({city: ring for city, ring in rings.items() if ring is not None})
         found = self.table.scan(["id", "_hoodie_partition_path", "_hoodie_file_name"]).to_arrow().to_pylist()
-        cells = layout.cells_of(context.config.keys, pa.array([row["id"] for row in found], pa.string())).tolist()
+        cells = layout.cells_for_keys(context.config.keys, pa.array([row["id"] for row in found], pa.string())).tolist()
         for row, cell in zip(found, cells, strict=True):
             city = row["_hoodie_partition_path"]
             bucket = layout.bucket_at(city, cell)
             assert bucket is not None
-            assert row["_hoodie_file_name"].lstrip(".").startswith(layout.file_id_of(city, bucket)), row
+            assert row["_hoodie_file_name"].lstrip(".").startswith(layout.node_file_id(city, bucket)), row
         if nodes is not None:
             assert {city: len(ring.nodes) for city, ring in layout.rings.items()} == nodes
 

@@ -27,7 +27,7 @@ from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import SystemEnvironment
-from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, SimulatedCrash, StorageCall
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.table.table_context import TableContext
 from tests.interop.oracle import RealHudi
@@ -129,7 +129,7 @@ def faulty(pair: Pair, fault: Fault | None) -> tuple[TableContext, FaultyStorage
     return replace(context, storage=storage, lock=InProcessLock(str(pair.path), SystemEnvironment())), storage
 
 
-def kind_of(call: Call) -> str:
+def kind_of(call: StorageCall) -> str:
     """What a call that writes is about: words that are the same in every run."""
     name = call.path.rsplit("/", 1)[-1]
     metadata = "metadata " if "/.hoodie/metadata/" in call.path else ""
@@ -151,8 +151,8 @@ def deaths(storage: FaultyStorage) -> dict[str, Fault]:
     last = {kind_of(call): number for number, call in enumerate((c for c in storage.calls if c.writes), 1)}
     last = {kind: number for kind, number in last.items() if not kind.startswith(ALIKE)}
     halves = ("base file open_output", "log open_output", "log delete")
-    return {f"after {kind}": Fault(number, Moment.AFTER) for kind, number in last.items()} | {
-        f"within {kind}": Fault(last[kind], Moment.DURING) for kind in halves if kind in last
+    return {f"after {kind}": Fault(number, FaultPoint.AFTER) for kind, number in last.items()} | {
+        f"within {kind}": Fault(last[kind], FaultPoint.DURING) for kind in halves if kind in last
     }
 
 

@@ -15,7 +15,7 @@ from pyhudi.errors import WriteConflict
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.heartbeats import heartbeat_path
 from tests.conformance.servers import Server
 from tests.interop.oracle import HudiFailure, RealHudi
@@ -93,7 +93,7 @@ def test_the_real_one_stops_at_markers_of_ours(
     before = data_files(pair.path)
     failures: list[HudiFailure] = []
 
-    def watch(number: int, call: Call) -> None:
+    def watch(number: int, call: StorageCall) -> None:
         if call.operation == "open_output" and "/.hoodie/" not in call.path and not failures:
             with pytest.raises(HudiFailure) as caught:
                 hudi.write(make(range(0, 20, 3), 3), pair.path, **pair.options)
@@ -130,7 +130,7 @@ def test_the_real_one_stops_at_lists_of_ours_in_the_midst_of_a_write(hudi: RealH
     opened = 0
     failures: list[HudiFailure] = []
 
-    def watch(number: int, call: Call) -> None:
+    def watch(number: int, call: StorageCall) -> None:
         nonlocal opened
         opened += call.operation == "open_output" and "/.hoodie/" not in call.path
         if opened == file_count and not failures:
@@ -177,7 +177,7 @@ def test_ours_stops_at_markers_of_the_real_one(
     watched = FaultyStorage(storage)
     with pytest.raises(WriteConflict, match="is older, under way, and writes it") as caught:
         upsert(pair, watched, make(range(20), 3))
-    assert caught.value.under_way == (other.request_time,)
+    assert caught.value.in_progress == (other.request_time,)
     assert data_files(pair.path) == before
     assert not [call for call in watched.calls if call.operation == "open_output" and "/.hoodie/" not in call.path]
     storage.delete([heartbeat_path(other.request_time)])

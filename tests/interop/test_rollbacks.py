@@ -20,7 +20,7 @@ from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import SystemEnvironment
-from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, SimulatedCrash, StorageCall
 from pyhudi.storage.locks.in_process import InProcessLock
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import Pair, make
@@ -96,7 +96,7 @@ def test_the_real_one_undoes_a_write_of_ours_by_its_lists(grown: Make, tmp_path:
     pair = grown(tmp_path / "t", kind)
     before = data_files(pair.path)
 
-    def watch(_: int, call: Call) -> Fault | None:
+    def watch(_: int, call: StorageCall) -> Fault | None:
         last = call.path.endswith((".commit", ".deltacommit")) and "/.hoodie/metadata/" not in call.path
         return Fault(1) if last and call.writes else None
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from pyhudi import ServiceFailed, StorageUnavailable, Table, TableState
 from pyhudi.cli.app import app
 from pyhudi.features import procedures
-from pyhudi.storage.catalogs import Catalog, CatalogColumn, CatalogPartition, CatalogTable
+from pyhudi.storage.catalogs import CatalogColumn, CatalogPartition, CatalogTable, MetastoreCatalog
 from pyhudi.storage.catalogs.glue_catalog import GlueCatalog
 from pyhudi.storage.catalogs.hive_catalog import HiveCatalog
 from tests.conformance.servers import Server
@@ -33,7 +33,7 @@ KEYED: dict[str, Any] = {"record_key": "id", "ordering": "ts", "options": QUIET}
 class Place:
     """A catalog, and the options by which a sync reaches a database of its own there."""
 
-    catalog: Catalog
+    catalog: MetastoreCatalog
     database: str
     options: dict[str, object]
 
@@ -154,12 +154,12 @@ def test_a_catalog_keeps_partitions_in_as_many_requests_as_it_takes(place: Place
     count, at_once = (130, 1000) if isinstance(catalog, GlueCatalog) else (12, 5)
     every = [CatalogPartition((f"c%2F {number}", "7"), f"{table.location}/{number}") for number in range(count)]
     for _ in range(2):
-        catalog.add_partitions(table, every, at_once=at_once)
+        catalog.add_partitions(table, every, batch_size=at_once)
     assert place.partitions("t") == {each.values: each.location for each in every}
-    catalog.move_partitions(table, [CatalogPartition(every[0].values, f"{table.location}/moved")], at_once=10)
+    catalog.move_partitions(table, [CatalogPartition(every[0].values, f"{table.location}/moved")], batch_size=10)
     assert place.partitions("t")[every[0].values] == f"{table.location}/moved"
     for _ in range(2):
-        catalog.drop_partitions(table, [each.values for each in every[: count // 2]], at_once=at_once)
+        catalog.drop_partitions(table, [each.values for each in every[: count // 2]], batch_size=at_once)
     assert set(place.partitions("t")) == {each.values for each in every[count // 2 :]}
 
 
@@ -173,7 +173,7 @@ def test_a_table_through_its_life(place: Place, tmp_path: Path, kind: str) -> No
     names = ["trips"] if kind == "cow" else ["trips_ro", "trips_rt", "trips"]
     first = table.upsert(rows("oslo", "rome"))
     result = table.sync(options=place.options)
-    assert [(each.name, each.done, each.added) for each in result.tables] == [
+    assert [(each.name, each.action, each.added) for each in result.tables] == [
         (f"{place.database}.{name}", "created", 2) for name in names
     ]
     assert f"{place.database}.trips created, partitions 2 added, in " in str(result)
@@ -192,20 +192,20 @@ def test_a_table_through_its_life(place: Place, tmp_path: Path, kind: str) -> No
         }
 
     # Nothing new, then a new partition and a new column, then a partition that is gone.
-    assert {(each.done, each.added, each.dropped) for each in table.sync(options=place.options).tables} == {("unchanged", 0, 0)}
+    assert {(each.action, each.added, each.dropped) for each in table.sync(options=place.options).tables} == {("unchanged", 0, 0)}
     more = rows("bern", "oslo", ts=2)
     table.upsert(more.append_column("note", pa.array(["a", "b"])))
-    assert {(each.done, each.added, each.dropped) for each in table.sync(options=place.options).tables} == {("changed", 1, 0)}
+    assert {(each.action, each.added, each.dropped) for each in table.sync(options=place.options).tables} == {("changed", 1, 0)}
     table.delete_partitions("rome")
     last = table.upsert(rows("oslo", ts=3).append_column("note", pa.array(["c"])))
-    assert {(each.done, each.added, each.dropped) for each in table.sync(options=place.options).tables} == {("unchanged", 0, 1)}
+    assert {(each.action, each.added, each.dropped) for each in table.sync(options=place.options).tables} == {("unchanged", 0, 1)}
     for name in names:
         assert [column.name for column in place.table(name).columns][5:] == ["id", "ts", "fare", "note"]
         assert set(place.partitions(name)) == {("bern",), ("oslo",)}
         assert place.table(name).parameters["last_commit_time_sync"] == last.instant
 
     # What was lost in the catalog comes back by comparing everything, and what was deleted does not.
-    place.catalog.drop_partitions(place.table("trips"), [("bern",)], at_once=10)
+    place.catalog.drop_partitions(place.table("trips"), [("bern",)], batch_size=10)
     every = {**place.options, "hoodie.meta.sync.incremental": False}
     assert table.sync(options=every).tables[-1].added == 1
     assert set(place.partitions("trips")) == {("bern",), ("oslo",)}
@@ -244,7 +244,7 @@ def test_a_table_elsewhere_and_a_table_of_another_kind(place: Place, tmp_path: P
     other.upsert(rows("bern"))
     one.sync(options=place.options)
     (moved,) = other.sync(options=place.options).tables
-    assert (moved.done, moved.added) == ("recreated", 1)
+    assert (moved.action, moved.added) == ("recreated", 1)
     assert set(place.partitions("t")) == {("bern",)}
 
     foreign = entry(
@@ -277,7 +277,7 @@ def test_what_two_syncs_at_once_leave_is_looked_at_again(place: Place, tmp_path:
     second = table.upsert(rows("rome"))
     table.sync(options=place.options)
     assert place.table("t").parameters["last_commit_time_sync"] == second.instant
-    place.catalog.drop_partitions(found, [("rome",)], at_once=1)
+    place.catalog.drop_partitions(found, [("rome",)], batch_size=1)
     place.catalog.change_table(found)
     assert place.table("t").parameters["last_commit_time_sync"] == first.instant
     assert table.sync(options=place.options).tables[0].added == 1
@@ -298,7 +298,7 @@ def test_columns_that_cannot_become_others(metastore_place: Place, tmp_path: Pat
     with pytest.raises(TableState, match=r"refuses it: .*incompatible"):
         one.sync(options=metastore_place.options)
     (made,) = one.sync(options=recreate).tables
-    assert (made.done, made.added) == ("recreated", 1)
+    assert (made.action, made.added) == ("recreated", 1)
     assert metastore_place.table("t").columns == found.columns
     with pytest.raises(TableState, match="is partitioned there by city, and the table by id"):
         one.sync(options={**metastore_place.options, "hoodie.datasource.hive_sync.partition_fields": "id"})

@@ -13,9 +13,9 @@ import pytest
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.storage.hdfs.webhdfs_client import HdfsClient
-from pyhudi.storage.hdfs.webhdfs_http import NoAnswer
+from pyhudi.storage.hdfs.webhdfs_http import NoResponse
 from pyhudi.storage.locks import FileSystemLock, StorageLock
 from pyhudi.storage.process_identity import Process
 from tests.conformance.cloud_servers import Hdfs, running_azurite, running_hdfs, running_s3rver, running_versity
@@ -136,7 +136,7 @@ def test_a_table_is_written_killed_recovered_and_serviced(place: Place, kind: st
     for number, at in enumerate(sorted({1, count // 3, count // 2, 2 * count // 3, count - 2})):
         dying = hp.Table(uri, options)
         dying._open.context = dataclasses.replace(
-            dying.context, storage=FaultyStorage(dying.context.storage, Fault(at, Moment.DURING))
+            dying.context, storage=FaultyStorage(dying.context.storage, Fault(at, FaultPoint.DURING))
         )
         with pytest.raises(SimulatedCrash):
             dying.upsert(batch(range(10, 20), 3 + number))
@@ -226,7 +226,7 @@ def test_a_rename_whose_answer_is_lost(in_hdfs: Place, monkeypatch: pytest.Monke
         if moment != "before":
             real(client, path, target, replace=replace)
         if moment:
-            raise NoAnswer("cut off")
+            raise NoResponse("cut off")
 
     monkeypatch.setattr(HdfsClient, "rename", rename)
     storage.put("f", b"one")

@@ -13,14 +13,15 @@ import pytest
 import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported
-from pyhudi.features.hbase_index.hbase_client import Entry, HbaseSettings, open_hbase
+from pyhudi.features.hbase_index.hbase_client import Entry, open_hbase
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import SystemEnvironment
-from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, SimulatedCrash, StorageCall
 from pyhudi.storage.locks.in_process import InProcessLock
 from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.hbase_lookup import HbaseSettings
 from tests.interop.conftest import real_hudi as real_hudi
 from tests.interop.oracle import RealHudi
 from tests.servers.conftest import Hbase
@@ -202,7 +203,7 @@ def test_old_instants_count_by_the_history(hbase: Hbase, tmp_path: Path) -> None
     checked = beginning(tmp_path, replace(index, options={**index.options, **few}))
     moved = table_of((row(0, "p1", 2),))
 
-    def at_its_end(_: int, call: Call) -> Fault | None:
+    def at_its_end(_: int, call: StorageCall) -> Fault | None:
         return Fault(1) if call.writes and call.path.endswith(".commit") and "/.hoodie/metadata/" not in call.path else None
 
     storage = FaultyStorage(checked.table.context.storage, watch=at_its_end)
@@ -246,13 +247,13 @@ def test_a_write_that_cannot_tell_does_not_land(hbase: Hbase, tmp_path: Path, mo
     def fails(*_: object) -> int:
         raise StorageUnavailable("HBase went away")
 
-    monkeypatch.setattr("pyhudi.features.hbase_index.hbase_commits.run_tell", fails)
+    monkeypatch.setattr("pyhudi.features.hbase_index.hbase_commits.run_prepare_hbase", fails)
     with pytest.raises(StorageUnavailable, match="went away"):
         checked.table.upsert(table_of((row(30, "p0", 2),)))
     checked.check()
-    monkeypatch.setattr("pyhudi.features.hbase_index.hbase_commits.run_tell", hbase_tasks.run_tell)
+    monkeypatch.setattr("pyhudi.features.hbase_index.hbase_commits.run_prepare_hbase", hbase_tasks.run_prepare_hbase)
     # After the commit nothing fails it any more, and the entries that stay marked are not believed.
-    monkeypatch.setattr("pyhudi.features.hbase_index.hbase_commits.run_settle", fails)
+    monkeypatch.setattr("pyhudi.features.hbase_index.hbase_commits.run_finish_hbase", fails)
     checked.delete(("p0", "k0"))
     monkeypatch.undo()
     write_again(checked)

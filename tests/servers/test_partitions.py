@@ -20,7 +20,7 @@ from pyhudi import Table
 from pyhudi.errors import HudiError
 from pyhudi.storage.environment import Environment, ReplayEnvironment
 from pyhudi.storage.factory import open_storage
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.locks import dynamodb, hive_metastore
 from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
 from pyhudi.storage.locks.hive_metastore import HiveLock, HiveLockSettings
@@ -136,7 +136,7 @@ class Cut:
         storage = FaultyStorage(self.table.context.storage, watch=self._watch)
         self.table._open.context = replace(self.table.context, storage=storage, lock=self.lock, env=self.clock)
 
-    def _watch(self, number: int, call: Call) -> None:
+    def _watch(self, number: int, call: StorageCall) -> None:
         if self.lock._safe_until_ms is None:
             return
         self.calls += 1

@@ -116,7 +116,7 @@ def test_a_new_session_proves_nothing_of_the_old_one(zookeeper: Server, path: st
     lock = lock_at(zookeeper.address, path, env)
     lock.acquire()
     lock._session.end()
-    lock._session.ask("exists", path)
+    lock._session.request("exists", path)
     with pytest.raises(StorageUnavailable, match="the table's lock was lost: "):
         lock.check()
     lock.release()
@@ -160,7 +160,7 @@ def test_a_node_that_nobody_knows_of_goes_with_its_session(
 ) -> None:
     lock = lock_at(zookeeper.address, path, env)
     session = lock._session
-    asked = session.ask
+    asked = session.request
 
     def answers_are_lost(verb: str, where: str, **arguments: object) -> Any:
         if verb == "create" or (lock._in_doubt and verb != "ensure_path"):
@@ -169,7 +169,7 @@ def test_a_node_that_nobody_knows_of_goes_with_its_session(
             raise StorageUnavailable("no answer")
         return asked(verb, where, **arguments)
 
-    monkeypatch.setattr(session, "ask", answers_are_lost)
+    monkeypatch.setattr(session, "request", answers_are_lost)
     with pytest.raises(StorageUnavailable, match="no answer"):
         lock.acquire(0)
     monkeypatch.undo()
@@ -183,7 +183,7 @@ def test_a_lost_answer_to_the_request_for_a_node_makes_no_second_one(
 ) -> None:
     lock = lock_at(zookeeper.address, path, env)
     session = lock._session
-    asked = session.ask
+    asked = session.request
 
     def answer_is_lost(verb: str, where: str, **arguments: object) -> Any:
         answer = asked(verb, where, **arguments)
@@ -192,7 +192,7 @@ def test_a_lost_answer_to_the_request_for_a_node_makes_no_second_one(
             raise StorageUnavailable("no answer")
         return answer
 
-    monkeypatch.setattr(session, "ask", answer_is_lost)
+    monkeypatch.setattr(session, "request", answer_is_lost)
     with lock.held():
         assert len(other.get_children(path)) == 1
     assert other.get_children(path) == []

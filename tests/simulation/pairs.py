@@ -399,7 +399,7 @@ def _ending_of(act: Callable[[], Any]) -> tuple[Ending, str]:
     if isinstance(result, WriteResult):
         return (Ending.ANEW if result.conflict_retries else Ending.LANDS), ""
     if isinstance(result, CompactionResult) and not result.runs:
-        return (Ending.LEFT if result.left else Ending.NOTHING), "; ".join(result.left.values())
+        return (Ending.LEFT if result.remaining else Ending.NOTHING), "; ".join(result.remaining.values())
     if isinstance(result, VersionChange):
         return (Ending.LANDS if result.before != result.after else Ending.NOTHING), ""
     if isinstance(result, ArchiveResult):

@@ -14,7 +14,15 @@ import xxhash
 from pyhudi import Table
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Call, Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import (
+    CountedCalls,
+    Fault,
+    FaultOutcome,
+    FaultPoint,
+    FaultyStorage,
+    SimulatedCrash,
+    StorageCall,
+)
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.storage.memory import MemoryStorage
 from pyhudi.table.table_context import TableContext
@@ -130,7 +138,7 @@ IN_PARTS = ("delete", "delete_folder")
 """Calls that may come to half their effect; the others, and files that are streamed to memory, are there or not."""
 
 
-def crash_points(calls: Iterable[Call], outcome: Outcome = Outcome.CRASH) -> list[Fault]:
+def crash_points(calls: Iterable[StorageCall], outcome: FaultOutcome = FaultOutcome.CRASH) -> list[Fault]:
     """Every place where an operation that makes `calls` can die and leave something else.
 
     Before each writing call, within those that may come to half their effect, and after the last: a death after any other call
@@ -139,29 +147,29 @@ def crash_points(calls: Iterable[Call], outcome: Outcome = Outcome.CRASH) -> lis
     writes = [call for call in calls if call.writes]
     found = []
     for number, call in enumerate(writes, 1):
-        found.append(Fault(number, Moment.BEFORE, outcome))
+        found.append(Fault(number, FaultPoint.BEFORE, outcome))
         if call.operation in IN_PARTS:
-            found.append(Fault(number, Moment.DURING, outcome))
-    return [*found, Fault(len(writes), Moment.AFTER, outcome)] if writes else found
+            found.append(Fault(number, FaultPoint.DURING, outcome))
+    return [*found, Fault(len(writes), FaultPoint.AFTER, outcome)] if writes else found
 
 
-def sampled(faults: Iterable[Fault], calls: Iterable[Call]) -> list[Fault]:
+def sampled(faults: Iterable[Fault], calls: Iterable[StorageCall]) -> list[Fault]:
     """The faults of the active share; see `tests.support.shares.chosen`.
 
     calls: those that the faults count.  Of one kind are the same faults at the same call of files that differ in their instant,
     their file group, their partition or the index that they belong to.
     """
-    counted: dict[Counted, list[Call]] = {Counted.READS: [], Counted.WRITES: []}
+    counted: dict[CountedCalls, list[StorageCall]] = {CountedCalls.READS: [], CountedCalls.WRITES: []}
     for call in calls:
-        counted[Counted.WRITES if call.writes else Counted.READS].append(call)
-    return chosen(faults, lambda fault: (kind_of(counted[fault.counted][fault.call - 1]), fault.moment, fault.counted))
+        counted[CountedCalls.WRITES if call.writes else CountedCalls.READS].append(call)
+    return chosen(faults, lambda fault: (kind_of(counted[fault.counted][fault.call - 1]), fault.point, fault.counted))
 
 
 _NAMES = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+")
 _INDEXES = re.compile(r"/metadata/(?!\.hoodie)[^/]+(/\.?[a-z-]+)?")
 
 
-def kind_of(call: Call) -> str:
+def kind_of(call: StorageCall) -> str:
     """The call without what tells two files of one kind apart."""
     path = re.sub(r"/[ab](?=/|$)", "/*", _NAMES.sub("*", call.path))
     return f"{call.operation} {_INDEXES.sub('/metadata/*', path)}"
@@ -229,5 +237,5 @@ def _killed(world: World, act: Act, fault: Fault) -> tuple[World, FaultyStorage]
         act(run, context)
     except SimulatedCrash:
         pass
-    assert storage.struck, f"{fault} never came"
+    assert storage.triggered, f"{fault} never came"
     return run, storage

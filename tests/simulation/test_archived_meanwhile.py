@@ -16,7 +16,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import HudiError, TableState
 from pyhudi.metadata_table.writer import metadata_services
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from tests.simulation.tables import World, kind_of
 from tests.support.shares import chosen
 
@@ -97,8 +97,8 @@ def ground(kind: str, *, kept: bool) -> World:
     return world
 
 
-def watched(world: World, watch: Callable[[int, Call], object]) -> Table:
-    def watching(number: int, call: Call) -> None:
+def watched(world: World, watch: Callable[[int, StorageCall], object]) -> Table:
+    def watching(number: int, call: StorageCall) -> None:
         watch(number, call)
 
     table = world.table
@@ -133,11 +133,11 @@ def is_locked(table: Table) -> bool:
 def test_a_verb_loads_again_what_was_taken_away(kind: str, verb: Verb, act: Act, monkeypatch: pytest.MonkeyPatch) -> None:
     # Else cleans and archival of the metadata table keep more than twenty commits.
     monkeypatch.setattr(metadata_services, "_MIN_RETAINED", 1)
-    calls: list[tuple[int, Call]] = []
+    calls: list[tuple[int, StorageCall]] = []
     kept = verb is not cleans
     first = ground(kind, kept=kept).copy()
 
-    def note(number: int, call: Call) -> None:
+    def note(number: int, call: StorageCall) -> None:
         # A query that reads rows when its files go has an error of its own; a write plans again.
         if not is_locked(table) and ("/.hoodie/" in call.path or verb is upserts):
             calls.append((number, call))
@@ -148,7 +148,7 @@ def test_a_verb_loads_again_what_was_taken_away(kind: str, verb: Verb, act: Act,
     for at, call in chosen(calls, lambda numbered: kind_of(numbered[1])):
         world = ground(kind, kept=kept).copy()
 
-        def watch(number: int, call: Call, at: int = at, world: World = world) -> None:
+        def watch(number: int, call: StorageCall, at: int = at, world: World = world) -> None:
             if number == at:
                 act(world)
 

@@ -26,7 +26,7 @@ from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.table.table_context import TableContext
 from tests.support.needs import WIDE
 from tests.support.paused_write import PausedWrite
@@ -83,7 +83,7 @@ class PausedAnywhere(PausedWrite):
         self._has_waited = False
         super().__init__(replace(context, storage=FaultyStorage(context.storage, watch=self._watch)), act, before="nothing")
 
-    def _watch(self, number: int, call: Call) -> None:
+    def _watch(self, number: int, call: StorageCall) -> None:
         wanted = call.operation == "put_if_absent" and call.path.endswith(self._endings) and "/metadata/" not in call.path
         if wanted and not self._has_waited:
             self._has_waited = True

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pyhudi.storage.fault_injection import Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import FaultOutcome, SimulatedCrash
 from pyhudi.table.snapshot import read_commit
 from tests.simulation.tables import World
 from tests.simulation.write_acts import ACTS, OPTIONS, check_next_writer, faults_of, faulty, through
@@ -45,7 +45,7 @@ def test_a_killed_writer(grown: World, name: str) -> None:
     storage = faulty(whole)
     act(whole, through(whole, storage))
     assert told(whole) == change(grown.rows) and reported(whole) > reported(grown)
-    for fault in faults_of(storage, Outcome.CRASH):
+    for fault in faults_of(storage, FaultOutcome.CRASH):
         run = grown.copy()
         known = len(run.table.timeline().completed_writes())
         with pytest.raises(SimulatedCrash):

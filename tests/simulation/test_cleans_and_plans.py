@@ -13,7 +13,7 @@ from pyhudi.format.instants import Action
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.table.pending_plans import load_planned_files
 from tests.simulation.non_blocking import OPTIONS, rows
 from tests.simulation.tables import World
@@ -58,7 +58,7 @@ def test_files_of_a_planned_log_compaction_stay_where_their_groups_were_replaced
     # The replaced groups need no merged block: the plan completes and writes nothing.
     result = world.table.log_compact()
     assert [run.bytes_written for run in result.runs] == [0]
-    assert not result.left
+    assert not result.remaining
     assert not world.table.timeline().pending()
     assert world.scanned() == {"k0": 3 if retries else 2, "k1": 2}
     # Nobody needs them any more.
@@ -80,7 +80,7 @@ def test_a_plan_that_comes_between_the_plan_and_the_request_of_a_clean(service: 
     partition, name = old.split("/")
     operation = CompactionOperation(name.split("_")[2].split(".")[0], (), name, name.split("_")[0], partition, {})
 
-    def watch(_: int, call: Call) -> None:
+    def watch(_: int, call: StorageCall) -> None:
         if call.operation == "list" and call.path.endswith(f"/{partition}"):
             world.environment.advance_ms(1000)
             plan = CompactionPlan(operations=(operation,)).encode(TOKEN)

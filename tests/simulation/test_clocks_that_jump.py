@@ -23,7 +23,7 @@ from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import Options, parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.memory import MemoryStorage
 from pyhudi.table.table_context import TableContext
@@ -65,7 +65,7 @@ class Machine:
         storage = FaultyStorage(context.storage, watch=self._watch)
         self.context = replace(context, storage=storage, lock=self.lock, env=self.clock)
 
-    def _watch(self, number: int, call: Call) -> None:
+    def _watch(self, number: int, call: StorageCall) -> None:
         self.steps.append(f"{call.operation} {call.path}")
         if len(self.steps) == self._at:
             self.clock.step_ms(self._jump_ms)

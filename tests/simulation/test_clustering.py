@@ -10,14 +10,14 @@ from pyhudi.format.instants import Action, State
 from pyhudi.operations.services.cluster import (
     ClusterSettings,
     drop_clustering,
+    drop_orphaned_clustering,
     execute_clustering,
     plan_and_run_clustering,
     run_clusterings,
     schedule_clustering,
-    settle_clustering,
 )
 from pyhudi.options.supported import parse_options
-from pyhudi.storage.fault_injection import Fault, Moment
+from pyhudi.storage.fault_injection import Fault, FaultPoint
 from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import Act, World, every_file_counts, killed, killed_everywhere
 
@@ -92,7 +92,7 @@ def test_the_end_of_a_dead_attempt_dies_as_well() -> None:
     context, storage = world.copy().context()
     cluster(world, context)
     outputs = [n for n, call in enumerate((c for c in storage.calls if c.writes), 1) if call.operation == "open_output"]
-    dead = killed(world, cluster, Fault(outputs[0], Moment.AFTER))
+    dead = killed(world, cluster, Fault(outputs[0], FaultPoint.AFTER))
     assert [i.state for i in dead.table.timeline().pending(Action.CLUSTERING)] == [State.INFLIGHT]
     assert killed_everywhere(dead, cluster, goes_on) >= 8
 
@@ -103,7 +103,7 @@ def test_dropping_a_plan_that_a_dead_executor_had_begun() -> None:
     context, storage = world.copy().context()
     cluster(world, context)
     outputs = [n for n, call in enumerate((c for c in storage.calls if c.writes), 1) if call.operation == "open_output"]
-    dead = killed(world, cluster, Fault(outputs[0], Moment.AFTER))
+    dead = killed(world, cluster, Fault(outputs[0], FaultPoint.AFTER))
     planned = dead.table.timeline().pending(Action.CLUSTERING)[0].request_time
 
     def drop(run: World, context: TableContext) -> object:
@@ -153,11 +153,11 @@ def test_a_death_of_whoever_settles_stops_no_writer() -> None:
     context, storage = world.copy().context()
     cluster(world, context)
     outputs = [n for n, call in enumerate((c for c in storage.calls if c.writes), 1) if call.operation == "open_output"]
-    dead = killed(world, cluster, Fault(outputs[0], Moment.AFTER))
+    dead = killed(world, cluster, Fault(outputs[0], FaultPoint.AFTER))
     instant = dead.table.timeline().pending(Action.CLUSTERING)[0]
 
     def settle(run: World, context: TableContext) -> object:
-        return settle_clustering(context, settings(run).commit, instant)
+        return drop_orphaned_clustering(context, settings(run).commit, instant)
 
     assert killed_everywhere(dead, settle, writes_on) >= 5
 

@@ -25,7 +25,7 @@ from pyhudi.operations.services.compact import (
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
-from pyhudi.storage.fault_injection import Fault, Moment
+from pyhudi.storage.fault_injection import Fault, FaultPoint
 from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import Act, World, every_file_counts, killed, killed_everywhere, partition_of
 
@@ -156,7 +156,7 @@ def test_the_rollback_of_a_dead_compaction_dies_as_well() -> None:
     context, storage = world.copy().context()
     run_compaction(context, ENGINE, settings(world))
     outputs = [n for n, call in enumerate((c for c in storage.calls if c.writes), 1) if call.operation == "open_output"]
-    dead = killed(world, compact, Fault(outputs[0], Moment.AFTER))
+    dead = killed(world, compact, Fault(outputs[0], FaultPoint.AFTER))
     assert [i.state for i in dead.table.timeline().pending(Action.COMPACTION)] == [State.INFLIGHT]
     assert killed_everywhere(dead, compact, goes_on) >= 12
 
@@ -230,7 +230,7 @@ def test_a_plan_has_one_executor() -> None:
             todo = list(tasks)
             with pytest.raises(TableState, match="another process carries it out"):
                 run_compaction(world.table.context, ENGINE, settings(world), planned)
-            left = run_compaction(world.table.context, ENGINE, settings(world)).left
+            left = run_compaction(world.table.context, ENGINE, settings(world)).remaining
             (only,) = left
             assert only == planned
             with pytest.raises(TableState, match="being carried out"):
@@ -270,7 +270,7 @@ def test_compactors_on_different_plans_at_once() -> None:
             if not done:
                 other = run_compaction(world.table.context, ENGINE, settings(world), schedule=False)
                 done.append(tuple(run.instant for run in other.runs))
-                assert list(other.left) == [first]
+                assert list(other.remaining) == [first]
             return super().map(function, todo)
 
     run_compaction(world.table.context, Meddling(1), settings(world), first)
@@ -351,7 +351,7 @@ def test_a_log_compaction_that_a_compaction_overtook_is_dropped() -> None:
     other = world.copy()
     with pytest.raises(WriteConflict, match="overtaken by"):
         run_log_compaction(world.table.context, ENGINE, settings(world), planned)
-    left = run_log_compaction(other.table.context, ENGINE, settings(other)).left
+    left = run_log_compaction(other.table.context, ENGINE, settings(other)).remaining
     assert "overtaken by" in left[planned]
     assert not other.table.timeline().pending()
     assert not world.table.timeline().pending()
@@ -444,7 +444,7 @@ def test_a_dead_attempt_at_a_plan_is_undone_whatever_the_policy_for_writes() -> 
     context, storage = whole.context()
     carry_out(whole, context)
     for call in range(2, storage.write_count - 2):
-        run = killed(made, carry_out, Fault(call, Moment.BEFORE))
+        run = killed(made, carry_out, Fault(call, FaultPoint.BEFORE))
         run.environment.advance_ms(3_600_000)
         run.table.compact(plan)
         every_file_counts(run)

@@ -23,14 +23,14 @@ from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, WriteConf
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.format.names import MarkerType
-from pyhudi.operations.commit.action_attempt import abandon
+from pyhudi.operations.commit.action_attempt import rollback_own_attempt
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.rollback import RollbackResult, rollback_failed_writes
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.update_merge import Clause, Outcome, run_merge, run_update
+from pyhudi.operations.write.update_merge import Clause, ClauseAction, run_merge_statement, run_update
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
@@ -240,8 +240,8 @@ def test_an_update_that_may_not_be_planned_again_is_a_conflict(world: World) -> 
 def test_a_merge_meets_what_another_writer_wrote_meanwhile(world: World) -> None:
     """Its condition is asked again of the row as it is now, and a key that was found nowhere is a row by then."""
     context = meeting(world, lambda: world.table.upsert(rows(world, k0=50, k7=7)))
-    clauses = (Clause(Outcome.UPDATE, {"value": "source.value"}, "target.value < 1"), Clause(Outcome.INSERT))
-    result = run_merge(context, LocalEngine(1), rows(world, k0=60, k7=70, k8=80), ["id"], clauses, changing(world))
+    clauses = (Clause(ClauseAction.UPDATE, {"value": "source.value"}, "target.value < 1"), Clause(ClauseAction.INSERT))
+    result = run_merge_statement(context, LocalEngine(1), rows(world, k0=60, k7=70, k8=80), ["id"], clauses, changing(world))
     assert result.conflict_retries == 1
     assert values(world) == {"k0": 50, "k1": 1, "k2": 2, "k3": 3, "k7": 7, "k8": 80}
 
@@ -249,7 +249,9 @@ def test_a_merge_meets_what_another_writer_wrote_meanwhile(world: World) -> None
 def test_a_merge_that_inserts_a_key_which_another_writer_inserted_is_a_conflict(world: World) -> None:
     context = meeting(world, lambda: world.table.upsert(rows(world, k7=7)))
     with pytest.raises(WriteConflict):
-        run_merge(context, LocalEngine(1), rows(world, k7=70), ["id"], (Clause(Outcome.INSERT),), changing(world, retries=0))
+        run_merge_statement(
+            context, LocalEngine(1), rows(world, k7=70), ["id"], (Clause(ClauseAction.INSERT),), changing(world, retries=0)
+        )
     assert values(world)["k7"] == 7
 
 
@@ -295,7 +297,7 @@ def test_a_write_does_not_build_on_what_was_rolled_back(world: World) -> None:
     world.table.rollback(instant)
     settings = WriteSettings.of(parse_options(world.options), WriteOperation.UPSERT)
     with pytest.raises(WriteConflict, match="rolled back") as caught:
-        run_write(context, LocalEngine(1), rows(world, k2=70), settings, seen=seen)
+        run_write(context, LocalEngine(1), rows(world, k2=70), settings, base_snapshot=seen)
     assert caught.value.instants == (instant,)
     assert values(world) == {"k0": 0, "k1": 1, "k2": 2, "k3": 3}
 
@@ -383,9 +385,9 @@ def test_a_write_that_may_have_landed_keeps_its_files_until_its_rollback_stands_
     assert transaction.publishing
     later = Transaction.begin(context, Action.COMMIT, settings)
     with pytest.raises(TableState, match="later writes build on it"):
-        abandon(transaction)
+        rollback_own_attempt(transaction)
     assert context.storage.read(own) == b"rows"
-    later.let_go()
+    later.stop_heartbeat()
 
 
 def test_no_commit_lands_once_its_rollback_stands_on_the_timeline(world: World) -> None:
@@ -394,7 +396,7 @@ def test_no_commit_lands_once_its_rollback_stands_on_the_timeline(world: World) 
     transaction = Transaction.begin(context, Action.COMMIT, settings)
     transaction.start()
     Markers(context.storage, transaction.instant_time).create("a/x-0_0-0-0_1.parquet", MarkerType.CREATE)
-    transaction.let_go()
+    transaction.stop_heartbeat()
 
     def publish() -> None:
         with pytest.raises(WriteConflict, match="rolled back"):
@@ -418,7 +420,7 @@ def test_two_processes_finish_one_rollback(world: World) -> None:
         transaction = Transaction.begin(context, Action.COMMIT, settings)
         transaction.start()
         Markers(context.storage, transaction.instant_time).create("a/x-0_0-0-0_1.parquet", MarkerType.CREATE)
-        transaction.let_go()
+        transaction.stop_heartbeat()
         others: list[tuple[RollbackResult, ...]] = []
 
         def is_time(operation: str, path: str, when: str = when) -> bool:

@@ -19,7 +19,7 @@ from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.storage.markers import Markers
 from pyhudi.table.table_context import TableContext
@@ -135,7 +135,7 @@ def test_it_stops_before_it_has_written_data(kind: str, operation: str) -> None:
     with pytest.raises(WriteConflict) as caught:
         write(world, context, rows(world, k0=10), operation)
     assert no_data_written(storage)
-    assert caught.value.under_way == (other.time,)
+    assert caught.value.in_progress == (other.time,)
     assert caught.value.instants[0] == other.time
     assert all(text in str(caught.value) for text in (*caught.value.instants, group, "partition 'a'"))
     # It left nothing, and the other one is untouched.
@@ -165,7 +165,7 @@ def test_a_marker_that_comes_after_the_first_look_is_met_at_the_file(kind: str) 
     with pytest.raises(WriteConflict, match=group) as caught:
         write(world, context, rows(world, k0=10))
     assert no_data_written(storage)
-    assert caught.value.under_way == (other.time,)
+    assert caught.value.in_progress == (other.time,)
     assert world.scanned() == world.rows
     assert {i.request_time for i in world.table.timeline().pending()} == {other.time}
 
@@ -268,7 +268,7 @@ def paused_at_data(world: World, then: Callable[[], object]) -> TableContext:
     context = world.table.context
     left = [then]
 
-    def watch(number: int, call: Call) -> None:
+    def watch(number: int, call: StorageCall) -> None:
         if left and call.operation == "open_output" and "/.hoodie/" not in call.path:
             left.pop()()
 
@@ -294,7 +294,7 @@ def test_of_two_of_ours_the_younger_stops_and_the_older_lands(kind: str, index: 
         stopped.append(caught.value)
 
     older = write(world, paused_at_data(world, younger), rows(world, **{f"k{number}": 20 for number in range(0, 8, 2)}))
-    assert [error.under_way for error in stopped] == [(older.instant,)]
+    assert [error.in_progress for error in stopped] == [(older.instant,)]
     assert {world.scanned()[f"k{number}"] for number in range(0, 8, 2)} == {20}
     assert world.table.validate().ok
     assert not world.table.timeline().pending()
@@ -306,7 +306,7 @@ def test_commits_stop_it_before_its_first_file_where_that_is_asked_for() -> None
         world = made("cow")
         left = [world]
 
-        def watch(number: int, call: Call, left: list[World] = left) -> None:
+        def watch(number: int, call: StorageCall, left: list[World] = left) -> None:
             # It reads its keys after its instant was requested and before its first file.
             if left and call.operation == "open_input" and call.path.endswith(".parquet"):
                 left.pop().upsert({"k2": 7})

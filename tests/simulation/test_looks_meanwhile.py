@@ -15,13 +15,13 @@ from pyhudi.api.doctor import Severity as Pressing
 from pyhudi.api.doctor import diagnose
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.operations.admin.repair import RepairSettings, run_repair
-from pyhudi.operations.admin.validate import Severity, run_validate
+from pyhudi.operations.admin.validate import ValidationSeverity, run_validate
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, kind_of
 from tests.support.paused_write import PausedWrite
@@ -43,7 +43,7 @@ Act = Callable[[World], Callable[[], object]]
 
 
 def validated(context: TableContext, world: World) -> list[str]:
-    return [str(found) for found in run_validate(context, ENGINE).found if found.severity is not Severity.WARNING]
+    return [str(found) for found in run_validate(context, ENGINE).found if found.severity is not ValidationSeverity.WARNING]
 
 
 def repaired(context: TableContext, world: World, *, dry_run: bool = True) -> list[str]:
@@ -130,14 +130,14 @@ _ONE_GROUP = {"hoodie.metadata.record.index.min.filegroup.count": 1}
 )
 def test_nothing_is_found_that_another_process_is_doing(kind: str, act: Act, look: Look) -> None:
     ground = _ground(kind)
-    calls: list[Call] = []
+    calls: list[StorageCall] = []
     looked_at(ground.copy(), look, lambda number, call: calls.append(call))
     assert len(calls) >= 5
     for number in chosen(range(1, len(calls) + 1), lambda number: kind_of(calls[number - 1])):
         world = ground.copy()
         acting = act(world)
 
-        def watch(at: int, call: Call, number: int = number, acting: Callable[[], object] = acting) -> None:
+        def watch(at: int, call: StorageCall, number: int = number, acting: Callable[[], object] = acting) -> None:
             if at == number:
                 acting()
 
@@ -153,7 +153,7 @@ def test_what_is_wrong_is_found_beside_others(look: Look, says: str) -> None:
     open_storage(world.uri).delete([lost])
     last = [1, 2, 3]
 
-    def watch(number: int, call: Call) -> None:
+    def watch(number: int, call: StorageCall) -> None:
         if number % 9 == 0 and last:
             last.pop()
             world.upsert({"k1": number})
@@ -164,8 +164,8 @@ def test_what_is_wrong_is_found_beside_others(look: Look, says: str) -> None:
     assert all(lost in one for one in found), found
 
 
-def looked_at(world: World, look: Look, watch: Callable[[int, Call], object]) -> list[str]:
-    def watching(number: int, call: Call) -> None:
+def looked_at(world: World, look: Look, watch: Callable[[int, StorageCall], object]) -> list[str]:
+    def watching(number: int, call: StorageCall) -> None:
         watch(number, call)
 
     context = world.table.context

@@ -33,7 +33,7 @@ from pyhudi.operations.write.update_merge import run_update
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import Options, parse_options
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.markers import Markers
 from pyhudi.table.snapshot import load_snapshot
@@ -79,7 +79,7 @@ class Suspension:
         self.lock.step = self._step
         self.context = replace(context, storage=self.storage, lock=self.lock, env=self.clock)
 
-    def _watch(self, number: int, call: Call) -> None:
+    def _watch(self, number: int, call: StorageCall) -> None:
         kind = kind_of(call)
         if self.lock.owner is not None and (not call.writes or call.path.endswith(".requested")):
             self._step(kind)
@@ -211,7 +211,7 @@ def metadata_table(context: TableContext, options: Options) -> object:
 
 def update_in_its_turn(context: TableContext, options: Options) -> object:
     """Reads a row and writes it as it was, all under the lock."""
-    in_turn = options.merged({"pyhudi.write.turn.after.conflicts": "0"}, {})
+    in_turn = options.merged({"pyhudi.write.exclusive.after.conflicts": "0"}, {})
     return run_update(context, ENGINE, {"value": 306}, "value = 306", WriteSettings.of(in_turn, WriteOperation.UPSERT))
 
 
@@ -276,7 +276,7 @@ def test_a_rollback_that_wakes_up_late_takes_nothing_back_that_was_done_again(ki
         done: list[int] = []
 
         def watch(
-            number: int, _: Call, at: int = call, run: World = run, lock: StorageLock = lock, done: list[int] = done
+            number: int, _: StorageCall, at: int = call, run: World = run, lock: StorageLock = lock, done: list[int] = done
         ) -> None:
             if number >= at and lock.owner is None and not done:
                 done.append(number)

@@ -28,7 +28,7 @@ from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
-from pyhudi.storage.fault_injection import Fault, Moment
+from pyhudi.storage.fault_injection import Fault, FaultPoint
 from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, every_file_counts, killed, killed_everywhere, partition_of
 
@@ -424,7 +424,7 @@ def test_a_dead_compaction_is_seen_as_such() -> None:
     context, storage = made.copy().context()
     run_compaction(context, LocalEngine(1), settings(made), planned)
     outputs = [n for n, call in enumerate((c for c in storage.calls if c.writes), 1) if call.operation == "open_output"]
-    dead = killed(made, compact, Fault(outputs[-1], Moment.AFTER))
+    dead = killed(made, compact, Fault(outputs[-1], FaultPoint.AFTER))
     assert [i.state for i in dead.table.timeline().pending(Action.COMPACTION)] == [State.INFLIGHT]
     replace_rows(dead, "insert_overwrite")
     dead.environment.advance_ms(3_600_000)

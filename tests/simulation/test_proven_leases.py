@@ -2,7 +2,7 @@
 
 A process that was suspended does not know how long; what it then publishes without that proof may stand where others have
 finished, undone or archived the same action long ago.  The one file that needs none is the inflight file of a write: no write
-completes without its requested file (see `Transaction.check_ours`).
+completes without its requested file (see `Transaction.check_ownership`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.cluster import ClusterSettings, run_clusterings
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, run_log_compaction
 from pyhudi.options.supported import Options, parse_options
-from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, Moment
+from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, StorageCall
 from pyhudi.storage.heartbeats import delete_heartbeat
 from pyhudi.storage.locks import StorageLock
 from pyhudi.table.table_context import TableContext
@@ -50,7 +50,7 @@ class Witness(StorageLock):
         context = world.table.context
         super().__init__(context.storage, world.environment)
         self.proven = False
-        self.unproven: list[Call] = []
+        self.unproven: list[StorageCall] = []
         self.changes = 0
         storage = FaultyStorage(context.storage, watch=self._watch)
         self.context = replace(context, storage=storage, lock=self)
@@ -59,7 +59,7 @@ class Witness(StorageLock):
         super().check()
         self.proven = True
 
-    def _watch(self, number: int, call: Call) -> None:
+    def _watch(self, number: int, call: StorageCall) -> None:
         deletes_data = call.operation == "delete" and "/.hoodie/" not in call.path
         if call.writes and ("/.hoodie/timeline/" in call.path or deletes_data):
             self.changes += 1
@@ -105,7 +105,7 @@ def clustering(context: TableContext, options: Options) -> object:
     return run_clusterings(context, ENGINE, ClusterSettings.of(options))
 
 
-def of_timeline(calls: list[Call]) -> list[Call]:
+def of_timeline(calls: list[StorageCall]) -> list[StorageCall]:
     return [call for call in calls if "/.hoodie/timeline/" in call.path]
 
 
@@ -133,7 +133,7 @@ def test_what_died_is_finished_with_a_proven_lease(act: Act) -> None:
     world, number = grown("cow"), 0
     while True:
         number += 1
-        run = killed(world, lambda run, context: act(context, parse_options(run.options)), Fault(number, Moment.AFTER))
+        run = killed(world, lambda run, context: act(context, parse_options(run.options)), Fault(number, FaultPoint.AFTER))
         if not run.table.timeline().pending():
             if number > 2:
                 break
@@ -209,7 +209,7 @@ def test_a_clean_that_was_planned_long_ago_and_has_just_begun_lives() -> None:
     run = killed(
         world,
         lambda run, context: clean(context, parse_options(run.options)),
-        Fault(began(world), Moment.AFTER),
+        Fault(began(world), FaultPoint.AFTER),
     )
     (pending,) = run.table.timeline().pending(Action.CLEAN)
     assert pending.state is State.INFLIGHT

@@ -25,7 +25,7 @@ from pyhudi.operations.services.cluster import (
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
-from pyhudi.table.snapshot import copies_of
+from pyhudi.table.snapshot import double_written_logs
 from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import Rows, World, killed_everywhere, partition_of
 
@@ -170,7 +170,7 @@ def test_a_restore_of_writes_beside_a_resize(beside: bool) -> None:
     execute_clustering(world.table.context, ENGINE, planned, settings(world))
     timeline = world.table.timeline()
     undone = [i for i in timeline.completed_writes() if i.request_time > max(target, planned)]
-    copies = {path for i in undone for path in copies_of(world.table.context.timeline, timeline, i)}
+    copies = {path for i in undone for path in double_written_logs(world.table.context.timeline, timeline, i)}
     assert copies <= set(world.files()) and copies
     states = list(world.states.values())
     world.rows = dict(world.states[target])

@@ -6,7 +6,7 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.operations.services.compact import CompactSettings, run_compaction
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.fault_injection import Fault, Moment
+from pyhudi.storage.fault_injection import Fault, FaultPoint
 from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, crash_points, killed
 
@@ -30,7 +30,7 @@ def test_crash_points_leave_all_that_a_death_before_within_or_after_any_call_lea
     whole = world.copy()
     context, storage = whole.context()
     compact(whole, context)
-    every = [Fault(call, moment) for call in range(1, storage.write_count + 1) for moment in Moment]
+    every = [Fault(call, moment) for call in range(1, storage.write_count + 1) for moment in FaultPoint]
     points = crash_points(storage.calls)
     assert len(points) < len(every) / 2
     left = [left_by(world, fault) for fault in points]

@@ -14,12 +14,12 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import WriteConflict
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.commit.action_attempt import abandon
+from pyhudi.operations.commit.action_attempt import rollback_own_attempt
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.rollback import finish_pending_rollbacks, rollback_instant
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.options.supported import parse_options
-from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultOutcome, FaultPoint, FaultyStorage, SimulatedCrash, StorageCall
 from pyhudi.storage.heartbeats import heartbeat_path
 from pyhudi.storage.locks import StorageLock
 from tests.simulation.tables import World
@@ -36,7 +36,7 @@ class CountedLock(StorageLock):
         self.turns += 1
 
 
-def counted(world: World, watch: Callable[[int, Call], None] | None = None) -> tuple[Table, CountedLock]:
+def counted(world: World, watch: Callable[[int, StorageCall], None] | None = None) -> tuple[Table, CountedLock]:
     """The table as a process of its own opens it, with a lock that counts its turns."""
     table = world.table
     lock = CountedLock(table.context.storage, world.environment)
@@ -63,7 +63,7 @@ def test_a_write_that_has_lost_takes_one_to_begin_and_one_to_be_taken_back(kind:
     world = grown(kind)
     others = iter([lambda: world.upsert({"k0": 100})])
 
-    def meanwhile(number: int, call: Call) -> None:
+    def meanwhile(number: int, call: StorageCall) -> None:
         if call.path.endswith(".inflight"):
             next(others, lambda: None)()
 
@@ -82,7 +82,7 @@ def test_a_write_that_has_lost_takes_one_to_begin_and_one_to_be_taken_back(kind:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_write_on_a_state_that_had_lost_when_it_began_writes_no_file_and_leaves_nothing(kind: str) -> None:
     world = grown(kind)
-    calls: list[Call] = []
+    calls: list[StorageCall] = []
     table, lock = counted(world, lambda _, call: calls.append(call))
     scan = table.scan()
     rows = scan.to_arrow()
@@ -108,18 +108,18 @@ def test_a_write_that_only_began_and_dies_while_it_goes_is_rolled_back_by_the_ne
         world = grown(kind)
         context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
         write = Transaction.begin(context, Action.COMMIT if kind == "cow" else Action.DELTACOMMIT, settings)
-        write.let_go()
-        faulty = FaultyStorage(context.storage, Fault(number, Moment.AFTER, Outcome.CRASH))
+        write.stop_heartbeat()
+        faulty = FaultyStorage(context.storage, Fault(number, FaultPoint.AFTER, FaultOutcome.CRASH))
         write.context = replace(context, storage=faulty)
         try:
-            abandon(write)
+            rollback_own_attempt(write)
         except SimulatedCrash:
             number += 1
         else:
             assert world.table.timeline().pending() == ()
             assert number > 3
             return
-        world.environment.advance_ms(settings.heartbeats.patience_ms + 60_000)
+        world.environment.advance_ms(settings.heartbeats.expiry_ms + 60_000)
         world.upsert({"k0": number})
         timeline = world.table.timeline()
         assert timeline.pending() == ()
@@ -131,12 +131,12 @@ def test_a_write_that_only_began_and_that_others_roll_back_is_left_to_them() -> 
     world = grown("cow")
     context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
     write = Transaction.begin(context, Action.COMMIT, settings)
-    write.let_go()
-    faulty = replace(context, storage=FaultyStorage(context.storage, Fault(3, Moment.AFTER, Outcome.CRASH)))
+    write.stop_heartbeat()
+    faulty = replace(context, storage=FaultyStorage(context.storage, Fault(3, FaultPoint.AFTER, FaultOutcome.CRASH)))
     with pytest.raises(SimulatedCrash):
         rollback_instant(faulty, Instant(write.instant_time, Action.COMMIT, State.REQUESTED), settings)
     assert len(world.table.timeline().pending(Action.ROLLBACK)) == 1
-    abandon(write)
+    rollback_own_attempt(write)
     timeline = world.table.timeline()
     assert timeline.pending() == ()
     assert len(timeline.completed(Action.ROLLBACK)) == 1
@@ -147,7 +147,7 @@ def test_what_is_known_before_the_lock_is_not_read_again_under_it() -> None:
     reads: list[tuple[str, bool]] = []
     others = iter([{"k1": 100}, {"k1": 101}])
 
-    def meanwhile(number: int, call: Call) -> None:
+    def meanwhile(number: int, call: StorageCall) -> None:
         if call.path.endswith(".inflight"):
             for other in others:
                 world.upsert(other)
@@ -172,7 +172,7 @@ def test_nobody_queues_to_take_back_what_is_over_meanwhile() -> None:
 
     gone = False
 
-    def ends(number: int, call: Call) -> None:
+    def ends(number: int, call: StorageCall) -> None:
         # The timeline was loaded, with the write pending on it; its heartbeat goes when it is over.
         nonlocal gone
         if call.path.endswith(heartbeat_path(other.instant_time)) and not gone:
@@ -192,7 +192,7 @@ def test_a_writer_that_lives_takes_its_own_write_back() -> None:
     write = Transaction.begin(context, Action.COMMIT, settings)
     write.start()
     write.heartbeat.stop(delete=True)
-    faulty = replace(context, storage=FaultyStorage(context.storage, Fault(3, Moment.AFTER, Outcome.CRASH)))
+    faulty = replace(context, storage=FaultyStorage(context.storage, Fault(3, FaultPoint.AFTER, FaultOutcome.CRASH)))
     with pytest.raises(SimulatedCrash):
         rollback_instant(faulty, Instant(write.instant_time, Action.COMMIT, State.INFLIGHT), settings)
     pending = world.table.timeline().pending(Action.ROLLBACK)
@@ -202,7 +202,7 @@ def test_a_writer_that_lives_takes_its_own_write_back() -> None:
     table, lock = counted(world)
     assert finish_pending_rollbacks(table.context, settings, table.timeline()) == ()
     assert lock.turns == 0
-    world.environment.advance_ms(settings.heartbeats.patience_ms + 1)
+    world.environment.advance_ms(settings.heartbeats.expiry_ms + 1)
     assert [done.rolled_back for done in finish_pending_rollbacks(table.context, settings, table.timeline())] == [
         write.instant_time
     ]

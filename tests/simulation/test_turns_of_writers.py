@@ -17,13 +17,13 @@ from pyhudi.format.instants import Action
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
-from pyhudi.operations.write.update_merge import Clause, Outcome, run_merge, run_update
+from pyhudi.operations.write.update_merge import Clause, ClauseAction, run_merge_statement, run_update
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
-from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, SimulatedCrash
-from pyhudi.storage.locks import LEASE_PATH, TURN_PATH, InProcessLock, TurnLock
-from pyhudi.storage.locks.hold_notices import TurnNotice
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, SimulatedCrash, StorageCall
+from pyhudi.storage.locks import HOLD_NOTICE_PATH, LEASE_PATH, InProcessLock, RetainedLock
+from pyhudi.storage.locks.hold_notices import HoldNotice
 from pyhudi.table.table_context import TableContext
 from tests.simulation.tables import World, crash_points, partition_of, sampled
 
@@ -60,8 +60,8 @@ def settings(
 SLOW: dict[str, Callable[[World, TableContext], WriteResult]] = {
     "upsert": lambda world, table: run_write(table, ENGINE, rows(world, k0=-1), settings(world)),
     "update": lambda world, table: run_update(table, ENGINE, {"value": -1}, "id = 'k0'", settings(world)),
-    "merge": lambda world, table: run_merge(
-        table, ENGINE, rows(world, k0=-1), ["id"], (Clause(Outcome.UPDATE),), settings(world)
+    "merge": lambda world, table: run_merge_statement(
+        table, ENGINE, rows(world, k0=-1), ["id"], (Clause(ClauseAction.UPDATE),), settings(world)
     ),
     "delete": lambda world, table: run_delete_where(table, ENGINE, "id = 'k0'", settings(world, WriteOperation.DELETE)),
     "delete_partitions": lambda world, table: run_delete_partitions(
@@ -88,7 +88,7 @@ class Quick:
         self.landed = 0
         self.kept_out = 0
 
-    def __call__(self, number: int, call: Call) -> None:
+    def __call__(self, number: int, call: StorageCall) -> None:
         own = call.path.endswith(".inflight") and "rollback" not in call.path and "metadata" not in call.path
         if not (call.writes if self.everywhere else own and call.operation == "put_if_absent"):
             return
@@ -103,7 +103,7 @@ class Quick:
             self.world.options = options
 
 
-def slow(world: World, watch: Callable[[int, Call], None] | None) -> TableContext:
+def slow(world: World, watch: Callable[[int, StorageCall], None] | None) -> TableContext:
     """The table as a process of its own has it, watched."""
     context = world.table.context
     return replace(context, storage=FaultyStorage(context.storage, watch=watch))
@@ -120,14 +120,14 @@ def test_a_slow_write_against_quick_ones_lands_with_its_turn(kind: str, verb: st
     wanted = {"upsert": {"k0": -1, "k1": 1}, "update": {"k0": -1, "k1": 1}, "merge": {"k0": -1, "k1": 1}}
     assert world.scanned() == wanted.get(verb, {"k1": 1})
     assert world.table.timeline().pending() == ()
-    assert world.table.context.storage.stat(TURN_PATH) is None
+    assert world.table.context.storage.stat(HOLD_NOTICE_PATH) is None
     world.upsert({"k0": 7})
     assert world.table.validate().ok
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
 def test_it_is_the_option_that_says_after_how_many(after: int) -> None:
-    world = grown("mor", **{"pyhudi.write.turn.after.conflicts": after})
+    world = grown("mor", **{"pyhudi.write.exclusive.after.conflicts": after})
     quick = Quick(world)
     assert SLOW["update"](world, slow(world, quick)).conflict_retries == after
     assert (quick.landed, quick.kept_out) == (after, 1)
@@ -136,7 +136,7 @@ def test_it_is_the_option_that_says_after_how_many(after: int) -> None:
 @pytest.mark.parametrize("verb", SLOW)
 @pytest.mark.parametrize("kind", KINDS)
 def test_whenever_the_others_come_it_lands_with_its_turn(kind: str, verb: str) -> None:
-    world = grown(kind, **{"pyhudi.write.turn.after.conflicts": 1})
+    world = grown(kind, **{"pyhudi.write.exclusive.after.conflicts": 1})
     quick = Quick(world, everywhere=True)
     assert SLOW[verb](world, slow(world, quick)).conflict_retries == 1
     assert quick.landed >= 3
@@ -146,7 +146,7 @@ def test_whenever_the_others_come_it_lands_with_its_turn(kind: str, verb: str) -
 
 
 def test_without_turns_it_loses_as_often_as_it_is_tried() -> None:
-    world = grown("mor", **{"pyhudi.write.turn.after.conflicts": 11})
+    world = grown("mor", **{"pyhudi.write.exclusive.after.conflicts": 11})
     quick = Quick(world)
     with pytest.raises(WriteConflict):
         SLOW["update"](world, slow(world, quick))
@@ -162,13 +162,13 @@ def test_in_a_table_of_version_9_with_a_metadata_table() -> None:
 
 
 def test_services_that_follow_a_write_run_after_its_turn() -> None:
-    world = grown("mor", **{"pyhudi.write.turn.after.conflicts": 0})
+    world = grown("mor", **{"pyhudi.write.exclusive.after.conflicts": 0})
     world.upsert({"k0": 2})
     held: list[bool] = []
 
-    def watch(number: int, call: Call) -> None:
-        if call.path.endswith((TURN_PATH, ".deltacommit", ".compaction.requested")) and call.writes:
-            held.append(world.table.context.storage.stat(TURN_PATH) is not None)
+    def watch(number: int, call: StorageCall) -> None:
+        if call.path.endswith((HOLD_NOTICE_PATH, ".deltacommit", ".compaction.requested")) and call.writes:
+            held.append(world.table.context.storage.stat(HOLD_NOTICE_PATH) is not None)
 
     compacting = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
     run_update(slow(world, watch), ENGINE, {"value": -1}, "id = 'k0'", settings(world, more=compacting))
@@ -183,16 +183,16 @@ def test_services_that_follow_a_write_run_after_its_turn() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_death_in_a_turn_leaves_nothing_that_stops_the_next(kind: str, verb: str) -> None:
     def run(fault: Fault | None) -> tuple[World, FaultyStorage]:
-        world = grown(kind, **{"pyhudi.write.turn.after.conflicts": 0})
+        world = grown(kind, **{"pyhudi.write.exclusive.after.conflicts": 0})
         context, storage = world.context(fault)
         try:
             SLOW[verb](world, context)
         except SimulatedCrash:
-            assert storage.struck
+            assert storage.triggered
         return world, storage
 
     _, whole = run(None)
-    assert any(call.path.endswith(TURN_PATH) for call in whole.calls)
+    assert any(call.path.endswith(HOLD_NOTICE_PATH) for call in whole.calls)
     for fault in sampled(crash_points(whole.calls), whole.calls):
         world, _ = run(fault)
         assert world.scanned()["k0"] in (0, -1), fault
@@ -201,7 +201,7 @@ def test_a_death_in_a_turn_leaves_nothing_that_stops_the_next(kind: str, verb: s
         world.upsert({"k0": 5, "k1": 6})
         assert world.scanned() == {"k0": 5, "k1": 6}, fault
         assert SLOW["update"](world, world.table.context).conflict_retries == 0
-        assert world.table.context.storage.stat(TURN_PATH) is None
+        assert world.table.context.storage.stat(HOLD_NOTICE_PATH) is None
         assert world.table.timeline().pending() == ()
         assert world.table.validate().ok, fault
 
@@ -209,7 +209,7 @@ def test_a_death_in_a_turn_leaves_nothing_that_stops_the_next(kind: str, verb: s
 def test_who_waits_for_a_turn_waits_longer_than_its_limit_and_says_so() -> None:
     world = grown("cow")
     before_ms = world.environment.monotonic_ms()
-    with world.table.turn(seconds=20), pytest.raises(StorageUnavailable, match=r"waited 1000 ms, and 20\d\d\d ms more"):
+    with world.table.exclusive(seconds=20), pytest.raises(StorageUnavailable, match=r"waited 1000 ms, and 20\d\d\d ms more"):
         world.upsert({"k0": 1})
     assert 21_000 <= world.environment.monotonic_ms() - before_ms <= 25_000
     with world.table.context.locked(), pytest.raises(StorageUnavailable, match=r"\(waited 1000 ms\)"):
@@ -220,11 +220,11 @@ def test_who_waits_for_a_turn_waits_longer_than_its_limit_and_says_so() -> None:
 
 def test_a_notice_of_a_dead_process_or_without_sense_makes_nobody_wait() -> None:
     world = grown("cow")
-    own = TurnNotice.own("t", 60_000)
+    own = HoldNotice.for_this_process("t", 60_000)
     process = own.owner.rpartition("~")
     dead = replace(own, owner=f"{process[0]}~{int(process[2]) + 1}")
     for data in (dead.encode(), b"", b"{", b"[]", replace(own, longest_ms=0).encode(), replace(own, longest_ms=10**12).encode()):
-        world.table.context.storage.put(TURN_PATH, data)
+        world.table.context.storage.put(HOLD_NOTICE_PATH, data)
         with world.table.context.locked(), pytest.raises(StorageUnavailable, match=r"\(waited 1000 ms\)"):
             world.upsert({"k0": 1})
 
@@ -234,14 +234,14 @@ def test_a_notice_of_a_dead_process_or_without_sense_makes_nobody_wait() -> None
 
 def test_a_caller_reads_and_writes_in_its_turn() -> None:
     world = grown("mor")
-    with world.table.turn(seconds=1) as mine:
+    with world.table.exclusive(seconds=1) as mine:
         scan = mine.scan(filter="id = 'k0'")
         found = scan.to_arrow()
         with pytest.raises(StorageUnavailable):
             world.upsert({"k0": 100})
         mine.upsert(found.set_column(3, "value", pa.array([41], pa.int64())), based_on=scan)
         # It has landed, so it is the others' turn, while the block goes on.
-        assert not mine.context.in_turn
+        assert not mine.context.holds_lock
         world.upsert({"k1": 100})
         with pytest.raises(WriteConflict):
             mine.upsert(rows(world, k1=3), based_on=scan)
@@ -263,16 +263,16 @@ def test_every_verb_works_in_a_turn() -> None:
         lambda table: table.alter.add("more", pa.int64()),
     )
     for act in acts:
-        with world.table.turn() as mine:
+        with world.table.exclusive() as mine:
             act(mine)
-        assert world.table.context.storage.stat(TURN_PATH) is None
+        assert world.table.context.storage.stat(HOLD_NOTICE_PATH) is None
     assert world.scanned() == {"k0": 5, "k1": 1}
     assert world.table.validate().ok
 
 
 def test_a_turn_within_a_turn_is_the_same_one() -> None:
     world = grown("cow")
-    with world.table.turn() as mine, mine.turn() as again:
+    with world.table.exclusive() as mine, mine.exclusive() as again:
         again.update({"value": 3}, where="id = 'k0'")
     assert world.scanned() == {"k0": 3, "k1": 1}
 
@@ -280,11 +280,11 @@ def test_a_turn_within_a_turn_is_the_same_one() -> None:
 def test_what_a_turn_is_not_given() -> None:
     world = grown("cow")
     for seconds in (0, -1, 0.0001, 86_401, float("nan"), float("inf")):
-        with pytest.raises(InvalidRequest, match="a turn of"), world.table.turn(seconds=seconds):
+        with pytest.raises(InvalidRequest, match="a turn of"), world.table.exclusive(seconds=seconds):
             raise AssertionError(seconds)
-    with world.table.turn() as mine, pytest.raises(InvalidRequest, match="another lock"):
+    with world.table.exclusive() as mine, pytest.raises(InvalidRequest, match="another lock"):
         mine.update({"value": 3}, where="id = 'k0'", options={"hoodie.write.lock.wait_time_ms": 5})
-    with pytest.raises(ZeroDivisionError), world.table.turn():
+    with pytest.raises(ZeroDivisionError), world.table.exclusive():
         raise ZeroDivisionError
     world.upsert({"k0": 1})
 
@@ -292,15 +292,15 @@ def test_what_a_turn_is_not_given() -> None:
 # The lock
 
 
-def turn_lock(world: World) -> TurnLock:
+def turn_lock(world: World) -> RetainedLock:
     context = world.table.context
-    return TurnLock(context.lock, context.storage)
+    return RetainedLock(context.lock, context.storage)
 
 
 def test_the_lock_of_a_turn_is_taken_once_at_a_time() -> None:
     world = grown("cow")
     lock = turn_lock(world)
-    lock.take(0, "t", 1000)
+    lock.hold(0, "t", 1000)
     with lock.held(), pytest.raises(Internal, match="taken already"):
         lock.acquire()
     with lock.held():
@@ -320,21 +320,21 @@ def test_a_turn_that_leaves_no_notice_is_none() -> None:
         def put(self, path: str, data: bytes) -> None:
             raise StorageUnavailable("full")
 
-    lock = TurnLock(context.lock, Full(context.storage))
+    lock = RetainedLock(context.lock, Full(context.storage))
     with pytest.raises(StorageUnavailable, match="full"):
-        lock.take(0, "t", 1000)
-    assert not lock.is_kept
+        lock.hold(0, "t", 1000)
+    assert not lock.is_held
     world.upsert({"k0": 1})
 
 
 def test_a_table_that_travels_from_a_turn_arrives_without_it() -> None:
     table = Table.create("memory://turns-that-travel", record_key="id", options=OPTIONS)
-    lock = TurnLock(InProcessLock("turns-that-travel", table.context.env, wait_ms=0), table.context.storage)
-    lock.take(0, "t", 1000)
-    arrived = pickle.loads(pickle.dumps(TurnLock(InProcessLock("elsewhere", table.context.env), table.context.storage)))
-    assert not arrived.is_kept
-    lock.forget_parent()
-    assert not lock.is_kept
+    lock = RetainedLock(InProcessLock("turns-that-travel", table.context.env, wait_ms=0), table.context.storage)
+    lock.hold(0, "t", 1000)
+    arrived = pickle.loads(pickle.dumps(RetainedLock(InProcessLock("elsewhere", table.context.env), table.context.storage)))
+    assert not arrived.is_held
+    lock.after_fork()
+    assert not lock.is_held
 
 
 def test_a_lock_keeps_where_turns_are_told_when_it_travels() -> None:
@@ -344,10 +344,10 @@ def test_a_lock_keeps_where_turns_are_told_when_it_travels() -> None:
 
 
 def test_the_lease_of_a_turn_is_the_same_from_its_begin_to_its_end() -> None:
-    world = grown("cow", **{"pyhudi.write.turn.after.conflicts": 0})
+    world = grown("cow", **{"pyhudi.write.exclusive.after.conflicts": 0})
     owners: list[bytes] = []
 
-    def watch(number: int, call: Call) -> None:
+    def watch(number: int, call: StorageCall) -> None:
         data = world.table.context.storage.read(LEASE_PATH)
         if call.writes and data is not None and b'"expired":false' in data:
             owners.append(data.partition(b'"owner"')[2])

@@ -19,7 +19,7 @@ from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.fault_injection import Fault, Moment, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultPoint, SimulatedCrash
 from pyhudi.table.table_config import load_table_config
 from pyhudi.table.table_context import TableContext
 from tests.simulation.pairs import Stop
@@ -196,7 +196,7 @@ def half_done(kind: str, what: str, version: TableVersion) -> World:
     calls = [call for call in storage.calls if call.writes]
     # In the middle of what it does to files: a write before its commit, a rollback and a restore after the first deletion.
     at = next(n for n, call in enumerate(calls, 1) if call.path.endswith(".inflight") and "/metadata/" not in call.path)
-    context, _ = world.context(Fault(at + 1, Moment.AFTER))
+    context, _ = world.context(Fault(at + 1, FaultPoint.AFTER))
     table._open.context = context
     with pytest.raises(SimulatedCrash):
         acts[what](table)

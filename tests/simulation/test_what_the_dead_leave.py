@@ -18,7 +18,7 @@ from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, Moment
+from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, StorageCall
 from pyhudi.storage.heartbeats import delete_heartbeat
 from pyhudi.storage.markers import marked_instants
 from pyhudi.storage.process_identity import Process
@@ -54,7 +54,7 @@ def deletion(world: World) -> int:
 
 def test_a_clean_of_ours_that_died_is_taken_up_at_once() -> None:
     world = grown()
-    run = killed(world, clean, Fault(deletion(world), Moment.DURING))
+    run = killed(world, clean, Fault(deletion(world), FaultPoint.DURING))
     assert len(run.table.clean(dry_run=False).finished) == 1
     assert run.scanned() == run.rows
 
@@ -62,7 +62,7 @@ def test_a_clean_of_ours_that_died_is_taken_up_at_once() -> None:
 def test_a_clean_that_may_live_is_left_to_whoever_carries_it_out() -> None:
     """Real Hudi's cleans give no sign of life; after a long time they are taken for dead."""
     world = grown()
-    run = killed(world, clean, Fault(deletion(world), Moment.DURING))
+    run = killed(world, clean, Fault(deletion(world), FaultPoint.DURING))
     pending = run.table.timeline().pending(Action.CLEAN)[0]
     delete_heartbeat(open_storage(run.uri), pending.request_time)
     run.environment.advance_ms(600_000)
@@ -80,7 +80,7 @@ def test_a_clean_of_ours_that_lives_is_left_alone() -> None:
     at = deletion(world)
     others: list[tuple[str, ...]] = []
 
-    def watch(_: int, call: Call) -> None:
+    def watch(_: int, call: StorageCall) -> None:
         if storage.write_count == at and call.writes:
             others.append(world.table.clean(dry_run=False).finished)
 
@@ -120,7 +120,7 @@ def test_side_files_of_living_writers_stay() -> None:
     def put_aside(instant_time: str) -> None:
         metadata.storage.put(f".hoodie/.temp/{instant_time}/x.keys.arrow", b"keys")
 
-    def begin_a_write(_: int, call: Call) -> None:
+    def begin_a_write(_: int, call: StorageCall) -> None:
         if call.operation == "list" and call.path.endswith("/.temp"):
             table.timeline.request(begun, Action.COMMIT)
             put_aside(begun)

@@ -22,7 +22,7 @@ from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.locks import StorageLock
 from tests.simulation.meetings import rows
 from tests.simulation.tables import World
@@ -67,7 +67,7 @@ class Sleeper:
         self._lock.step = self._step
         self.context = replace(context, storage=storage, lock=self._lock, env=self.clock)
 
-    def _watch(self, number: int, call: Call) -> None:
+    def _watch(self, number: int, call: StorageCall) -> None:
         if not (call.writes and self._lock.owner is not None):
             self._step(f"{call.operation} {call.path}")
 

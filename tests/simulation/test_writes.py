@@ -16,12 +16,12 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import CommitUnknown, StorageUnavailable
 from pyhudi.format.instants import Action
 from pyhudi.format.names import parse_log_file
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.fault_injection import Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import FaultOutcome, SimulatedCrash
 from pyhudi.storage.memory import MemoryStorage
 from tests.simulation.tables import World
 from tests.simulation.write_acts import ACTS, OPTIONS, UPSERTED, check_next_writer, data, faults_of, faulty, through
@@ -36,9 +36,9 @@ def grown() -> World:
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("outcome", Outcome)
+@pytest.mark.parametrize("outcome", FaultOutcome)
 @pytest.mark.parametrize("name", ACTS)
-def test_write(grown: World, name: str, outcome: Outcome) -> None:
+def test_write(grown: World, name: str, outcome: FaultOutcome) -> None:
     act, change = ACTS[name]
     whole = grown.copy()
     storage = faulty(whole)
@@ -56,9 +56,9 @@ def test_write(grown: World, name: str, outcome: Outcome) -> None:
         except (SimulatedCrash, StorageUnavailable, CommitUnknown) as caught:
             error = caught
         try:
-            assert storage.struck
+            assert storage.triggered
             landed = len(run.table.timeline().completed_writes()) > known
-            if outcome is Outcome.CRASH:
+            if outcome is FaultOutcome.CRASH:
                 assert isinstance(error, SimulatedCrash)
             elif not isinstance(error, CommitUnknown):
                 assert landed == (error is None)
@@ -71,8 +71,8 @@ def test_write(grown: World, name: str, outcome: Outcome) -> None:
 
 
 @pytest.mark.crash_points
-@pytest.mark.parametrize("outcome", Outcome)
-def test_rollback(grown: World, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", FaultOutcome)
+def test_rollback(grown: World, outcome: FaultOutcome) -> None:
     world = grown.copy()
     instant = world.upsert(UPSERTED)
     before = dict(grown.rows)
@@ -89,7 +89,7 @@ def test_rollback(grown: World, outcome: Outcome) -> None:
         except (SimulatedCrash, StorageUnavailable) as caught:
             error = caught
         try:
-            assert storage.struck
+            assert storage.triggered
             timeline = run.table.timeline()
             begun = bool(timeline.pending(Action.ROLLBACK) or timeline.completed(Action.ROLLBACK))
             undone = instant not in {i.request_time for i in timeline.completed_writes()}
@@ -125,7 +125,7 @@ def test_a_table_is_created_whole_or_not_at_all() -> None:
     whole = empty()
     storage = faulty(whole)
     create(whole, dict(storage.spec().options))
-    for fault in faults_of(storage, Outcome.CRASH):
+    for fault in faults_of(storage, FaultOutcome.CRASH):
         run = empty()
         storage = faulty(run, fault)
         with pytest.raises(SimulatedCrash):
@@ -188,7 +188,7 @@ def test_a_write_of_several_log_files() -> None:
     whole = world.copy()
     storage = faulty(whole)
     assert through(whole, storage).upsert(data(whole, updated)).log_files > 2, "more than one to a file group"
-    for fault in faults_of(storage, Outcome.CRASH):
+    for fault in faults_of(storage, FaultOutcome.CRASH):
         run = world.copy()
         with pytest.raises(SimulatedCrash):
             through(run, faulty(run, fault)).upsert(data(run, updated))
@@ -196,5 +196,5 @@ def test_a_write_of_several_log_files() -> None:
         run.rows = {**run.rows, **updated} if landed else run.rows
         assert run.scanned() == run.rows, fault
         check_next_writer(run)
-        written = [log.instant_time for path in run.files() if (log := parse_log_file(file_name_of(path)))]
+        written = [log.instant_time for path in run.files() if (log := parse_log_file(file_name(path)))]
         assert all(run.table.timeline().is_completed(instant) for instant in written), fault

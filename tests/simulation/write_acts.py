@@ -13,7 +13,7 @@ from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
-from pyhudi.storage.fault_injection import Counted, Fault, FaultyStorage, Moment, Outcome
+from pyhudi.storage.fault_injection import CountedCalls, Fault, FaultOutcome, FaultPoint, FaultyStorage
 from tests.simulation.tables import IN_PARTS, Rows, World, crash_points, partition_of, sampled
 
 OPTIONS = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "pyhudi.threads": 1}
@@ -82,17 +82,17 @@ def through(world: World, storage: FaultyStorage) -> Table:
     return Table(world.uri, storage_options=options, options=world.options, environment=world.environment)
 
 
-def faults_of(storage: FaultyStorage, outcome: Outcome) -> list[Fault]:
+def faults_of(storage: FaultyStorage, outcome: FaultOutcome) -> list[Fault]:
     """For a crash its points; lost answers before and after every writing call, and at every reading one; `sampled`."""
-    if outcome is Outcome.CRASH:
+    if outcome is FaultOutcome.CRASH:
         return sampled(crash_points(storage.calls), storage.calls)
     found = []
     writes = [call for call in storage.calls if call.writes]
     for number, call in enumerate(writes, 1):
-        moments = Moment if call.operation in IN_PARTS else (Moment.BEFORE, Moment.AFTER)
+        moments = FaultPoint if call.operation in IN_PARTS else (FaultPoint.BEFORE, FaultPoint.AFTER)
         found += [Fault(number, moment, outcome) for moment in moments]
     reads = len(storage.calls) - len(writes)
-    found += [Fault(number, Moment.BEFORE, outcome, Counted.READS) for number in range(1, reads + 1)]
+    found += [Fault(number, FaultPoint.BEFORE, outcome, CountedCalls.READS) for number in range(1, reads + 1)]
     return sampled(found, storage.calls)
 
 

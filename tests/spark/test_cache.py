@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyhudi import spark as hs
-from pyhudi.engines.spark.dataframe_cache import PlainCache
+from pyhudi.engines.spark.dataframe_cache import CacheSettingGuard
 from pyhudi.errors import InvalidRequest
 
 SETTING = "spark.sql.inMemoryColumnarStorage.compressed"
@@ -27,15 +27,15 @@ def test_the_last_write_puts_the_setting_back(spark: SparkSession, before: str) 
     assert set_before is not None
     spark.conf.set(SETTING, before)
     try:
-        first, second = PlainCache(spark), PlainCache(spark)
+        first, second = CacheSettingGuard(spark), CacheSettingGuard(spark)
         first.enter()
         first.enter()
         second.enter()
         assert spark.conf.get(SETTING) == "false"
-        first.leave()
-        first.leave()
+        first.release()
+        first.release()
         assert spark.conf.get(SETTING) == "false"
-        second.leave()
+        second.release()
         assert spark.conf.get(SETTING) == before
     finally:
         spark.conf.set(SETTING, set_before)

@@ -17,11 +17,11 @@ from pyhudi import Table
 from pyhudi import spark as hs
 from pyhudi.api.table import Merge
 from pyhudi.engines.spark import update_delete as change_module
-from pyhudi.engines.spark.column_expressions import MatchedBy, files_condition
+from pyhudi.engines.spark.column_expressions import MatchCondition, files_condition
 from pyhudi.engines.spark.read_dataframe import query_dataframe
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.read.query import Query, plan_snapshot_query
+from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.records.filters.filter_parser import parse_filter
 from tests.conformance.changes_suite import OPTIONS, SOURCE, Asked, ChangesSuite, PlainChangesSuite, held, new_table, rows
 
@@ -217,8 +217,8 @@ def test_files_are_left_out_where_words_mean_the_same_to_spark(text: str, known:
     ],
 )
 def test_the_columns_that_a_condition_equates(spark: SparkSession, text: str, pairs: Any, alone: bool) -> None:
-    found = MatchedBy.text(text, "t", "s")
-    assert (found.pairs, found.alone) == (pairs, alone)
+    found = MatchCondition.text(text, "t", "s")
+    assert (found.pairs, found.is_equality_only) == (pairs, alone)
 
 
 def test_files_beyond_the_source_are_not_read(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ def test_files_beyond_the_source_are_not_read(spark: SparkSession, tmp_path: Pat
     table = new_table(data=data, uri=str(tmp_path / "t"))
     read: list[int] = []
 
-    def noting(session: SparkSession, query: Query) -> DataFrame:
+    def noting(session: SparkSession, query: SnapshotQuery) -> DataFrame:
         read.append(len(query.plan.slices))
         return query_dataframe(session, query)
 

@@ -62,14 +62,14 @@ def test_a_batch_beyond_the_budget_stays_where_it_is(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[int] = []
-    take = FrameIncoming.taken
+    take = FrameIncoming.collect
 
     def noted(self: FrameIncoming) -> pa.Table:
         rows = take(self)
         taken.append(rows.nbytes)
         return rows
 
-    monkeypatch.setattr(FrameIncoming, "taken", noted)
+    monkeypatch.setattr(FrameIncoming, "collect", noted)
     rows = spark.range(0, 3000, 1, 2).selectExpr("cast(id as string) id", "cast(id % 2 as string) part", "id n")
     hs.write(rows, str(tmp_path / "t"), options={**OPTIONS, "pyhudi.spark.driver.batch.bytes": "20000"})
     assert taken == []
@@ -99,7 +99,7 @@ def test_bytes_are_told_before_they_are_taken(spark: SparkSession) -> None:
     incoming = FrameIncoming(spark, spark.createDataFrame(rows), request)
     try:
         count, told = incoming.measured()
-        taken = incoming.taken()
+        taken = incoming.collect()
     finally:
         incoming.release()
     assert (count, taken.num_rows) == (900, 900)

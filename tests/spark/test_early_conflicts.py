@@ -48,6 +48,6 @@ def test_a_task_stops_at_the_marker_of_an_older_write(spark: SparkSession, tmp_p
     before = {path.name for path in (tmp_path / "t").iterdir()}
     with pytest.raises(WriteConflict, match="stops before it writes file group") as caught:
         write.finish()
-    assert caught.value.under_way == (older,)
+    assert caught.value.in_progress == (older,)
     assert {path.name for path in (tmp_path / "t").iterdir()} == before
     assert {i.request_time for i in table.timeline().pending()} == {older}

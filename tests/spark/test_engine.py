@@ -21,7 +21,7 @@ class TestSparkEngine(EngineSuite):
     def engine(self, spark: SparkSession, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SparkEngine:
         go(monkeypatch, request.param)
         if request.param != "few keys":
-            monkeypatch.setattr("pyhudi.engines.spark.engine.rows_for_driver", lambda rows, _: rows.taken())
+            monkeypatch.setattr("pyhudi.engines.spark.engine.rows_for_driver", lambda rows, _: rows.collect())
         return SparkEngine(spark)
 
     @pytest.fixture

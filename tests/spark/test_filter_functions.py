@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyhudi.records.filters.arrow_expressions import computed_column, row_filter
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.filter_ast import Call
+from pyhudi.records.filters.filter_ast import FunctionCall
 from pyhudi.records.filters.filter_functions import bind_call
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.filter_visitor import calls
@@ -29,7 +29,7 @@ CONDITIONS = [
 ]
 
 
-def call_of(term: str) -> Call:
+def call_of(term: str) -> FunctionCall:
     """The call of a term, bound; of a comparison with a literal, what is compared."""
     (found,) = calls(parse_filter(f"{term} is null" if term not in COMPARED else term)) or (None,)
     assert found is not None, term
@@ -72,7 +72,7 @@ def test_functions_are_evaluated_as_spark_evaluates_them(spark: SparkSession) ->
         spark.conf.unset("spark.sql.ansi.enabled")
         frame.unpersist()
     wrong += [("handed: " + term, places(a, b, table)) for (term, _), a, b in zip(terms, ours, handed, strict=True) if a != b]
-    assert kept == [row_filter(parse_filter(text), SCHEMA).keep(table).num_rows for text in CONDITIONS]
+    assert kept == [row_filter(parse_filter(text), SCHEMA).select(table).num_rows for text in CONDITIONS]
     assert not wrong, "\n".join(f"{term}: {found}" for term, found in wrong)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from pyhudi.records.filters.filter_ast import Column
+from pyhudi.records.filters.filter_ast import ColumnRef
 from pyhudi.records.filters.filter_parser import parse_value
 from tests.support.literal_cases import (
     EXACT_IN_FILTERS,
@@ -77,7 +77,7 @@ def test_filters_read_literals_as_spark_does_or_refuse_them(values_in_spark: dic
             found = parse_value(case)
         except (hp.InvalidRequest, hp.Unsupported):
             continue
-        if isinstance(found, Column):
+        if isinstance(found, ColumnRef):
             # Text in double quotes names a column, and so do words.
             assert case.startswith('"') or case.isidentifier(), case
             continue

@@ -638,7 +638,7 @@ def test_a_job_that_keeps_losing_takes_its_turn(spark: SparkSession, tmp_path: P
         return found
 
     monkeypatch.setattr(spark_engine.SparkIncoming, "tag", tagged)
-    options = {"pyhudi.write.turn.after.conflicts": "1"}
+    options = {"pyhudi.write.exclusive.after.conflicts": "1"}
     result = written(spark, tmp_path / "t", [("old", "sf", 3, 9.0)], "upsert", **options)
     assert (landed, result.conflict_retries) == ([True, False], 1)
     assert rows_of(spark, tmp_path / "t") == [("old", "sf", 3, 9.0)]

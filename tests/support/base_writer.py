@@ -14,7 +14,7 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
 from pyhudi.options.supported import FileSettings, parse_options
 from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec
-from pyhudi.records.record_merge import MergeRule, PickByEventTime
+from pyhudi.records.record_merge import EventTimeRule, RecordMergeRule
 from pyhudi.storage import Storage, open_storage
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
 from pyhudi.tasks.write_base_files import run_create
@@ -34,7 +34,7 @@ def spec(
     schema: pa.Schema,
     instant: str = "20260101000000000",
     *,
-    rule: MergeRule | None = None,
+    rule: RecordMergeRule | None = None,
     populate: bool = True,
     options: Mapping[str, object] | None = None,
 ) -> WriterSpec:
@@ -46,7 +46,7 @@ def spec(
         files=FileSettings.of(parse_options({**SMALL, **(options or {})})),
         keys=KEYS,
         populate_meta_fields=populate,
-        rule=rule or PickByEventTime("ts"),
+        rule=rule or EventTimeRule("ts"),
     )
 
 

@@ -17,7 +17,7 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.options.supported import FileSettings, parse_options
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.record_merge import MergeRule, PickByCommitTime, PickByEventTime
+from pyhudi.records.record_merge import CommitTimeRule, EventTimeRule, RecordMergeRule
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
@@ -38,7 +38,7 @@ FILES = FileSettings.of(parse_options({"hoodie.index.bloom.num_entries": 100, "h
 _names = itertools.count()
 Row = tuple[str, int, int]
 Block = tuple[BlockType, dict[HeaderKey, str], bytes]
-EVENT, COMMIT = PickByEventTime("ts"), PickByCommitTime()
+EVENT, COMMIT = EventTimeRule("ts"), CommitTimeRule()
 
 
 def time(number: int) -> str:
@@ -69,7 +69,7 @@ def stored(instant: str, rows: list[Row], file_name: str = "", deleted: bool = F
 class Slice:
     """One file group in memory, and the log files that are laid on it."""
 
-    def __init__(self, base: list[Row] | None, rule: MergeRule = EVENT) -> None:
+    def __init__(self, base: list[Row] | None, rule: RecordMergeRule = EVENT) -> None:
         self.uri = f"memory://compact-{next(_names)}"
         self.storage: Storage = open_storage(self.uri)
         self.rule = rule

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi import Table
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_fields
 from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, encode_column_stats
 from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
-from pyhudi.metadata_table.codecs.metadata_schema import RecordType
-from pyhudi.metadata_table.file_tasks import FilesToIndex, run_index_files
-from pyhudi.metadata_table.index_tasks import ExpressionTask, FoundExpression, run_expressions
+from pyhudi.metadata_table.codecs.metadata_schema import MetadataRecordType
+from pyhudi.metadata_table.file_tasks import IndexFilesTask, run_index_files
+from pyhudi.metadata_table.index_tasks import ExpressionStats, ExpressionTask, run_expressions
 from pyhudi.metadata_table.indexes import open_indexes
-from pyhudi.metadata_table.indexes.expression_index import Expression
+from pyhudi.metadata_table.indexes.expression_index import ExpressionStatsIndex
 from pyhudi.metadata_table.indexes.index_validation import filter_covers
-from pyhudi.metadata_table.indexes.secondary_index import Secondary
+from pyhudi.metadata_table.indexes.secondary_index import SecondaryKeyIndex
 from pyhudi.metadata_table.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.metadata_table.metadata_records import (
     FileFilter,
@@ -28,14 +28,14 @@ from pyhudi.metadata_table.metadata_records import (
     expression_records,
     partition_stats_records,
 )
-from pyhudi.metadata_table.reader.cell_merge import merge_column_stats
+from pyhudi.metadata_table.reader.cell_merge import merge_column_stats_cells
 from pyhudi.metadata_table.reader.index_lookups import (
     find_bloom_filters,
     find_expression_partition_stats,
     find_partition_stats,
     find_records,
     find_secondary_values,
-    ranges_of_partitions,
+    partition_ranges,
     scan_files,
     scan_records,
 )
@@ -43,7 +43,6 @@ from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.records.column_statistics import ColumnRange, covers, merge_ranges
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.java_strings import value_text
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 from pyhudi.tasks.file_stats import FileIndexing
@@ -67,12 +66,12 @@ def assert_metadata_is_true(table: Table) -> MetadataTable | None:
         columns = metadata.definitions[COLUMN_STATS].source_fields
     files = [(s.partition, f.path, f.size_bytes) for s in slices for f in (*((s.base,) if s.base else ()), *s.logs)]
     wanted = FileIndexing(columns, BLOOM_FILTERS in metadata.partitions)
-    task = FilesToIndex(context.storage.spec(), tuple(files), stored, wanted, InstantValidity.of(snapshot.timeline))
+    task = IndexFilesTask(context.storage.spec(), tuple(files), stored, wanted, InstantValidity.of(snapshot.timeline))
     found = run_index_files(task)
     ranges = [FileRanges(f.partition, f.name, f.indexed.ranges) for f in found if f.indexed.ranges]
     if columns:
         expected = column_stats_records(ranges, stored)
-        _check_cells(expected.keys, expected.values, metadata, COLUMN_STATS, RecordType.COLUMN_STATS)
+        _check_cells(expected.keys, expected.values, metadata, COLUMN_STATS, MetadataRecordType.COLUMN_STATS)
     if PARTITION_STATS in metadata.partitions:
         by_partition: dict[str, list[FileRanges]] = {}
         for one in ranges:
@@ -87,9 +86,9 @@ def assert_metadata_is_true(table: Table) -> MetadataTable | None:
         _check_records(metadata, table, slices)
     validity = InstantValidity.of(snapshot.timeline)
     for index in open_indexes(context, metadata.partitions):
-        if isinstance(index, Secondary):
+        if isinstance(index, SecondaryKeyIndex):
             _check_secondary(metadata, table, index)
-        elif isinstance(index, Expression):
+        elif isinstance(index, ExpressionStatsIndex):
             of_files = ExpressionTask(context.storage.spec(), tuple(files), stored, (index.index,), validity)
             _check_expression(metadata, run_expressions(of_files), index, stored, bool(context.config.keys.partition_fields))
     return metadata
@@ -104,11 +103,11 @@ def _check_files(metadata: MetadataTable, slices: list[FileSlice]) -> None:
     assert there <= listed, there - listed
 
 
-def _check_cells(keys: pa.Array, values: pa.Array, metadata: MetadataTable, partition: str, kind: RecordType) -> int:
+def _check_cells(keys: pa.Array, values: pa.Array, metadata: MetadataTable, partition: str, kind: MetadataRecordType) -> int:
     """The records that must be there are there; returns how many there are."""
     found: dict[str, bytes] = {}
     for group in metadata.scan(partition):
-        for rows in merge_column_stats(group):
+        for rows in merge_column_stats_cells(group):
             encoded = encode_column_stats(rows.select(COLUMN_STATS_SCHEMA.names), kind)
             found.update(zip(rows.column("key").cast(pa.string()).to_pylist(), encoded.to_pylist(), strict=True))
     for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True):
@@ -132,15 +131,17 @@ def _check_partitions(
     """
     tight = set(rows.filter(rows["is_tight"])["key"].cast(pa.string()).to_pylist())
     is_tight = pc.is_in(expected.keys, value_set=pa.array(sorted(tight), pa.string()))
-    _check_cells(expected.keys.filter(is_tight), expected.values.filter(is_tight), metadata, index, RecordType.PARTITION_STATS)
+    _check_cells(
+        expected.keys.filter(is_tight), expected.values.filter(is_tight), metadata, index, MetadataRecordType.PARTITION_STATS
+    )
     assert tight <= set(expected.keys.to_pylist()), f"{index} has more partitions than the table"
     for column, kind in kinds.items():
-        said = ranges_of_partitions(rows, column, kind, counts_nulls=index == PARTITION_STATS)
+        said = partition_ranges(rows, column, kind, counts_nulls=index == PARTITION_STATS)
         for partition, found in ranges.items():
             assert covers(said[partition], found[column]), f"{index} says {said[partition]} and the files {found[column]}"
 
 
-def _check_secondary(metadata: MetadataTable, table: Table, index: Secondary) -> None:
+def _check_secondary(metadata: MetadataTable, table: Table, index: SecondaryKeyIndex) -> None:
     rows = table.scan([RECORD_KEY, index.column]).to_arrow()
     texts = value_text(rows.column(index.column).combine_chunks())
     wanted = {(text, key) for text, key in zip(texts.to_pylist(), rows.column(0).to_pylist(), strict=True) if text is not None}
@@ -155,8 +156,8 @@ def _check_secondary(metadata: MetadataTable, table: Table, index: Secondary) ->
 
 def _check_expression(
     metadata: MetadataTable,
-    files: Sequence[FoundExpression],
-    index: Expression,
+    files: Sequence[ExpressionStats],
+    index: ExpressionStatsIndex,
     stored: pa.Schema,
     is_partitioned: bool,
 ) -> None:
@@ -175,7 +176,7 @@ def _check_expression(
     merged = {p: merge_ranges(r for q, _, r in ranges if q == p) for p, _, _ in ranges} if is_partitioned else {}
     kind, column = index.result_type(stored), index.index.column
     of_files = expression_records(column, kind, ranges, {})
-    _check_cells(of_files.keys, of_files.values, metadata, index.partition, RecordType.COLUMN_STATS)
+    _check_cells(of_files.keys, of_files.values, metadata, index.partition, MetadataRecordType.COLUMN_STATS)
     rows = find_expression_partition_stats(metadata, index.partition, column)
     by_column = {partition: {column: found} for partition, found in merged.items()}
     of_partitions = expression_records(column, kind, (), merged)

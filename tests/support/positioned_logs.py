@@ -11,7 +11,7 @@ from pyhudi.format.log.framing import HeaderKey, LogBlock, encode_block
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.paths import join_path
-from pyhudi.records.record_merge import IS_DELETED, MergeRule, PickByEventTime
+from pyhudi.records.record_merge import IS_DELETED, EventTimeRule, RecordMergeRule
 from pyhudi.storage import Storage
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.tasks.append_log import AppendTask, run_append
@@ -36,7 +36,7 @@ class Group:
     """A file group: its base file and the logs that were appended."""
 
     storage: Storage
-    rule: MergeRule
+    rule: RecordMergeRule
     slice: FileSlice
     instants: list[str] = field(default_factory=lambda: [BASE_TIME])
 
@@ -44,12 +44,12 @@ class Group:
     def of(
         cls,
         numbers: list[int],
-        rule: MergeRule | None = None,
+        rule: RecordMergeRule | None = None,
         schema_rows: pa.Table | None = None,
         storage: Storage | None = None,
     ) -> Group:
         storage = storage or new_storage()
-        rule = rule or PickByEventTime("ts")
+        rule = rule or EventTimeRule("ts")
         data = rows(numbers, 10) if schema_rows is None else schema_rows
         (status,) = create(spec(storage, SCHEMA, BASE_TIME, rule=rule, options=SMALL_GROUPS), data, "p", step=7)
         name = parse_base_file(str(status.stat.path).rsplit("/", 1)[-1])

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import pyhudi as hp
-from pyhudi.features.consistent_hashing.hashing_metadata import Ring
+from pyhudi.features.consistent_hashing.hashing_metadata import HashingRing
 from pyhudi.features.consistent_hashing.ring_store import load_ring
 from pyhudi.format.paths import RING_FOLDER
 
@@ -31,7 +31,7 @@ def rows(*keys: int, ts: int = 1, part: str = "p") -> pa.Table:
     return pa.table({"id": [f"k{key}" for key in keys], "part": [part] * len(keys), "ts": pa.array([ts] * len(keys), pa.int64())})
 
 
-def ring_of(table: hp.Table, part: str = "p") -> Ring:
+def ring_of(table: hp.Table, part: str = "p") -> HashingRing:
     ring = load_ring(table.context, table.context.timeline.load(), part, ())
     assert ring is not None
     return ring

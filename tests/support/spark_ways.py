@@ -16,7 +16,7 @@ def go(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
             and looks keys up in the driver; "many keys" leaves them on the cluster and looks keys up by joins.
     """
     if way == "tasks":
-        monkeypatch.setattr(driver_batch, "fits_here", lambda *_: False)
+        monkeypatch.setattr(driver_batch, "fits_driver", lambda *_: False)
     elif way != "driver":
         monkeypatch.setattr(engine, "rows_for_driver", lambda *_: None)
     if way == "many keys":

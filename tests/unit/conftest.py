@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from pyhudi import Table
-from pyhudi.api.table_handle import OpenTable
+from pyhudi.api.table_handle import TableHandle
 
 
 @pytest.fixture(autouse=True)
@@ -17,5 +17,5 @@ def no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **named: object) -> NoReturn:
         pytest.fail("a unit test opened a table: move the test to the same path below tests/component")
 
-    monkeypatch.setattr(OpenTable, "__init__", refuse)
+    monkeypatch.setattr(TableHandle, "__init__", refuse)
     monkeypatch.setattr(Table, "create", refuse)

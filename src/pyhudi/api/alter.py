@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from pyhudi.api.table_handle import OpenTable
+from pyhudi.api.table_handle import TableHandle
 from pyhudi.operations.admin.alter_columns import AlterSettings, run_alter
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.scope import VERBS
@@ -25,7 +25,7 @@ class Alter:
     not allow, and Unsupported for a table whose columns cannot go by ids.
     """
 
-    def __init__(self, table: OpenTable) -> None:
+    def __init__(self, table: TableHandle) -> None:
         self._open = table
 
     def add(
@@ -86,4 +86,4 @@ class Alter:
 
     def _change(self, method: str, change: ColumnChange, options: Mapping[str, object] | None) -> WriteResult:
         parsed = self._open.parse(VERBS[f"alter.{method}"], options)
-        return run_alter(self._open.now(parsed), change, AlterSettings.of(parsed))
+        return run_alter(self._open.load_context(parsed), change, AlterSettings.of(parsed))

@@ -27,7 +27,7 @@ _THERE = {
 }
 
 
-def absent(kind: str, name: str) -> str:
+def missing_attribute_message(kind: str, name: str) -> str:
     """What is said of an attribute that an object of this kind has not."""
     told = f"{kind!r} object has no attribute {name!r}"
     return f"{told}: it is .{_THERE[name]} here" if name in _THERE else told

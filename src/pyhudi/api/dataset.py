@@ -26,15 +26,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from pyhudi.api.splits import batches_of, first_rows
+from pyhudi.api.splits import first_rows, read_batches
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import CorruptData, HudiError, Unsupported
 from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.names import is_orc
 from pyhudi.format.parquet.parquet_file import read_footer
 from pyhudi.operations.read.change_queries import ChangeQuery
-from pyhudi.operations.read.query import Query
-from pyhudi.planning.partition_pruning import values_of_path
+from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.planning.partition_pruning import partition_values_from_path
 from pyhudi.records.filters.arrow_expressions import arrow_scalar
 from pyhudi.records.filters.from_arrow import columns_read
 from pyhudi.records.filters.pushdown import pushed_down
@@ -42,7 +42,7 @@ from pyhudi.records.keys.key_spec import path_valued_columns
 from pyhudi.storage.arrow_filesystem import readable_files
 from pyhudi.tasks.base_file_reader import open_base_input
 from pyhudi.tasks.incoming_layout import rows_without_columns
-from pyhudi.tasks.read_slice import ReadSpec, is_joined, told_by_path
+from pyhudi.tasks.read_slice import ReadSpec, is_joined, partition_path_values
 
 __all__ = ["HudiDataset"]
 
@@ -62,10 +62,10 @@ class HudiDataset(ds.FileSystemDataset):
     `join` and `sort_by`, where Arrow reads all files.
     """
 
-    def __init__(self, query: Query | ChangeQuery, threads: int = 0) -> None:
+    def __init__(self, query: SnapshotQuery | ChangeQuery, threads: int = 0) -> None:
         self._query = query
         self._threads = threads
-        self._files = _Files(query)
+        self._files = _ArrowFiles(query)
         fragments = [self._files.fragment(task) or self._files.refusing(task) for task in query.tasks]
         super().__init__(fragments, query.schema, _FORMAT, self._files.system)
 
@@ -138,11 +138,11 @@ class HudiDataset(ds.FileSystemDataset):
             return self
         raise Unsupported("a dataset of a table has the columns of its scan: name those wanted in to_table, or in Table.scan")
 
-    def _narrowed(self, filter: pc.Expression | None) -> Query | ChangeQuery:
+    def _narrowed(self, filter: pc.Expression | None) -> SnapshotQuery | ChangeQuery:
         said = None if filter is None else pushed_down(filter, self.schema)
         return self._query if said is None else self._query.narrowed(None, said)
 
-    def _looked_at(self, query: Query | ChangeQuery, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+    def _looked_at(self, query: SnapshotQuery | ChangeQuery, columns: Sequence[str]) -> Iterator[tuple[Any, Any]]:
         """Each task of a query, with the fragment by which Arrow reads it, None where our own reader does."""
         look = partial(self._files.checked, columns=columns)
         yield from zip(query.tasks, LocalEngine(self._threads).pipelined(look, query.tasks), strict=True)
@@ -166,7 +166,7 @@ class HudiDataset(ds.FileSystemDataset):
 class SliceFragment:
     """A file slice that our own reader reads, with the methods of a fragment of pyarrow."""
 
-    def __init__(self, query: Query | ChangeQuery, task: Any) -> None:
+    def __init__(self, query: SnapshotQuery | ChangeQuery, task: Any) -> None:
         self._query = query
         self._task = task
 
@@ -254,11 +254,11 @@ class BatchScanner:
         return sum(batch.num_rows for batch in self._read([], self._filter))
 
 
-class _Files:
+class _ArrowFiles:
     """The base files of a query as Arrow reads them."""
 
-    def __init__(self, query: Query | ChangeQuery) -> None:
-        self._spec = query.spec if isinstance(query, Query) and _gives_stored_rows(query.spec) else None
+    def __init__(self, query: SnapshotQuery | ChangeQuery) -> None:
+        self._spec = query.spec if isinstance(query, SnapshotQuery) and _gives_stored_rows(query.spec) else None
         self._schema = query.schema
         self._storage = query.snapshot.context.storage
         self.system = readable_files(self._storage.uri, partial(open_base_input, self._storage))
@@ -266,7 +266,14 @@ class _Files:
     def fragment(self, task: Any) -> Any:
         """The base file of a slice without logs, where its name says that Arrow may read it; None else."""
         spec = self._spec
-        if spec is None or task.base is None or task.logs or task.whole is not None or is_joined(task) or is_orc(task.base.path):
+        if (
+            spec is None
+            or task.base is None
+            or task.logs
+            or task.full_slice is not None
+            or is_joined(task)
+            or is_orc(task.base.path)
+        ):
             return None
         if spec.ids is not None and spec.ids.origins(task.base.name.instant_time) is not None:
             return None
@@ -308,11 +315,11 @@ class _Files:
                 f"one of {len(fragments)} base files ({paths}, ...) cannot be read: {error}; `Table.validate()` says which"
             ).with_path(self._storage.uri) from error
 
-    def _is_as_asked(self, held: pa.Schema, name: str) -> bool:
+    def _is_as_asked(self, file_schema: pa.Schema, name: str) -> bool:
         assert self._spec is not None, "files are looked at that Arrow may read"
-        place = held.get_field_index(name)
+        place = file_schema.get_field_index(name)
         if place >= 0:
-            return name not in self._spec.path_columns and held.field(place).type == self._schema.field(name).type
+            return name not in self._spec.path_columns and file_schema.field(place).type == self._schema.field(name).type
         return name in self._spec.path_columns or name not in path_valued_columns(self._spec.keys)
 
 
@@ -323,9 +330,9 @@ def _gives_stored_rows(spec: ReadSpec) -> bool:
 
 def _said_by_path(spec: ReadSpec, partition: str) -> pc.Expression:
     """What is true of all rows of a partition; of a column that no file holds, its value."""
-    told = told_by_path(spec, partition, spec.output)
+    told = partition_path_values(spec, partition, spec.output)
     said = [pc.field(name).is_null() if value.as_py() is None else pc.field(name) == value for name, value in told.items()]
-    for name, values in values_of_path(partition, spec.keys, spec.output, ()).items():
+    for name, values in partition_values_from_path(partition, spec.keys, spec.output, ()).items():
         type_ = spec.output.field(name).type
         if name not in told and not pa.types.is_floating(type_):
             tests = [pc.field(name).is_null() if v is None else pc.field(name) == arrow_scalar(v, type_) for v in values]
@@ -340,10 +347,10 @@ def _refuse(path: str) -> NoReturn:
     )
 
 
-def _read_task(query: Query | ChangeQuery, task: Any, columns: Columns, filter: pc.Expression | None) -> Batches:
+def _read_task(query: SnapshotQuery | ChangeQuery, task: Any, columns: Columns, filter: pc.Expression | None) -> Batches:
     """The rows of a slice or source, by our own reader, tested and projected by Arrow."""
     needed = _columns_needed(query.schema, columns, filter)
-    for batch in batches_of(query.narrowed(needed, None).reader, [task]):
+    for batch in read_batches(query.narrowed(needed, None).reader, [task]):
         if needed:
             yield from _scanned(pa.Table.from_batches([batch]), columns, filter).to_batches()
         else:

@@ -32,14 +32,14 @@ import pyarrow as pa
 from pyhudi.api.table import Table
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import HudiError
-from pyhudi.features.consistent_hashing.resize_service import leaves_nodes
-from pyhudi.format.instants import Action, State, format_instant_time, stamp_of_instant
+from pyhudi.features.consistent_hashing.resize_service import changes_ring
+from pyhudi.format.instants import Action, State, format_instant_time, timestamp_from_instant
 from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, RECORD_INDEX
 from pyhudi.metadata_table.writer.metadata_settings import METADATA_TABLE
 from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
-from pyhudi.operations.admin.stable_check import look_at_rest
+from pyhudi.operations.admin.stable_check import repeat_until_stable
 from pyhudi.operations.admin.table_settings import ORDERING
-from pyhudi.operations.commit.check_writable import check_goes_by_names
+from pyhudi.operations.commit.check_writable import check_no_schema_on_read
 from pyhudi.operations.commit.commit_settings import CONCURRENCY, FAILED_WRITES, METADATA_PREFIX, CommitSettings
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.clean import CleanSettings, preview_clean
@@ -50,7 +50,7 @@ from pyhudi.planning.archival import MAX_COMMITS, MIN_COMMITS, reason_not_to_arc
 from pyhudi.planning.cleaning import COMMITS_RETAINED
 from pyhudi.planning.compaction import compaction_due
 from pyhudi.planning.record_placement import MAX_FILE_SIZE, SMALL_FILE_LIMIT
-from pyhudi.records.html_repr import ShownInNotebooks
+from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.records.merge_mode import MergeMode
 from pyhudi.storage.liveness import is_alive
 from pyhudi.table.feature_support import check_open
@@ -86,7 +86,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis(ShownInNotebooks):
+class Diagnosis(HtmlRepr):
     """checks: what was looked at, with what was seen."""
 
     checks: tuple[tuple[str, str], ...]
@@ -250,7 +250,7 @@ def _parsed(options: Mapping[str, object] | None) -> tuple[Options, list[Finding
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                parse_options({key: value}, beside=prefix)
+                parse_options({key: value}, base_options=prefix)
             except HudiError as error:
                 found.append(Finding(Severity.ERROR, "settings", str(error), f"remove {key}; see docs/reference/options.md"))
                 continue
@@ -276,7 +276,7 @@ def _of_table(table: Table, options: Options) -> list[Finding]:
     def errors(found: list[Finding]) -> frozenset[Finding]:
         return frozenset(one for one in found if one.severity is Severity.ERROR)
 
-    found, lasting = look_at_rest(table.context.reloaded(), look, errors)
+    found, lasting = repeat_until_stable(table.context.reloaded(), look, errors)
     return [one for one in found if one.severity is Severity.WARNING or one in lasting]
 
 
@@ -292,7 +292,7 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
     except HudiError as error:
         yield Finding(Severity.ERROR, "settings", str(error), "write it anew with Apache Hudi, without what closes it")
     try:
-        check_goes_by_names(context)
+        check_no_schema_on_read(context)
     except HudiError as error:
         yield warn(str(error), "keep the version that it has")
     if not config.version.is_writable:
@@ -309,14 +309,14 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
     if keep_min <= retained:
         finding = f"{MIN_COMMITS}={keep_min} archives instants that {COMMITS_RETAINED}={retained} wants kept for queries"
         yield warn(finding, f"{MIN_COMMITS}={retained + 10} and {MAX_COMMITS}={retained + 20}")
-    if config.is_cow and options.given(COMPACT_INLINE) == "true":
+    if config.is_cow and options.explicit(COMPACT_INLINE) == "true":
         yield warn(f"{COMPACT_INLINE}=true on a copy-on-write table, which has nothing to compact", "leave it out")
     small, largest = options.integer(SMALL_FILE_LIMIT), options.integer(MAX_FILE_SIZE)
     if small >= largest:
         finding = f"{SMALL_FILE_LIMIT}={small} is not below {MAX_FILE_SIZE}={largest}: all files are small"
         yield warn(finding, f"{SMALL_FILE_LIMIT}={largest // 6 * 5}")
-    several = options.word(CONCURRENCY) != "SINGLE_WRITER"
-    if several and options.given(FAILED_WRITES) == "EAGER":
+    several = options.value_or_default(CONCURRENCY) != "SINGLE_WRITER"
+    if several and options.explicit(FAILED_WRITES) == "EAGER":
         finding = f"several writers, and {FAILED_WRITES}=EAGER: each may roll back writes of the others"
         yield Finding(Severity.ERROR, "settings", finding, f"{FAILED_WRITES}=LAZY")
     if not options.flag(METADATA_TABLE) and config.has_metadata_table:
@@ -347,7 +347,7 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
     try:
         if not context.config.is_cow:
             due = compaction_due(timeline, CompactSettings.of(options).compaction, format_instant_time(now_ms, zone), zone)
-            if due.due:
+            if due.is_due:
                 yield overdue(f"a compaction is due: {due.reason}", f"pyhudi compact {table.uri}")
         cleaned = preview_clean(context, CleanSettings.of(options))
         if cleaned.file_count:
@@ -362,7 +362,7 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
         lost = False
         with suppress(HudiError):
             # A plan that cannot be read is told of by the state.
-            lost = instant.action is Action.CLUSTERING and leaves_nodes(context, instant)
+            lost = instant.action is Action.CLUSTERING and changes_ring(context, instant)
         if lost:
             finding = (
                 f"clustering {instant.request_time} would take records out of the file groups of their buckets, where no write "
@@ -371,7 +371,7 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
             remedy = f"drop it: Table.unschedule_clustering({instant.request_time!r})"
             yield Finding(Severity.ERROR, "services", finding, remedy)
             continue
-        waited_ms = now_ms - stamp_of_instant(instant.request_time, zone)
+        waited_ms = now_ms - timestamp_from_instant(instant.request_time, zone)
         if instant.state is State.REQUESTED and waited_ms > HOUR_MS:
             command = "cluster" if instant.action is Action.CLUSTERING else "compact"
             finding = (

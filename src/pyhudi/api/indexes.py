@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyhudi.api.table_handle import OpenTable
+from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Instant
 from pyhudi.operations.commit.commit_settings import CommitSettings
@@ -38,7 +38,7 @@ class Indexes:
     Writers may go on while an index is built.  Every method raises InvalidRequest for what the table has not or cannot have.
     """
 
-    def __init__(self, table: OpenTable) -> None:
+    def __init__(self, table: TableHandle) -> None:
         self._open = table
 
     def create(
@@ -125,7 +125,7 @@ class Indexes:
     def drop(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
         """Remove one index, such as `record_index` or `secondary_index_by_city`."""
         parsed = self._open.parse(VERBS["index.drop"], options)
-        drop_index(self._open.now(parsed), name, CommitSettings.of(parsed).lock_wait_ms)
+        drop_index(self._open.load_context(parsed), name, CommitSettings.of(parsed).lock_wait_ms)
 
     def rebuild(
         self, name: str | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
@@ -147,7 +147,7 @@ class Indexes:
         self, method: str, options: Mapping[str, object] | None, spark: SparkSession | None = None
     ) -> tuple[TableContext, Engine, IndexSettings]:
         parsed = self._open.parse(VERBS[f"index.{method}"], options)
-        return self._open.now(parsed), self._open.engine(spark, parsed), IndexSettings.of(parsed)
+        return self._open.load_context(parsed), self._open.engine(spark, parsed), IndexSettings.of(parsed)
 
     def _request(
         self,

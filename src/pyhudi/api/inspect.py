@@ -33,13 +33,13 @@ from pyhudi.format.instants import Instant
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import parse_base_file, parse_log_file
-from pyhudi.format.paths import META_FOLDER, file_name_of, join_path
+from pyhudi.format.paths import META_FOLDER, file_name, join_path
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, RECORD_INDEX
 from pyhudi.metadata_table.codecs.value_wrappers import unwrap
 from pyhudi.metadata_table.reader.index_lookups import (
     KEYED_LOCATION_SCHEMA,
     find_records,
-    hashes_of_partitions,
+    hashes_by_partition,
     partition_hashes,
     scan_column_stats,
 )
@@ -51,7 +51,7 @@ from pyhudi.storage.base import FileInfo
 from pyhudi.storage.locks import FILE_LOCK_NAME, LEASE_PATH
 from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.file_slices import LogFile
-from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, planned_anew, read_commit
+from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.base_file_reader import open_base_file
 from pyhudi.tasks.log_scan import read_headers
@@ -195,11 +195,11 @@ _R = TypeVar("_R")
 
 
 def _of_present_state(method: Callable[Concatenate[Inspection, _P], _R]) -> Callable[Concatenate[Inspection, _P], _R]:
-    """`planned_anew` for a method of `Inspection`."""
+    """`retry_on_stale_files` for a method of `Inspection`."""
 
     @wraps(method)
     def wrapped(self: Inspection, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return planned_anew(lambda context: method(Inspection(context), *args, **kwargs))(self._context)
+        return retry_on_stale_files(lambda context: method(Inspection(context), *args, **kwargs))(self._context)
 
     return wrapped
 
@@ -359,7 +359,7 @@ class Inspection:
         path: relative to the table; log files of the metadata table too (`.hoodie/metadata/...`).
         Raises InvalidRequest for another name, TableState when there is no such file, CorruptData when it is damaged.
         """
-        name = parse_log_file(file_name_of(path))
+        name = parse_log_file(file_name(path))
         if name is None:
             raise InvalidRequest(f"{path!r} is not the path of a log file")
         info = self._context.storage.stat(path)
@@ -396,7 +396,7 @@ class Inspection:
 
     def _indexed_stats(self, snapshot: Snapshot, schema: pa.Schema) -> pa.Table:
         metadata = MetadataTable(self._context, snapshot.timeline)
-        paths = {hashed: path for path, hashed in hashes_of_partitions(snapshot.listing.partitions()).items()}
+        paths = {hashed: path for path, hashed in hashes_by_partition(snapshot.listing.partitions()).items()}
         parts = [COLUMN_STATS_SCHEMA.empty_table()]
         for batch in scan_column_stats(metadata):
             rows = pa.Table.from_batches([batch])

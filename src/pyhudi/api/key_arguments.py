@@ -16,11 +16,11 @@ import pyarrow as pa
 from pyhudi.engines.arrow.input_rows import arrow_reader, is_frame
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.byte_cursor import checked_text
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 
 
-def keys_to_look_up(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
+def parse_keys_argument(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
     """Record keys as strings, or rows with the key fields.  Raises InvalidRequest for what is neither."""
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()

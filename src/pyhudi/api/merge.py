@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyhudi.api.table_handle import OpenTable, is_of_spark
+from pyhudi.api.table_handle import TableHandle, is_spark_value
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.engines.arrow.input_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.write.update_merge import Clause, Outcome, Rows, run_merge
+from pyhudi.operations.write.update_merge import Clause, ClauseAction, ClauseRows, run_merge_statement
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import Options
 from pyhudi.records.filters.filter_parser import Filter
@@ -39,7 +39,7 @@ class Merge:
 
     def __init__(
         self,
-        table: OpenTable,
+        table: TableHandle,
         options: Options,
         source: Any,
         on: str | Sequence[str] | Column,
@@ -50,9 +50,9 @@ class Merge:
         """As `Table.merge` and `pyhudi.spark.merge`, which make it."""
         self._open = table
         self._options = options
-        self._source: Any = source if is_of_spark(source) else arrow_reader(source).read_all()
+        self._source: Any = source if is_spark_value(source) else arrow_reader(source).read_all()
         self._aliases = target_alias, source_alias
-        self._on: Any = on if isinstance(on, str) or is_of_spark(on) else tuple(on)  # type: ignore[arg-type]  # so it is told
+        self._on: Any = on if isinstance(on, str) or is_spark_value(on) else tuple(on)  # type: ignore[arg-type]  # so it is told
         if isinstance(self._on, (str, tuple)) and not self._on:
             raise InvalidRequest("on= names the columns by which rows match, and it is empty")
         self._clauses: tuple[Clause, ...] = ()
@@ -64,7 +64,7 @@ class Merge:
             set: Values by column of the table.
             where: Of which pairs of rows the clause speaks; all when left out.
         """
-        return self._with(Clause(Outcome.UPDATE, set, where))
+        return self._with(Clause(ClauseAction.UPDATE, set, where))
 
     def when_matched_update_all(self, where: Filter | Column | None = None) -> Merge:
         """A row of the table that matches gets the values of all columns of the source; columns that it lacks keep theirs.
@@ -75,7 +75,7 @@ class Merge:
         Args:
             where: Of which pairs of rows the clause speaks; all when left out.
         """
-        return self._with(Clause(Outcome.UPDATE, None, where))
+        return self._with(Clause(ClauseAction.UPDATE, None, where))
 
     def when_matched_delete(self, where: Filter | Column | None = None) -> Merge:
         """A row of the table that matches is deleted.
@@ -83,7 +83,7 @@ class Merge:
         Args:
             where: Of which pairs of rows the clause speaks; all when left out.
         """
-        return self._with(Clause(Outcome.DELETE, None, where))
+        return self._with(Clause(ClauseAction.DELETE, None, where))
 
     def when_not_matched_insert(self, values: Mapping[str, Any], where: Filter | Column | None = None) -> Merge:
         """A row of the source that matches none is inserted with some values; the other columns are null.
@@ -92,7 +92,7 @@ class Merge:
             values: Values by column of the table; those that `on` names are copied from the source.
             where: Of which rows of the source the clause speaks; all when left out.
         """
-        return self._with(Clause(Outcome.INSERT, values, where, Rows.OF_SOURCE))
+        return self._with(Clause(ClauseAction.INSERT, values, where, ClauseRows.OF_SOURCE))
 
     def when_not_matched_insert_all(self, where: Filter | Column | None = None) -> Merge:
         """A row of the source that matches none is inserted; columns that the source lacks are null.
@@ -100,7 +100,7 @@ class Merge:
         Args:
             where: Of which rows of the source the clause speaks; all when left out.
         """
-        return self._with(Clause(Outcome.INSERT, None, where, Rows.OF_SOURCE))
+        return self._with(Clause(ClauseAction.INSERT, None, where, ClauseRows.OF_SOURCE))
 
     def when_not_matched_by_source_update(self, set: Mapping[str, Any], where: Filter | Column | None = None) -> Merge:
         """A row of the table that no row of the source matches gets other values in some columns.
@@ -109,7 +109,7 @@ class Merge:
             set: Values by column of the table; `target.x` alone is there to be copied.
             where: Of which of these rows the clause speaks; all when left out.
         """
-        return self._with(Clause(Outcome.UPDATE, set, where, Rows.OF_TARGET))
+        return self._with(Clause(ClauseAction.UPDATE, set, where, ClauseRows.OF_TARGET))
 
     def when_not_matched_by_source_delete(self, where: Filter | Column | None = None) -> Merge:
         """A row of the table that no row of the source matches is deleted.
@@ -117,7 +117,7 @@ class Merge:
         Args:
             where: Of which of these rows the clause speaks; all when left out.
         """
-        return self._with(Clause(Outcome.DELETE, None, where, Rows.OF_TARGET))
+        return self._with(Clause(ClauseAction.DELETE, None, where, ClauseRows.OF_TARGET))
 
     def execute(self) -> WriteResult:
         """Carry the merge out, in one commit.
@@ -138,15 +138,15 @@ class Merge:
         return self._open.write(self._run, WriteSettings.of(self._options, WriteOperation.UPSERT))
 
     def _run(self, settings: WriteSettings) -> WriteResult:
-        context = self._open.now(self._options)
-        if is_of_spark(self._source):
+        context = self._open.load_context(self._options)
+        if is_spark_value(self._source):
             from pyhudi.engines.spark.merge_join import SparkMerge, run_spark_merge
 
             merge = SparkMerge(self._source, self._on, self._clauses, *self._aliases)
             return run_spark_merge(context, merge, settings)
         engine = LocalEngine(self._options.integer(THREADS))
         names = (self._on,) if isinstance(self._on, str) else self._on
-        return run_merge(context, engine, self._source, names, self._clauses, settings)
+        return run_merge_statement(context, engine, self._source, names, self._clauses, settings)
 
     def _with(self, clause: Clause) -> Merge:
         self._clauses = (*self._clauses, clause)
@@ -154,7 +154,7 @@ class Merge:
 
 
 def update_on_spark(
-    table: OpenTable,
+    table: TableHandle,
     options: Options,
     session: SparkSession,
     set: Mapping[str, Any],
@@ -166,6 +166,6 @@ def update_on_spark(
 
     update = SparkUpdate(session, set, where, alias)
     return table.write(
-        lambda settings: run_spark_update(table.now(options), update, settings),
+        lambda settings: run_spark_update(table.load_context(options), update, settings),
         WriteSettings.of(options, WriteOperation.UPSERT),
     )

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from pyhudi.api.optional_imports import imported_polars
 from pyhudi.api.scan import Scan
-from pyhudi.api.splits import batches_of, first_rows
+from pyhudi.api.splits import first_rows, read_batches
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.read.change_queries import ChangeQuery
-from pyhudi.operations.read.query import Query
-from pyhudi.planning.instant_arguments import Moment
+from pyhudi.operations.read.query import SnapshotQuery
+from pyhudi.planning.instant_arguments import InstantArgument
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.filters.pushdown import pushed_down
 
@@ -31,7 +31,7 @@ def scan_polars(
     source: str | os.PathLike[str] | Table | Scan,
     columns: Sequence[str] | None = None,
     filter: Filter | None = None,
-    as_of: Moment | None = None,
+    as_of: InstantArgument | None = None,
     *,
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
@@ -80,7 +80,7 @@ def lazy_frame(scan: Scan) -> polars.LazyFrame:
 class _Source:
     """What Polars calls for each collection of the frame."""
 
-    def __init__(self, query: Query | ChangeQuery) -> None:
+    def __init__(self, query: SnapshotQuery | ChangeQuery) -> None:
         self._query = query
 
     def __call__(
@@ -94,7 +94,7 @@ class _Source:
         needed = [name for name in schema.names if name in names or name in tested]
         said = None if predicate is None or n_rows is not None else pushed_down(predicate, schema)
         query = self._query.narrowed(needed, said)
-        batches = batches_of(query.reader, query.tasks)
+        batches = read_batches(query.reader, query.tasks)
         # Some releases of Polars end in a panic where a source gives no frame at all.
         yield polars.from_arrow(query.schema.empty_table()).select(names)
         for batch in batches if n_rows is None else first_rows(batches, n_rows):

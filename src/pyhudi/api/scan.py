@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from pyhudi.api.optional_imports import imported, imported_polars
-from pyhudi.api.splits import Split, batches_of, first_rows, splits_of
+from pyhudi.api.splits import Split, build_splits, first_rows, read_batches
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.read.change_queries import ChangeQuery
-from pyhudi.operations.read.query import Query
+from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.partition_pruning import ReadPlan
 from pyhudi.records.html_repr import escaped, facts_as_html
 from pyhudi.tasks.incoming_layout import rows_without_columns
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Scan:
     """A read that is described and planned, and not yet carried out."""
 
-    def __init__(self, query: Query | ChangeQuery, threads: int = 0, limit: int | None = None) -> None:
+    def __init__(self, query: SnapshotQuery | ChangeQuery, threads: int = 0, limit: int | None = None) -> None:
         if limit is not None and limit < 0:
             raise InvalidRequest(f"limit takes a number of rows of 0 or more, not {limit}")
         self._query = query
@@ -43,7 +43,7 @@ class Scan:
         return f"<pre>{escaped(repr(self))}</pre>{columns}"
 
     @property
-    def query(self) -> Query | ChangeQuery:
+    def query(self) -> SnapshotQuery | ChangeQuery:
         """The plan of the read, as operations take it."""
         return self._query
 
@@ -66,7 +66,7 @@ class Scan:
 
         Change data comes in the order of the changes (see `Table.changes`), other rows in no promised order.
         """
-        batches = batches_of(self._query.reader, self._query.tasks)
+        batches = read_batches(self._query.reader, self._query.tasks)
         return batches if self._limit is None else first_rows(batches, self._limit)
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -113,7 +113,7 @@ class Scan:
             raise InvalidRequest("a scan with a limit has no splits: make it without limit=, or take its head()")
         if size_bytes < 0:
             raise InvalidRequest(f"size_bytes is 0 or more, not {size_bytes}")
-        return splits_of(self._query, size_bytes)
+        return build_splits(self._query, size_bytes)
 
     def to_pandas(
         self,
@@ -170,7 +170,7 @@ class Scan:
     def count(self) -> int:
         """How many rows the scan gives."""
         without = self._query.without_columns()
-        batches = batches_of(without.reader, without.tasks)
+        batches = read_batches(without.reader, without.tasks)
         return sum(batch.num_rows for batch in (batches if self._limit is None else first_rows(batches, self._limit)))
 
 

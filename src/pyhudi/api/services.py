@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyhudi.api.table_handle import OpenTable
+from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings, with_names
@@ -47,7 +47,7 @@ from pyhudi.operations.services.compact import (
     unschedule,
 )
 from pyhudi.operations.services.partition_ttl import TtlSettings, find_expired_partitions, run_ttl
-from pyhudi.operations.services.run_services import PassSettings, printed, run_pass
+from pyhudi.operations.services.run_services import ServiceRunSettings, printed, run_services_once
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.scope import VERBS
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 class Services:
     """The table services of a table, as `Table.services` gives them."""
 
-    def __init__(self, table: OpenTable) -> None:
+    def __init__(self, table: TableHandle) -> None:
         self._open = table
 
     def clean(
@@ -78,7 +78,7 @@ class Services:
         parsed = self._open.parse(VERBS["clean"], options)
         settings = CleanSettings.of(parsed)
         if dry_run:
-            context = self._open.now(parsed)
+            context = self._open.load_context(parsed)
             check_open(context)
             return preview_clean(context, settings)
         context = self._open.writable(parsed)
@@ -111,7 +111,7 @@ class Services:
         """
         parsed = self._open.parse(VERBS["compact"], options)
         settings = CompactSettings.of(parsed)
-        return run_compaction(self._open.now(parsed), self._open.engine(spark, parsed), settings, instant)
+        return run_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, instant)
 
     def schedule_compaction(
         self,
@@ -129,12 +129,12 @@ class Services:
         """
         parsed = self._open.parse(VERBS["schedule_compaction"], options)
         settings = CompactSettings.of(parsed)
-        return schedule_compaction(self._open.now(parsed), settings, if_due=if_due, extra_metadata=extra_metadata)
+        return schedule_compaction(self._open.load_context(parsed), settings, if_due=if_due, extra_metadata=extra_metadata)
 
     def unschedule_compaction(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Drop the plan of a pending compaction or log compaction.  Raises InstantNotFound, TableState when it is under way."""
         parsed = self._open.parse(VERBS["unschedule_compaction"], options)
-        unschedule(self._open.writable(parsed, keeps_indexes=False), CompactSettings.of(parsed), instant)
+        unschedule(self._open.writable(parsed, retains_indexes=False), CompactSettings.of(parsed), instant)
 
     def log_compact(
         self,
@@ -158,7 +158,7 @@ class Services:
         """
         parsed = self._open.parse(VERBS["log_compact"], options)
         settings = CompactSettings.of(parsed)
-        return run_log_compaction(self._open.now(parsed), self._open.engine(spark, parsed), settings, instant)
+        return run_log_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings, instant)
 
     def schedule_log_compaction(
         self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
@@ -171,7 +171,7 @@ class Services:
         """
         parsed = self._open.parse(VERBS["schedule_log_compaction"], options)
         settings = CompactSettings.of(parsed)
-        return schedule_log_compaction(self._open.now(parsed), self._open.engine(spark, parsed), settings)
+        return schedule_log_compaction(self._open.load_context(parsed), self._open.engine(spark, parsed), settings)
 
     def cluster(
         self,
@@ -193,7 +193,7 @@ class Services:
         """
         parsed = self._open.parse(VERBS["cluster"], options)
         settings = _clustering_options(order_by, layout, parsed)
-        context, engine = self._open.now(parsed), self._open.engine(spark, parsed)
+        context, engine = self._open.load_context(parsed), self._open.engine(spark, parsed)
         if instant is None:
             return plan_and_run_clustering(context, engine, settings)
         return execute_clustering(context, engine, instant, settings)
@@ -209,7 +209,7 @@ class Services:
         """Plan a clustering and leave it on the timeline, to be run by `cluster(instant)`, here or elsewhere."""
         parsed = self._open.parse(VERBS["schedule_clustering"], options)
         settings = _clustering_options(order_by, layout, parsed)
-        return schedule_clustering(self._open.now(parsed), self._open.engine(spark, parsed), settings)
+        return schedule_clustering(self._open.load_context(parsed), self._open.engine(spark, parsed), settings)
 
     def unschedule_clustering(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Drop a pending clustering, with what a dead executor left of it.
@@ -223,7 +223,7 @@ class Services:
             TableState: It is being carried out.
         """
         parsed = self._open.parse(VERBS["unschedule_clustering"], options)
-        context = self._open.writable(parsed, keeps_indexes=False)
+        context = self._open.writable(parsed, retains_indexes=False)
         context.timeline.load().find(instant, Action.CLUSTERING)
         drop_clustering(context, CommitSettings.of(parsed), instant)
 
@@ -253,12 +253,12 @@ class Services:
         """
         named = with_names(options, metastore=metastore, database=database, table=table)
         parsed = self._open.parse(VERBS["sync"], named)
-        return run_sync(self._open.now(parsed), SyncSettings.of(parsed))
+        return run_sync(self._open.load_context(parsed), SyncSettings.of(parsed))
 
     def expired_partitions(self, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
         """The partitions that `expire_partitions` would delete."""
         parsed = self._open.parse(VERBS["expired_partitions"], options)
-        return find_expired_partitions(self._open.now(parsed), TtlSettings.of(parsed))
+        return find_expired_partitions(self._open.load_context(parsed), TtlSettings.of(parsed))
 
     def expire_partitions(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
         """Delete the partitions that nobody has written to for `hoodie.partition.ttl.strategy.days.retain` days."""
@@ -296,11 +296,11 @@ class Services:
         stop: threading.Event,
         services: Sequence[str] | None = None,
         *,
-        rest_seconds: float = 30.0,
+        pause_seconds: float = 30.0,
         plan: bool = True,
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
-        on_pass: Callable[[Mapping[str, str]], None] | None = None,
+        on_run: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
         """Run services again and again until `stop` is set.
 
@@ -310,28 +310,28 @@ class Services:
         Args:
             stop: Ends the loop.
             services: As of `run`.
-            rest_seconds: The rest between two passes.
+            pause_seconds: The rest between two passes.
             plan: As of `run`.
             spark: Run the tasks on the cluster.
             options: `hoodie.*` options of this call.
-            on_pass: Called with the outcomes of each pass.
+            on_run: Called with the outcomes of each pass.
         """
         parsed = self._open.parse(VERBS["serve"], options)
         _, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
 
         def once() -> Printed:
             outcomes = run(lambda: not stop.is_set())
-            if on_pass is not None:
-                on_pass(outcomes)
+            if on_run is not None:
+                on_run(outcomes)
             return outcomes
 
-        run_loop(once, stop, rest_seconds)
+        run_loop(once, stop, pause_seconds)
 
     def background(
         self,
         services: Sequence[str] | None = None,
         *,
-        rest_seconds: float = 10.0,
+        pause_seconds: float = 10.0,
         plan: bool = True,
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
@@ -343,7 +343,7 @@ class Services:
 
         Args:
             services: As of `run`.
-            rest_seconds: The thread looks after each commit, and after each such rest.
+            pause_seconds: The thread looks after each commit, and after each such rest.
             plan: As of `run`.
             spark: Run the tasks on the cluster.
             options: `hoodie.*` options of this call.
@@ -356,7 +356,7 @@ class Services:
         def ended() -> None:
             self._open.background = None
 
-        self._open.background = BackgroundServices(run, settings.names, rest_seconds, ended)
+        self._open.background = BackgroundServices(run, settings.names, pause_seconds, ended)
         return self._open.background.start()
 
     def _run_pass(
@@ -366,17 +366,17 @@ class Services:
         parsed: Options,
         *,
         plan: bool,
-    ) -> tuple[PassSettings, Callable[[Callable[[], bool]], Printed]]:
+    ) -> tuple[ServiceRunSettings, Callable[[Callable[[], bool]], Printed]]:
         """What one pass does, and a function that makes it."""
         self._open.writable(parsed)
-        settings = PassSettings.of(parsed, None if services is None else tuple(services), plan=plan)
+        settings = ServiceRunSettings.of(parsed, None if services is None else tuple(services), plan=plan)
         write = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         quiet = replace(write, services=write.services.none())
 
         def run(go_on: Callable[[], bool]) -> Printed:
             context = self._open.writable(parsed)
             delete = partial(run_delete_partitions, context, settings=quiet, engine=engine)
-            return printed(run_pass(context, engine, settings, delete, go_on))
+            return printed(run_services_once(context, engine, settings, delete, go_on))
 
         return settings, run
 

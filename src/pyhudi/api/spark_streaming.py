@@ -28,7 +28,7 @@ from pyhudi.operations.services.service_settings import COMPACT_ASYNC, COMPACT_I
 from pyhudi.operations.write.micro_batches import IDENTIFIER, SinkSettings, StreamBatch, retried
 from pyhudi.operations.write.save_modes import stream_operation
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings, check_first_write
-from pyhudi.options.scope import check_standing, spark_write_verb
+from pyhudi.options.scope import check_table_options, spark_write_verb
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import Environment, SystemEnvironment
 
@@ -62,7 +62,7 @@ class StreamSink:
         self._environment = environment
         self._options = parse_options(self._given)
         self._operation = stream_operation(self._options, output_mode)
-        check_standing(spark_write_verb(self._operation or WriteOperation.UPSERT), self._options)
+        check_table_options(spark_write_verb(self._operation or WriteOperation.UPSERT), self._options)
         # What no batch could be written with is refused before there is a table.
         self._write_settings = WriteSettings.of(self._options, self._operation or WriteOperation.UPSERT)
         self._settings = SinkSettings.of(self._options)
@@ -89,17 +89,17 @@ class StreamSink:
         if operation is None:
             operation = WriteOperation.BULK_INSERT if table.config.keys.generates_keys else WriteOperation.UPSERT
         beside = self._beside
-        if beside is None and not self._settings.compacts_nothing:
+        if beside is None and not self._settings.skips_compaction:
             beside = self._beside = table.background_services(_SERVICES, plan=False, spark=batch.sparkSession)
         table.write_batch(batch, operation, StreamBatch(self._identifier(batch), number), options=self._services(table))
 
     def _services(self, table: Table) -> dict[str, object]:
         """A writer of batches plans; the thread carries out."""
-        if self._options.given(COMPACT_INLINE) is not None or table.config.is_cow:
+        if self._options.explicit(COMPACT_INLINE) is not None or table.config.is_cow:
             return {}
-        if self._settings.compacts_nothing:
+        if self._settings.skips_compaction:
             return {COMPACT_INLINE.key: "false"}
-        if self._options.given(COMPACT_ASYNC) is None:
+        if self._options.explicit(COMPACT_ASYNC) is None:
             return {COMPACT_ASYNC.key: "true"}
         return {}
 

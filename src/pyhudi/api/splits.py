@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pyhudi.operations.read.change_queries import ChangeQuery
 from pyhudi.operations.read.projection import narrowed
-from pyhudi.operations.read.query import Query
+from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.planning.change_data import ChangeSource
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_parser import Filter, parse_filter
@@ -51,7 +51,7 @@ class Split:
         """
         condition = None if filter is None else bind(parse_filter(filter), self._spec.output)
         spec = narrowed(self._spec, columns, condition)
-        return batches_of(_reader(spec), self._tasks)
+        return read_batches(_reader(spec), self._tasks)
 
     def to_arrow(self, columns: Sequence[str] | None = None, filter: Filter | None = None) -> pa.Table:
         """The rows as one table.
@@ -64,7 +64,7 @@ class Split:
         return pa.Table.from_batches(self.to_batches(columns, filter), schema)
 
 
-def splits_of(query: Query | ChangeQuery, size_bytes: int) -> list[Split]:
+def build_splits(query: SnapshotQuery | ChangeQuery, size_bytes: int) -> list[Split]:
     """The query's tasks, in their order, put together while they have no more bytes than that; each alone where it is 0."""
     groups: list[list[FileSlice | ChangeSource]] = []
     filled = 0
@@ -89,7 +89,7 @@ def splits_of(query: Query | ChangeQuery, size_bytes: int) -> list[Split]:
     ]
 
 
-def batches_of(read: Callable[[Any], Iterator[pa.Table]], tasks: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+def read_batches(read: Callable[[Any], Iterator[pa.Table]], tasks: Sequence[Any]) -> Iterator[pa.RecordBatch]:
     """The rows of tasks, one after the other; those without columns too."""
     for task in tasks:
         for table in read(task):

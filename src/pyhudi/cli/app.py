@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from pyhudi.cli import data_commands, index_commands, inspect_commands, repair_commands, report_command, service_commands
-from pyhudi.cli.output import in_commands, say
+from pyhudi.cli.output import in_commands, print_text
 from pyhudi.errors import CommitUnknown, EngineFailed, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
 from pyhudi.options.plugins import load_plugin
 
@@ -37,11 +37,11 @@ index_commands.add_to(app)
 report_command.add_to(app)
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001 - as Typer calls it
-    if asked:
+def _print_version(requested: bool) -> None:  # noqa: FBT001 - as Typer calls it
+    if requested:
         from pyhudi import __version__
 
-        say(__version__)
+        print_text(__version__)
         raise typer.Exit
 
 
@@ -65,7 +65,7 @@ def run() -> None:
     try:
         app()
     except HudiError as error:
-        say(f"{type(error).__name__}: {in_commands(str(error))}", error=True)
+        print_text(f"{type(error).__name__}: {in_commands(str(error))}", error=True)
         sys.exit(_exit_code(error))
 
 

@@ -23,7 +23,7 @@ from pyhudi.cli.arguments import (
     parse_pairs,
 )
 from pyhudi.cli.inspect_commands import AsOfOption, ColumnsOption, FilterOption
-from pyhudi.cli.output import Format, print_rows, print_value, say
+from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.errors import InvalidRequest
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.sql_engine import Catalog
@@ -69,7 +69,7 @@ def create(
         storage_options=parse_pairs(storage),
         options=parse_pairs(options),
     )
-    say(f"created {made.uri}")
+    print_text(f"created {made.uri}")
 
 
 def load(
@@ -106,7 +106,7 @@ def delete(
     """Delete the rows for which a condition is true."""
     opened, given = open_for_call(table, storage, options)
     if dry_run:
-        say(f"would delete {opened.scan(filter=where).count():,} rows of {opened.uri}; give --no-dry-run to do it")
+        print_text(f"would delete {opened.scan(filter=where).count():,} rows of {opened.uri}; give --no-dry-run to do it")
         return
     print_value(opened.delete(where=where, options=given), output)
 
@@ -120,7 +120,7 @@ def count(
 ) -> None:
     """How many rows there are."""
     opened, given = open_for_call(table, storage, options)
-    say(opened.scan(filter=filter, as_of=as_of, options=given).count())
+    print_text(opened.scan(filter=filter, as_of=as_of, options=given).count())
 
 
 def sql(
@@ -187,7 +187,7 @@ def export(
         unfinished.unlink(missing_ok=True)
         file.unlink(missing_ok=True)
         raise
-    say(f"{rows:,} rows of {opened.uri} are in {file}")
+    print_text(f"{rows:,} rows of {opened.uri} are in {file}")
 
 
 def _format_of(path: Path) -> str:

@@ -17,7 +17,7 @@ from pyhudi.cli.arguments import (
     open_table,
     parse_pairs,
 )
-from pyhudi.cli.output import Format, print_rows, say
+from pyhudi.cli.output import Format, print_rows, print_text
 from pyhudi.operations.services.index_admin import IndexInfo
 
 NameArgument = Annotated[str, typer.Argument(help="The index, such as record_index or secondary_index_by_city.")]
@@ -72,10 +72,10 @@ def drop(
     """Remove an index."""
     opened = open_table(table, storage)
     if dry_run:
-        say(f"would drop the index {name} of {opened.uri}; give --no-dry-run to do it")
+        print_text(f"would drop the index {name} of {opened.uri}; give --no-dry-run to do it")
         return
     opened.index.drop(name)
-    say(f"index {name} dropped")
+    print_text(f"index {name} dropped")
 
 
 def rebuild(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import typer
 
 from pyhudi.cli.arguments import OptionsOption, OutputOption, StorageOption, TableArgument, open_for_call, open_table
-from pyhudi.cli.output import Format, print_rows, print_value, say
+from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.format.instants import Instant
 
 FilterOption = Annotated[str | None, typer.Option("--filter", "-f", help="Rows to read, such as \"fare > 10 and city = 'sf'\".")]
@@ -59,7 +59,7 @@ def show(table: TableArgument, output: OutputOption = Format.TABLE, storage: Sto
         "pending": ", ".join(map(str, pending)) or "(none)",
     }
     width = max(len(name) for name in texts)
-    say("\n".join(f"{name:<{width}}  {value}" for name, value in texts.items()))
+    print_text("\n".join(f"{name:<{width}}  {value}" for name, value in texts.items()))
 
 
 def _facts(instant: Instant) -> dict[str, str | None]:
@@ -130,7 +130,7 @@ def explain(
     """Which file slices a read would touch, and what passed the others over."""
     names = [name.strip() for name in columns.split(",")] if columns else None
     opened, given = open_for_call(table, storage, options)
-    say(opened.scan(names, filter, options=given).explain())
+    print_text(opened.scan(names, filter, options=given).explain())
 
 
 def files(

@@ -77,7 +77,7 @@ def in_commands(text: str) -> str:
 def print_value(value: Any, output: Format) -> None:
     """Print a result: its own text for people, with what it advises in the spelling of commands; its fields for programs."""
     if output is Format.TABLE:
-        say(in_commands(str(value)))
+        print_text(in_commands(str(value)))
         return
     fields = asdict(value) if is_dataclass(value) and not isinstance(value, type) else dict(value)
     if output is Format.JSON:
@@ -88,7 +88,7 @@ def print_value(value: Any, output: Format) -> None:
     writer.writerow([(_shown if sys.stdout.isatty() else _cell)(field) for field in fields.values()])
 
 
-def say(value: object, *, error: bool = False) -> None:
+def print_text(value: object, *, error: bool = False) -> None:
     """Print a text for people, without what would steer their terminal.  error: to the standard error."""
     print(visible(str(value)), file=sys.stderr if error else sys.stdout, flush=True)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Annotated
 
 import typer
 
+from pyhudi import features
 from pyhudi.api.doctor import diagnose
 from pyhudi.cli.arguments import (
     FINDINGS,
@@ -18,9 +20,7 @@ from pyhudi.cli.arguments import (
     open_table,
     parse_pairs,
 )
-from pyhudi.cli.output import Format, print_rows, print_value, say
-from pyhudi.features import procedures
-from pyhudi.features.recovery.restore_table_properties import restore_properties
+from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.operations.admin.repair import RepairKind
 
 KindOption = Annotated[list[RepairKind] | None, typer.Option("--only", help="What to look at; may be repeated. All by default.")]
@@ -50,7 +50,7 @@ def repair(
     hoodie.properties that is gone, with its backup, is restored from what files say; then run it again without.
     """
     if properties:
-        restored = restore_properties(
+        restored = features.load("recovery", "pyhudi repair --properties").restore_properties(
             table, parse_pairs(properties), dry_run=dry_run, storage_options=parse_pairs(storage), options=parse_pairs(options)
         )
         print_value(restored, output)
@@ -77,7 +77,7 @@ def doctor(
     # The options are what is looked at, so opening the table does not check them.
     result = diagnose(None if table is None else open_table(table, storage), parse_pairs(options))
     if output is Format.TABLE:
-        say(result)
+        print_text(result)
     else:
         print_rows(result.findings, output)
     if not result.ok:
@@ -95,10 +95,15 @@ def call(
 ) -> None:
     """Run one of Hudi's procedures by its own name."""
     given: dict[str, object] = dict(parse_pairs(arguments))
-    print_rows(procedures.call(procedure, path=table, storage_options=parse_pairs(storage), **given), output)
+    print_rows(_procedures().call(procedure, path=table, storage_options=parse_pairs(storage), **given), output)
 
 
 def procs(procedure: Annotated[str | None, typer.Argument(help="One of them; all when left out.")] = None) -> None:
     """Hudi's procedures that `call` runs, with their arguments and columns."""
+    procedures = _procedures()
     for name in procedures.NAMES if procedure is None else (procedure,):
-        say(procedures.describe(name) if procedure else procedures.describe(name).splitlines()[0])
+        print_text(procedures.describe(name) if procedure else procedures.describe(name).splitlines()[0])
+
+
+def _procedures() -> ModuleType:
+    return features.load("procedures", "pyhudi call")

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from pyhudi import features
 from pyhudi.cli.arguments import StorageOption, TableArgument, open_table
-from pyhudi.cli.output import say
+from pyhudi.cli.output import print_text
 from pyhudi.errors import InvalidRequest, visible
-from pyhudi.features.report.page import render_report
 
 
 def add_to(app: typer.Typer) -> None:
@@ -30,7 +30,9 @@ def report(
 ) -> None:
     """Write the health of the table as one HTML page: NAME-report.html here, unless --to says otherwise."""
     opened = open_table(table, storage)
-    page = visible(render_report(opened, validation=opened.validate() if validate else None))
+    page = visible(
+        features.load("report", "pyhudi report").render_report(opened, validation=opened.validate() if validate else None)
+    )
     if to == "-":
         sys.stdout.write(page)
         return
@@ -40,4 +42,4 @@ def report(
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(f"cannot write {path}: {error.strerror}; name another file with --to") from error
-    say(f"report of {opened.uri} written to {path}")
+    print_text(f"report of {opened.uri} written to {path}")

@@ -19,12 +19,12 @@ from pyhudi.cli.arguments import (
     open_for_call,
     open_table,
 )
-from pyhudi.cli.output import Format, print_rows, print_value, say
+from pyhudi.cli.output import Format, print_rows, print_text, print_value
 from pyhudi.errors import InstantNotFound
 from pyhudi.format.table_versions import parse_table_version
 from pyhudi.operations.admin.upgrade import lower_version
-from pyhudi.operations.admin.validate import Severity
-from pyhudi.table.tags import instant_of
+from pyhudi.operations.admin.validate import ValidationSeverity
+from pyhudi.table.tags import resolve_tag
 
 InstantArgument = Annotated[str, typer.Argument(help="Request time of the instant.")]
 InstantOption = Annotated[str | None, typer.Option("--instant", help="Run the plan of this instant instead of making one.")]
@@ -100,7 +100,7 @@ def sync(
 def serve(
     table: TableArgument,
     services: Annotated[str | None, typer.Option("--services", help="Which, comma separated; all when left out.")] = None,
-    rest: Annotated[float, typer.Option("--rest", min=0.0, help="Seconds between two passes.")] = 30.0,
+    pause: Annotated[float, typer.Option("--pause", min=0.0, help="Seconds between two passes.")] = 30.0,
     once: Annotated[bool, typer.Option("--once", help="Make one pass and end.")] = False,
     plan: Annotated[bool, typer.Option("--plan/--no-plan", help="Whether new compactions and clusterings are planned.")] = True,
     storage: StorageOption = None,
@@ -123,13 +123,13 @@ def serve(
     def tell(outcomes: Mapping[str, str]) -> None:
         for name, outcome in outcomes.items():
             if not outcome.startswith(("not due:", "off:")):
-                say(f"{name}: {outcome}")
+                print_text(f"{name}: {outcome}")
         if once:
             stop.set()
 
     before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        opened.serve(stop, names, rest_seconds=rest, plan=plan, options=given, on_pass=tell)
+        opened.serve(stop, names, pause_seconds=pause, plan=plan, options=given, on_run=tell)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -150,7 +150,7 @@ def rollback(
         if all(write.request_time != instant for write in writes):
             raise InstantNotFound(f"the active timeline of {opened.uri} has no write requested at {instant}")
         found = next(write for write in writes if write.request_time == instant)
-        say(f"would roll back the {found.action} {instant} of {opened.uri}; give --no-dry-run to do it")
+        print_text(f"would roll back the {found.action} {instant} of {opened.uri}; give --no-dry-run to do it")
         return
     print_value(opened.rollback(instant), output)
 
@@ -170,7 +170,7 @@ def savepoint(
         if instant is None:
             raise typer.BadParameter("name the instant whose savepoint is to be deleted")
         opened.delete_savepoint(instant)
-        say(f"savepoint {instant} deleted")
+        print_text(f"savepoint {instant} deleted")
         return
     print_value(opened.savepoint(instant, comments=comments, tag=tag), output)
 
@@ -184,13 +184,13 @@ def restore(
 ) -> None:
     """Take the table back to a savepoint or a completed write; everything after it is undone."""
     opened = open_table(table, storage)
-    instant = instant_of(opened.context, instant)
+    instant = resolve_tag(opened.context, instant)
     if dry_run:
         writes = opened.timeline().completed_writes()
         if all(write.request_time != instant for write in writes):
             raise InstantNotFound(f"the active timeline of {opened.uri} has no completed write requested at {instant}")
         later = [write for write in writes if write.request_time > instant]
-        say(f"would undo {len(later)} writes after {instant} of {opened.uri}; give --no-dry-run to do it")
+        print_text(f"would undo {len(later)} writes after {instant} of {opened.uri}; give --no-dry-run to do it")
         return
     print_value(opened.restore(instant), output)
 
@@ -218,7 +218,7 @@ def downgrade(
         target = "the version below" if to is None else f"version {to}"
         end = lower_version(opened.config.version) if to is None else parse_table_version(str(to))
         read_only = "" if end.is_writable else ", which PyHudi only reads"
-        say(
+        print_text(
             f"would make {opened.uri}, of version {int(opened.config.version)}, a table of {target}{read_only}; "
             "give --no-dry-run to do it"
         )
@@ -235,7 +235,7 @@ def validate(
     """Compare data, metadata table and indexes.  Exit code 4 when something does not fit or could not be checked."""
     result = open_table(table, storage).validate(keys=keys)
     if output is Format.TABLE:
-        say(result)
+        print_text(result)
     elif output is Format.CSV:
         print_rows(result.findings, output)
     else:
@@ -243,9 +243,9 @@ def validate(
         facts = {
             "uri": result.uri,
             "ok": result.ok,
-            "errors": counts[Severity.ERROR],
-            "warnings": counts[Severity.WARNING],
-            "unchecked": counts[Severity.UNCHECKED],
+            "errors": counts[ValidationSeverity.ERROR],
+            "warnings": counts[ValidationSeverity.WARNING],
+            "unchecked": counts[ValidationSeverity.UNCHECKED],
             "checked": [name for name, _ in result.checks],
             "skipped": list(result.skipped),
             "findings": result.findings.to_pylist(),

@@ -4,8 +4,8 @@
     block     headers SCHEMA (of the writer), INSTANT_TIME
     content   int 3, int count, then for each entry an int size and one Avro datum
 
-`rows_of_entries` and `entries_of_row` turn instants of the archive into rows of the history of layout 2, and back.  What a row
-has no place for is lost on the way: documents of requested and inflight states that are not plans.
+`rows_from_entries` and `entries_from_row` turn instants of the archive into rows of the history of layout 2, and back.  What a
+row has no place for is lost on the way: documents of requested and inflight states that are not plans.
 
 What this does not do: find the files, or put the rows in order.
 Source: docs/formats/timeline.md, "Version 6".
@@ -26,10 +26,9 @@ from pyhudi.format.actions.index_plan import IndexCommitMetadata
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback_metadata import RollbackMetadata
 from pyhudi.format.actions.savepoint_metadata import SavepointMetadata
-from pyhudi.format.avro.container import made
-from pyhudi.format.avro.datum import decode_datum, encode_datum
+from pyhudi.format.avro.container import check_type, decode_datum, encode_datum
 from pyhudi.format.avro.schema import parse_schema
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.byte_cursor import ByteCursor
 from pyhudi.format.instants import Action, State, comparable_action, parse_action
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock, encode_block
 from pyhudi.format.lsm_timeline import HistoryRow
@@ -52,7 +51,7 @@ def decode_archive_block(block: LogBlock, content: bytes) -> tuple[ArchivedEntry
     if block.kind is not BlockType.AVRO:
         raise Unsupported(f"a {block.kind.name} block in the archive, at byte {block.offset}")
     writer = parse_schema(block.required(HeaderKey.SCHEMA))
-    cursor = Cursor(content)
+    cursor = ByteCursor(content)
     version, count = cursor.i32(), cursor.i32()
     if not 1 <= version <= CONTENT_VERSION:
         raise Unsupported(f"version {version} of an archive block; 1 to {CONTENT_VERSION} are read")
@@ -63,11 +62,11 @@ def decode_archive_block(block: LogBlock, content: bytes) -> tuple[ArchivedEntry
         size = cursor.i32()
         if not 0 <= size <= cursor.remaining:
             raise CorruptData("an archived entry is longer than its block", expected=cursor.remaining, found=size)
-        found.append(made(decode_datum(writer, cursor.take(size), ArchivedEntry.SCHEMA), ArchivedEntry))
+        found.append(check_type(decode_datum(writer, cursor.read(size), ArchivedEntry.SCHEMA), ArchivedEntry))
     return tuple(found)
 
 
-def rows_of_entries(entries: Iterable[ArchivedEntry]) -> Iterator[HistoryRow]:
+def rows_from_entries(entries: Iterable[ArchivedEntry]) -> Iterator[HistoryRow]:
     """The completed instants among the entries, as rows of the history, in the order of their first entry.
 
     completion_time is None where the archive does not say it.  Raises CorruptData for an entry without a time or action.
@@ -94,7 +93,7 @@ def rows_of_entries(entries: Iterable[ArchivedEntry]) -> Iterator[HistoryRow]:
         )
 
 
-def entries_of_row(row: HistoryRow) -> tuple[ArchivedEntry, ...]:
+def entries_from_row(row: HistoryRow) -> tuple[ArchivedEntry, ...]:
     """The states of an archived instant: requested, with its plan where it has one, inflight, completed.
 
     Raises CorruptData for a document that cannot be read, Unsupported for an action that the archive has no place for.

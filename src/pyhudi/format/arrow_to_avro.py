@@ -180,30 +180,30 @@ def check_name(name: str, path: str) -> None:
         )
 
 
-def _with_references(node: Any, namespace: str, seen: dict[str, Json]) -> Any:
+def _with_references(node: Any, namespace: str, visited: dict[str, Json]) -> Any:
     """Print each named type once and refer to it by full name afterwards; leave out a namespace that is the enclosing one."""
     if isinstance(node, list):
-        return [_with_references(branch, namespace, seen) for branch in node]
+        return [_with_references(branch, namespace, visited) for branch in node]
     if not isinstance(node, dict):
         return node
     kind = node["type"]
     if kind in ("record", "fixed", "enum"):
         full = f"{node['namespace']}.{node['name']}" if node["namespace"] else node["name"]
-        if full in seen:
-            if seen[full] != node:
+        if full in visited:
+            if visited[full] != node:
                 raise InvalidRequest(f"the Avro name {full} stands for two different types in one schema: rename a column")
             return full
-        seen[full] = node
+        visited[full] = node
         result = {key: value for key, value in node.items() if key != "namespace" or value != namespace}
         if kind == "record":
             result["fields"] = [
-                {**field, "type": _with_references(field["type"], node["namespace"], seen)} for field in node["fields"]
+                {**field, "type": _with_references(field["type"], node["namespace"], visited)} for field in node["fields"]
             ]
         return result
     if kind == "array":
-        return {**node, "items": _with_references(node["items"], namespace, seen)}
+        return {**node, "items": _with_references(node["items"], namespace, visited)}
     if kind == "map":
-        return {**node, "values": _with_references(node["values"], namespace, seen)}
+        return {**node, "values": _with_references(node["values"], namespace, visited)}
     return node
 
 

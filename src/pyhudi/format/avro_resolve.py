@@ -36,16 +36,16 @@ def resolve_avro(text: str) -> dict[str, Any]:
     return resolved
 
 
-def _type_count(node: Any, known: dict[int, int]) -> int:
+def _type_count(node: Any, cache: dict[int, int]) -> int:
     """How many types a resolved schema has when each reference is written out; what several refer to is one object here."""
     if isinstance(node, list):
-        return sum(_type_count(branch, known) for branch in node)
+        return sum(_type_count(branch, cache) for branch in node)
     if not isinstance(node, dict):
         return 1
-    if id(node) not in known:
+    if id(node) not in cache:
         below = [node.get("items"), node.get("values"), *(field["type"] for field in node.get("fields") or ())]
-        known[id(node)] = 1 + sum(_type_count(part, known) for part in below if part is not None)
-    return known[id(node)]
+        cache[id(node)] = 1 + sum(_type_count(part, cache) for part in below if part is not None)
+    return cache[id(node)]
 
 
 def _resolve(node: Any, namespace: str, names: dict[str, Any], open_: tuple[str, ...], path: str) -> Any:

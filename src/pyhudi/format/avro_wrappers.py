@@ -45,13 +45,13 @@ from pyhudi.format.avro_columns import (
     FloatNode,
     Node,
     NumberNode,
-    Rows,
+    RowCursors,
     SequenceNode,
     expand,
     octet_column,
     valid_mask,
 )
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.byte_cursor import ByteCursor
 
 
 class Wrapper(IntEnum):
@@ -109,7 +109,7 @@ WRAPPED: Final = pa.dense_union(
 """The Arrow type of a column of wrapped values; all 14 children are there, also where a union has fewer branches."""
 
 
-def wrap(values: pa.Array, wrapper: Wrapper) -> pa.UnionArray:
+def wrap_ordering_values(values: pa.Array, wrapper: Wrapper) -> pa.UnionArray:
     """A WRAPPED column with every value on one branch, and nulls on branch NULL.
 
     values: the branch's Arrow type.  Raises InvalidRequest for another type.
@@ -123,7 +123,7 @@ def wrap(values: pa.Array, wrapper: Wrapper) -> pa.UnionArray:
 
 def no_ordering(count: int) -> pa.UnionArray:
     """`count` times IntWrapper(0), for deletes that apply to whatever they meet."""
-    return wrap(pa.array(np.zeros(count, np.int32)), Wrapper.INT)
+    return wrap_ordering_values(pa.array(np.zeros(count, np.int32)), Wrapper.INT)
 
 
 def mixed_values(branches: npt.NDArray[np.int8], values: Sequence[Any]) -> pa.UnionArray:
@@ -149,14 +149,14 @@ def wrap_ordering(values: pa.Array, *, decimals: bool = False) -> pa.UnionArray:
         return _or_zero(Wrapper.DECIMAL, values.cast(DECIMAL).drop_null(), valid_mask(values))
     wrapper, stored = _wrapper_of(values)
     if wrapper is Wrapper.INT or not stored.null_count:
-        return wrap(stored.fill_null(0) if stored.null_count else stored, wrapper)
+        return wrap_ordering_values(stored.fill_null(0) if stored.null_count else stored, wrapper)
     return _or_zero(wrapper, stored.drop_null(), valid_mask(stored))
 
 
-def _or_zero(wrapper: Wrapper, values: pa.Array, there: npt.NDArray[np.bool_]) -> pa.UnionArray:
+def _or_zero(wrapper: Wrapper, values: pa.Array, is_present: npt.NDArray[np.bool_]) -> pa.UnionArray:
     """A WRAPPED column with IntWrapper(0) where nothing is there.  values: those that are."""
-    branches = np.where(there, np.int8(wrapper), np.int8(Wrapper.INT))
-    return _union(branches, {wrapper: values, Wrapper.INT: pa.array(np.zeros(int((~there).sum()), np.int32))})
+    branches = np.where(is_present, np.int8(wrapper), np.int8(Wrapper.INT))
+    return _union(branches, {wrapper: values, Wrapper.INT: pa.array(np.zeros(int((~is_present).sum()), np.int32))})
 
 
 def _wrapper_of(values: pa.Array) -> tuple[Wrapper, pa.Array]:
@@ -300,7 +300,7 @@ class WrappedNode(Node):
         self.branches = branches
         self._nodes = (*_NODES[: len(branches) - with_tuples], *((_tuple_node(),) if with_tuples else ()))
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         codes = rows.octet()
         rows.fail((codes >= 2 * len(self.branches)) | (codes & 1 != 0), "a union has no such branch")
         stored = codes >> 1
@@ -317,7 +317,7 @@ class WrappedNode(Node):
             rows.advance(index, some)
         return _union(branches, columns, self.arrow)
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         branch = cursor.zigzag()
         if not 0 <= branch < len(self.branches):
             raise cursor.corrupt("a union has no such branch", found=branch)
@@ -377,11 +377,11 @@ class _TupleNode(Node):
         super().__init__(items.arrow, 2)
         self._items = items
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         rows.fail(rows.octet() != _THERE, "a tuple of ordering values (ArrayWrapper) without values")
         return self._items.decode(rows)
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         branch = cursor.zigzag()
         if branch != 1:
             raise cursor.corrupt("a tuple of ordering values (ArrayWrapper) without values", found=branch)

@@ -125,7 +125,7 @@ class BloomFilter:
         return _decode_dynamic(view, max_entries)
 
     @property
-    def kind(self) -> BloomKind:
+    def filter_type(self) -> BloomKind:
         return self._kind
 
     @property
@@ -282,7 +282,7 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class _KeyChunk:
     """Some keys, longest first, ready to be hashed with any seed.
 
     words: one array per four-byte word, already mixed; words[j] covers the keys long enough to have word j, which are
@@ -297,15 +297,15 @@ class _Chunk:
     tail_factor: npt.NDArray[np.uint32] | np.uint32
     index: Any
 
-    def select(self, keep: npt.NDArray[np.bool_]) -> _Chunk:
+    def select(self, selection: npt.NDArray[np.bool_]) -> _KeyChunk:
         """The chunk with the kept keys alone."""
         factor = self.tail_factor
-        return _Chunk(
-            size=int(np.count_nonzero(keep)),
-            lengths=self.lengths[keep],
-            words=tuple(word[keep[: len(word)]] for word in self.words),
-            tail=None if self.tail is None else self.tail[keep],
-            tail_factor=factor[keep] if isinstance(factor, np.ndarray) else factor,
+        return _KeyChunk(
+            size=int(np.count_nonzero(selection)),
+            lengths=self.lengths[selection],
+            words=tuple(word[selection[: len(word)]] for word in self.words),
+            tail=None if self.tail is None else self.tail[selection],
+            tail_factor=factor[selection] if isinstance(factor, np.ndarray) else factor,
             index=None,
         )
 
@@ -403,7 +403,7 @@ def _key_arrays(keys: pa.Array | pa.ChunkedArray, *, may_be_empty: bool = False)
             yield chunk
 
 
-def _chunks(keys: pa.Array, *, ordered: bool) -> Iterator[_Chunk]:
+def _chunks(keys: pa.Array, *, ordered: bool) -> Iterator[_KeyChunk]:
     """Cut the keys (binary, no nulls, none empty) into chunks of descending length.
 
     ordered: give each chunk the `index` of its keys; adding does not ask for it.
@@ -437,7 +437,7 @@ def _data_of(keys: pa.Array) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data_buffer, np.uint8)[first:last]
 
 
-def _mix(data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64], index: Any) -> _Chunk:
+def _mix(data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64], index: Any) -> _KeyChunk:
     """Prepare keys that stand one after the other in `data`, longest first."""
     size = len(lengths)
     word_counts = lengths >> 2
@@ -471,10 +471,10 @@ def _mix(data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64], index: Any
     factor: npt.NDArray[np.uint32] | np.uint32 = _M
     if not bool(has_tail.all()):
         factor = np.where(has_tail, _M, np.uint32(1))
-    return _Chunk(size, lengths.astype(np.uint32), tuple(words), tail, factor, index)
+    return _KeyChunk(size, lengths.astype(np.uint32), tuple(words), tail, factor, index)
 
 
-def _murmur_step(chunk: _Chunk, h: npt.NDArray[np.uint32], scratch: npt.NDArray[np.uint32]) -> None:
+def _murmur_step(chunk: _KeyChunk, h: npt.NDArray[np.uint32], scratch: npt.NDArray[np.uint32]) -> None:
     """Replace each seed in `h` by the hash of its key with that seed."""
     h ^= chunk.lengths
     for word in chunk.words:
@@ -491,7 +491,7 @@ def _murmur_step(chunk: _Chunk, h: npt.NDArray[np.uint32], scratch: npt.NDArray[
     h ^= scratch
 
 
-def _rounds(chunk: _Chunk, hash_count: int) -> Iterator[npt.NDArray[np.uint32]]:
+def _rounds(chunk: _KeyChunk, hash_count: int) -> Iterator[npt.NDArray[np.uint32]]:
     """The chain of hashes of every key, round by round; the array is reused."""
     iv = np.zeros(chunk.size, np.uint32)
     scratch = np.empty_like(iv)
@@ -511,7 +511,7 @@ def _positions(iv: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.int64]:
     return magnitude.astype(np.int64)
 
 
-def _test_chunk(chunk: _Chunk, bits: npt.NDArray[np.bool_], hash_count: int) -> npt.NDArray[np.bool_]:
+def _test_chunk(chunk: _KeyChunk, bits: npt.NDArray[np.bool_], hash_count: int) -> npt.NDArray[np.bool_]:
     """Which keys of the chunk have all their bits set."""
     alive: npt.NDArray[np.bool_] = np.ones(chunk.size, np.bool_)
     where = np.arange(chunk.size)

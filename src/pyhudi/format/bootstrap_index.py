@@ -40,7 +40,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedGroup:
+class BootstrappedGroup:
     """A file group whose rows lie outside of the table.
 
     partition: of the table; source_partition: the folder of the source file, relative to that of all source files.
@@ -57,7 +57,7 @@ def group_key(partition: str, file_id: str) -> str:
     return f"part={partition};fileid={file_id}"
 
 
-def encode_file_ids(groups: Sequence[IndexedGroup], base_path: str, created_ms: int) -> bytes:
+def encode_file_ids(groups: Sequence[BootstrappedGroup], base_path: str, created_ms: int) -> bytes:
     """The index by file ids.  base_path: the folder of all source files, as the table's properties name it."""
     entries = {
         group_key(group.partition, group.file_id): encode_container(
@@ -74,9 +74,9 @@ def encode_file_ids(groups: Sequence[IndexedGroup], base_path: str, created_ms: 
     return _encode_index(entries, base_path, created_ms)
 
 
-def encode_partitions(groups: Sequence[IndexedGroup], base_path: str, created_ms: int) -> bytes:
+def encode_partitions(groups: Sequence[BootstrappedGroup], base_path: str, created_ms: int) -> bytes:
     """The index by partitions.  base_path: as of `encode_file_ids`."""
-    found: dict[str, list[IndexedGroup]] = {}
+    found: dict[str, list[BootstrappedGroup]] = {}
     for group in groups:
         found.setdefault(group.partition, []).append(group)
     entries = {
@@ -99,11 +99,11 @@ def decode_source_file(value: bytes) -> SourceFile:
     return _source_of(_part(_record(value), "bootstrapFileStatus", dict))
 
 
-def decode_group(value: bytes, file_id: str) -> IndexedGroup:
+def decode_group(value: bytes, file_id: str) -> BootstrappedGroup:
     """What a value of the index by file ids says of a file group.  Raises as `decode_source_file`."""
     record = _record(value)
     partition, source_partition = _part(record, "partitionPath", str), _part(record, "bootstrapPartitionPath", str)
-    return IndexedGroup(partition, source_partition, file_id, _source_of(_part(record, "bootstrapFileStatus", dict)))
+    return BootstrappedGroup(partition, source_partition, file_id, _source_of(_part(record, "bootstrapFileStatus", dict)))
 
 
 def _record(value: bytes) -> Any:

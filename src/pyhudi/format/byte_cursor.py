@@ -28,17 +28,19 @@ _F64 = struct.Struct(">d")
 _U64_MAX = (1 << 64) - 1
 
 
-def checked_text(text: str, what: str) -> str:
-    """The text itself.  what: for the error.  Raises InvalidRequest when it holds half a character."""
+def checked_text(text: str, description: str) -> str:
+    """The text itself.  description: for the error.  Raises InvalidRequest when it holds half a character."""
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidRequest(f"{what} {text!r} holds half a character (a lone surrogate), which is not text") from error
+            raise InvalidRequest(
+                f"{description} {text!r} holds half a character (a lone surrogate), which is not text"
+            ) from error
     return text
 
 
-class Cursor:
+class ByteCursor:
     """Reads values one after the other from `data[offset:end]`.
 
     data: bytes, bytearray or memoryview; it is not copied.  offset, end: bytes from its start; end None means all of it.
@@ -65,7 +67,7 @@ class Cursor:
         """The error to raise for damage at the current offset."""
         return CorruptData(message, offset=self._base + self.offset, expected=expected, found=found)
 
-    def take(self, size_bytes: int) -> memoryview:
+    def read(self, size_bytes: int) -> memoryview:
         """The next `size_bytes` bytes, not copied."""
         start = self.offset
         if size_bytes < 0 or size_bytes > self.end - start:
@@ -75,25 +77,25 @@ class Cursor:
 
     def skip(self, size_bytes: int) -> None:
         """Pass over `size_bytes` bytes."""
-        self.take(size_bytes)
+        self.read(size_bytes)
 
-    def expect(self, literal: bytes, what: str) -> None:
-        """Read `literal`; `what` names it in the error."""
+    def expect(self, literal: bytes, description: str) -> None:
+        """Read `literal`; `description` names it in the error."""
         found = bytes(self._view[self.offset : min(self.offset + len(literal), self.end)])
         if found != literal:
-            raise self.corrupt(f"{what} is not there", expected=literal, found=found)
+            raise self.corrupt(f"{description} is not there", expected=literal, found=found)
         self.offset += len(literal)
 
-    def expect_end(self, what: str) -> None:
-        """`what` must end here: bytes that are left are damage."""
+    def expect_end(self, description: str) -> None:
+        """`description` must end here: bytes that are left are damage."""
         if self.offset != self.end:
-            raise self.corrupt(f"{what} goes on after its end", expected=0, found=self.remaining)
+            raise self.corrupt(f"{description} goes on after its end", expected=0, found=self.remaining)
 
     def text(self, size_bytes: int) -> str:
         """The next `size_bytes` bytes, which must be UTF-8."""
         start = self.offset
         try:
-            return str(self.take(size_bytes), "utf-8")
+            return str(self.read(size_bytes), "utf-8")
         except UnicodeDecodeError as error:
             self.offset = start
             raise self.corrupt("a text is not UTF-8") from error
@@ -164,7 +166,7 @@ class Cursor:
         if size > self.end - self.offset:
             self.offset = start
             raise self.corrupt("a variable-length number has no end", expected=size)
-        value = int.from_bytes(self.take(size), "big")
+        value = int.from_bytes(self.read(size), "big")
         if value >= 1 << 63:
             self.offset = start
             raise self.corrupt("a variable-length number needs more than 64 bits")

@@ -66,7 +66,7 @@ class IndexDefinition:
         """Whether the definition names the layout, as release 1.1 and later have it."""
         return _VERSION in dict(self.other)
 
-    def with_named_layout(self) -> IndexDefinition:
+    def with_declared_layout(self) -> IndexDefinition:
         """The same definition, which says its layout."""
         return self if self.names_layout else replace(self, other=(*self.other, (_VERSION, f'"V{self.layout}"')))
 
@@ -75,7 +75,7 @@ class IndexDefinition:
         return dict(self.options).get(name)
 
 
-def check_named_layout(definition: IndexDefinition) -> None:
+def check_declares_layout(definition: IndexDefinition) -> None:
     """Raises CorruptData for a definition that names no layout: its records could be of any."""
     if not definition.names_layout:
         raise CorruptData(
@@ -89,7 +89,7 @@ def column_stats_definition(columns: Iterable[str], layout: int | None = None) -
 
     layout: of the records, None where definitions do not name it.
     """
-    return IndexDefinition("column_stats", "column_stats", "column_stats", tuple(columns), other=named_layout(layout))
+    return IndexDefinition("column_stats", "column_stats", "column_stats", tuple(columns), other=declared_layout(layout))
 
 
 def record_index_definition(*, by_partition: bool = False) -> IndexDefinition:
@@ -97,10 +97,10 @@ def record_index_definition(*, by_partition: bool = False) -> IndexDefinition:
     which a key is unique within a partition of the table.
     """
     option = (_PARTITIONED, "true" if by_partition else "false")
-    return IndexDefinition("record_index", "record_index", "", (), (option,), named_layout(1))
+    return IndexDefinition("record_index", "record_index", "", (), (option,), declared_layout(1))
 
 
-def named_layout(layout: int | None) -> tuple[tuple[str, str], ...]:
+def declared_layout(layout: int | None) -> tuple[tuple[str, str], ...]:
     """The layout as a definition names it among its other fields."""
     return () if layout is None else ((_VERSION, f'"V{layout}"'),)
 

@@ -60,7 +60,7 @@ class Action(StrEnum):
         return self in (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
 
     @property
-    def keeps_plan(self) -> bool:
+    def retains_plan(self) -> bool:
         """True when a failed attempt leaves the plan, to be carried out anew."""
         return self in (Action.COMPACTION, Action.CLUSTERING)
 
@@ -240,7 +240,7 @@ def parse_instant_time(text: str, zone: tzinfo) -> int:
     return moment
 
 
-def stamp_of_instant(text: str, zone: tzinfo) -> int:
+def timestamp_from_instant(text: str, zone: tzinfo) -> int:
     """As `parse_instant_time`, and the number that the instant of a bootstrap is, which is older than every date, as in Hudi."""
     return int(text) if text in BOOTSTRAP_INSTANT_TIMES else parse_instant_time(text, zone)
 

@@ -12,8 +12,8 @@ from typing import Any
 from pyhudi.errors import CorruptData
 
 
-def parse_json(data: bytes | bytearray | memoryview | str, what: str) -> Any:
-    """The value of a JSON text.  what: the document, for the error, as `the index definitions are`.
+def parse_json(data: bytes | bytearray | memoryview | str, description: str) -> Any:
+    """The value of a JSON text.  description: the document, for the error, as `the index definitions are`.
 
     Raises CorruptData when it is not JSON, is nested too deeply, or holds half a character.
     """
@@ -24,7 +24,7 @@ def parse_json(data: bytes | bytearray | memoryview | str, what: str) -> Any:
         if has_escapes:
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise CorruptData(f"{what} not JSON: {error}") from error
+        raise CorruptData(f"{description} not JSON: {error}") from error
     return value
 
 

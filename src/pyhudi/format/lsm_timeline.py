@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.avro.nodes import BYTES, INT, STRING, optional, record, required
-from pyhudi.format.avro.schema import Schema, schema_of
+from pyhudi.format.avro.schema import Schema, schema_from_record
 from pyhudi.format.json_document import parse_json
 from pyhudi.format.parquet.parquet_file import ParquetWriter
 
@@ -66,7 +66,7 @@ class HistoryFileName:
     def text(self) -> str:
         return f"{self.min_time}_{self.max_time}_{self.level}.parquet"
 
-    def may_hold(self, first: str | None, last: str | None) -> bool:
+    def may_contain(self, first: str | None, last: str | None) -> bool:
         """Whether rows with first <= request time <= last may stand in the file; None means no bound."""
         low, high = min(self.min_time, self.max_time), max(self.min_time, self.max_time)
         return (last is None or low <= last) and (first is None or high >= first)
@@ -203,7 +203,7 @@ def _decode_entry(entry: object) -> ManifestEntry:
     return ManifestEntry(name, size)
 
 
-ROW_SCHEMA: Final[Schema] = schema_of(
+ROW_SCHEMA: Final[Schema] = schema_from_record(
     record(
         "HoodieLSMTimelineInstant",
         HistoryRow,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.json_document import jackson_text, parse_json
-from pyhudi.format.paths import BUCKET_COUNTS_FOLDER, file_name_of, join_path
+from pyhudi.format.paths import BUCKET_COUNTS_FOLDER, file_name, join_path
 
 FIRST_INSTANT = "00000000000000"
 """Instant of the counts with which a table begins."""
@@ -74,5 +74,5 @@ def counts_path(instant: str) -> str:
 
 def parse_counts_file(path: str) -> str | None:
     """The instant of a file of counts; None for another file."""
-    found = _FILE.fullmatch(file_name_of(path))
+    found = _FILE.fullmatch(file_name(path))
     return found[1] if found else None

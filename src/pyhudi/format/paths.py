@@ -31,6 +31,8 @@ HEARTBEAT_FOLDER: Final = f"{META_FOLDER}/.heartbeat"
 LOCK_FOLDER: Final = f"{META_FOLDER}/.locks"
 SCHEMA_FOLDER: Final = f"{META_FOLDER}/.schema"
 AUX_FOLDER: Final = f"{META_FOLDER}/.aux"
+REBUILD_MARKER_FILE: Final = f"{AUX_FOLDER}/timeline.remaking"
+"""Exists while a timeline is rebuilt: which instants it will have, and the indexes to build after it."""
 BOOTSTRAP_PARTITIONS_FOLDER: Final = f"{AUX_FOLDER}/.bootstrap/.partitions"
 BOOTSTRAP_FILE_IDS_FOLDER: Final = f"{AUX_FOLDER}/.bootstrap/.fileids"
 INDEX_DEFINITIONS_FOLDER: Final = f"{META_FOLDER}/.index_defs"
@@ -51,16 +53,16 @@ def join_path(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
-def file_name_of(path: str) -> str:
+def file_name(path: str) -> str:
     """The last part of a path."""
     return path.rpartition("/")[2]
 
 
-def folder_of(path: str) -> str:
+def parent_folder(path: str) -> str:
     """A path without its last part; '' for a path of one part."""
     return path.rpartition("/")[0]
 
 
-def parts_of(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     """The parts of a path, of which '' has none."""
     return path.split("/") if path else []

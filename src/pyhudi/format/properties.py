@@ -30,7 +30,7 @@ from datetime import UTC, datetime, timedelta
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.byte_cursor import checked_text
 
-HIDDEN = "****"
+REDACTED = "****"
 
 _SECRET = re.compile(
     r"secret|password|passwd|token|credential|(access|account|private|encryption|customer|sas)[._-]?key"
@@ -46,9 +46,9 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def shown(key: str, value: str) -> str:
+def redact_secret(key: str, value: str) -> str:
     """The value of a property or an option as messages, listings and logs show it: hidden where the name tells of a secret."""
-    return HIDDEN if value and _SECRET.search(key) else value
+    return REDACTED if value and _SECRET.search(key) else value
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
@@ -81,14 +81,14 @@ def format_properties(values: Mapping[str, str], comments: Sequence[str] = ()) -
     return "".join(line + "\n" for line in lines).encode("latin-1")
 
 
-def format_sealed_properties(values: Mapping[str, str], comments: Sequence[str]) -> bytes:
+def format_checksummed_properties(values: Mapping[str, str], comments: Sequence[str]) -> bytes:
     """As `format_properties`, with the checksum of the pairs before and after them."""
     pairs = format_properties(values)
     seal = f"#{_SEAL}{_sum_of_pairs(pairs)}\n".encode()
     return format_properties({}, comments) + seal + pairs + seal
 
 
-def check_seal(data: bytes) -> None:
+def check_checksum(data: bytes) -> None:
     """Raises CorruptData when the pairs of a file are not those that its checksum is of; a file that has none passes."""
     places = {data.find(_SEAL.encode()), data.rfind(_SEAL.encode())}
     if places == {-1}:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyhudi.format.byte_cursor import Cursor, encode_varint
+from pyhudi.format.byte_cursor import ByteCursor, encode_varint
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-def decode_fields(cursor: Cursor) -> Iterator[tuple[int, int | memoryview]]:
+def decode_fields(cursor: ByteCursor) -> Iterator[tuple[int, int | memoryview]]:
     """Each field of the message that fills the cursor, in order.
 
     Varints and fixed numbers come as unsigned int (fixed ones are little endian), strings and messages as memoryview.
@@ -26,11 +26,11 @@ def decode_fields(cursor: Cursor) -> Iterator[tuple[int, int | memoryview]]:
         if wire_type == _VARINT:
             yield number, cursor.varint()
         elif wire_type == _BYTES:
-            yield number, cursor.take(cursor.varint())
+            yield number, cursor.read(cursor.varint())
         elif wire_type == _FIXED64:
-            yield number, int.from_bytes(cursor.take(8), "little")
+            yield number, int.from_bytes(cursor.read(8), "little")
         elif wire_type == _FIXED32:
-            yield number, int.from_bytes(cursor.take(4), "little")
+            yield number, int.from_bytes(cursor.read(4), "little")
         else:
             raise cursor.corrupt("wire type of a protobuf field", found=wire_type)
 

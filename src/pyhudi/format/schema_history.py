@@ -36,7 +36,7 @@ _WORDS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SchemaField:
     """doc: None where the file has none."""
 
     column_id: int
@@ -47,10 +47,10 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordType:
+class StructType:
     """A struct."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[SchemaField, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class MapType:
     value_optional: bool
 
 
-ColumnType: TypeAlias = str | RecordType | ArrayType | MapType
+ColumnType: TypeAlias = str | StructType | ArrayType | MapType
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class VersionedSchema:
 
     version_id: int
     max_column_id: int
-    columns: tuple[Column, ...]
+    columns: tuple[SchemaField, ...]
 
 
 def decode_schema_history(data: bytes) -> tuple[VersionedSchema, ...]:
@@ -111,13 +111,13 @@ def encode_schema_history(schemas: Iterable[VersionedSchema]) -> bytes:
 
 def _document(schema: VersionedSchema) -> dict[str, Any]:
     numbers = {"max_column_id": schema.max_column_id, "version_id": schema.version_id}
-    return {**numbers, **_type_document(RecordType(schema.columns))}
+    return {**numbers, **_type_document(StructType(schema.columns))}
 
 
 def _type_document(kind: ColumnType) -> Any:
     if isinstance(kind, str):
         return kind
-    if isinstance(kind, RecordType):
+    if isinstance(kind, StructType):
         return {"type": "record", "fields": [_column_document(column) for column in kind.columns]}
     if isinstance(kind, ArrayType):
         element = {"element_id": kind.element_id, "element": _type_document(kind.element)}
@@ -127,23 +127,23 @@ def _type_document(kind: ColumnType) -> Any:
     return {"type": "map", **key, **value}
 
 
-def _column_document(column: Column) -> dict[str, Any]:
+def _column_document(column: SchemaField) -> dict[str, Any]:
     head = {"id": column.column_id, "name": column.name, "optional": column.optional, "type": _type_document(column.type)}
     return head if column.doc is None else {**head, "doc": column.doc}
 
 
-def ids_of(kind: ColumnType) -> Iterator[int]:
+def all_ids(kind: ColumnType) -> Iterator[int]:
     """All ids of a type, those of the entries of lists and maps among them."""
-    if isinstance(kind, RecordType):
+    if isinstance(kind, StructType):
         for column in kind.columns:
             yield column.column_id
-            yield from ids_of(column.type)
+            yield from all_ids(column.type)
     elif isinstance(kind, ArrayType):
         yield kind.element_id
-        yield from ids_of(kind.element)
+        yield from all_ids(kind.element)
     elif isinstance(kind, MapType):
         yield from (kind.key_id, kind.value_id)
-        yield from (*ids_of(kind.key), *ids_of(kind.value))
+        yield from (*all_ids(kind.key), *all_ids(kind.value))
 
 
 def _load(data: bytes | str) -> Any:
@@ -152,10 +152,10 @@ def _load(data: bytes | str) -> Any:
 
 def _schema(document: Any) -> VersionedSchema:
     kind = _type(document, 0)
-    if not isinstance(kind, RecordType):
+    if not isinstance(kind, StructType):
         raise CorruptData("a schema with column ids is not a record")
     schema = VersionedSchema(_int(document, "version_id"), _int(document, "max_column_id"), kind.columns)
-    ids = list(ids_of(kind))
+    ids = list(all_ids(kind))
     if len(set(ids)) < len(ids):
         raise CorruptData("a schema with column ids has one of them twice", found=Counter(ids).most_common(1)[0][0])
     if ids and not 0 <= min(ids) <= max(ids) <= schema.max_column_id:
@@ -178,7 +178,7 @@ def _type(document: Any, depth: int) -> ColumnType:
         found = tuple(_column(column, depth + 1) for column in columns)
         if len({column.name for column in found}) < len(found):
             raise CorruptData("a record of a schema with column ids has a name twice")
-        return RecordType(found)
+        return StructType(found)
     if kind == "array":
         element = _type(document.get("element"), depth + 1)
         return ArrayType(_int(document, "element_id"), element, _bool(document, "element_optional"))
@@ -188,11 +188,11 @@ def _type(document: Any, depth: int) -> ColumnType:
     raise CorruptData("a schema with column ids has an unknown type", found=str(kind)[:100])
 
 
-def _column(document: Any, depth: int) -> Column:
+def _column(document: Any, depth: int) -> SchemaField:
     name, doc = (document.get("name"), document.get("doc")) if isinstance(document, dict) else (None, None)
     if not isinstance(name, str) or not (doc is None or isinstance(doc, str)):
         raise CorruptData("a column of a schema has no name", found=str(name)[:100])
-    return Column(_int(document, "id"), name, _bool(document, "optional"), _type(document.get("type"), depth), doc)
+    return SchemaField(_int(document, "id"), name, _bool(document, "optional"), _type(document.get("type"), depth), doc)
 
 
 def _int(document: Any, key: str) -> int:

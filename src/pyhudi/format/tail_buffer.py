@@ -12,7 +12,7 @@ class Sink(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
-class HeldSink(io.RawIOBase):
+class TailBufferSink(io.RawIOBase):
     """A sink that lets bytes through until it is told to hold them."""
 
     def __init__(self, sink: Sink) -> None:
@@ -38,11 +38,11 @@ class HeldSink(io.RawIOBase):
         return self._size
 
     @property
-    def held(self) -> bytes:
-        """What came since `hold`."""
+    def buffered(self) -> bytes:
+        """What came since `start_buffering`."""
         return b"".join(self._parts)
 
-    def hold(self) -> None:
+    def start_buffering(self) -> None:
         """From now on nothing gets through."""
         self._holds = True
 

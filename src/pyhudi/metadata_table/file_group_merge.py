@@ -29,12 +29,25 @@ from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
 from pyhudi.metadata_table.codecs.bloom_filter_codec import decode_bloom_filters, encode_bloom_filters
 from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, decode_column_stats, encode_column_stats
 from pyhudi.metadata_table.codecs.files_codec import ALL_PARTITIONS, decode_files, encode_files
-from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA, TYPED_SCHEMA, Payload, RecordType, has_our_layout
+from pyhudi.metadata_table.codecs.metadata_schema import (
+    RECORD_SCHEMA,
+    TYPED_SCHEMA,
+    MetadataRecordType,
+    Payload,
+    has_standard_layout,
+)
 from pyhudi.metadata_table.codecs.payload_codec import decode_payload
 from pyhudi.metadata_table.codecs.record_index_codec import decode_locations, encode_locations
 from pyhudi.metadata_table.codecs.secondary_index_codec import encode_secondary_values
 from pyhudi.metadata_table.metadata_keys import FILE_STATS_KEY_LENGTH
-from pyhudi.metadata_table.reader.cell_merge import Cells, Deletes, GroupCells, merge_column_stats, merge_files, newest_cells
+from pyhudi.metadata_table.reader.cell_merge import (
+    Cells,
+    Deletes,
+    GroupCells,
+    merge_column_stats_cells,
+    merge_files,
+    newest_cells,
+)
 from pyhudi.metadata_table.reader.metadata_file_cache import MetadataFiles
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import FileSlice, LogFile
@@ -44,7 +57,7 @@ Entries = tuple[pa.BinaryArray, pa.BinaryArray]
 
 
 @dataclass(frozen=True, slots=True)
-class MergeRule:
+class CellMergeRule:
     """How the records of one kind of index are merged.  Its functions are those of modules, or partial ones: rules travel to
     workers.
 
@@ -55,11 +68,11 @@ class MergeRule:
 
     overlay: Callable[[GroupCells], Iterable[Entries]]
     values: Callable[[Cells], pa.BinaryArray]
-    filters: MergeRule | None = None
+    filters: CellMergeRule | None = None
     schema: str = RECORD_SCHEMA
 
 
-def merged_group(storage: Storage, rule: MergeRule, slice_: FileSlice) -> Iterator[Entries]:
+def merged_group(storage: Storage, rule: CellMergeRule, slice_: FileSlice) -> Iterator[Entries]:
     """The live records of a file group, in ascending batches.
 
     storage: of the metadata table.  slice_: only log files that count.  Raises CorruptData naming the file.
@@ -82,10 +95,10 @@ def merged_group(storage: Storage, rule: MergeRule, slice_: FileSlice) -> Iterat
         raise error.with_path(storage.absolute(slice_.base.path)) if slice_.base is not None else error from error
 
 
-def newest_rule(recode: Callable[[Cells], pa.BinaryArray]) -> MergeRule:
+def newest_rule(recode: Callable[[Cells], pa.BinaryArray]) -> CellMergeRule:
     """Of several cells of a key the newest counts.  recode: cells in another layout than ours -> values in ours."""
     values = partial(_values, recode, RECORD_SCHEMA)
-    return MergeRule(partial(_newest, values), values)
+    return CellMergeRule(partial(_newest, values), values)
 
 
 def _holds_filters(base: HFile | None, schema: str, layers: list[Cells | Deletes]) -> bool:
@@ -104,7 +117,7 @@ def _holds_filters(base: HFile | None, schema: str, layers: list[Cells | Deletes
 
 
 def _layers(files: MetadataFiles, slice_: FileSlice) -> list[Cells | Deletes]:
-    blocks = ((log, block) for log in slice_.logs for block in files.blocks(log, vouched=True))
+    blocks = ((log, block) for log in slice_.logs for block in files.blocks(log, verified=True))
     kept = without_compacted(surviving_blocks(blocks, lambda instant: True), lambda found: found[1])
     layers = []
     for log, block in kept:
@@ -163,14 +176,14 @@ def _listed(group: GroupCells) -> tuple[str, ...]:
 
 
 def _interleaved(
-    rule: MergeRule, base: HFile | None, schema: str, touched: pa.BinaryArray, overlay: Entries
+    rule: CellMergeRule, base: HFile | None, schema: str, affected_keys: pa.BinaryArray, overlay: Entries
 ) -> Iterator[Entries]:
     keys, values = overlay
     at = 0
     for batch in base.scan() if base is not None else ():
         last = batch.column("key")[-1].as_py()
         end = at + bisect_right(range(len(keys) - at), last, key=lambda place, at=at: keys[at + place].as_py())  # type: ignore[misc]
-        kept = batch.filter(pc.invert(pc.is_in(batch.column("key"), value_set=touched))) if len(touched) else batch
+        kept = batch.filter(pc.invert(pc.is_in(batch.column("key"), value_set=affected_keys))) if len(affected_keys) else batch
         stored = Cells(kept.column("key"), kept.column("value"), schema)
         merged_keys = pa.concat_arrays([stored.keys, keys.slice(at, end - at)])
         merged_values = pa.concat_arrays([rule.values(stored), values.slice(at, end - at)])
@@ -184,8 +197,8 @@ def _interleaved(
         yield keys.slice(at), values.slice(at)
 
 
-def _values(recode: Callable[[Cells], pa.BinaryArray], ours: str, cells: Cells) -> pa.BinaryArray:
-    return cells.values if not len(cells.keys) or has_our_layout(cells.schema, ours) else recode(cells)
+def _values(recode: Callable[[Cells], pa.BinaryArray], own: str, cells: Cells) -> pa.BinaryArray:
+    return cells.values if not len(cells.keys) or has_standard_layout(cells.schema, own) else recode(cells)
 
 
 def _newest(values: Callable[[Cells], pa.BinaryArray], group: GroupCells) -> Iterator[Entries]:
@@ -220,16 +233,16 @@ EncodeStats = Callable[[pa.BinaryArray, pa.RecordBatch], pa.BinaryArray]
 
 
 def _statistics_rule(
-    encode: Callable[..., pa.BinaryArray], filters: MergeRule | None = None, *, typed: bool = False
-) -> MergeRule:
+    encode: Callable[..., pa.BinaryArray], filters: CellMergeRule | None = None, *, typed: bool = False
+) -> CellMergeRule:
     schema = TYPED_SCHEMA if typed else RECORD_SCHEMA
     encode = partial(encode, typed=typed)
     values = partial(_values, partial(_recoded_statistics, encode), schema)
-    return MergeRule(partial(_merged_statistics, encode), values, filters, schema)
+    return CellMergeRule(partial(_merged_statistics, encode), values, filters, schema)
 
 
 def _merged_statistics(encode: EncodeStats, group: GroupCells) -> Iterator[Entries]:
-    for rows in merge_column_stats(group):
+    for rows in merge_column_stats_cells(group):
         yield rows.column("key"), encode(rows.column("key"), rows.select(COLUMN_STATS_SCHEMA.names))
 
 
@@ -239,11 +252,11 @@ def _recoded_statistics(encode: EncodeStats, cells: Cells) -> pa.BinaryArray:
 
 
 def _of_files(keys: pa.BinaryArray, stats: pa.RecordBatch, *, typed: bool) -> pa.BinaryArray:
-    return encode_column_stats(stats, RecordType.COLUMN_STATS, typed=typed)
+    return encode_column_stats(stats, MetadataRecordType.COLUMN_STATS, typed=typed)
 
 
 def _of_partitions(keys: pa.BinaryArray, stats: pa.RecordBatch, *, typed: bool) -> pa.BinaryArray:
-    return encode_column_stats(stats, RecordType.PARTITION_STATS, typed=typed)
+    return encode_column_stats(stats, MetadataRecordType.PARTITION_STATS, typed=typed)
 
 
 def _of_both(keys: pa.BinaryArray, stats: pa.RecordBatch, *, typed: bool) -> pa.BinaryArray:
@@ -254,13 +267,13 @@ def _of_both(keys: pa.BinaryArray, stats: pa.RecordBatch, *, typed: bool) -> pa.
 
 _ALL = ALL_PARTITIONS.encode()
 
-FILE_LISTS = MergeRule(_united_lists, partial(_values, _recoded_lists, RECORD_SCHEMA))
+FILE_LISTS = CellMergeRule(_united_lists, partial(_values, _recoded_lists, RECORD_SCHEMA))
 """Lists of files are united, file by file."""
 
-STATISTICS_OF_FILES = _statistics_rule(_of_files)
-STATISTICS_OF_PARTITIONS = _statistics_rule(_of_partitions)
-TYPED_STATISTICS_OF_FILES = _statistics_rule(_of_files, typed=True)
-TYPED_STATISTICS_OF_PARTITIONS = _statistics_rule(_of_partitions, typed=True)
+FILE_STATISTICS = _statistics_rule(_of_files)
+PARTITION_STATISTICS = _statistics_rule(_of_partitions)
+TYPED_FILE_STATISTICS = _statistics_rule(_of_files, typed=True)
+TYPED_PARTITION_STATISTICS = _statistics_rule(_of_partitions, typed=True)
 """Statistics widen, unless the newer ones are tight or a removal; typed ones are those of the second layout."""
 
 BLOOM_FILTERS_BY_FILE = newest_rule(_recoded_filters)

@@ -2,7 +2,7 @@
 
     run_metadata_log     the records of one instant for one file group: an HFile block, then a DELETE block
     run_key_log          as that, for indexes of keys: made here, from side files of tasks
-    run_met_keys         the keys of side files of which other instants speak too
+    run_concurrent_keys         the keys of side files of which other instants speak too
     run_metadata_base    a file group's first base file, from records or from side files of keys
     run_metadata_merge   a file group's next base file: its old one and its logs merged, in bounded memory for the old one
     run_slice_keys       the keys of one file slice of the table, as a side file
@@ -27,33 +27,33 @@ from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.hfile.hfile_writer import HFileEncoder, encode_hfile
 from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import BaseFileName, LogFileName
-from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.format.paths import file_name, join_path
 from pyhudi.metadata_table.codecs.record_index_codec import LOCATION_SCHEMA, encode_locations
 from pyhudi.metadata_table.codecs.secondary_index_codec import encode_secondary_values
-from pyhudi.metadata_table.file_group_merge import MergeRule, merged_group
+from pyhudi.metadata_table.file_group_merge import CellMergeRule, merged_group
 from pyhudi.metadata_table.index_tasks import log_batches
-from pyhudi.metadata_table.metadata_records import MetadataRecords, records_of
+from pyhudi.metadata_table.metadata_records import MetadataRecords, build_records
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition, PartitionReader
 from pyhudi.records.column_statistics import ColumnRange, RangeCollector
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema_on_read.column_ids import ColumnIds
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
-from pyhudi.table.bootstrap_sources import Outside
+from pyhudi.table.bootstrap_sources import BootstrapSources
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.base_file_reader import BLOOM_KEY, BLOOM_KEY_BEFORE_APACHE, BLOOM_TYPE_KEY, footer_text, open_base_file
-from pyhudi.tasks.bootstrap_join import outside_rows
+from pyhudi.tasks.bootstrap_join import bootstrap_source_rows
 from pyhudi.tasks.file_stats import (
     FileIndexing,
     IndexedFile,
     KeyChanges,
-    KeyShare,
+    KeyShard,
     Ranges,
     base_file_ranges,
+    compute_row_ranges,
     log_ranges,
-    ranges_of_rows,
 )
 from pyhudi.tasks.incoming_layout import as_batch
 from pyhudi.tasks.log_scan import InstantValidity
@@ -105,7 +105,7 @@ class KeyTask:
 
     file: MetadataFile
     table: StorageSpec
-    share: KeyShare
+    share: KeyShard
     sources: tuple[KeySource, ...]
     make: KeyRecords
 
@@ -115,12 +115,12 @@ KeyRecords = Callable[[Storage, KeyTask], MetadataRecords]
 
 
 @dataclass(frozen=True, slots=True)
-class MetKeys:
-    """Look up what others say of the keys of one file group.  others: the group alone, with their log files."""
+class ConcurrentKeys:
+    """Look up what others say of the keys of one file group.  concurrent_groups: the group alone, with their log files."""
 
-    others: MetadataPartition
+    concurrent_groups: MetadataPartition
     table: StorageSpec
-    share: KeyShare
+    share: KeyShard
     sources: tuple[KeySource, ...]
 
 
@@ -138,11 +138,11 @@ class MergeGroupTask:
 
     file: MetadataFile
     slice: FileSlice
-    rule: MergeRule
+    rule: CellMergeRule
 
 
 @dataclass(frozen=True, slots=True)
-class KeysOfSlice:
+class SliceKeysTask:
     """Write the keys of a file slice of the table to a side file.
 
     reader: gives the key columns.  instant_time: that the side file belongs to; deleted: as keys that leave.  name: of the side
@@ -158,11 +158,11 @@ class KeysOfSlice:
 
 
 @dataclass(frozen=True, slots=True)
-class FilesToIndex:
+class IndexFilesTask:
     """Files of the table that are there already.
 
     files: (partition path, path, bytes) of each.  schema: the table's, with meta columns; validity: which log blocks count.
-    ids: of the columns, None where they go by names.  outside: where rows of files lie outside of the table.
+    ids: of the columns, None where they go by names.  bootstrap_sources: where rows of files lie outside of the table.
     """
 
     storage: StorageSpec
@@ -171,11 +171,11 @@ class FilesToIndex:
     indexing: FileIndexing
     validity: InstantValidity
     ids: ColumnIds | None = None
-    outside: Outside | None = None
+    bootstrap_sources: BootstrapSources | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFile:
+class ExistingFile:
     """What was found out about a file that was there already.  row_count: of a base file, 0 of a log file."""
 
     partition: str
@@ -195,12 +195,12 @@ def run_key_log(task: KeyTask) -> WriteStat | None:
     return None if records.is_empty else _write_log(task.file, records)
 
 
-def run_met_keys(task: MetKeys) -> tuple[str, ...]:
+def run_concurrent_keys(task: ConcurrentKeys) -> tuple[str, ...]:
     """Some of the keys that others have written or removed too; none when there are no such keys."""
     table = open_storage(task.table)
     changes = (task.share.changes(table, source.path).column("key") for source in task.sources)
     own = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *changes]))
-    met = [layer.keys for group in PartitionReader(task.others).lookup_anywhere(own) for layer in group.newer]
+    met = [layer.keys for group in PartitionReader(task.concurrent_groups).lookup_all_groups(own) for layer in group.newer]
     # A block of deletes is read whole.
     common = pc.unique(pa.concat_arrays([pa.array([], pa.binary()), *met]).cast(pa.string()))
     named: list[str] = common.filter(pc.is_in(common, value_set=own)).slice(0, _NAMED_KEYS).to_pylist()
@@ -233,7 +233,7 @@ def run_metadata_merge(task: MergeGroupTask) -> WriteStat | None:
     return _write_base(task.file, merged, task.slice, task.rule.schema)
 
 
-def run_slice_keys(task: KeysOfSlice) -> KeySource | None:
+def run_slice_keys(task: SliceKeysTask) -> KeySource | None:
     """Write the side file of a slice's keys; None for a slice without records.  instant_ms is left at 0."""
     changes = KeyChanges(task.shard_count)
     for rows in run_read(task.reader, task.slice):
@@ -246,7 +246,7 @@ def run_slice_keys(task: KeysOfSlice) -> KeySource | None:
     return None if path is None else KeySource(path, task.slice.partition, task.slice.file_id, 0)
 
 
-def run_index_files(task: FilesToIndex) -> tuple[FoundFile, ...]:
+def run_index_files(task: IndexFilesTask) -> tuple[ExistingFile, ...]:
     """Find out about files that are there, in the order of the task."""
     storage = open_storage(task.storage)
     return tuple(_index_file(storage, task, *file) for file in task.files)
@@ -279,7 +279,7 @@ def location_records(table: Storage, task: KeyTask) -> MetadataRecords:
         ],
         schema=LOCATION_SCHEMA,
     )
-    return records_of(encoded.dictionary, encode_locations(locations), pa.concat_arrays(gone))
+    return build_records(encoded.dictionary, encode_locations(locations), pa.concat_arrays(gone))
 
 
 def bare_records(table: Storage, task: KeyTask) -> MetadataRecords:
@@ -292,14 +292,14 @@ def bare_records(table: Storage, task: KeyTask) -> MetadataRecords:
         gone.append(changes.column("key").filter(flags))
         came.append(changes.column("key").filter(pc.invert(flags)))
     keys = pc.unique(pa.concat_arrays(came))
-    return records_of(keys, encode_secondary_values(len(keys)), pa.concat_arrays(gone))
+    return build_records(keys, encode_secondary_values(len(keys)), pa.concat_arrays(gone))
 
 
-def _index_file(storage: Storage, task: FilesToIndex, partition: str, path: str, size_bytes: int) -> FoundFile:
-    name = file_name_of(path)
+def _index_file(storage: Storage, task: IndexFilesTask, partition: str, path: str, size_bytes: int) -> ExistingFile:
+    name = file_name(path)
     wanted = task.indexing
     if name.startswith("."):
-        return FoundFile(partition, name, IndexedFile(_ranges_of_log(storage, task, path, size_bytes)), 0)
+        return ExistingFile(partition, name, IndexedFile(_ranges_of_log(storage, task, path, size_bytes)), 0)
     with open_base_file(storage, path) as file:
         metadata = file.metadata
     bloom = None
@@ -310,15 +310,15 @@ def _index_file(storage: Storage, task: FilesToIndex, partition: str, path: str,
     if wanted.columns:
         heads = {column.split(".")[0] for column in wanted.columns}
         needed = pa.schema([field for field in task.schema if field.name in heads])
-        rows = outside_rows(storage, task.storage, task.outside, partition, path, needed)
+        rows = bootstrap_source_rows(storage, task.storage, task.bootstrap_sources, partition, path, needed)
         if rows is None:
             ranges = base_file_ranges(storage, path, metadata, task.schema, wanted.columns, ids=task.ids)
         else:
-            ranges = ranges_of_rows(rows, wanted.columns)
-    return FoundFile(partition, name, IndexedFile(ranges, bloom), metadata.num_rows)
+            ranges = compute_row_ranges(rows, wanted.columns)
+    return ExistingFile(partition, name, IndexedFile(ranges, bloom), metadata.num_rows)
 
 
-def _ranges_of_log(storage: Storage, task: FilesToIndex, path: str, size_bytes: int) -> tuple[tuple[str, ColumnRange], ...]:
+def _ranges_of_log(storage: Storage, task: IndexFilesTask, path: str, size_bytes: int) -> tuple[tuple[str, ColumnRange], ...]:
     if not task.indexing.columns:
         return ()
     collector = RangeCollector(task.indexing.columns)

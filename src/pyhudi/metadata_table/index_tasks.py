@@ -25,23 +25,23 @@ from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.bloom_filter import BloomFilter, BloomKind
 from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.framing import BlockType, HeaderKey
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import parse_log_file
-from pyhudi.format.paths import file_name_of
-from pyhudi.metadata_table.codecs.secondary_index_codec import format_secondary_keys, routes_of_keys
+from pyhudi.format.paths import file_name
+from pyhudi.metadata_table.codecs.secondary_index_codec import format_secondary_keys, routing_prefixes
 from pyhudi.records.column_statistics import ColumnRange, RangeCollector
 from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.expression_functions import IndexExpression, filter_texts
 from pyhudi.records.java_strings import value_text
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema_cast import conform, conform_table
 from pyhudi.records.schema_on_read.column_ids import ColumnIds, by_ids, names_in_file
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
-from pyhudi.table.bootstrap_sources import Outside
+from pyhudi.table.bootstrap_sources import BootstrapSources
 from pyhudi.table.file_slices import FileSlice, LogFile
 from pyhudi.tasks.base_file_reader import open_base_file
-from pyhudi.tasks.bootstrap_join import outside_rows
+from pyhudi.tasks.bootstrap_join import bootstrap_source_rows
 from pyhudi.tasks.file_stats import KeyChanges
 from pyhudi.tasks.incoming_layout import as_batch
 from pyhudi.tasks.log_scan import InstantValidity, find_blocks, hfile_entries
@@ -67,7 +67,7 @@ class SecondaryIndex:
 class FilterSettings:
     """The Bloom filters of an expression index."""
 
-    kind: BloomKind
+    filter_type: BloomKind
     num_entries: int
     fpp: float
     max_entries: int
@@ -103,8 +103,8 @@ class SecondaryTask:
 class ExpressionTask:
     """Data files.
 
-    files: (partition path, path, bytes) of each.  schema: the table's, with meta columns.  outside: where rows of files lie
-    outside of the table.
+    files: (partition path, path, bytes) of each.  schema: the table's, with meta columns.  bootstrap_sources: where rows of files
+    lie outside of the table.
     """
 
     storage: StorageSpec
@@ -112,11 +112,11 @@ class ExpressionTask:
     schema: pa.Schema
     indexes: tuple[ExpressionIndex, ...]
     validity: InstantValidity
-    outside: Outside | None = None
+    bootstrap_sources: BootstrapSources | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FoundExpression:
+class ExpressionStats:
     """What an expression index is to say of one data file.
 
     range: of the results, value_count with nulls; None for an index of filters, and for a file that holds no rows to tell of.
@@ -148,7 +148,7 @@ def run_secondary(task: SecondaryTask) -> tuple[tuple[str, str], ...]:
     found = []
     for index in task.indexes:
         old, new = before[index.partition], after[index.partition]
-        changes = KeyChanges(index.shards, routes_of_keys if index.layout > 1 else None)
+        changes = KeyChanges(index.shards, routing_prefixes if index.layout > 1 else None)
         changes.add(new.filter(pc.invert(pc.is_in(new, value_set=old))))
         changes.add(old.filter(pc.invert(pc.is_in(old, value_set=new))), deleted=True)
         path = changes.store(storage, task.instant_time, f"{task.name}.{index.partition}")
@@ -162,20 +162,20 @@ def secondary_keys(reader: ReadSpec, slice_: FileSlice, indexes: Sequence[Second
     return _pairs(reader, slice_, indexes)
 
 
-def run_expressions(task: ExpressionTask) -> tuple[FoundExpression, ...]:
+def run_expressions(task: ExpressionTask) -> tuple[ExpressionStats, ...]:
     """What each index is to say of each file, in the order of files, then of indexes."""
     storage = open_storage(task.storage)
     heads = list(dict.fromkeys(index.column.split(".")[0] for index in task.indexes))
     wanted = pa.schema([task.schema.field(name).with_nullable(True) for name in heads])
-    found: list[FoundExpression] = []
+    found: list[ExpressionStats] = []
     for partition, path, size_bytes in task.files:
-        name = file_name_of(path)
+        name = file_name(path)
         if name.startswith("."):
             batches = log_batches(storage, path, size_bytes, wanted, task.validity)
         else:
-            rows = outside_rows(storage, task.storage, task.outside, partition, path, wanted)
+            rows = bootstrap_source_rows(storage, task.storage, task.bootstrap_sources, partition, path, wanted)
             batches = _base_batches(storage, path, wanted) if rows is None else map(as_batch, rows)
-        makers = [_Maker(index) for index in task.indexes]
+        makers = [_StatsBuilder(index) for index in task.indexes]
         for batch in batches:
             for maker in makers:
                 maker.add(batch)
@@ -193,7 +193,7 @@ def log_batches(
     ids: ColumnIds | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a log file's data blocks that count, in these columns; those of deletes are none.  ids: of the columns."""
-    log_name = parse_log_file(file_name_of(path))
+    log_name = parse_log_file(file_name(path))
     assert log_name is not None, "only data files are asked about"
     blocks, _, _ = find_blocks(storage, [LogFile(path, log_name, size_bytes)], validity, skip_compacted=False)
     for found in blocks:
@@ -202,7 +202,7 @@ def log_batches(
         text = found.block.required(HeaderKey.SCHEMA)
         content = found.block.read_content(lambda offset, size: storage.read_range(path, offset, size))
         time = found.block.required(HeaderKey.INSTANT_TIME)
-        places = None if ids is None or not ids.elsewhere(time, schema.names) else ids.places(time)
+        places = None if ids is None or not ids.relocated(time, schema.names) else ids.positions(time)
         wanted = set(names_in_file(places, schema.names))
         names = [name for name in avro_to_arrow(text).names if name in wanted]
         try:
@@ -244,7 +244,7 @@ def _base_batches(storage: Storage, path: str, schema: pa.Schema) -> Iterator[pa
                 yield pa.RecordBatch.from_arrays([pa.nulls(count, field.type) for field in schema], schema=schema)
 
 
-class _Maker:
+class _StatsBuilder:
     """What one index says of one file, in the making."""
 
     def __init__(self, index: ExpressionIndex) -> None:
@@ -261,17 +261,17 @@ class _Maker:
         else:
             self._texts.append(pc.unique(filter_texts(results)))
 
-    def finish(self, partition: str, name: str, size_bytes: int) -> FoundExpression:
+    def finish(self, partition: str, name: str, size_bytes: int) -> ExpressionStats:
         index, found, bloom = self._index, None, None
         if index.filters is not None:
             wanted = index.filters
-            made = BloomFilter.create(wanted.kind, wanted.num_entries, wanted.fpp, wanted.max_entries)
+            made = BloomFilter.create(wanted.filter_type, wanted.num_entries, wanted.fpp, wanted.max_entries)
             texts = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *self._texts]))
             # A Bloom filter cannot hold the empty text; readers that look for it read every file.
             made.add(texts.filter(pc.not_equal(texts, "")))
-            bloom = (wanted.kind.value, made.to_text())
+            bloom = (wanted.filter_type.value, made.to_text())
         elif self._count:
             range_ = self._ranges.ranges()[_RESULT]
             # Real Hudi states the file's own size here, and twice that.
             found = ColumnRange(range_.min, range_.max, range_.null_count, range_.value_count, size_bytes, 2 * size_bytes)
-        return FoundExpression(index.partition, partition, name, found, bloom)
+        return ExpressionStats(index.partition, partition, name, found, bloom)

@@ -28,7 +28,7 @@ from pyhudi.errors import Internal
 from pyhudi.metadata_table.codecs.bloom_filter_codec import BLOOM_FILTER_SCHEMA, encode_bloom_filters
 from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, encode_column_stats
 from pyhudi.metadata_table.codecs.files_codec import ALL_PARTITIONS, FILES_SCHEMA, ROOT, encode_files
-from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA, TYPED_SCHEMA, RecordType
+from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA, TYPED_SCHEMA, MetadataRecordType
 from pyhudi.metadata_table.codecs.payload_codec import WRAPPED
 from pyhudi.metadata_table.codecs.value_wrappers import value_type, wrap_stored
 from pyhudi.metadata_table.metadata_keys import (
@@ -41,7 +41,7 @@ from pyhudi.metadata_table.metadata_keys import (
 )
 from pyhudi.records.column_statistics import NO_VALUES, ColumnRange, stated
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.records.hashing import name_hash, shard_of_keys
+from pyhudi.records.hashing import key_shards, name_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class FileFilter:
     text: str
 
 
-def records_of(
+def build_records(
     keys: pa.StringArray | None = None,
     values: pa.BinaryArray | None = None,
     deletes: pa.StringArray | None = None,
@@ -103,9 +103,9 @@ def records_of(
     return MetadataRecords(keys, values, gone.take(pc.sort_indices(gone.cast(pa.binary()))), schema)
 
 
-def joined(first: MetadataRecords, second: MetadataRecords) -> MetadataRecords:
-    """What two say together, of one partition; errors as of `records_of`."""
-    return records_of(
+def join_tables(first: MetadataRecords, second: MetadataRecords) -> MetadataRecords:
+    """What two say together, of one partition; errors as of `build_records`."""
+    return build_records(
         pa.concat_arrays([first.keys, second.keys]),
         pa.concat_arrays([first.values, second.values]),
         pa.concat_arrays([first.deletes, second.deletes]),
@@ -155,7 +155,7 @@ def files_records(
     # A clean that removed no partition says nothing of the list; every commit says something.
     listed = (ALL_PARTITIONS,) if deleted is None else ()
     keys, values = encode_files(rows, listed)
-    return records_of(keys, values)
+    return build_records(keys, values)
 
 
 def column_stats_records(files: Sequence[FileRanges], schema: pa.Schema, *, typed: bool = False) -> MetadataRecords:
@@ -163,7 +163,7 @@ def column_stats_records(files: Sequence[FileRanges], schema: pa.Schema, *, type
 
     schema: the table's, with meta columns; every range has its bounds or is all null; typed: records of the second layout.
     """
-    rows = _Rows(schema, typed=typed)
+    rows = _StatsRows(schema, typed=typed)
     hashes = file_hashes([file.name for file in files]).to_pylist()
     within = {partition: name_hash(partition) for partition in {file.partition for file in files}}
     by_column: dict[str, tuple[list[str], list[str], list[ColumnRange]]] = {}
@@ -177,7 +177,7 @@ def column_stats_records(files: Sequence[FileRanges], schema: pa.Schema, *, type
     for column, (tails, names, ranges) in by_column.items():
         head = column_stats_prefix(column)
         rows.add(column, [head + tail for tail in tails], names, ranges)
-    return rows.records(RecordType.COLUMN_STATS, is_tight=False)
+    return rows.records(MetadataRecordType.COLUMN_STATS, is_tight=False)
 
 
 def column_stats_deletes(files: Mapping[str, Iterable[str]], columns: Iterable[str]) -> MetadataRecords:
@@ -186,7 +186,7 @@ def column_stats_deletes(files: Mapping[str, Iterable[str]], columns: Iterable[s
     for partition, names in files.items():
         hashes = file_hashes(list(names))
         parts.extend(column_stats_keys(column, partition, hashes) for column in columns)
-    return records_of(deletes=pa.concat_arrays(parts))
+    return build_records(deletes=pa.concat_arrays(parts))
 
 
 def partition_stats_records(
@@ -203,7 +203,7 @@ def partition_stats_records(
     pass a partition over that has no record of a column, so the ranges must be of all columns.  Where they are not tight nothing
     is removed either: a partition without anything has a record of no values.
     """
-    rows = _Rows(schema, typed=typed)
+    rows = _StatsRows(schema, typed=typed)
     deletes: list[str] = []
     there: dict[str, Mapping[str, ColumnRange]] = {}
     for partition, ranges in partitions.items():
@@ -216,7 +216,7 @@ def partition_stats_records(
     for column in columns:
         keys = [partition_stats_key(column, partition) for partition in there]
         rows.add(column, keys, list(there), [ranges[column] for ranges in there.values()])
-    return rows.records(RecordType.PARTITION_STATS, is_tight=is_tight, deletes=pa.array(deletes, pa.string()))
+    return rows.records(MetadataRecordType.PARTITION_STATS, is_tight=is_tight, deletes=pa.array(deletes, pa.string()))
 
 
 def expression_records(
@@ -234,13 +234,13 @@ def expression_records(
     all files of each; None for a partition in which nothing is left; is_tight: of these, as in `partition_stats_records`.
     value_count of the ranges is with nulls; the index stores it without.
     """
-    of_files = _Rows(pa.schema([]), typed=typed)
+    of_files = _StatsRows(pa.schema([]), typed=typed)
     keys = np.empty(len(files), dtype=object)
     hashes = file_hashes([name for _, name, _ in files])
     for partition, places in _places([partition for partition, _, _ in files]).items():
         keys[places] = column_stats_keys(column, partition, hashes.take(pa.array(places))).to_pylist()
     of_files.add(column, keys.tolist(), [name for _, name, _ in files], [_without_nulls(found) for _, _, found in files], kind)
-    of_partitions = _Rows(pa.schema([]), typed=typed)
+    of_partitions = _StatsRows(pa.schema([]), typed=typed)
     there = {p: NO_VALUES if found is None else found for p, found in partitions.items() if found is not None or not is_tight}
     of_partitions.add(
         column,
@@ -250,9 +250,9 @@ def expression_records(
         kind,
     )
     gone = [expression_partition_key(column, partition) for partition in partitions if partition not in there]
-    first = of_files.records(RecordType.COLUMN_STATS, is_tight=False)
-    second = of_partitions.records(RecordType.PARTITION_STATS, is_tight=is_tight, deletes=pa.array(gone, pa.string()))
-    return joined(first, second)
+    first = of_files.records(MetadataRecordType.COLUMN_STATS, is_tight=False)
+    second = of_partitions.records(MetadataRecordType.PARTITION_STATS, is_tight=is_tight, deletes=pa.array(gone, pa.string()))
+    return join_tables(first, second)
 
 
 def bloom_records(filters: Sequence[FileFilter], instant_time: str) -> MetadataRecords:
@@ -267,19 +267,19 @@ def bloom_records(filters: Sequence[FileFilter], instant_time: str) -> MetadataR
         ],
         schema=BLOOM_FILTER_SCHEMA,
     )
-    return records_of(keys, encode_bloom_filters(rows))
+    return build_records(keys, encode_bloom_filters(rows))
 
 
 def bloom_deletes(files: Mapping[str, Iterable[str]]) -> MetadataRecords:
     """The removal of the filters of base files.  files: partition path -> bare names."""
-    return records_of(deletes=_file_keys((partition, name) for partition, names in files.items() for name in names))
+    return build_records(deletes=_file_keys((partition, name) for partition, names in files.items() for name in names))
 
 
 def by_shard(records: MetadataRecords, shard_count: int) -> dict[int, MetadataRecords]:
     """The records of each file group that is touched."""
     if shard_count == 1:
         return {} if records.is_empty else {0: records}
-    written, gone = shard_of_keys(records.keys, shard_count), shard_of_keys(records.deletes, shard_count)
+    written, gone = key_shards(records.keys, shard_count), key_shards(records.deletes, shard_count)
     touched = np.union1d(written, gone)
     return {
         int(shard): MetadataRecords(
@@ -316,7 +316,7 @@ def _places(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 @dataclass(slots=True)
-class _Alike:
+class _TypedStats:
     """Statistics of columns of one type: key, name, column and range of each."""
 
     keys: list[str] = field(default_factory=list)
@@ -325,13 +325,13 @@ class _Alike:
     ranges: list[ColumnRange] = field(default_factory=list)
 
 
-class _Rows:
+class _StatsRows:
     """Statistics in the making.  Columns of one type are made into arrays together: most commits have few rows of each."""
 
     def __init__(self, schema: pa.Schema, *, typed: bool) -> None:
         self._schema = schema
         self._typed = typed
-        self._of_type: dict[pa.DataType, _Alike] = {}
+        self._of_type: dict[pa.DataType, _TypedStats] = {}
 
     def add(
         self,
@@ -350,25 +350,25 @@ class _Rows:
             if not is_known:
                 raise Internal(f"the range of column {column} in {name or 'the table'} is not known; readers would pass it over")
         kind = field_at(self._schema, column).type if kind is None else kind
-        alike = self._of_type.setdefault(kind, _Alike())
+        alike = self._of_type.setdefault(kind, _TypedStats())
         alike.keys.extend(keys)
         alike.names.extend(names)
         alike.columns.extend([column] * len(keys))
         alike.ranges.extend(ranges)
 
-    def records(self, kind: RecordType, *, is_tight: bool, deletes: pa.StringArray | None = None) -> MetadataRecords:
+    def records(self, kind: MetadataRecordType, *, is_tight: bool, deletes: pa.StringArray | None = None) -> MetadataRecords:
         parts = [self._arrays(type_, alike) for type_, alike in self._of_type.items() if alike.keys]
         if not parts:
-            return records_of(deletes=deletes)
+            return build_records(deletes=deletes)
         keys, *columns = (pa.concat_arrays(held) for held in zip(*parts, strict=True))
         count = len(keys)
         arrays = [*columns[:8], pa.array(np.zeros(count, dtype=np.bool_)), pa.array(np.full(count, is_tight)), *columns[8:]]
         stats = pa.RecordBatch.from_arrays(arrays, schema=COLUMN_STATS_SCHEMA)
         assert stats.schema.field("min").type == WRAPPED
         values = encode_column_stats(stats, kind, typed=self._typed)
-        return records_of(keys, values, deletes, TYPED_SCHEMA if self._typed else RECORD_SCHEMA)
+        return build_records(keys, values, deletes, TYPED_SCHEMA if self._typed else RECORD_SCHEMA)
 
-    def _arrays(self, kind: pa.DataType, alike: _Alike) -> list[pa.Array]:
+    def _arrays(self, kind: pa.DataType, alike: _TypedStats) -> list[pa.Array]:
         """Keys, then the columns of COLUMN_STATS_SCHEMA without the two flags."""
         ranges, count = alike.ranges, len(alike.keys)
         named = value_type(kind) if self._typed else None

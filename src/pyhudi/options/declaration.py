@@ -7,7 +7,7 @@ An option is declared once, on the field of the settings that use it:
         days: Annotated[int, Option("hoodie.partition.ttl.strategy.days.retain", int, "-1", "days until a partition expires")]
 
 A field that several options decide names them all, and the `of` of its class computes it.  An option that several settings use
-is a constant beside the first of them.  `read_settings` reads the fields that one option decides; `options_of` tells which
+is a constant beside the first of them.  `read_settings` reads the fields that one option decides; `settings_options` tells which
 options settings read, which is how a verb knows the options that act on it.  `pyhudi.options.supported` gathers them all.
 """
 
@@ -21,7 +21,7 @@ from operator import methodcaller
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.properties import shown
+from pyhudi.format.properties import redact_secret
 
 S = TypeVar("S")
 
@@ -30,8 +30,8 @@ S = TypeVar("S")
 class Option:
     """One option.
 
-    kind: str, int, float, bool, or a tuple of the legal words.  default: as text, None for unset.  meaning: half a sentence for
-    the page of all options.  at_least: the smallest number that is legal.
+    kind: str, int, float, bool, or a tuple of the legal words.  default: as text, None for unset.  description: half a sentence
+    for the page of all options.  at_least: the smallest number that is legal.
 
     chooses: the option chooses which rows a read gives, or what a write does, so a call that does not go by it would do something
     else than was asked.  Empty for options that say how work is done, or when.
@@ -44,7 +44,7 @@ class Option:
     key: str
     kind: type | tuple[str, ...]
     default: str | None
-    meaning: str
+    description: str
     aliases: tuple[str, ...] = ()
     at_least: int | None = None
     chooses: Literal["", "read", "write"] = ""
@@ -61,12 +61,12 @@ class Option:
         return self.key
 
     @property
-    def has_one_word(self) -> bool:
+    def has_single_value(self) -> bool:
         """Whether one value alone is legal, so that the option says nothing new."""
         return isinstance(self.kind, tuple) and len(self.kind) == 1
 
     @property
-    def spellings(self) -> tuple[str, ...]:
+    def all_names(self) -> tuple[str, ...]:
         """The name and its aliases."""
         return (self.key, *self.aliases)
 
@@ -83,10 +83,10 @@ class Options:
     extra: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
-        pairs = (f"{key}={shown(key, value)}" for key, value in (*self.values, *self.extra))
+        pairs = (f"{key}={redact_secret(key, value)}" for key, value in (*self.values, *self.extra))
         return f"Options({', '.join(pairs)})"
 
-    def given(self, option: Option | str) -> str | None:
+    def explicit(self, option: Option | str) -> str | None:
         """The caller's text for an option, None when it was not given."""
         return _by_name(self.values).get(str(option))
 
@@ -95,7 +95,7 @@ class Options:
         found = _by_name(self.values).get(str(option), REGISTRY[str(option)].default)
         return found if found else None
 
-    def word(self, option: Option | str) -> str:
+    def value_or_default(self, option: Option | str) -> str:
         """A value that always has one: given or default."""
         found = _by_name(self.values).get(str(option), REGISTRY[str(option)].default)
         if found is None:
@@ -104,15 +104,15 @@ class Options:
 
     def integer(self, option: Option | str) -> int:
         """A whole number."""
-        return int(self.word(option))
+        return int(self.value_or_default(option))
 
     def number(self, option: Option | str) -> float:
         """A number."""
-        return float(self.word(option))
+        return float(self.value_or_default(option))
 
     def flag(self, option: Option | str) -> bool:
         """A boolean."""
-        return self.word(option).lower() == "true"
+        return self.value_or_default(option).lower() == "true"
 
     def names(self, option: Option | str) -> tuple[str, ...]:
         """A comma list, blanks around its parts dropped."""
@@ -165,7 +165,7 @@ def _readers(settings: type) -> tuple[tuple[str, Callable[[Options], object]], .
     """What reads each field from options, of the fields that one option decides and of those that hold settings."""
     found: list[tuple[str, Callable[[Options], object]]] = []
     for name, kind, declared in _declared(settings):
-        deciding = [option for option in declared if not option.has_one_word] or declared
+        deciding = [option for option in declared if not option.has_single_value] or declared
         if len(deciding) == 1:
             found.append((name, _reader(deciding[0], kind)))
         elif is_dataclass(kind) and hasattr(kind, "of"):
@@ -173,14 +173,14 @@ def _readers(settings: type) -> tuple[tuple[str, Callable[[Options], object]], .
     return tuple(found)
 
 
-def options_of(settings: type) -> frozenset[Option]:
+def settings_options(settings: type) -> frozenset[Option]:
     """The options that settings are read from, those of settings within them too."""
     found: set[Option] = set()
     for _, kind, declared in _declared(settings):
         found.update(declared)
         for part in _parts(kind):
             if is_dataclass(part) and isinstance(part, type):
-                found |= options_of(part)
+                found |= settings_options(part)
     return frozenset(found)
 
 
@@ -218,7 +218,7 @@ def _reader(option: Option, kind: Any) -> Callable[[Options], object]:
     elif plain is bool:
         read = methodcaller("flag", option)
     elif plain is str:
-        read = methodcaller("word", option)
+        read = methodcaller("value_or_default", option)
     else:
-        read = lambda options: plain(options.word(option))  # noqa: E731 - a name for each of four ways to read
+        read = lambda options: plain(options.value_or_default(option))  # noqa: E731 - a name for each of four ways to read
     return (lambda options: None if options.text(option) is None else read(options)) if may_be_unset else read

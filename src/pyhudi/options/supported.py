@@ -4,8 +4,8 @@ A caller's mapping becomes an `Options` value once, at the edge; below it travel
 fields of those settings (see `pyhudi.options.declaration`); importing their modules here makes them all known.
 
 Every key is in one of four classes:
-    honoured   declared, parsed and obeyed (`HONOURED`)
-    moot       legal, but what it tunes does not exist here, so any value gives the same table (`MOOT`, each with the reason)
+    honoured   declared, parsed and obeyed (`SUPPORTED`)
+    moot       legal, but what it tunes does not exist here, so any value gives the same table (`NO_OP`, each with the reason)
     refused    legal Hudi that PyHudi does not do: an error, unless the value is the one that asks for nothing (`REFUSED`); and
                what Flink's connector calls by names of its own (`FLINK`)
     unknown    a warning that names the nearest known key; those with the prefix for the metadata of commits are none of them
@@ -26,9 +26,9 @@ import sys
 import warnings
 from collections.abc import Mapping
 
+from pyhudi import features
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings
-from pyhudi.format.properties import shown
+from pyhudi.format.properties import redact_secret
 from pyhudi.operations.admin.table_settings import TableSettings
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
 from pyhudi.operations.commit.commit_settings import METADATA_PREFIX, THREADS
@@ -36,10 +36,10 @@ from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.query import QUERY_OPTIONS
 from pyhudi.operations.read.stream_queries import START_OFFSET
 from pyhudi.operations.services.async_indexing import IndexSettings
-from pyhudi.operations.services.run_services import PassSettings
+from pyhudi.operations.services.run_services import ServiceRunSettings
 from pyhudi.operations.write.micro_batches import SinkSettings
 from pyhudi.operations.write.write_settings import OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, WriteSettings
-from pyhudi.options.declaration import Option, Options, options_of
+from pyhudi.options.declaration import Option, Options, settings_options
 from pyhudi.planning.record_placement import SizingSettings
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.records.mergers import is_merger_class
@@ -48,38 +48,40 @@ from pyhudi.tasks.base_file_writer import FileSettings
 
 __all__ = [
     "FLINK",
-    "HONOURED",
-    "MOOT",
-    "PASSED_THROUGH",
+    "SUPPORTED",
+    "NO_OP",
+    "FORWARDED",
     "REFUSED",
     "FileSettings",
     "Option",
     "Options",
     "SizingSettings",
     "parse_options",
-    "spelled",
+    "canonical_name",
 ]
+
+_BOOTSTRAP = features.find("bootstrap")
 
 _SETTINGS = (
     TableSettings,
     LockSettings,
     WriteSettings,
-    PassSettings,
+    ServiceRunSettings,
     IndexSettings,
     ReadSettings,
     BatchLimits,
     SinkSettings,
-    BootstrapSettings,
+    *(() if _BOOTSTRAP is None else (_BOOTSTRAP.BootstrapSettings,)),
     SyncSettings,
 )
 _SINGLE = (THREADS, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, *QUERY_OPTIONS, START_OFFSET)
 
-HONOURED: Mapping[str, Option] = {
-    option.key: option for option in sorted({*_SINGLE, *(o for s in _SETTINGS for o in options_of(s))}, key=str)
+SUPPORTED: Mapping[str, Option] = {
+    option.key: option for option in sorted({*_SINGLE, *(o for s in _SETTINGS for o in settings_options(s))}, key=str)
 }
 """Honoured options by canonical key."""
 
-MOOT: dict[str, str] = {
+NO_OP: dict[str, str] = {
     "hoodie.embed.timeline.server": "PyHudi runs no timeline server",
     "hoodie.embed.timeline.server.async": "PyHudi runs no timeline server",
     "hoodie.write.concurrency.async.conflict.detector.initial_delay_ms": "markers of others are looked through at each file",
@@ -241,7 +243,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """Legal keys that PyHudi does not carry out: the reason, and the values that ask for nothing and so may stand."""
 
-PASSED_THROUGH = (
+FORWARDED = (
     "hoodie.keygen.timebased.",
     "hoodie.deltastreamer.keygen.timebased.",
     "spark.",
@@ -355,7 +357,7 @@ FLINK: dict[str, str | None] = {
 """Names that options have in Hudi's Flink connector alone, and the option that says such a thing here; None for none."""
 
 
-def parse_options(*layers: Mapping[str, object] | None, beside: Options = _NONE) -> Options:
+def parse_options(*layers: Mapping[str, object] | None, base_options: Options = _NONE) -> Options:
     """Check and canonicalise options; later layers win.
 
     Raises InvalidRequest for an illegal value, for two spellings of one option that disagree and for an option by the name that
@@ -376,7 +378,8 @@ def parse_options(*layers: Mapping[str, object] | None, beside: Options = _NONE)
                 before = told.get(option.key)
                 if before is not None and before[1] != checked:
                     raise InvalidRequest(
-                        f"options {before[0]}={shown(before[0], before[1])} and {key}={shown(key, text)} mean the same "
+                        f"options {before[0]}={redact_secret(before[0], before[1])} and {key}={redact_secret(key, text)} mean "
+                        "the same "
                         "setting and disagree"
                     )
                 told[option.key] = (key, checked)
@@ -384,21 +387,21 @@ def parse_options(*layers: Mapping[str, object] | None, beside: Options = _NONE)
             elif key in REFUSED:
                 reason, neutral = REFUSED[key]
                 if text not in neutral and not (reason is _REGISTERED_MERGERS and _are_mergers(text)):
-                    raise Unsupported(f"option {key}={shown(key, text)} is refused: {reason}")
+                    raise Unsupported(f"option {key}={redact_secret(key, text)} is refused: {reason}")
             elif key in FLINK:
                 ours = FLINK[key]
                 hint = f"say {ours}" if ours else "nothing here goes by it; leave it out"
-                raise InvalidRequest(f"option {key}={shown(key, text)} is one of Hudi's Flink connector: {hint}")
-            elif key not in MOOT:
+                raise InvalidRequest(f"option {key}={redact_secret(key, text)} is one of Hudi's Flink connector: {hint}")
+            elif key not in NO_OP:
                 extra[key] = text
-    prefix = values.get(METADATA_PREFIX.key, beside.word(METADATA_PREFIX))
+    prefix = values.get(METADATA_PREFIX.key, base_options.value_or_default(METADATA_PREFIX))
     for key in extra:
-        if not key.startswith(PASSED_THROUGH) and not (prefix and key.startswith(prefix)):
+        if not key.startswith(FORWARDED) and not (prefix and key.startswith(prefix)):
             _warn_unknown(key)
     return Options(tuple(values.items()), tuple(extra.items()))
 
 
-def spelled(key: str) -> str:
+def canonical_name(key: str) -> str:
     """A key whose capitals were lost, as Spark loses those of a source's options, with those of the known key that it is."""
     return _CAPITALS.get(key, key)
 
@@ -417,7 +420,7 @@ def _are_mergers(names: str) -> bool:
 
 
 def _check_value(key: str, option: Option, text: str) -> str:
-    kind, said = option.kind, shown(key, text)
+    kind, said = option.kind, redact_secret(key, text)
     if isinstance(kind, tuple):
         for word in kind:
             if text.strip().lower() == word.lower():
@@ -456,6 +459,6 @@ def _depth_of_caller() -> int:
     return depth
 
 
-_BY_SPELLING = {spelling: option for option in HONOURED.values() for spelling in option.spellings}
-_KNOWN = (*_BY_SPELLING, *MOOT, *REFUSED)
+_BY_SPELLING = {spelling: option for option in SUPPORTED.values() for spelling in option.all_names}
+_KNOWN = (*_BY_SPELLING, *NO_OP, *REFUSED)
 _CAPITALS = {key.lower(): key for key in _KNOWN if key != key.lower()}

@@ -44,14 +44,14 @@ MAX_COMMITS = Option("hoodie.keep.max.commits", int, "30", "commits on the activ
 class ArchivalRules:
     """How many completed writes the active timeline keeps.
 
-    beyond_savepoint: pass over savepointed commits instead of stopping before the first.  delta_commits_counted: how many delta
-    commits make a compaction due, None when compaction is not triggered by a count that the timeline has to tell.
+    archives_past_savepoint: pass over savepointed commits instead of stopping before the first.  delta_commits_counted: how many
+    delta commits make a compaction due, None when compaction is not triggered by a count that the timeline has to tell.
     merge_batch: files of one level of the history that are merged.
     """
 
     min_commits: Annotated[int, MIN_COMMITS]
     max_commits: Annotated[int, MAX_COMMITS]
-    beyond_savepoint: Annotated[
+    archives_past_savepoint: Annotated[
         bool,
         Option(
             "hoodie.archive.beyond.savepoint",
@@ -79,7 +79,7 @@ class ArchivalRules:
     @classmethod
     def of(cls, options: Options) -> ArchivalRules:
         """From checked options."""
-        counted = options.word(COMPACTION_TRIGGER) in (CompactionTrigger.NUM_COMMITS, CompactionTrigger.NUM_AND_TIME)
+        counted = options.value_or_default(COMPACTION_TRIGGER) in (CompactionTrigger.NUM_COMMITS, CompactionTrigger.NUM_AND_TIME)
         delta_commits = options.integer(MAX_DELTA_COMMITS) if counted else None
         return read_settings(cls, options, delta_commits_counted=delta_commits)
 
@@ -146,7 +146,7 @@ def plan_archival(
         (bounds.without_ids, "columns that a write by names brought have no ids yet, which the next write gives them"),
     ]
     saved = {i.request_time for i in timeline.instants if i.action is Action.SAVEPOINT}
-    if saved and not settings.beyond_savepoint:
+    if saved and not settings.archives_past_savepoint:
         limits.append((min(saved), "there is a savepoint"))
     found = [(limit, why) for limit, why in limits if limit is not None]
     limit, why = min(found, default=(None, ""))
@@ -276,13 +276,13 @@ def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | No
     return min(found, default=None)
 
 
-def _late_write(timeline: Timeline, last_clean: LastClean, seen: str) -> str | None:
+def _late_write(timeline: Timeline, last_clean: LastClean, last_seen_time: str) -> str | None:
     """The first of the writes that were requested before the last clean and that it did not see; None without any.
 
     A compaction among them may have written to file groups that were replaced after it was planned.  As long as it is on the
-    timeline, it shows that no clean has looked at what it wrote.  seen: what completed later, the clean did not see.
+    timeline, it shows that no clean has looked at what it wrote.  last_seen_time: what completed later, the clean did not see.
     """
-    completed = [i for i in timeline.completed_writes() if (i.completion_time or i.request_time) > seen]
+    completed = [i for i in timeline.completed_writes() if (i.completion_time or i.request_time) > last_seen_time]
     return min((i.request_time for i in completed if i.request_time < last_clean.request_time), default=None)
 
 
@@ -296,7 +296,7 @@ def _metadata_bound(completed: tuple[Instant, ...], bounds: ArchivalBounds) -> s
 def _data_table_bound(data_table: Timeline | None, settings: ArchivalRules) -> str | None:
     if data_table is None:
         return None
-    saved = {i.request_time for i in data_table.completed(Action.SAVEPOINT)} if settings.beyond_savepoint else set()
+    saved = {i.request_time for i in data_table.completed(Action.SAVEPOINT)} if settings.archives_past_savepoint else set()
     writes = [i.request_time for i in data_table.completed_writes() if i.request_time not in saved]
     pending = [i.request_time for i in data_table.pending()]
     return min((*writes, *pending), default=None)

@@ -68,7 +68,7 @@ class Placement(Protocol):
         """How many cells there are; they count from 0."""
         ...
 
-    def cells_of(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
+    def cells_for_keys(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
         """The cell of each record key (string) in its partition (string, `PLACEHOLDER_PARTITION` for a row that names none), both
         without nulls.
         """
@@ -78,7 +78,7 @@ class Placement(Protocol):
         """The bucket of a partition in which a cell lies; None for a partition that has no buckets yet."""
         ...
 
-    def bucket_of(self, partition: str, file_id: str) -> int | None:
+    def bucket_from_file_id(self, partition: str, file_id: str) -> int | None:
         """The bucket of a partition whose file group has an id; None when none has."""
         ...
 
@@ -88,13 +88,13 @@ class BucketLayout:
     """How a table of the simple bucket index is bucketed.
 
     count: buckets of each partition, at least 1; hash_fields: empty for all record key fields.  rules: which partitions have
-    other counts, as the option is written.  is_given: whether the caller gave the count.
+    other counts, as the option is written.  is_explicit: whether the caller gave the count.
     """
 
     count: Annotated[int, BUCKET_COUNT]
     hash_fields: Annotated[tuple[str, ...], HASH_FIELDS] = ()
     rules: Annotated[str | None, COUNT_RULES, _RULE_TYPE] = None
-    is_given: Annotated[bool, BUCKET_COUNT] = True
+    is_explicit: Annotated[bool, BUCKET_COUNT] = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MAX_BUCKETS:
@@ -105,28 +105,28 @@ class BucketLayout:
     @classmethod
     def of(cls, options: Options) -> BucketLayout:
         """From checked options."""
-        given = options.given(BUCKET_COUNT) is not None
-        return read_settings(cls, options, rules=options.text(COUNT_RULES), is_given=given)
+        given = options.explicit(BUCKET_COUNT) is not None
+        return read_settings(cls, options, rules=options.text(COUNT_RULES), is_explicit=given)
 
-    def kept_by(self, stored: BucketCounts) -> BucketLayout:
+    def from_table_counts(self, stored: BucketCounts) -> BucketLayout:
         """The layout by the counts that the table keeps.  Raises InvalidRequest where the caller says otherwise."""
         if self.rules is not None and _parsed(self.rules) != _parsed(stored.expressions):
             raise InvalidRequest(
                 f"option {COUNT_RULES}={self.rules}: the table keeps {stored.expressions!r}; give the same, or leave the option "
                 "out"
             )
-        if self.is_given and self.count != stored.default:
+        if self.is_explicit and self.count != stored.default:
             raise InvalidRequest(
                 f"option {BUCKET_COUNT}={self.count}: the table keeps {stored.default} for the partitions that none of its rules "
                 f"names ({stored.expressions}); give the same, or leave the option out"
             )
         return replace(self, count=stored.default, rules=stored.expressions)
 
-    def count_of(self, partition: str) -> int:
+    def bucket_count(self, partition: str) -> int:
         """How many buckets a partition has."""
         return self.count if self.rules is None else _ruled_count(self.rules, partition) or self.count
 
-    def fields_of(self, keys: KeySpec) -> tuple[str, ...]:
+    def validated_fields(self, keys: KeySpec) -> tuple[str, ...]:
         """The hashed fields.  Raises InvalidRequest for fields that are not record key fields."""
         return hashed_fields(keys, self.hash_fields)
 
@@ -139,24 +139,24 @@ class BucketLayout:
             return self.count
         return min(math.lcm(self.count, *(count for _, count in _parsed(self.rules))), _HASHES)
 
-    def cells_of(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
+    def cells_for_keys(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
         """As of `Placement`."""
-        fields = self.fields_of(keys)
+        fields = self.validated_fields(keys)
         if self.rules is None:
             return bucket_ids(texts, self.count, keys.record_fields, fields)
         hashes = bucket_hashes(texts, keys.record_fields, fields)
         encoded = pc.dictionary_encode(paths)
         names = encoded.dictionary.to_pylist()
         counts = np.array(
-            [self.cell_count if name == PLACEHOLDER_PARTITION else self.count_of(name) for name in names], dtype=np.int64
+            [self.cell_count if name == PLACEHOLDER_PARTITION else self.bucket_count(name) for name in names], dtype=np.int64
         )
         return (hashes % counts[np.asarray(encoded.indices)]).astype(np.int32) if names else hashes.astype(np.int32)
 
     def bucket_at(self, partition: str, cell: int) -> int | None:
         """As of `Placement`."""
-        return cell % self.count_of(partition)
+        return cell % self.bucket_count(partition)
 
-    def bucket_of(self, partition: str, file_id: str) -> int | None:
+    def bucket_from_file_id(self, partition: str, file_id: str) -> int | None:
         """As of `Placement`."""
         return parse_bucket(file_id)
 
@@ -216,7 +216,7 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
             raise TableState(
                 f"file group {slice_.file_id} in {place} was not written with a bucket index: its id names no bucket"
             )
-        count = layout.count_of(slice_.partition)
+        count = layout.bucket_count(slice_.partition)
         if bucket >= count:
             said = f"{BUCKET_COUNT}={count}" if layout.rules is None else f"{COUNT_RULES}={layout.rules}"
             raise TableState(

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.paths import parts_of
+from pyhudi.format.paths import split_path
 
 Values = tuple[str, ...]
 Extractor = Callable[[str], Values]
@@ -60,12 +60,12 @@ def _hive_style(path: str) -> Values:
 
 
 def _multi_part(path: str) -> Values:
-    return tuple(_hive_style(part)[0] if "=" in part else part for part in parts_of(path))
+    return tuple(_hive_style(part)[0] if "=" in part else part for part in split_path(path))
 
 
 def _slash_encoded(form: re.Pattern[str], words: str) -> Extractor:
     def values(path: str) -> Values:
-        numbers = path if "=" not in path else "/".join(part.rpartition("=")[2] for part in parts_of(path))
+        numbers = path if "=" not in path else "/".join(part.rpartition("=")[2] for part in split_path(path))
         matched = form.fullmatch(numbers)
         if matched is None:
             raise InvalidRequest(
@@ -101,17 +101,25 @@ class PartitionChanges:
 
 
 def compare_partitions(
-    stored: Mapping[Values, str], known: Mapping[Values, str], gone: Iterable[Values] = (), *, all_stored: bool
+    stored: Mapping[Values, str], catalog_partitions: Mapping[Values, str], deleted: Iterable[Values] = (), *, all_stored: bool
 ) -> PartitionChanges:
     """What makes the partitions that a catalog knows those of the table.  stored, known: values -> location.
 
-    all_stored: `stored` is all that there are, so the others are dropped; else `gone` names those to drop.
+    all_stored: `stored` is all that there are, so the others are dropped; else `deleted` names those to drop.
     """
     place = without_scheme
-    dropped = sorted(values for values in known if values not in stored) if all_stored else sorted(known.keys() & set(gone))
+    dropped = (
+        sorted(values for values in catalog_partitions if values not in stored)
+        if all_stored
+        else sorted(catalog_partitions.keys() & set(deleted))
+    )
     return PartitionChanges(
-        added={values: location for values, location in stored.items() if values not in known},
-        moved={values: there for values, there in stored.items() if values in known and place(known[values]) != place(there)},
+        added={values: location for values, location in stored.items() if values not in catalog_partitions},
+        moved={
+            values: there
+            for values, there in stored.items()
+            if values in catalog_partitions and place(catalog_partitions[values]) != place(there)
+        },
         dropped=dropped,
     )
 

@@ -37,9 +37,9 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
 from pyhudi.format.instants import Instant
 from pyhudi.format.log.cdc_blocks import CdcMode
 from pyhudi.format.names import parse_base_file, parse_log_file
-from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.format.paths import file_name, join_path
 from pyhudi.planning.cleaning import COMMITS_RETAINED
-from pyhudi.planning.partition_pruning import Pruning, ReadPlan
+from pyhudi.planning.partition_pruning import PruningStep, ReadPlan
 from pyhudi.table.file_slices import BaseFile, FileGroup, FileSlice, LogFile, SlicingState, visible_slice
 from pyhudi.table.timeline.double_writes import copies_among
 
@@ -72,7 +72,7 @@ class ChangeSource:
 
     instant_time: str
     completion_time: str
-    kind: ChangeKind
+    change_type: ChangeKind
     partition: str
     file_id: str
     before: FileSlice | None = None
@@ -95,20 +95,20 @@ class ChangePlan(ReadPlan):
     sources: tuple[ChangeSource, ...] = ()
 
     @classmethod
-    def of(cls, sources: tuple[ChangeSource, ...], prunings: tuple[Pruning, ...]) -> ChangePlan:
+    def of(cls, sources: tuple[ChangeSource, ...], prunings: tuple[PruningStep, ...]) -> ChangePlan:
         """The plan that reads the sources."""
         slices = [slice_ for source in sources for slice_ in (source.before, source.after) if slice_ is not None]
         return cls(tuple(dict.fromkeys(slices)), prunings, sources)
 
     def __str__(self) -> str:
         groups = [source for source in self.sources if source.part is not ChangePart.DELETES]
-        kinds = {kind: sum(1 for source in groups if source.kind is kind) for kind in ChangeKind}
+        kinds = {kind: sum(1 for source in groups if source.change_type is kind) for kind in ChangeKind}
         said = ", ".join(f"{count} {kind.lower()}" for kind, count in kinds.items() if count)
         lines = [f"read the changes of {len(groups)} file groups{f' ({said})' if said else ''}"]
         if len(groups) < len(self.sources):
             lines.append(f"  {len(self.sources) - len(groups)} of them twice, deletes first")
         lines.append(f"  {sum(source.size_bytes for source in self.sources):,} bytes")
-        lines += [f"  {p.step}: {p.kept} of {p.total} {p.unit}" for p in self.prunings]
+        lines += [f"  {p.step}: {p.remaining} of {p.total} {p.unit}" for p in self.prunings]
         return "\n".join(lines)
 
 
@@ -140,22 +140,24 @@ def plan_changes(
     Raises TableState when a file that is needed is gone, CorruptData for a change log of another size than its commit says,
     Unsupported for log files of tables before version 8.
     """
-    there = _Files(sizes, groups, state)
+    there = _FileIndex(sizes, groups, state)
     found: list[ChangeSource] = []
     for instant in sorted(commits, key=lambda i: (_completion_time(i), i.sort_key)):
         metadata = commits[instant]
         if not changes_records(metadata):
             continue
         copies = frozenset(copies_among(state.timeline, metadata, instant.request_time) if state.by_completion_time else ())
-        own: list[_Counted] = []
+        own: list[_CountedSource] = []
         for partition, stats in sorted(metadata.partition_to_write_stats.items()):
             for stat in sorted(stats, key=lambda s: s.path or ""):
                 if stat.path and stat.path not in copies:
-                    own.append(_Counted.of(_written(there, instant, metadata, partition, stat, mode), metadata, stat))
+                    own.append(_CountedSource.of(_written(there, instant, metadata, partition, stat, mode), metadata, stat))
         for partition, file_ids in sorted((metadata.partition_to_replace_file_ids or {}).items()):
             for file_id in sorted(file_ids):
                 before = there.last_slice(partition, file_id, instant.request_time)
-                own.append(_Counted(replace(_source(instant, partition, file_id), kind=ChangeKind.DELETED, before=before)))
+                own.append(
+                    _CountedSource(replace(_source(instant, partition, file_id), change_type=ChangeKind.DELETED, before=before))
+                )
         found.extend(_deletes_first(own))
     return tuple(found)
 
@@ -166,7 +168,7 @@ def _completion_time(instant: Instant) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _CountedSource:
     """A source of an instant; whether it has deletes among other changes, and whether it may have inserts."""
 
     source: ChangeSource
@@ -174,21 +176,21 @@ class _Counted:
     may_insert: bool = False
 
     @classmethod
-    def of(cls, source: ChangeSource, metadata: CommitMetadata, stat: WriteStat) -> _Counted:
+    def of(cls, source: ChangeSource, metadata: CommitMetadata, stat: WriteStat) -> _CountedSource:
         if metadata.operation.deletes:
             return cls(source)
         # Of a log statistics may count what is new to the file group as updates.
-        may_insert = stat.num_inserts > 0 or source.kind is ChangeKind.APPENDED
+        may_insert = stat.num_inserts > 0 or source.change_type is ChangeKind.APPENDED
         return cls(source, has_deletes=stat.num_deletes > 0, may_insert=may_insert)
 
 
-def _deletes_first(own: Sequence[_Counted]) -> Iterator[ChangeSource]:
+def _deletes_first(own_sources: Sequence[_CountedSource]) -> Iterator[ChangeSource]:
     """The sources of one instant in the order in which they are read."""
-    inserting = sum(counted.may_insert for counted in own)
+    inserting = sum(counted.may_insert for counted in own_sources)
     others: list[ChangeSource] = []
-    for counted in own:
+    for counted in own_sources:
         source = counted.source
-        if source.kind is ChangeKind.DELETED:
+        if source.change_type is ChangeKind.DELETED:
             yield source
         elif counted.has_deletes and inserting > counted.may_insert:
             yield replace(source, part=ChangePart.DELETES)
@@ -202,7 +204,7 @@ def _source(instant: Instant, partition: str, file_id: str) -> ChangeSource:
     return ChangeSource(instant.request_time, _completion_time(instant), ChangeKind.INSERTED, partition, file_id)
 
 
-class _Files:
+class _FileIndex:
     """The files of some partitions, looked up by path and by file group."""
 
     def __init__(self, sizes: Mapping[str, int], groups: Mapping[str, Sequence[FileGroup]], state: SlicingState) -> None:
@@ -219,7 +221,7 @@ class _Files:
         size_bytes = self._sizes.get(path)
         if size_bytes is None:
             raise _gone(instant_time, path)
-        name = parse_log_file(file_name_of(path))
+        name = parse_log_file(file_name(path))
         if name is None:
             raise CorruptData(f"commit metadata names {path!r} as a log file, which is none")
         return LogFile(path, name, size_bytes)
@@ -248,10 +250,10 @@ class _Files:
 
 
 def _written(
-    files: _Files, instant: Instant, metadata: CommitMetadata, partition: str, stat: WriteStat, mode: CdcMode
+    files: _FileIndex, instant: Instant, metadata: CommitMetadata, partition: str, stat: WriteStat, mode: CdcMode
 ) -> ChangeSource:
     path, instant_time = stat.path or "", instant.request_time
-    name = file_name_of(path)
+    name = file_name(path)
     file_id = stat.file_id or ""
     source = _source(instant, partition, file_id)
     if name.startswith("."):
@@ -266,7 +268,7 @@ def _written(
             raise _gone(instant_time, path)
         return replace(
             source,
-            kind=ChangeKind.LOGGED,
+            change_type=ChangeKind.LOGGED,
             before=_slice(partition, file_id, before) if needs_before else None,
             after=_slice(partition, file_id, after) if needs_after else None,
             change_logs=tuple(_whole(files.log(log, instant_time), size) for log, size in sorted(stat.cdc_stats.items())),
@@ -275,7 +277,7 @@ def _written(
     if is_delete and not stat.num_writes and stat.num_deletes:
         if before is None:
             raise _gone(instant_time, stat.prev_base_file or f"{file_id} of {stat.prev_commit}")
-        return replace(source, kind=ChangeKind.DELETED, before=_slice(partition, file_id, before))
+        return replace(source, change_type=ChangeKind.DELETED, before=_slice(partition, file_id, before))
     if after is None:
         raise _gone(instant_time, path)
     if not stat.num_update_writes and not stat.num_deletes and stat.num_writes == stat.num_inserts:
@@ -284,24 +286,24 @@ def _written(
         raise _gone(instant_time, next(iter(stat.cdc_stats or ()), stat.prev_base_file or f"{file_id} of {stat.prev_commit}"))
     return replace(
         source,
-        kind=ChangeKind.REWRITTEN,
+        change_type=ChangeKind.REWRITTEN,
         before=_slice(partition, file_id, before),
         after=_slice(partition, file_id, after),
     )
 
 
-def _appended(files: _Files, source: ChangeSource, path: str, stat: WriteStat) -> ChangeSource:
+def _appended(files: _FileIndex, source: ChangeSource, path: str, stat: WriteStat) -> ChangeSource:
     if not files.state.by_completion_time:
         raise Unsupported(f"changes in {path} are not read: before table version 8 a log file holds several commits")
     instant_time, partition, file_id = source.instant_time, source.partition, source.file_id
     log = _whole(files.log(path, instant_time), stat.file_size_in_bytes)
     before = _named_slice(files, instant_time, partition, file_id, stat, log) or _slice_before(files, partition, file_id, log)
     after = FileSlice(partition, file_id, before.base_instant, before.base, (*before.logs, log))
-    return replace(source, kind=ChangeKind.APPENDED, before=before, after=after, log=log)
+    return replace(source, change_type=ChangeKind.APPENDED, before=before, after=after, log=log)
 
 
 def _named_slice(
-    files: _Files, instant_time: str, partition: str, file_id: str, stat: WriteStat, log: LogFile
+    files: _FileIndex, instant_time: str, partition: str, file_id: str, stat: WriteStat, log: LogFile
 ) -> FileSlice | None:
     """The slice to which a log was appended, where the statistics name it."""
     if not stat.base_file:
@@ -318,7 +320,7 @@ def _named_slice(
     return FileSlice(partition, file_id, base.name.instant_time, base, tuple(sorted(logs, key=lambda one: one.name.sort_key)))
 
 
-def _slice_before(files: _Files, partition: str, file_id: str, log: LogFile) -> FileSlice:
+def _slice_before(files: _FileIndex, partition: str, file_id: str, log: LogFile) -> FileSlice:
     """The slice that a log was appended to, from the files that are there: what had completed before the log did.
 
     A slice whose compaction is still to come has no base file yet, and begins with the one before it.
@@ -342,7 +344,7 @@ def _slice_before(files: _Files, partition: str, file_id: str, log: LogFile) -> 
     return FileSlice(partition, file_id, begun, base, tuple(sorted(logs, key=lambda one: one.name.sort_key)))
 
 
-def _base_before(files: _Files, partition: str, stat: WriteStat) -> BaseFile | None:
+def _base_before(files: _FileIndex, partition: str, stat: WriteStat) -> BaseFile | None:
     if stat.prev_base_file:
         return files.base(partition, stat.prev_base_file)
     if stat.prev_commit in (None, "null"):

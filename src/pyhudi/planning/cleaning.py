@@ -27,7 +27,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.clean_metadata import SAVEPOINTED_TIMESTAMPS_KEY, CleanMetadata
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata
 from pyhudi.format.instants import Action, Instant, format_instant_time
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.table.file_slices import FileGroup, FileSlice, SlicingState
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -138,7 +138,7 @@ class CleaningRules:
     def of(cls, options: Options) -> CleaningRules:
         """From checked options.  The policy is that of the one `...retained` option given, when no policy is."""
         named = options.text(POLICY)
-        given = [policy for option, policy in _RETAINED.items() if options.given(option) is not None]
+        given = [policy for option, policy in _RETAINED.items() if options.explicit(option) is not None]
         if named is not None:
             policy = CleaningPolicy(named)
         else:
@@ -341,7 +341,7 @@ def _not_read(slices: list[FileSlice], old: list[FileSlice], unsettled: str | No
 
 
 def _is_saved(slice_: FileSlice, savepointed: frozenset[str]) -> bool:
-    return any(file_name_of(path) in savepointed for path in _files(slice_))
+    return any(file_name(path) in savepointed for path in _files(slice_))
 
 
 def _files(slice_: FileSlice) -> list[str]:

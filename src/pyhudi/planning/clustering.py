@@ -210,7 +210,7 @@ class ClusterGroup:
 class ClusteringDue:
     """Whether a clustering should be planned, and the figures that say so."""
 
-    due: bool
+    is_due: bool
     reason: str
 
 
@@ -244,13 +244,14 @@ def choose_partitions(partitions: Iterable[str], settings: ClusteringRules, hour
 
 
 def eligible_slices(
-    slices: Iterable[FileSlice], busy: frozenset[tuple[str, str]], settings: ClusteringRules
+    slices: Iterable[FileSlice], pending_groups: frozenset[tuple[str, str]], settings: ClusteringRules
 ) -> tuple[FileSlice, ...]:
-    """Slices that may be clustered.  busy: file groups under pending compaction or clustering."""
+    """Slices that may be clustered.  pending_groups: file groups under pending compaction or clustering."""
     return tuple(
         slice_
         for slice_ in slices
-        if (slice_.partition, slice_.file_id) not in busy and _base_bytes(slice_, settings) < settings.small_file_limit_bytes
+        if (slice_.partition, slice_.file_id) not in pending_groups
+        and _base_bytes(slice_, settings) < settings.small_file_limit_bytes
     )
 
 
@@ -270,19 +271,19 @@ def plan_groups(
     return tuple(replace(group, bounds=_bounds(group, ranges, settings)) for group in groups[: settings.max_group_count])
 
 
-def stay_in_buckets(groups: Iterable[ClusterGroup], *, known: bool) -> bool:
-    """Whether the file groups of a plan are buckets, out of which no record may be taken.  known: the caller says so.
+def requires_bucket_preservation(groups: Iterable[ClusterGroup], *, is_bucketed: bool) -> bool:
+    """Whether the file groups of a plan are buckets, out of which no record may be taken.  is_bucketed: the caller says so.
 
     Where nobody does, file ids tell.  Raises TableState for a table that is called bucketed and has a file group that is none.
     """
     slices = [slice_ for group in groups for slice_ in group.slices]
     stray = next((slice_ for slice_ in slices if parse_bucket(slice_.file_id) is None), None)
-    if known and stray is not None:
+    if is_bucketed and stray is not None:
         raise TableState(
             f"file group {stray.file_id} in {stray.partition or 'the table'} was not written with a bucket index: its id names "
             "no bucket"
         )
-    return known or are_buckets(slice_.file_id for slice_ in slices)
+    return is_bucketed or are_buckets(slice_.file_id for slice_ in slices)
 
 
 def bucket_by_bucket(groups: Iterable[ClusterGroup]) -> tuple[ClusterGroup, ...]:

@@ -24,8 +24,8 @@ from typing import Annotated, Protocol
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.compaction_plan import CompactionOperation, CompactionPlan, CompactionStrategy
-from pyhudi.format.instants import Action, Instant, stamp_of_instant
-from pyhudi.format.paths import parts_of
+from pyhudi.format.instants import Action, Instant, timestamp_from_instant
+from pyhudi.format.paths import split_path
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.options.plugins import Registry
 from pyhudi.planning.record_placement import MAX_FILE_SIZE
@@ -211,41 +211,41 @@ class CompactionRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class TriggerState:
     """Whether a service should be planned, and the figures that say so."""
 
-    due: bool
+    is_due: bool
     reason: str
 
 
-def compaction_due(timeline: Timeline, settings: CompactionRules, time: str, zone: tzinfo) -> Due:
+def compaction_due(timeline: Timeline, settings: CompactionRules, time: str, zone: tzinfo) -> TriggerState:
     """Whether the trigger asks for a compaction at `time`, an instant time in `zone`."""
     last = last_compaction(timeline)
     deltas = delta_commits_since(timeline, last)
     if settings.trigger is CompactionTrigger.NUM_COMMITS_AFTER_LAST_REQUEST:
         found = _deltas_after_last_request(timeline, last)
-        return Due(
+        return TriggerState(
             found >= settings.max_delta_commits,
             f"{found} of {settings.max_delta_commits} delta commits since the last compaction was asked for",
         )
     if not deltas:
-        return Due(False, "no delta commit since the last compaction")
+        return TriggerState(False, "no delta commit since the last compaction")
     count = len(deltas)
     by_count = count >= settings.max_delta_commits
     counted = f"{count} of {settings.max_delta_commits} delta commits since the last compaction"
     if settings.trigger is CompactionTrigger.NUM_COMMITS:
-        return Due(by_count, counted)
+        return TriggerState(by_count, counted)
     seconds = _seconds(time, zone) - _seconds((last or deltas[0]).request_time, zone)
     by_time = seconds >= settings.max_delta_seconds
     waited = f"{seconds} of {settings.max_delta_seconds} seconds"
     if settings.trigger is CompactionTrigger.TIME_ELAPSED:
-        return Due(by_time, waited)
+        return TriggerState(by_time, waited)
     if settings.trigger is CompactionTrigger.NUM_AND_TIME:
-        return Due(by_count and by_time, f"{counted} and {waited}")
-    return Due(by_count or by_time, f"{counted} or {waited}")
+        return TriggerState(by_count and by_time, f"{counted} and {waited}")
+    return TriggerState(by_count or by_time, f"{counted} or {waited}")
 
 
-def log_compaction_due(timeline: Timeline, settings: CompactionRules, last_log_compaction: str) -> Due:
+def log_compaction_due(timeline: Timeline, settings: CompactionRules, last_log_compaction: str) -> TriggerState:
     """Whether enough delta commits completed since the last compaction or log compaction that a slice may have enough blocks.
 
     last_log_compaction: request time of the last completed one, '' without any; on the timeline it looks like a delta commit.
@@ -256,7 +256,7 @@ def log_compaction_due(timeline: Timeline, settings: CompactionRules, last_log_c
     count = sum(1 for i in deltas if (i.completion_time or "") > since and i.request_time != last_log_compaction)
     # What an earlier log compaction wrote is one block more.
     wanted = settings.log_block_threshold - (last_log_compaction == since != "")
-    return Due(count >= wanted, f"{count} of {wanted} delta commits since the last compaction or log compaction")
+    return TriggerState(count >= wanted, f"{count} of {wanted} delta commits since the last compaction or log compaction")
 
 
 def last_compaction(timeline: Timeline) -> Instant | None:
@@ -273,7 +273,7 @@ def delta_commits_since(timeline: Timeline, last: Instant | None) -> tuple[Insta
     return tuple(i for i in deltas if (i.completion_time or i.request_time) > last.request_time)
 
 
-def kept_partitions(partitions: Iterable[str], settings: CompactionRules, time: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def select_partitions(partitions: Iterable[str], settings: CompactionRules, time: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The partitions that the strategies look at, and those that they pass over.  time: the compaction's own.
 
     Raises InvalidRequest when a day-based strategy meets a partition that is not a day.
@@ -311,11 +311,11 @@ def compactable_slices(
 
 
 def plan_compaction(
-    slices: Iterable[FileSlice], settings: CompactionRules, time: str, passed_over: Iterable[str] = ()
+    slices: Iterable[FileSlice], settings: CompactionRules, time: str, skipped: Iterable[str] = ()
 ) -> CompactionPlan | None:
     """The plan that compacts what the strategies choose of the slices; None when that is nothing.
 
-    passed_over: partitions with something to compact that could not be looked at; slices that a strategy leaves over add theirs.
+    skipped: partitions with something to compact that could not be looked at; slices that a strategy leaves over add theirs.
     """
     offered = tuple(compaction_operation(slice_, settings.max_file_size_bytes) for slice_ in slices)
     chosen = offered
@@ -328,12 +328,12 @@ def plan_compaction(
         return None
     taken = {(op.partition_path, op.file_id) for op in chosen}
     left = {op.partition_path or "" for op in offered if (op.partition_path, op.file_id) not in taken}
-    missing = tuple(sorted(left.union(passed_over))) if settings.incremental else None
+    missing = tuple(sorted(left.union(skipped))) if settings.incremental else None
     return CompactionPlan(operations=chosen, missing_schedule_partitions=missing)
 
 
 def plan_log_compaction(
-    slices: Iterable[tuple[FileSlice, int]], settings: CompactionRules, passed_over: Iterable[str] = ()
+    slices: Iterable[tuple[FileSlice, int]], settings: CompactionRules, skipped: Iterable[str] = ()
 ) -> CompactionPlan | None:
     """The plan that merges the logs of the slices with enough blocks; None when there is none.
 
@@ -350,7 +350,7 @@ def plan_log_compaction(
         operations=chosen,
         strategy=CompactionStrategy(),
         preserve_hoodie_metadata=True,
-        missing_schedule_partitions=tuple(sorted(set(passed_over))) if settings.incremental else None,
+        missing_schedule_partitions=tuple(sorted(set(skipped))) if settings.incremental else None,
     )
 
 
@@ -399,7 +399,7 @@ def _deltas_after_last_request(timeline: Timeline, last: Instant | None) -> int:
 
 
 def _seconds(time: str, zone: tzinfo) -> int:
-    return stamp_of_instant(time, zone) // 1000
+    return timestamp_from_instant(time, zone) // 1000
 
 
 # Partition rules
@@ -440,7 +440,7 @@ _PARTITION_RULES: Mapping[Strategy, _PartitionRule] = {
 
 def partition_day(partition: str) -> date:
     """The day of a partition path `yyyy/MM/dd`, `name=` before a part dropped.  Raises InvalidRequest for another path."""
-    text = "/".join(part.rsplit("=", 1)[-1] for part in parts_of(partition))
+    text = "/".join(part.rsplit("=", 1)[-1] for part in split_path(partition))
     try:
         return datetime.strptime(text, "%Y/%m/%d").date()
     except ValueError:

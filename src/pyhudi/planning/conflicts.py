@@ -36,7 +36,7 @@ from pyhudi.table.timeline.active_timeline import WRITE_ACTIONS, Timeline
 FileGroupId = tuple[str, str]
 """(partition path, file id)."""
 
-NEW_KEYS_ANYWHERE: FileGroupId = ("", "*")
+NEW_KEYS_IN_ANY_GROUP: FileGroupId = ("", "*")
 """Stands for the records that a write adds to any partition; no file id is `*`."""
 
 _NEW = ""
@@ -54,7 +54,7 @@ def new_bucket(partition: str, file_id: str) -> tuple[FileGroupId, ...]:
     return () if bucket is None else ((partition, f"{_BUCKET}{bucket}"),)
 
 
-def taken_groups(
+def replaced_under_us(
     appended: Iterable[FileGroupId], written: Iterable[FileGroupId], replaced: Iterable[FileGroupId]
 ) -> frozenset[FileGroupId]:
     """Of the file groups that a write appended to beside others, those that another instant took from under it.
@@ -93,10 +93,10 @@ class WriteStart:
         compacted = max((i.completion_time or "" for i in timeline.completed(Action.COMMIT)), default="")
         return cls(last.request_time if last else "", pending, schema, timeline.latest_time(), compacted)
 
-    def is_archived(self, now: Timeline) -> bool:
+    def is_archived(self, current_timeline: Timeline) -> bool:
         """Whether what completed since may have left the active timeline."""
         oldest = min((self.last_completed, *self.pending))
-        return now.start is None or oldest < now.start
+        return current_timeline.start is None or oldest < current_timeline.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,26 +110,27 @@ class Conflict:
 _LOOKED_AT = (*sorted(WRITE_ACTIONS), Action.COMPACTION, Action.CLUSTERING, Action.LOGCOMPACTION)
 
 
-def schema_to_commit(own: str, start: str, now: str) -> str | None:
+def schema_to_commit(own_time: str, start: str, current_schema: str) -> str | None:
     """The schema that a completing write carries; None when the table's schema and the write's went different ways.
 
-    own: the write's; start: the table's when the write was planned; now: the table's now.  Avro schemas as JSON, '' for none.
+    own_time: the write's; start: the table's when the write was planned; now: the table's now.  Avro schemas as JSON, '' for
+    none.
     """
-    if now in (start, own):
-        return own
-    return now if own == start else None
+    if current_schema in (start, own_time):
+        return own_time
+    return current_schema if own_time == start else None
 
 
-def instants_to_check(own: str, start: WriteStart, now: Timeline) -> tuple[Instant, ...]:
+def instants_to_check(own_time: str, start: WriteStart, current_timeline: Timeline) -> tuple[Instant, ...]:
     """The instants whose file groups a completing write has to be compared with, in timeline order.
 
-    own: the write's request time.  Completed since the start: by completion time; or requested after the newest completed write
-    seen then, or pending then, for the clocks of others need not agree with ours.
+    own_time: the write's request time.  Completed since the start: by completion time; or requested after the newest completed
+    write seen then, or pending then, for the clocks of others need not agree with ours.
     Pending: compactions and clusterings requested after this write.
     """
     found = []
-    for instant in now.instants:
-        if instant.request_time == own:
+    for instant in current_timeline.instants:
+        if instant.request_time == own_time:
             continue
         if instant.state is State.COMPLETED:
             if instant.action in WRITE_ACTIONS and (
@@ -138,30 +139,33 @@ def instants_to_check(own: str, start: WriteStart, now: Timeline) -> tuple[Insta
                 or instant.request_time in start.pending
             ):
                 found.append(instant)
-        elif instant.action in (Action.COMPACTION, Action.CLUSTERING) and instant.request_time > own:
+        elif instant.action in (Action.COMPACTION, Action.CLUSTERING) and instant.request_time > own_time:
             found.append(instant)
     return tuple(found)
 
 
-def looked_up_beside(touched: Iterable[FileGroupId], compacted: Iterable[FileGroupId]) -> set[FileGroupId]:
+def keys_looked_up_during_compaction(file_groups: Iterable[FileGroupId], compacted: Iterable[FileGroupId]) -> set[FileGroupId]:
     """The new keys that a write touches because a compaction of its file groups completed beside it."""
-    partitions = {partition for partition, _ in set(touched).intersection(compacted)}
-    return {*map(new_keys, partitions), *((NEW_KEYS_ANYWHERE,) if partitions else ())}
+    partitions = {partition for partition, _ in set(file_groups).intersection(compacted)}
+    return {*map(new_keys, partitions), *((NEW_KEYS_IN_ANY_GROUP,) if partitions else ())}
 
 
 def find_conflicts(
-    own: str, touched: Iterable[FileGroupId], others: Mapping[Instant, Iterable[FileGroupId]], compactions: frozenset[str]
+    own_time: str,
+    file_groups: Iterable[FileGroupId],
+    others: Mapping[Instant, Iterable[FileGroupId]],
+    compactions: frozenset[str],
 ) -> tuple[Conflict, ...]:
     """The instants among `others` that touch a group of ours.
 
     compactions: request times of those that are compactions, pending or completed.  One requested before this write is no
     conflict: log files that complete later join the slice that it makes.
     """
-    mine = frozenset(touched)
+    mine = frozenset(file_groups)
     conflicts = []
     for instant, groups in others.items():
         shared = tuple(sorted(mine.intersection(groups)))
-        if shared and not (instant.request_time in compactions and instant.request_time < own):
+        if shared and not (instant.request_time in compactions and instant.request_time < own_time):
             conflicts.append(Conflict(instant, shared))
     return tuple(conflicts)
 
@@ -175,7 +179,7 @@ def _describe_groups(groups: tuple[FileGroupId, ...]) -> str:
     made = [f"{file_id} in {partition or 'the table'}" for partition, file_id in groups if file_id.startswith(_BUCKET)]
     if made:
         return f"the new file group of {made[0]}"
-    present = [file_id for _, file_id in groups if file_id not in (_NEW, NEW_KEYS_ANYWHERE[1])]
+    present = [file_id for _, file_id in groups if file_id not in (_NEW, NEW_KEYS_IN_ANY_GROUP[1])]
     if present:
         return f"{len(present)} file groups, such as {present[0]}"
     partition = next((partition for partition, file_id in groups if partition and file_id == _NEW), "the table")

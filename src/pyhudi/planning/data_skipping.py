@@ -29,18 +29,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrapped_kind
+from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrapper_for_type
 from pyhudi.planning.bucket_routing import BucketLayout
 from pyhudi.records.column_ranges import RangeColumn, may_match
-from pyhudi.records.column_statistics import believed_upper
+from pyhudi.records.column_statistics import nan_safe_upper
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.records.filters.filter_ast import Call, Column, Expr, Operand
+from pyhudi.records.filters.filter_ast import ColumnRef, Expr, FunctionCall, Operand
 from pyhudi.records.filters.filter_visitor import key_literals, operands
 from pyhudi.records.filters.monotonic_functions import derived_column
 from pyhudi.records.hashing import bucket_hashes
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.table.file_slices import FileSlice
 
 MAX_KEYS = 100_000
@@ -61,7 +61,7 @@ def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collect
             continue
         kind = field_at(schema, name).type
         # Decimals too large for the first layout of statistics have some in the second.
-        has_bounds = wrapped_kind(kind) is not None or pa.types.is_decimal128(kind)
+        has_bounds = wrapper_for_type(kind) is not None or pa.types.is_decimal128(kind)
         if has_bounds and not (pa.types.is_timestamp(kind) and kind.unit != "us"):
             found.append(name)
     return found
@@ -70,7 +70,7 @@ def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collect
 def _columns_with_ranges(condition: Expr) -> tuple[str, ...]:
     """The columns whose ranges say something of a bound filter."""
     found = (one if isinstance(one, str) else derived_column(one) for one in operands(condition))
-    return tuple(dict.fromkeys(one.name if isinstance(one, Column) else one for one in found if one is not None))
+    return tuple(dict.fromkeys(one.name if isinstance(one, ColumnRef) else one for one in found if one is not None))
 
 
 def has_reliable_partition_bounds(kind: pa.DataType) -> bool:
@@ -127,7 +127,13 @@ def unit_ranges(
 
 
 def excluded_by_results(
-    condition: Expr, call: Call, column: str, stats: pa.Table, units: pa.Array | pa.ChunkedArray, *, of_partitions: bool = False
+    condition: Expr,
+    call: FunctionCall,
+    column: str,
+    stats: pa.Table,
+    units: pa.Array | pa.ChunkedArray,
+    *,
+    of_partitions: bool = False,
 ) -> pa.StringArray:
     """The units in which no row can match, from statistics of what a call, which is bound, makes of its column, by whose name
     they go.
@@ -172,7 +178,7 @@ def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_m
     return _texts_of_fields(condition, keys, keys.record_fields, schema)
 
 
-def with_other_spelling(texts: pa.StringArray, keys: KeySpec) -> pa.StringArray:
+def with_alternative_key_forms(texts: pa.StringArray, keys: KeySpec) -> pa.StringArray:
     """Record keys, and how other versions of Hudi write them: with the field's name or without it in keys of one field, and no
     table says so.
     """
@@ -183,12 +189,12 @@ def with_other_spelling(texts: pa.StringArray, keys: KeySpec) -> pa.StringArray:
     return pa.concat_arrays([texts, pc.binary_join_element_wise(keys.record_fields[0], texts, ":"), bare])
 
 
-def hashes_of_keys(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: BucketLayout) -> tuple[int, ...] | None:
+def key_hashes(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: BucketLayout) -> tuple[int, ...] | None:
     """The only hashes that keys of matching rows can have, of which buckets are remainders; None when the filter does not say.
 
     Raises InvalidRequest for a layout that does not fit the table.
     """
-    fields = layout.fields_of(keys)
+    fields = layout.validated_fields(keys)
     for name in fields:
         # Such characters also part the fields of a key, which is then split where nobody meant it to be.
         if any(isinstance(value, str) and not {":", ","}.isdisjoint(value) for value in key_literals(condition, name) or ()):
@@ -206,7 +212,7 @@ def secondary_texts(condition: Expr, schema: pa.Schema, name: str, layout: int =
     return _stored_texts(key_literals(condition, name), field_at(schema, name).type, layout)
 
 
-def result_texts(condition: Expr, call: Call) -> pa.StringArray | None:
+def result_texts(condition: Expr, call: FunctionCall) -> pa.StringArray | None:
     """The results that a call, which is bound, can have for matching rows, as a Bloom filter of an expression index holds them;
     None when the filter does not say, or there are no such filters.
     """
@@ -235,13 +241,15 @@ def _stored_texts(values: Sequence[Any] | None, kind: pa.DataType, layout: int) 
     return None
 
 
-def groups_with_candidates(names: pa.Table, excluded: npt.NDArray[np.bool_], *, keep_logs: bool) -> dict[str, list[str]]:
-    """Partition -> the file groups that have a file which is not excluded, or, with keep_logs, a log file.
+def groups_with_candidates(
+    names: pa.Table, excluded: npt.NDArray[np.bool_], *, exclude_slices_with_logs: bool
+) -> dict[str, list[str]]:
+    """Partition -> the file groups that have a file which is not excluded, or, with exclude_slices_with_logs, a log file.
 
     names: partition, name and file_id, as `MetadataListing.names` gives them; excluded: a flag for each.
     """
     kept = ~excluded
-    if keep_logs:
+    if exclude_slices_with_logs:
         kept |= pc.starts_with(names.column("name"), ".").to_numpy()
     kept &= pc.not_equal(names.column("file_id"), "").to_numpy()
     chosen = names.filter(pa.array(kept)).group_by(["partition", "file_id"], use_threads=False).aggregate([])
@@ -257,9 +265,11 @@ def count_groups(names: pa.Table) -> int:
     return int(data.group_by(["partition", "file_id"], use_threads=False).aggregate([]).num_rows)
 
 
-def has_candidate(slice_: FileSlice, excluded: Collection[str], *, keep_logs: bool) -> bool:
-    """Whether a slice has a file that is not excluded.  excluded: paths; keep_logs: a slice with log files always has."""
-    if slice_.logs and keep_logs:
+def has_candidate(slice_: FileSlice, excluded: Collection[str], *, exclude_slices_with_logs: bool) -> bool:
+    """Whether a slice has a file that is not excluded.  excluded: paths; exclude_slices_with_logs: a slice with log files always
+    has.
+    """
+    if slice_.logs and exclude_slices_with_logs:
         return True
     files = (*((slice_.base,) if slice_.base is not None else ()), *slice_.logs)
     return any(file.path not in excluded for file in files)
@@ -277,7 +287,7 @@ def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, *, of
     low, high = (unwrap(part.column(name).chunk(0), kind)[0] for name in ("min", "max"))
     if pa.types.is_floating(kind):
         doubtful = _may_hide_nan(low, high, part.column("file_name").chunk(0))
-        low, high = (pc.if_else(doubtful, pa.scalar(None, kind), bound) for bound in (low, believed_upper(high)))
+        low, high = (pc.if_else(doubtful, pa.scalar(None, kind), bound) for bound in (low, nan_safe_upper(high)))
     bounds = [bound.take(spread) for bound in (low, high)]
     counts = [part.column(name).chunk(0).take(spread) for name in ("null_count", "value_count")]
     if of_partitions:

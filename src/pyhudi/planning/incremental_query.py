@@ -41,7 +41,7 @@ class CompletionRange:
         begun = self.start < completion_time if self.open_start else self.start <= completion_time
         return begun and (self.end is None or completion_time <= self.end)
 
-    def holds(self, instant: Instant) -> bool:
+    def contains_instant(self, instant: Instant) -> bool:
         """Whether a completed instant lies in the range."""
         return self.contains(instant.completion_time or instant.request_time)
 
@@ -58,14 +58,14 @@ class RequestRange:
         """As `CompletionRange.parse`."""
         return cls(*_parse_ends(start, end))
 
-    def holds(self, instant: Instant) -> bool:
+    def contains_instant(self, instant: Instant) -> bool:
         """Whether an instant lies in the range."""
         return self.start < instant.request_time and (self.end is None or instant.request_time <= self.end)
 
 
 def select_instants(timeline: Timeline, range_: CompletionRange | RequestRange) -> tuple[Instant, ...]:
     """The completed writes of the active timeline that lie in the range, by request time."""
-    return tuple(i for i in timeline.completed_writes() if range_.holds(i))
+    return tuple(i for i in timeline.completed_writes() if range_.contains_instant(i))
 
 
 def changed_files(

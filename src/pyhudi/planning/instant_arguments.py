@@ -21,7 +21,7 @@ from pyhudi.planning.incremental_query import CompletionRange, RequestRange
 from pyhudi.planning.time_travel import parse_as_of
 from pyhudi.table.timeline.active_timeline import Timeline
 
-Moment = str | date | datetime
+InstantArgument = str | date | datetime
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -29,43 +29,45 @@ _ISO = re.compile(rf"{_DAY}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,9}})
 _WRITTEN = re.compile(rf"{_DAY}([T ].*)?")
 
 
-def as_of_text(moment: Moment, zone: tzinfo) -> str:
+def format_as_of(instant_argument: InstantArgument, zone: tzinfo) -> str:
     """What `planning.time_travel` takes for a moment.  zone: the one in which the table writes its times.
 
     Raises InvalidRequest for what is not a moment.
     """
-    if isinstance(moment, str):
-        if _zoned(moment) is not None:
-            return range_text(moment, zone, end=True)
-        return moment.replace("T", " ") if _WRITTEN.fullmatch(moment.strip()) else moment
-    return _digits(moment, zone)
+    if isinstance(instant_argument, str):
+        if _zoned(instant_argument) is not None:
+            return range_text(instant_argument, zone, end=True)
+        return instant_argument.replace("T", " ") if _WRITTEN.fullmatch(instant_argument.strip()) else instant_argument
+    return _digits(instant_argument, zone)
 
 
-def range_text(moment: Moment, zone: tzinfo, *, end: bool = False) -> str:
+def range_text(instant_argument: InstantArgument, zone: tzinfo, *, end: bool = False) -> str:
     """What ranges of times take for a moment.  end: a whole second means its last millisecond, and not its first."""
-    if not isinstance(moment, str):
-        return _digits(moment, zone)
-    if (zoned := _zoned(moment)) is not None:
-        digits = _digits(datetime.fromisoformat(moment.strip()), zone)
+    if not isinstance(instant_argument, str):
+        return _digits(instant_argument, zone)
+    if (zoned := _zoned(instant_argument)) is not None:
+        digits = _digits(datetime.fromisoformat(instant_argument.strip()), zone)
         return digits[:14] + "999" if end and zoned[2] is None else digits
-    if not _WRITTEN.fullmatch(moment.strip()):
-        return moment
-    digits = parse_as_of(moment.replace("T", " "))
-    return digits if end or "." in moment else digits[:14] + "000"
+    if not _WRITTEN.fullmatch(instant_argument.strip()):
+        return instant_argument
+    digits = parse_as_of(instant_argument.replace("T", " "))
+    return digits if end or "." in instant_argument else digits[:14] + "000"
 
 
-def check_told_apart(range_: CompletionRange | RequestRange, given: Sequence[Moment | None], timeline: Timeline) -> None:
+def check_not_request_time(
+    range_: CompletionRange | RequestRange, arguments: Sequence[InstantArgument | None], timeline: Timeline
+) -> None:
     """Raises InvalidRequest where the digits of an end of a range of completion times are the request time of a commit.
 
     A commit completes after it was requested, so the range would not begin or end where the caller means.
 
-    given: the ends as the caller named them: a datetime or a text with hours means that moment, whatever was requested then.
+    arguments: the ends as the caller named them: a datetime or a text with hours means that moment, whatever was requested then.
     """
     if not isinstance(range_, CompletionRange):
         return
     completed = timeline.completed_writes()
     known = {instant.completion_time for instant in completed}
-    for time in {range_.start, range_.end}.intersection(given) - known:
+    for time in {range_.start, range_.end}.intersection(arguments) - known:
         for instant in completed:
             if time is not None and instant.request_time == time:
                 raise InvalidRequest(
@@ -80,13 +82,14 @@ def _zoned(text: str) -> re.Match[str] | None:
     return found if found is not None and found[3] is not None else None
 
 
-def _digits(moment: date | datetime, zone: tzinfo) -> str:
-    if not isinstance(moment, date):
+def _digits(instant_argument: date | datetime, zone: tzinfo) -> str:
+    if not isinstance(instant_argument, date):
         raise InvalidRequest(
-            f"{moment!r} is not a moment: give a datetime, a date, ISO text with a zone, an instant or a completion time"
+            f"{instant_argument!r} is not a moment: give a datetime, a date, ISO text with a zone, an instant or a completion "
+            "time"
         )
-    if not isinstance(moment, datetime):
-        moment = datetime(moment.year, moment.month, moment.day)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone)
-    return format_instant_time((moment - _EPOCH) // timedelta(milliseconds=1), zone)
+    if not isinstance(instant_argument, datetime):
+        instant_argument = datetime(instant_argument.year, instant_argument.month, instant_argument.day)
+    if instant_argument.tzinfo is None:
+        instant_argument = instant_argument.replace(tzinfo=zone)
+    return format_instant_time((instant_argument - _EPOCH) // timedelta(milliseconds=1), zone)

@@ -15,63 +15,65 @@ from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.records.column_statistics import Value, stored_value
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.range_pruning import prune_values
-from pyhudi.records.html_repr import ShownInNotebooks
+from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
 from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION, parse_partition_path, partition_value
 from pyhudi.table.file_slices import FileSlice
 
 
 @dataclass(frozen=True, slots=True)
-class Pruning:
-    """What one step left over: `kept` of `total` partitions or files, and which step it was."""
+class PruningStep:
+    """What one step left over: `remaining` of `total` partitions or files, and which step it was."""
 
     step: str
     unit: str
-    kept: int
+    remaining: int
     total: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPlan(ShownInNotebooks):
+class ReadPlan(HtmlRepr):
     """The slices to read, in order of partition and file id, and how the choice was made."""
 
     slices: tuple[FileSlice, ...]
-    prunings: tuple[Pruning, ...] = field(default=())
+    prunings: tuple[PruningStep, ...] = field(default=())
 
     def __str__(self) -> str:
         lines = [f"read {len(self.slices)} file slices, {sum(s.size_bytes for s in self.slices):,} bytes"]
-        lines += [f"  {p.step}: {p.kept} of {p.total} {p.unit}" for p in self.prunings]
+        lines += [f"  {p.step}: {p.remaining} of {p.total} {p.unit}" for p in self.prunings]
         return "\n".join(lines)
 
 
 def prune_partitions(
-    partitions: Iterable[str], keys: KeySpec, schema: pa.Schema, condition: Expr | None, told: Collection[str] = ()
-) -> tuple[tuple[str, ...], Pruning | None]:
+    partitions: Iterable[str], keys: KeySpec, schema: pa.Schema, condition: Expr | None, path_columns: Collection[str] = ()
+) -> tuple[tuple[str, ...], PruningStep | None]:
     """The partitions that may hold rows for which the condition, bound to the schema, is true.
 
-    Only columns whose value a path tells are used, and those of `told`, which have the path's text for a value; a path that does
-    not fit the partition fields is kept.
+    Only columns whose value a path tells are used, and those of `path_columns`, which have the path's text for a value; a path
+    that does not fit the partition fields is kept.
     """
     every = tuple(partitions)
     if condition is None or not keys.partition_fields:
         return every, None
-    kept = tuple(path for path in every if _may_match(path, keys, schema, condition, told))
-    return kept, Pruning("partition paths", "partitions", len(kept), len(every))
+    kept = tuple(path for path in every if _may_match(path, keys, schema, condition, path_columns))
+    return kept, PruningStep("partition paths", "partitions", len(kept), len(every))
 
 
-def plan_slices(slices: Mapping[str, Iterable[FileSlice]], pruning: Pruning | None) -> ReadPlan:
+def plan_slices(slices: Mapping[str, Iterable[FileSlice]], pruning: PruningStep | None) -> ReadPlan:
     """A plan that reads all the slices given."""
     found = tuple(slice_ for partition in sorted(slices) for slice_ in slices[partition])
     return ReadPlan(found, (pruning,) if pruning else ())
 
 
-def values_of_path(path: str, keys: KeySpec, schema: pa.Schema, told: Collection[str]) -> dict[str, tuple[Value | None, ...]]:
+def partition_values_from_path(
+    path: str, keys: KeySpec, schema: pa.Schema, path_columns: Collection[str]
+) -> dict[str, tuple[Value | None, ...]]:
     """The values, in stored form, that rows of a partition may have in the columns of which its path tells the value; of no
-    column where the path does not fit the partition fields.  told: as of `prune_partitions`.
+    column where the path does not fit the partition fields.  path_columns: as of `prune_partitions`.
     """
     try:
         texts = parse_partition_path(keys, path)
-        usable = {*path_valued_columns(keys), *told}
+        usable = {*path_valued_columns(keys), *path_columns}
         values = {
             name: partition_value(text, schema.field(name).type)
             for name, text in zip(partition_columns(keys), texts, strict=True)
@@ -82,8 +84,8 @@ def values_of_path(path: str, keys: KeySpec, schema: pa.Schema, told: Collection
     return {name: _values_of(name, value, path, keys) for name, value in values.items()}
 
 
-def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr, told: Collection[str]) -> bool:
-    values = values_of_path(path, keys, schema, told)
+def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr, path_columns: Collection[str]) -> bool:
+    values = partition_values_from_path(path, keys, schema, path_columns)
     return any(prune_values(condition, dict(zip(values, choice, strict=True))) for choice in product(*values.values()))
 
 

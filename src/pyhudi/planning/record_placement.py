@@ -2,7 +2,7 @@
 
 Steps: estimate the size of a record from recent commits; give each partition's inserts to its small files up to the target
 size; split what is left over new file groups.  In a merge-on-read table a small file takes inserts only where rewriting it is
-worth it (`worth_rewriting`): an upsert appends what it changes to logs, and a few new rows shall not cost a whole file.
+worth it (`should_rewrite`): an upsert appends what it changes to logs, and a few new rows shall not cost a whole file.
 
 Source: docs/formats/writing.md, "Which file group takes a row".
 """
@@ -149,7 +149,7 @@ class InsertTarget:
     row_count: int
 
 
-def deal_inserts(row_counts: Sequence[int], first: int, count: int) -> npt.NDArray[np.int64]:
+def assign_inserts(row_counts: Sequence[int], first: int, count: int) -> npt.NDArray[np.int64]:
     """Which of a partition's targets takes each of `count` inserts, the first of which is number `first` of the partition.
 
     Each target takes as many as it should, in order; what comes beyond them goes to the last.
@@ -206,7 +206,7 @@ def small_files(
     return tuple(ordered if limit is None else ordered[:limit])
 
 
-def worth_rewriting(size_bytes: int, row_count: int, row_bytes: float, settings: SizingSettings) -> bool:
+def should_rewrite(size_bytes: int, row_count: int, row_bytes: float, settings: SizingSettings) -> bool:
     """Whether a base file of a merge-on-read table is written anew to take some more rows.
 
     size_bytes: of the file.  row_bytes: what a row takes in such files.  So each byte that inserts bring costs a bounded

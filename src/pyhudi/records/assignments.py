@@ -20,8 +20,8 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.dotted_columns import column_at, field_at
 from pyhudi.records.filters.arrow_expressions import arrow_scalar
-from pyhudi.records.filters.binding import bind, same_family
-from pyhudi.records.filters.filter_ast import Column, Compare
+from pyhudi.records.filters.binding import bind, bind_to_family
+from pyhudi.records.filters.filter_ast import ColumnRef, Compare
 from pyhudi.records.filters.filter_parser import COMPUTED, parse_value
 from pyhudi.records.schema_cast import conform, refuse_rounding
 
@@ -31,36 +31,36 @@ class Assignment:
     """One column of the table and what it gets: the values of a column beside it, or one value in every row."""
 
     column: str
-    value: Column | pa.Scalar
+    value: ColumnRef | pa.Scalar
 
-    def values(self, beside: pa.Table) -> pa.Array:
+    def values(self, other_rows: pa.Table) -> pa.Array:
         """The values for each of the rows."""
-        if isinstance(self.value, Column):
-            found = column_at(beside, self.value.name)
+        if isinstance(self.value, ColumnRef):
+            found = column_at(other_rows, self.value.name)
             return found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
-        return pa.repeat(self.value, beside.num_rows)
+        return pa.repeat(self.value, other_rows.num_rows)
 
 
-def parse_assignments(given: Any, table: pa.Schema, beside: pa.Schema) -> tuple[Assignment, ...]:
+def parse_assignments(values: Any, table: pa.Schema, other_schema: pa.Schema) -> tuple[Assignment, ...]:
     """What a caller assigns.  table: the columns that may be assigned; beside: those that may be copied.
 
     Raises InvalidRequest for columns that are not there and for values that a column cannot hold, Unsupported for other
     expressions than literals and columns, and for fields inside of a struct.
     """
-    if not isinstance(given, Mapping) or not given:
+    if not isinstance(values, Mapping) or not values:
         raise InvalidRequest(
-            f"columns are assigned as a mapping of their names to values, such as {{'fare': 1.5}}, not {given!r}"
+            f"columns are assigned as a mapping of their names to values, such as {{'fare': 1.5}}, not {values!r}"
         )
-    return tuple(_assignment(name, value, table, beside) for name, value in given.items())
+    return tuple(_assignment(name, value, table, other_schema) for name, value in values.items())
 
 
-def assigned_columns(assignments: tuple[Assignment, ...], beside: pa.Schema) -> pa.Schema:
+def assigned_columns(assignments: tuple[Assignment, ...], other_schema: pa.Schema) -> pa.Schema:
     """The columns that are copied, under the names of those that they are assigned to."""
-    copied = [(a.column, a.value.name) for a in assignments if isinstance(a.value, Column)]
-    return pa.schema([field_at(beside, source).with_name(column) for column, source in copied])
+    copied = [(a.column, a.value.name) for a in assignments if isinstance(a.value, ColumnRef)]
+    return pa.schema([field_at(other_schema, source).with_name(column) for column, source in copied])
 
 
-def assign(assignments: tuple[Assignment, ...], beside: pa.Table, rows: pa.Table | None, schema: pa.Schema) -> pa.RecordBatch:
+def assign(assignments: tuple[Assignment, ...], other_rows: pa.Table, rows: pa.Table | None, schema: pa.Schema) -> pa.RecordBatch:
     """Rows in the columns of a schema: what is assigned, else what `rows` hold, else null.
 
     Raises InvalidRequest for values that do not fit their columns.
@@ -68,7 +68,7 @@ def assign(assignments: tuple[Assignment, ...], beside: pa.Table, rows: pa.Table
     columns: dict[str, pa.Array] = {}
     if rows is not None:
         columns = {name: _one_array(column) for name, column in zip(rows.column_names, rows.columns, strict=True)}
-    columns.update((assignment.column, assignment.values(beside)) for assignment in assignments)
+    columns.update((assignment.column, assignment.values(other_rows)) for assignment in assignments)
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     refuse_rounding(batch, schema)
     return conform(batch, schema)
@@ -78,15 +78,15 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _assignment(name: str, value: Any, table: pa.Schema, beside: pa.Schema) -> Assignment:
+def _assignment(name: str, value: Any, table: pa.Schema, other_schema: pa.Schema) -> Assignment:
     type_ = field_at(table, name).type
     if "." in name:
         raise Unsupported(f"assigning {name!r}, a field inside of a struct: assign the whole column {name.split('.')[0]!r}")
     if isinstance(value, str):
         value = parse_value(value)
-        if isinstance(value, Column):
+        if isinstance(value, ColumnRef):
             try:
-                field_at(beside, value.name)
+                field_at(other_schema, value.name)
             except InvalidRequest as error:
                 raise InvalidRequest(f"the value of column {name!r}: {error} (text stands in single quotes)") from error
             return Assignment(name, value)
@@ -118,7 +118,7 @@ def _literal(name: str, value: Any, type_: pa.DataType) -> pa.Scalar:
 def _bound(name: str, value: Any, type_: pa.DataType) -> Any:
     """The value as the column holds it, None where it does not."""
     if pa.types.is_floating(type_):
-        number = same_family(name, value, type_)
+        number = bind_to_family(name, value, type_)
         if number == 0 and not isinstance(value, str):
             # To a comparison one zero stands for both; a column holds either.
             number = math.copysign(0.0, value)

@@ -14,7 +14,7 @@ from pyhudi.records.expression_functions import IndexExpression
 _LONG = np.iinfo(np.int64)
 
 
-def plain(kind: pa.DataType) -> pa.DataType:
+def canonical_type(kind: pa.DataType) -> pa.DataType:
     """The type that functions know among those of the same values."""
     return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind
 
@@ -34,7 +34,7 @@ def try_cast(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array], p
             return lambda values: values.cast(target, safe=False)
         if types.is_signed_integer(target):
             return lambda values: _whole(values, target)
-    if types.is_string(plain(source)):
+    if types.is_string(canonical_type(source)):
         if types.is_string(target):
             return lambda values: values.cast(target)
         if types.is_signed_integer(target):
@@ -44,7 +44,11 @@ def try_cast(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array], p
     if target == pa.int64() and types.is_timestamp(source) and source.tz is not None:
         return lambda values: pc.floor_temporal(values, unit="second").cast(pa.timestamp("s", "UTC")).view(pa.int64())
     function = _TIME_CASTS.get((_kind_of(source), _kind_of(target)))
-    return None if function is None else (lambda values: IndexExpression(function).evaluate(values.cast(plain(values.type))))
+    return (
+        None
+        if function is None
+        else (lambda values: IndexExpression(function).evaluate(values.cast(canonical_type(values.type))))
+    )
 
 
 _TIME_CASTS = {
@@ -58,7 +62,7 @@ def _kind_of(kind: pa.DataType) -> str:
     types = pa.types
     if types.is_timestamp(kind):
         return "time" if kind.tz is not None else "local time"
-    return "date" if types.is_date32(kind) else "text" if types.is_string(plain(kind)) else "other"
+    return "date" if types.is_date32(kind) else "text" if types.is_string(canonical_type(kind)) else "other"
 
 
 def _within(values: pa.Int64Array, target: pa.DataType) -> pa.Array:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import Internal
 from pyhudi.records.filters.arrow_expressions import arrow_scalar
 from pyhudi.records.filters.binding import MAX_LISTED
-from pyhudi.records.filters.filter_ast import Always, Compare, Expr, In, IsNull, Like, Operand
+from pyhudi.records.filters.filter_ast import Compare, ConstantUnlessNull, Expr, In, IsNull, Like, Operand
 from pyhudi.records.filters.filter_visitor import NEGATED
 from pyhudi.records.filters.like_patterns import like_prefix
 from pyhudi.records.filters.monotonic_functions import derived_bounds, derived_column
@@ -87,7 +87,7 @@ def _leaf_outcomes(leaf: Expr, columns: Mapping[Operand, RangeColumn], count: in
     if isinstance(leaf, IsNull):
         all_null = _flags(pc.fill_null(pc.equal(column.null_count, column.value_count), False))
         return _bits(nulls, TRUE) | _bits(~(bounded & all_null), FALSE)
-    if isinstance(leaf, Always):
+    if isinstance(leaf, ConstantUnlessNull):
         return result | np.uint8(TRUE if leaf.outcome else FALSE)
     if isinstance(leaf, Compare):
         known = _compared(leaf.op, leaf.value, column, leaf.type)

@@ -9,7 +9,7 @@ Two sources, two rules (metadata table, column_stats):
 - A base file's range comes from its footer.  Parquet widens zeros: a smallest value of +0.0 is stated as -0.0, a largest of
   -0.0 as +0.0, and so do we.  The bounds of Arrow's footers leave NaN out, so a writer that has seen one adds it with `with_nan`.
 - A log file's range is collected while it is written and exact: -0.0 is below +0.0, and NaN above everything, as in Java.
-Indexes state NaN as +Infinity (`stated`), and what they state so is taken for NaN again (`believed_upper`).
+Indexes state NaN as +Infinity (`stated`), and what they state so is taken for NaN again (`nan_safe_upper`).
 
 Nothing here knows which columns an index covers; see the metadata table for that.
 """
@@ -90,31 +90,31 @@ def merge_ranges(ranges: Iterable[ColumnRange]) -> ColumnRange:
 
 
 def exchanged_range(
-    whole: ColumnRange, leaving: Sequence[ColumnRange | None], arriving: Sequence[ColumnRange | None]
+    full_range: ColumnRange, leaving: Sequence[ColumnRange | None], arriving: Sequence[ColumnRange | None]
 ) -> ColumnRange | None:
     """The range of several files when some of them are exchanged for others.
 
-    whole: of all before, exact; leaving: of some of these; arriving: of those that come; None for one that is not known.
+    full_range: of all before, exact; leaving: of some of these; arriving: of those that come; None for one that is not known.
     None where it cannot be told from these: something is unknown, or one that leaves held a bound that none that arrives holds.
     """
     gone = [part for part in leaving if part is not None]
     new = [part for part in arriving if part is not None]
-    if len(gone) < len(leaving) or len(new) < len(arriving) or not all(_is_clear(part) for part in (whole, *gone, *new)):
+    if len(gone) < len(leaving) or len(new) < len(arriving) or not all(_is_clear(part) for part in (full_range, *gone, *new)):
         return None
     nulls, values, packed, unpacked = (
-        (getattr(whole, name) or 0) + sum(getattr(p, name) for p in new) - sum(getattr(p, name) for p in gone)
+        (getattr(full_range, name) or 0) + sum(getattr(p, name) for p in new) - sum(getattr(p, name) for p in gone)
         for name in ("null_count", "value_count", "total_size_bytes", "total_uncompressed_size_bytes")
     )
     if not 0 <= nulls <= values:
         return None
     ended = [part for part in gone if part.min is not None]
-    if whole.min is None:
+    if full_range.min is None:
         if ended:
             return None
         bounds = merge_ranges(new)
         return ColumnRange(bounds.min, bounds.max, nulls, values, max(0, packed), max(0, unpacked))
     fresh = [part for part in new if part.min is not None]
-    low, high = _least([part.min for part in (whole, *fresh)]), _greatest([part.max for part in (whole, *fresh)])
+    low, high = _least([part.min for part in (full_range, *fresh)]), _greatest([part.max for part in (full_range, *fresh)])
     keeps_low = all(_order(low) < _order(part.min) for part in ended) or any(_order(part.min) == _order(low) for part in fresh)
     keeps_high = all(_order(part.max) < _order(high) for part in ended) or any(_order(part.max) == _order(high) for part in fresh)
     if not (keeps_low and keeps_high):
@@ -147,7 +147,7 @@ def stated(bound: Value | None) -> Value | None:
     return math.inf if isinstance(bound, float) and math.isnan(bound) else bound
 
 
-def believed_upper(bounds: pa.Array) -> pa.Array:
+def nan_safe_upper(bounds: pa.Array) -> pa.Array:
     """Upper bounds of indexes as readers have to take them: what is stated as +Infinity may be NaN, which is above it."""
     if not pa.types.is_floating(bounds.type):
         return bounds
@@ -259,7 +259,7 @@ def page_range(least: Any, greatest: Any, leaf: Any, type_: pa.DataType) -> Colu
     return ColumnRange(min=_unit(low, leaf, type_, up=False), max=_unit(high, leaf, type_, up=True))
 
 
-def may_hide_nan(metadata: Any) -> bool:
+def may_omit_nan(metadata: Any) -> bool:
     """Whether the bounds in a Parquet footer may leave out a NaN.
 
     metadata: a pyarrow.parquet.FileMetaData.  parquet-mr states no bounds where there is one; Arrow states those of the others,
@@ -375,10 +375,10 @@ def _footer_decimal(raw: Any, leaf: Any) -> Decimal | None:
         if len(raw) > 16:
             raise CorruptData("a decimal bound of a Parquet footer is too long", expected="16 bytes", found=len(raw))
         raw = int.from_bytes(raw, "big", signed=True)
-    return decimal_of(raw, leaf.scale) if isinstance(raw, int) else None
+    return decimal_from_unscaled(raw, leaf.scale) if isinstance(raw, int) else None
 
 
-def decimal_of(unscaled: int, scale: int) -> Decimal:
+def decimal_from_unscaled(unscaled: int, scale: int) -> Decimal:
     """The decimal `unscaled` / 10**scale, exactly, whatever the context's precision."""
     return Decimal((1 if unscaled < 0 else 0, tuple(int(digit) for digit in str(abs(unscaled))), -scale))
 

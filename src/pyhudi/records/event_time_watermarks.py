@@ -31,7 +31,7 @@ class EventTimes:
         self.least: int | None = None
         self.greatest: int | None = None
 
-    def look(self, rows: pa.Table | pa.RecordBatch) -> None:
+    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Take rows into account; those of a partial update may lack the column."""
         if self._field is None or self._field.split(".")[0] not in rows.schema.names:
             return

@@ -36,7 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.java_date_formats import MICROS, cast_dates, format_times, micros_of, parse_times
+from pyhudi.records.java_date_formats import MICROS, cast_dates, format_times, micros_from_timestamps, parse_times
 from pyhudi.records.java_patterns import matched, translated
 from pyhudi.records.java_strings import value_text
 
@@ -146,8 +146,10 @@ class IndexExpression:
         return int(text)
 
 
-def _fails(expression: IndexExpression, values: pa.Array, wanted: str) -> InvalidRequest:
-    return InvalidRequest(f"an expression index over {expression.function} needs a column of {wanted}, this one is {values.type}")
+def _fails(expression: IndexExpression, values: pa.Array, expected: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"an expression index over {expression.function} needs a column of {expected}, this one is {values.type}"
+    )
 
 
 def _text(expression: IndexExpression, values: pa.Array) -> pa.StringArray:
@@ -201,7 +203,7 @@ def _unix_timestamp(expression: IndexExpression, values: pa.Array) -> pa.Array:
     else:
         moments = _instant(expression, _local(expression, values))
     # Towards zero, as Spark divides here; its cast of a timestamp to a number rounds down.
-    micros = micros_of(moments)
+    micros = micros_from_timestamps(moments)
     return pc.divide(micros, pa.scalar(MICROS, pa.int64()))
 
 

@@ -42,7 +42,7 @@ def java_string_hash(texts: pa.StringArray) -> np.ndarray:
     return result
 
 
-def shard_of_keys(keys: pa.StringArray, shard_count: int) -> np.ndarray:
+def key_shards(keys: pa.StringArray, shard_count: int) -> np.ndarray:
     """The file group, 0 to shard_count - 1, of each key of a metadata partition (int32).  Source: as `java_string_hash`."""
     _require_positive(shard_count, "shard_count")
     # Java's abs leaves -2^31 negative and its remainder keeps the sign: hence the abs of the remainder.

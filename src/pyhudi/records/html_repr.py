@@ -8,7 +8,7 @@ from html import escape
 from pyhudi.errors import visible
 
 
-class ShownInNotebooks:
+class HtmlRepr:
     """A value that a notebook shows as the text it prints, with its lines and columns kept."""
 
     __slots__ = ()

@@ -77,7 +77,7 @@ def _piece(local: pa.Array, letter: str, run: str, pattern: str) -> pa.Array | p
     if letter == "a" and width == 1:
         return pc.if_else(pc.less(pc.hour(local), 12), "AM", "PM")
     if letter == "S" and width <= 9:
-        fraction = _padded(_modulo(micros_of(local), MICROS), 6)
+        fraction = _padded(_modulo(micros_from_timestamps(local), MICROS), 6)
         return pc.utf8_slice_codeunits(pc.utf8_rpad(fraction, 9, "0"), 0, width)
     raise Unsupported(f"{run!r} in the date pattern {pattern!r}")
 
@@ -98,8 +98,8 @@ def _padded(numbers: pa.Array, width: int) -> pa.StringArray:
     return pc.utf8_lpad(numbers.cast(pa.int64()).cast(pa.string()), width, "0")
 
 
-def _named(names: Sequence[str], width: int, places: pa.Array) -> pa.StringArray:
-    return pa.array([name if width == 4 else name[:3] for name in names]).take(places)
+def _named(names: Sequence[str], width: int, positions: pa.Array) -> pa.StringArray:
+    return pa.array([name if width == 4 else name[:3] for name in names]).take(positions)
 
 
 _FIELDS = {"yyyy": r"[0-9]{4}", "MM": "[0-9]{2}", "dd": "[0-9]{2}", "HH": "[0-9]{2}", "mm": "[0-9]{2}", "ss": "[0-9]{2}"} | {
@@ -172,9 +172,9 @@ def _days_before(year: npt.NDArray[np.int64], month: npt.NDArray[np.int64]) -> n
     return days
 
 
-def micros_of(moments: pa.Array) -> pa.Int64Array:
+def micros_from_timestamps(timestamps: pa.Array) -> pa.Int64Array:
     """Microseconds since the epoch of timestamps, whose digits below are cut off."""
-    return moments.cast(pa.timestamp("us", moments.type.tz), safe=False).view(pa.int64())
+    return timestamps.cast(pa.timestamp("us", timestamps.type.tz), safe=False).view(pa.int64())
 
 
 def _modulo(numbers: pa.Array, divisor: int) -> pa.Array:

@@ -149,7 +149,7 @@ def float_text(array: pa.Array) -> pa.StringArray:
     return result
 
 
-def floats_through_text(array: pa.FloatArray) -> pa.DoubleArray:
+def widen_floats_as_text(array: pa.FloatArray) -> pa.DoubleArray:
     """float32 to float64 by way of the shortest text, as Hudi widens: 0.1f becomes 0.1, not 0.10000000149011612."""
     return pc.cast(pc.cast(array, pa.string()), pa.float64())
 

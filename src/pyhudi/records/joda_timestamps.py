@@ -68,7 +68,7 @@ def time_zone(name: str) -> tzinfo:
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class _PatternToken:
     """A field (letter, how often) or, with letter "", a literal."""
 
     letter: str
@@ -85,7 +85,7 @@ class TimePattern:
     """A Joda-Time pattern, ready to print and parse.  Build it with `parse_pattern`."""
 
     text: str
-    tokens: tuple[_Token, ...]
+    tokens: tuple[_PatternToken, ...]
 
     @property
     def granularity_ms(self) -> int:
@@ -123,7 +123,7 @@ class TimePattern:
         position = 0
         for index, token in enumerate(self.tokens):
             following = self.tokens[index + 1] if index + 1 < len(self.tokens) else None
-            end = _parse_token(token, text, position, values, number_follows=following is not None and following.is_number)
+            end = _parse_token(token, text, position, values, followed_by_number=following is not None and following.is_number)
             if end is None:
                 raise InvalidRequest(f"the time {text!r} does not match the pattern {self.text!r} at character {position}")
             position = end
@@ -139,7 +139,7 @@ def parse_pattern(text: str) -> TimePattern:
     """The pattern that a text describes.  Raises Unsupported for letters that are not built, InvalidRequest when empty."""
     if not text:
         raise InvalidRequest("the time pattern is empty")
-    tokens: list[_Token] = []
+    tokens: list[_PatternToken] = []
     position = 0
     while position < len(text):
         char = text[position]
@@ -149,7 +149,7 @@ def parse_pattern(text: str) -> TimePattern:
                 end += 1
             if char not in _SUPPORTED or (char == "Z" and end - position > 2):
                 raise Unsupported(f"the letters {text[position:end]!r} of the time pattern {text!r} are not supported")
-            tokens.append(_Token(char, end - position))
+            tokens.append(_PatternToken(char, end - position))
             position = end
             continue
         literal = ""
@@ -164,7 +164,7 @@ def parse_pattern(text: str) -> TimePattern:
                 continue
             quoted, position = _quoted(text, position)
             literal += quoted
-        tokens.append(_Token("", 0, literal))
+        tokens.append(_PatternToken("", 0, literal))
     return TimePattern(text, tuple(tokens))
 
 
@@ -212,7 +212,7 @@ def _quoted(text: str, start: int) -> tuple[str, int]:
     return result, position
 
 
-def _format_token(token: _Token, local: datetime) -> str:
+def _format_token(token: _PatternToken, local: datetime) -> str:
     letter, count = token.letter, token.count
     if letter in "yY":
         return f"{local.year % 100:02d}" if count == 2 else f"{local.year:0{count}d}"
@@ -259,7 +259,7 @@ def _format_offset(local: datetime, separator: str) -> str:
     return f"{text}{separator}{rest:02d}" if rest else text
 
 
-def _parse_token(token: _Token, text: str, start: int, values: dict[str, int], *, number_follows: bool) -> int | None:
+def _parse_token(token: _PatternToken, text: str, start: int, values: dict[str, int], *, followed_by_number: bool) -> int | None:
     letter = token.letter
     if not letter:
         # Joda compares literals without regard to case.
@@ -282,7 +282,7 @@ def _parse_token(token: _Token, text: str, start: int, values: dict[str, int], *
         if found:
             values["S"] = int(found[0].ljust(3, "0")[:3])
         return found.end() if found else None
-    width = (token.count if number_follows else 9) if letter in "yY" else 3 if letter == "D" else 2
+    width = (token.count if followed_by_number else 9) if letter in "yY" else 3 if letter == "D" else 2
     sign = "[+-]?" if letter in "yY" else ""
     found = re.compile(rf"{sign}[0-9]{{1,{width}}}").match(text, start)
     if found:

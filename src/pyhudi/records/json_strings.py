@@ -83,8 +83,8 @@ def _between(values: pa.Array, first: str, texts: pa.Array, last: str) -> pa.Str
     return pc.if_else(values.is_valid(), whole, pa.scalar(None, pa.string())) if values.null_count else whole
 
 
-def _joined_texts(pieces: list[pa.Array | str]) -> pa.StringArray:
-    scalars = [pa.scalar(piece, pa.string()) if isinstance(piece, str) else piece for piece in pieces]
+def _joined_texts(chunks: list[pa.Array | str]) -> pa.StringArray:
+    scalars = [pa.scalar(piece, pa.string()) if isinstance(piece, str) else piece for piece in chunks]
     return pc.binary_join_element_wise(*scalars, pa.scalar("", pa.string()))
 
 

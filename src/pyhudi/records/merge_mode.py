@@ -152,7 +152,7 @@ def infer_merge_settings(
             f"{strategy_id}, which mean {found}; set only one of them"
         )
     if found is not MergeMode.CUSTOM:
-        return MergeSettings(found, STRATEGY_OF_MODE[found], PAYLOAD_OF_MODE[found], Ordering.by(ordering_field or None))
+        return MergeSettings(found, STRATEGY_BY_MODE[found], PAYLOAD_BY_MODE[found], Ordering.by(ordering_field or None))
     if not payload_class and not strategy_id:
         raise InvalidRequest(
             "record merge mode CUSTOM needs a payload class (hoodie.datasource.write.payload.class) "
@@ -221,11 +221,11 @@ def modern_payload_name(name: str) -> str:
     return "org.apache.hudi" + name[len(old) :] if name.startswith(old) else name
 
 
-STRATEGY_OF_MODE = {
+STRATEGY_BY_MODE = {
     MergeMode.EVENT_TIME_ORDERING: EVENT_TIME_STRATEGY,
     MergeMode.COMMIT_TIME_ORDERING: COMMIT_TIME_STRATEGY,
 }
-PAYLOAD_OF_MODE = {
+PAYLOAD_BY_MODE = {
     MergeMode.EVENT_TIME_ORDERING: DEFAULT_PAYLOAD,
     MergeMode.COMMIT_TIME_ORDERING: OVERWRITE_PAYLOAD,
 }
@@ -239,8 +239,8 @@ def _parse_mode(text: str) -> MergeMode:
 
 
 def _mode_of_payload(name: str) -> MergeMode:
-    return {v: k for k, v in PAYLOAD_OF_MODE.items()}.get(name, MergeMode.CUSTOM)
+    return {v: k for k, v in PAYLOAD_BY_MODE.items()}.get(name, MergeMode.CUSTOM)
 
 
 def _mode_of_strategy(strategy_id: str) -> MergeMode:
-    return {v: k for k, v in STRATEGY_OF_MODE.items()}.get(strategy_id, MergeMode.CUSTOM)
+    return {v: k for k, v in STRATEGY_BY_MODE.items()}.get(strategy_id, MergeMode.CUSTOM)

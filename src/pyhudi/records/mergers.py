@@ -65,8 +65,8 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.options.plugins import Registry
 from pyhudi.records.merge_mode import DEFAULT_PAYLOAD, MergeMode, MergeSettings
 from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
-from pyhudi.records.payloads import MARKER_PAYLOADS, known_payloads, payload_rule
-from pyhudi.records.record_merge import CommonRule, DeleteMarker, Merged, MergeRule, built_in_rule, deleted_rows
+from pyhudi.records.payloads import MARKER_PAYLOADS, payload_rule, supported_payloads
+from pyhudi.records.record_merge import CommonRule, DeleteMarker, Merged, RecordMergeRule, built_in_rule, deleted_rows
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.update_modes import Defaults, mode_rule
 
@@ -112,16 +112,16 @@ class MergerRule(CommonRule):
 
     merger: RecordMerger
     ordering: Ordering
-    revives: bool = False
+    delete_is_barrier: bool = False
     marker: DeleteMarker | None = None
 
     @property
-    def picks(self) -> bool:
+    def selects_one_side(self) -> bool:
         """Rows are merged, not picked."""
         return False
 
     @property
-    def decides(self) -> bool:
+    def custom_merge(self) -> bool:
         """The merger does."""
         return True
 
@@ -135,7 +135,7 @@ class MergerRule(CommonRule):
             "write whole rows"
         )
 
-    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+    def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """Deletes compete by ordering value."""
         if not self.ordering:
             return np.ones(newer.num_rows, dtype=np.bool_)
@@ -168,8 +168,8 @@ class MergerRule(CommonRule):
         """Two records of one batch: the same rule."""
         return self.merge(older, newer)
 
-    def _settled(self, older: pa.Table, newer: pa.Table, answer: tuple[pa.Table, BoolMask]) -> Merged:
-        rows, alive = answer
+    def _settled(self, older: pa.Table, newer: pa.Table, result: tuple[pa.Table, BoolMask]) -> Merged:
+        rows, alive = result
         dead = self.deletes(newer)
         changed = np.ones(newer.num_rows, dtype=np.bool_)
         if dead is not None:
@@ -178,26 +178,26 @@ class MergerRule(CommonRule):
             changed = ~(dead & ~wins)
         return Merged(rows, alive, changed)
 
-    def _deletes_that_count(self, older: pa.Table, newer: pa.Table, dead: BoolMask) -> BoolMask:
+    def _deletes_that_count(self, older: pa.Table, newer: pa.Table, deleted: BoolMask) -> BoolMask:
         """Among the rows that are deletes; of the others nothing is said."""
         if not isinstance(self.merger, DeleteMerger):
-            return self.pick_newer(older, newer, None)
-        asked = pa.array(dead)
+            return self.newer_wins(older, newer, None)
+        asked = pa.array(deleted)
         answer = self.merger.deletes(older.filter(asked), newer.filter(asked))
         told = np.asarray(pc.fill_null(_flat(answer), False), dtype=np.bool_)
-        if len(told) != dead.sum():
+        if len(told) != deleted.sum():
             raise InvalidRequest(
-                f"merger {self.merger.strategy_id} was asked about {dead.sum()} deletes, and answered with {len(told)} marks; "
+                f"merger {self.merger.strategy_id} was asked about {deleted.sum()} deletes, and answered with {len(told)} marks; "
                 "one for each is wanted"
             )
-        wins = np.zeros(len(dead), dtype=np.bool_)
-        wins[dead] = told
+        wins = np.zeros(len(deleted), dtype=np.bool_)
+        wins[deleted] = told
         return wins
 
     def _checked(
-        self, answer: tuple[pa.Table, BoolMask | pa.Array | None], schema: pa.Schema, count: int
+        self, result: tuple[pa.Table, BoolMask | pa.Array | None], schema: pa.Schema, count: int
     ) -> tuple[pa.Table, BoolMask]:
-        rows, left = answer
+        rows, left = result
         if rows.num_rows != count or not set(schema.names) <= set(rows.column_names):
             raise InvalidRequest(
                 f"merger {self.merger.strategy_id} returned {rows.num_rows} rows with columns {', '.join(rows.column_names)}; "
@@ -207,23 +207,23 @@ class MergerRule(CommonRule):
         return conform_table(rows.select(schema.names), schema), alive
 
 
-def _flat(answer: BoolMask | pa.Array | pa.ChunkedArray) -> pa.Array:
-    return answer.combine_chunks() if isinstance(answer, pa.ChunkedArray) else pa.array(answer)
+def _flat(result: BoolMask | pa.Array | pa.ChunkedArray) -> pa.Array:
+    return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else pa.array(result)
 
 
 @dataclass(frozen=True, slots=True)
 class PartialRows(CommonRule):
     """The rule for two rows of one batch that hold the same columns, and not all: a merger's partial merge."""
 
-    rule: MergeRule
+    rule: RecordMergeRule
 
     @property
-    def picks(self) -> bool:
+    def selects_one_side(self) -> bool:
         """Rows are merged, not picked."""
         return False
 
     @property
-    def decides(self) -> bool:
+    def custom_merge(self) -> bool:
         """The merger does."""
         return True
 
@@ -233,9 +233,9 @@ class PartialRows(CommonRule):
         return self.rule.ordering
 
     @property
-    def revives(self) -> bool:
+    def delete_is_barrier(self) -> bool:
         """As by the rule."""
-        return self.rule.revives
+        return self.rule.delete_is_barrier
 
     @property
     def marker(self) -> DeleteMarker | None:
@@ -246,9 +246,9 @@ class PartialRows(CommonRule):
         """The same for the rule with another marker."""
         return PartialRows(self.rule.with_marker(marker))
 
-    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+    def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """As by the rule."""
-        return self.rule.pick_newer(older, newer, newer_is_plain_delete)
+        return self.rule.newer_wins(older, newer, newer_is_plain_delete)
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
         """As by the rule."""
@@ -261,21 +261,21 @@ class PartialRows(CommonRule):
     combine = merge
 
 
-def check_partial_merge(rule: MergeRule) -> None:
+def check_partial_merge(rule: RecordMergeRule) -> None:
     """Raises Unsupported for a rule that merges whole records alone: a payload class, or a merger without partial merges.
 
     Under an update mode a partial update is completed from what is stored, and becomes a whole row.
     """
     if isinstance(rule, MergerRule):
         _ = rule.partial_merger
-    elif rule.filling is None and not rule.picks:
+    elif rule.filling is None and not rule.selects_one_side:
         raise Unsupported(
             "partial updates in a table whose records are merged by a payload class, as those know whole records alone; the real "
             "Hudi 1.0.2 refuses a MERGE INTO that leaves columns out there (MergeIntoFieldResolutionException): upsert whole rows"
         )
 
 
-def partial_merge(rule: MergeRule, older: pa.Table, newer: pa.Table) -> Merged:
+def partial_merge(rule: RecordMergeRule, older: pa.Table, newer: pa.Table) -> Merged:
     """Merge aligned rows that hold some columns each, by a rule that merges; the outcome has the columns of both.
 
     Raises Unsupported as `check_partial_merge` does.
@@ -307,12 +307,12 @@ def register_payload(class_name: str, merger: RecordMerger) -> None:
     class_name: as `hoodie.compaction.payload.class` has it, with its package.  Raises InvalidRequest for one of Hudi's classes
     that PyHudi has a rule of.
     """
-    if class_name in known_payloads():
+    if class_name in supported_payloads():
         raise InvalidRequest(f"payload class {class_name} has a rule already, which is that of Hudi")
     _payloads.register(class_name, merger)
 
 
-def merge_rule(settings: MergeSettings, defaults: Defaults = ()) -> MergeRule:
+def merge_rule(settings: MergeSettings, defaults: Defaults = ()) -> RecordMergeRule:
     """The rule of a table.  defaults: of its columns in their Avro schema, where they are not null.
 
     Raises Unsupported for a payload class without a rule, for a strategy id that nobody registered, and for a merge property
@@ -322,26 +322,27 @@ def merge_rule(settings: MergeSettings, defaults: Defaults = ()) -> MergeRule:
     if rule is not None:
         return rule
     if settings.by_payload:
-        by_payload = payload_rule(settings.payload_class, settings.ordering, revives=settings.by_modes)
+        by_payload = payload_rule(settings.payload_class, settings.ordering, delete_is_barrier=settings.by_modes)
         if by_payload is not None:
             return by_payload
         of_class = _payloads.find(settings.payload_class)
         if of_class is None:
             raise Unsupported(
-                f"payload class {settings.payload_class} is not known; known are {', '.join(known_payloads())}, and those that "
+                f"payload class {settings.payload_class} is not known; known are {', '.join(supported_payloads())}, and those "
+                "that "
                 "pyhudi.register_payload is called with"
             )
-        return MergerRule(of_class, settings.ordering, revives=settings.by_modes)
+        return MergerRule(of_class, settings.ordering, delete_is_barrier=settings.by_modes)
     merger = _registered.find(settings.strategy_id)
     if merger is None:
         raise Unsupported(
             f"the table merges records with strategy {settings.strategy_id} (mode {MergeMode.CUSTOM}), and no merger "
             "is registered for it; call pyhudi.register_merger with one"
         )
-    return MergerRule(merger, settings.ordering, revives=settings.by_modes)
+    return MergerRule(merger, settings.ordering, delete_is_barrier=settings.by_modes)
 
 
-def looks_at_markers(settings: MergeSettings) -> bool:
+def honors_delete_markers(settings: MergeSettings) -> bool:
     """Whether writes to a table honour a delete marker: those whose payload class is the default one or FirstValueAvroPayload.
 
     Reads honour one in the log files of any table.
@@ -349,7 +350,7 @@ def looks_at_markers(settings: MergeSettings) -> bool:
     return settings.payload_class == DEFAULT_PAYLOAD or settings.payload_class in MARKER_PAYLOADS
 
 
-def marked_rule(rule: MergeRule, marker: DeleteMarker | None, schema: pa.Schema) -> MergeRule:
+def marked_rule(rule: RecordMergeRule, marker: DeleteMarker | None, schema: pa.Schema) -> RecordMergeRule:
     """The rule with a marker, which is checked against the columns; as it is when there is none.
 
     Raises InvalidRequest for another marker than the table's own.

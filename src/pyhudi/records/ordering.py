@@ -51,7 +51,7 @@ class Ordering:
         columns = [self._filled(ordering_values(rows, field)) for field in self.fields]
         return columns[0] if len(columns) == 1 else _tuples(columns)
 
-    def settled(self, values: pa.Array) -> pa.ChunkedArray:
+    def normalize_delete_values(self, values: pa.Array) -> pa.ChunkedArray:
         """Ordering values that deletes carry, in the form that `values` gives; null stays where there is none."""
         column = pa.chunked_array([values])
         if len(self.fields) < 2:

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from pyhudi.records.mergers import partial_merge
 from pyhudi.records.ordering import BoolMask, Ints
-from pyhudi.records.record_merge import MergeRule, places_of_two
+from pyhudi.records.record_merge import RecordMergeRule, interleave_positions
 from pyhudi.records.schema_cast import relabel
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class PairSide:
     """The older or the newer records of pairs.  present: for each column which of them have it; None when all are whole."""
 
     rows: pa.Table
@@ -25,16 +25,16 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """As `Merged`, in all columns.  present: as of `Side`."""
+class MergedPairs:
+    """As `Merged`, in all columns.  present: as of `PairSide`."""
 
     rows: pa.Table
-    alive: BoolMask
+    is_live: BoolMask
     changed: BoolMask
     present: dict[str, BoolMask] | None
 
 
-def merge_pairs(rule: MergeRule, older: Side, newer: Side, asked: BoolMask, wins: BoolMask) -> Outcome:
+def merge_pairs(rule: RecordMergeRule, older: PairSide, newer: PairSide, requested_mask: BoolMask, wins: BoolMask) -> MergedPairs:
     """What a rule that merges makes of pairs where it is asked; of the others the newer record where it wins, else the older."""
     rows = _choose(older.rows, newer.rows, wins)
     alive, changed = np.ones(len(wins), dtype=np.bool_), wins.copy()
@@ -45,7 +45,7 @@ def merge_pairs(rule: MergeRule, older: Side, newer: Side, asked: BoolMask, wins
         present = {name: np.where(wins, sides[1][name], sides[0][name]) for name in rows.column_names}
     values: list[pa.Table] = []
     places: list[Ints] = []
-    left = asked.copy()
+    left = requested_mask.copy()
     while left.any():
         first = int(np.argmax(left))
         alike = left.copy()
@@ -57,7 +57,7 @@ def merge_pairs(rule: MergeRule, older: Side, newer: Side, asked: BoolMask, wins
         pair = [side.rows.select(names).take(pa.array(at)) for side, names in zip((older, newer), held, strict=True)]
         is_whole = all(len(names) == rows.num_columns for names in held)
         outcome = rule.merge(*pair) if is_whole else partial_merge(rule, *pair)
-        alive[at], changed[at] = outcome.alive, outcome.changed
+        alive[at], changed[at] = outcome.is_live, outcome.changed
         for name, mask in (present or {}).items():
             mask[at] = name in held[0] or name in held[1]
         found = set(outcome.rows.column_names)
@@ -66,15 +66,15 @@ def merge_pairs(rule: MergeRule, older: Side, newer: Side, asked: BoolMask, wins
         places.append(at)
     if values:
         rows = overlaid(rows, pa.concat_tables(values), np.concatenate(places))
-    return Outcome(rows, alive, changed, present)
+    return MergedPairs(rows, alive, changed, present)
 
 
-def _choose(first: pa.Table, second: pa.Table, take_second: BoolMask) -> pa.Table:
-    if take_second.all():
+def _choose(first: pa.Table, second: pa.Table, pick_second: BoolMask) -> pa.Table:
+    if pick_second.all():
         return second
-    if not take_second.any():
+    if not pick_second.any():
         return first
-    return pa.concat_tables([first, relabel(second, first.schema)]).take(places_of_two(take_second))
+    return pa.concat_tables([first, relabel(second, first.schema)]).take(interleave_positions(pick_second))
 
 
 def overlaid(rows: pa.Table, values: pa.Table, at: Ints) -> pa.Table:

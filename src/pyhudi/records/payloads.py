@@ -51,20 +51,20 @@ class PayloadRule(CommonRule):
 
     payload_class: str
     ordering: Ordering
-    revives: bool = False
+    delete_is_barrier: bool = False
     marker: DeleteMarker | None = None
 
     @property
-    def picks(self) -> bool:
+    def selects_one_side(self) -> bool:
         """Rows are merged, not picked."""
         return False
 
     @property
-    def decides(self) -> bool:
+    def custom_merge(self) -> bool:
         """The payload class does."""
         return True
 
-    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+    def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """Where a delete or row competes by ordering value alone."""
         return ~_older_is_larger(older, newer, self.ordering)
 
@@ -94,13 +94,13 @@ class PayloadRule(CommonRule):
         return Merged(choose_rows(older, newer, wins), every, wins)
 
 
-def payload_rule(payload_class: str, ordering: Ordering, *, revives: bool = False) -> PayloadRule | None:
-    """The rule of a payload class, None for one that is not known.  revives: as of `MergeRule`."""
+def payload_rule(payload_class: str, ordering: Ordering, *, delete_is_barrier: bool = False) -> PayloadRule | None:
+    """The rule of a payload class, None for one that is not known.  delete_is_barrier: as of `MergeRule`."""
     name = PAYLOAD_ALIASES.get(payload_class, payload_class)
-    return PayloadRule(name, ordering, revives) if name in _MERGES else None
+    return PayloadRule(name, ordering, delete_is_barrier) if name in _MERGES else None
 
 
-def known_payloads() -> tuple[str, ...]:
+def supported_payloads() -> tuple[str, ...]:
     """The payload classes that have a rule here."""
     return tuple(_MERGES)
 
@@ -132,7 +132,7 @@ def _merge_non_defaults(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> 
 def _merge_partial_update(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
     dead = _flags(delete_flags(newer), newer.num_rows)
     stored_first = _older_is_larger(older, newer, rule.ordering)
-    rows = choose_rows(_filled(older, newer, meta_of=newer), _filled(newer, older), ~stored_first)
+    rows = choose_rows(_filled(older, newer, meta_source=newer), _filled(newer, older), ~stored_first)
     return Merged(rows, ~dead, np.ones(newer.num_rows, dtype=np.bool_))
 
 
@@ -179,17 +179,17 @@ def _merge_postgres(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merg
 def _combine_partial(older: pa.Table, newer: pa.Table, ordering: Ordering) -> pa.Table:
     older_first = _older_is_larger(older, newer, ordering)
     older_deleted = _flags(delete_flags(older), older.num_rows)
-    merged = choose_rows(_filled(older, newer, meta_of=newer), _filled(newer, older), ~older_first)
+    merged = choose_rows(_filled(older, newer, meta_source=newer), _filled(newer, older), ~older_first)
     return choose_rows(merged, newer, older_first & older_deleted)
 
 
-def _filled(rows: pa.Table, other: pa.Table, meta_of: pa.Table | None = None) -> pa.Table:
-    """`rows` with nulls of data columns taken from `other`; meta columns from `meta_of` where given."""
+def _filled(rows: pa.Table, other: pa.Table, meta_source: pa.Table | None = None) -> pa.Table:
+    """`rows` with nulls of data columns taken from `other`; meta columns from `meta_source` where given."""
     columns = []
     for field in rows.schema:
         column = rows.column(field.name)
         if is_meta_field(field.name):
-            columns.append(column if meta_of is None else meta_of.column(field.name))
+            columns.append(column if meta_source is None else meta_source.column(field.name))
         elif column.null_count == 0:
             columns.append(column)
         else:

@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, UpdateMode
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.ordering import NO_ORDERING, BoolMask, Ordering, newer_or_equal
 from pyhudi.records.row_grouping import run_starts
 from pyhudi.records.schema_cast import conform_table, relabel
@@ -41,12 +41,13 @@ class DeleteMarker:
     """The column, and the text in it, that make a row a delete.  Source: docs/formats/reading.md, "Deletes".
 
     field: a column of strings, whole numbers or booleans, whose values are compared as text; a null is not a delete.
-    beside_flag: rows with `_hoodie_is_deleted` are deletes too, as in reads; False: that column is not looked at, as in writes.
+    combines_with_flag: rows with `_hoodie_is_deleted` are deletes too, as in reads; False: that column is not looked at, as in
+    writes.
     """
 
     field: str
     text: str
-    beside_flag: bool
+    combines_with_flag: bool
 
     def check(self, schema: pa.Schema) -> None:
         """Raises InvalidRequest when the schema lacks the column, Unsupported when its values are not compared as text."""
@@ -65,70 +66,70 @@ class DeleteMarker:
         """True where the row is a delete; None when no row is."""
         marked = pc.equal(rows.column(self.field).cast(pa.string()), self.text)
         flags = np.asarray(pc.fill_null(marked, False).combine_chunks(), dtype=np.bool_)
-        soft = delete_flags(rows) if self.beside_flag else None
+        soft = delete_flags(rows) if self.combines_with_flag else None
         flags = flags if soft is None else flags | soft
         return flags if flags.any() else None
 
 
-class Gaps(Protocol):
+class MissingValues(Protocol):
     """Which values of a record stand for none, and are taken from the other record."""
 
     @property
     def mode(self) -> UpdateMode: ...
 
-    def gaps(self, name: str, column: pa.ChunkedArray) -> BoolMask | None:
+    def missing(self, name: str, column: pa.ChunkedArray) -> BoolMask | None:
         """Where the values of a column stand for none; None when nowhere."""
         ...
 
-    def filled(self, older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
+    def fill_missing(self, older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
         """The winner of each pair with its gaps filled from the other.  Columns and their order are the newer's."""
         ...
 
 
-class MergeRule(Protocol):
+class RecordMergeRule(Protocol):
     """How two versions of a record become one.
 
-    picks: True when the result is always one of the two versions unchanged; then `pick_newer` answers, else `merge` does.
-    decides: pairs of records are handed to `merge`, whatever their order; False: one of the two wins by commit time or ordering
-    value, and at most its gaps are filled.
+    selects_one_side: True when the result is always one of the two versions unchanged; then `newer_wins` answers, else `merge`
+    does. custom_merge: pairs of records are handed to `merge`, whatever their order; False: one of the two wins by commit time or
+    ordering value, and at most its gaps are filled.
     by_commit_time: the later record wins whatever it holds.
     filling: how gaps are filled; None when they are left.
     ordering: the columns whose larger values are newer; none when the rule looks at none.
-    revives: a delete without an ordering value ends with itself: a record that follows meets the base row again, by its ordering
-    value; False: nothing from before such a delete counts any more.
-    marker: what makes a row a delete in place of, or beside, `_hoodie_is_deleted`; None: that column alone.  given_marker: the
-    same where the caller names it, so that no other reader knows of it.
+    delete_is_barrier: a delete without an ordering value ends with itself: a record that follows meets the base row again, by its
+    ordering value; False: nothing from before such a delete counts any more.
+    marker: what makes a row a delete in place of, or beside, `_hoodie_is_deleted`; None: that column alone.
+    custom_delete_marker: the same where the caller names it, so that no other reader knows of it.
     """
 
     @property
-    def picks(self) -> bool: ...
+    def selects_one_side(self) -> bool: ...
 
     @property
-    def decides(self) -> bool: ...
+    def custom_merge(self) -> bool: ...
 
     @property
     def by_commit_time(self) -> bool: ...
 
     @property
-    def filling(self) -> Gaps | None: ...
+    def filling(self) -> MissingValues | None: ...
 
     @property
     def ordering(self) -> Ordering: ...
 
     @property
-    def revives(self) -> bool: ...
+    def delete_is_barrier(self) -> bool: ...
 
     @property
     def marker(self) -> DeleteMarker | None: ...
 
     @property
-    def given_marker(self) -> DeleteMarker | None: ...
+    def custom_delete_marker(self) -> DeleteMarker | None: ...
 
-    def with_marker(self, marker: DeleteMarker | None) -> MergeRule:
+    def with_marker(self, marker: DeleteMarker | None) -> RecordMergeRule:
         """The same rule with another marker."""
         ...
 
-    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+    def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """For aligned rows: True where the newer version wins.
 
         older, newer: same number of rows, each with the table's data columns.  newer_is_plain_delete: True where the newer
@@ -153,12 +154,12 @@ class MergeRule(Protocol):
 class Merged:
     """The outcome of merging aligned rows.
 
-    rows: the merged rows, in the newer's columns.  alive: False where the record is deleted.  changed: False where the older
+    rows: the merged rows, in the newer's columns.  is_live: False where the record is deleted.  changed: False where the older
     row stays as it is, its commit time included.
     """
 
     rows: pa.Table
-    alive: BoolMask
+    is_live: BoolMask
     changed: BoolMask
 
 
@@ -173,22 +174,22 @@ class CommonRule:
         return False
 
     @property
-    def filling(self) -> Gaps | None:
+    def filling(self) -> MissingValues | None:
         """None."""
         return None
 
     @property
-    def given_marker(self: MergeRule) -> DeleteMarker | None:
+    def custom_delete_marker(self: RecordMergeRule) -> DeleteMarker | None:
         """The marker."""
         return self.marker
 
 
-class PickByCommitTime(CommonRule):
+class CommitTimeRule(CommonRule):
     """COMMIT_TIME_ORDERING."""
 
-    picks = True
-    decides = False
-    revives = False
+    selects_one_side = True
+    custom_merge = False
+    delete_is_barrier = False
     ordering = NO_ORDERING
 
     def __init__(self, marker: DeleteMarker | None = None) -> None:
@@ -198,10 +199,10 @@ class PickByCommitTime(CommonRule):
     def by_commit_time(self) -> bool:
         return True
 
-    def with_marker(self, marker: DeleteMarker | None) -> PickByCommitTime:
-        return PickByCommitTime(marker)
+    def with_marker(self, marker: DeleteMarker | None) -> CommitTimeRule:
+        return CommitTimeRule(marker)
 
-    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+    def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         return np.ones(newer.num_rows, dtype=np.bool_)
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
@@ -214,33 +215,33 @@ class PickByCommitTime(CommonRule):
     combine = merge
 
 
-class RefuseRepeated(PickByCommitTime):
+class RejectDuplicates(CommitTimeRule):
     """Between rows of one batch: there may be one of each key.  text: what is said where there are more, with {key}."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
 
-    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+    def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """Raises InvalidRequest."""
         raise InvalidRequest(self.text.format(key=newer.column(RECORD_KEY)[0].as_py()))
 
 
-class PickByEventTime(CommonRule):
+class EventTimeRule(CommonRule):
     """EVENT_TIME_ORDERING by columns.  Without an ordering field every value counts as equal, so the newer record wins."""
 
-    picks = True
-    decides = False
-    revives = False
+    selects_one_side = True
+    custom_merge = False
+    delete_is_barrier = False
 
     def __init__(self, ordering: Ordering | str | None, marker: DeleteMarker | None = None) -> None:
         self.ordering = ordering if isinstance(ordering, Ordering) else Ordering.by(ordering)
         self.marker = marker
 
-    def with_marker(self, marker: DeleteMarker | None) -> PickByEventTime:
-        return PickByEventTime(self.ordering, marker)
+    def with_marker(self, marker: DeleteMarker | None) -> EventTimeRule:
+        return EventTimeRule(self.ordering, marker)
 
-    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+    def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         if not self.ordering:
             return np.ones(newer.num_rows, dtype=np.bool_)
         wins = newer_or_equal(self.ordering.values(older), self.ordering.values(newer))
@@ -252,18 +253,18 @@ class PickByEventTime(CommonRule):
         return deleted_rows(rows, self.marker)
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
-        wins = self.pick_newer(older, newer, None)
+        wins = self.newer_wins(older, newer, None)
         return Merged(choose_rows(older, newer, wins), np.ones(newer.num_rows, dtype=np.bool_), wins)
 
     combine = merge
 
 
-def built_in_rule(settings: MergeSettings) -> MergeRule | None:
+def built_in_rule(settings: MergeSettings) -> RecordMergeRule | None:
     """The rule of a built-in merge mode; None for CUSTOM."""
     if settings.mode is MergeMode.COMMIT_TIME_ORDERING:
-        return PickByCommitTime()
+        return CommitTimeRule()
     if settings.mode is MergeMode.EVENT_TIME_ORDERING:
-        return PickByEventTime(settings.ordering)
+        return EventTimeRule(settings.ordering)
     return None
 
 
@@ -286,33 +287,33 @@ def deleted_rows(rows: pa.Table, marker: DeleteMarker | None) -> BoolMask | None
     return delete_flags(rows) if marker is None else marker.flags(rows)
 
 
-def choose_rows(older: pa.Table, newer: pa.Table, pick_newer: BoolMask) -> pa.Table:
-    """Row by row the newer version where `pick_newer`, else the older one.  Columns and order are the newer's."""
-    if pick_newer.all():
+def choose_rows(older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
+    """Row by row the newer version where `newer_wins`, else the older one.  Columns and order are the newer's."""
+    if newer_wins.all():
         return newer
     both = pa.concat_tables([conform_table(older.select(newer.column_names), newer.schema), newer])
-    return both.take(places_of_two(pick_newer))
+    return both.take(interleave_positions(newer_wins))
 
 
-def choose_column(first: pa.ChunkedArray, second: pa.ChunkedArray, take_second: BoolMask) -> pa.ChunkedArray:
-    """Row by row the value of the second column where `take_second`, else that of the first.  Both have one type."""
-    if take_second.all():
+def choose_column(first: pa.ChunkedArray, second: pa.ChunkedArray, pick_second: BoolMask) -> pa.ChunkedArray:
+    """Row by row the value of the second column where `pick_second`, else that of the first.  Both have one type."""
+    if pick_second.all():
         return second
-    if not take_second.any():
+    if not pick_second.any():
         return first
-    return pa.chunked_array([*first.chunks, *second.chunks], type=first.type).take(places_of_two(take_second))
+    return pa.chunked_array([*first.chunks, *second.chunks], type=first.type).take(interleave_positions(pick_second))
 
 
-def places_of_two(take_second: BoolMask) -> pa.Int64Array:
+def interleave_positions(pick_second: BoolMask) -> pa.Int64Array:
     """Where each chosen row stands when the second of two tables of as many rows is put below the first."""
-    count = len(take_second)
-    return pa.array(np.arange(count, dtype=np.int64) + np.where(take_second, count, 0))
+    count = len(pick_second)
+    return pa.array(np.arange(count, dtype=np.int64) + np.where(pick_second, count, 0))
 
 
 def combine_duplicates(
     rows: pa.Table,
     identity: list[str],
-    rule: MergeRule,
+    rule: RecordMergeRule,
     plain_deletes: BoolMask | None = None,
 ) -> pa.Table:
     """One row for each key of a batch, by the rule; later rows count as newer.
@@ -332,13 +333,13 @@ def combine_duplicates(
     starts = run_starts(group)
     sizes = np.diff(np.r_[starts, len(members)])
     winner = members[starts].copy()
-    merged: pa.Table | None = None if rule.picks else rows.take(pa.array(winner))
+    merged: pa.Table | None = None if rule.selects_one_side else rows.take(pa.array(winner))
     alive = np.ones(len(winner), dtype=np.bool_)
     for step in range(1, int(sizes.max())):
         active = np.flatnonzero(sizes > step)
         challenger = members[starts[active] + step]
         if merged is None:
-            wins = rule.pick_newer(
+            wins = rule.newer_wins(
                 rows.take(pa.array(winner[active])),
                 rows.take(pa.array(challenger)),
                 None if plain_deletes is None else plain_deletes[challenger],
@@ -349,7 +350,7 @@ def combine_duplicates(
             positions = np.arange(len(winner), dtype=np.int64)
             positions[active] = len(winner) + np.arange(len(active))
             merged = pa.concat_tables([merged, relabel(outcome.rows, merged.schema)]).take(pa.array(positions))
-            alive[active] = outcome.alive
+            alive[active] = outcome.is_live
     if merged is None:
         return rows.take(pa.array(np.sort(np.r_[np.flatnonzero(~repeated), winner])))
     single = rows.take(pa.array(np.flatnonzero(~repeated)))
@@ -372,6 +373,6 @@ def row_codes(rows: pa.Table, columns: list[str]) -> npt.NDArray[np.int64]:
     return codes.astype(np.int64, copy=False)
 
 
-def whole(column: pa.ChunkedArray) -> pa.Array:
+def combine_to_array(column: pa.ChunkedArray) -> pa.Array:
     """The column as one array; one that is a single chunk is not copied, as `combine_chunks` would."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

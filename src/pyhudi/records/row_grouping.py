@@ -20,7 +20,7 @@ def runs(codes: Ints) -> Iterator[tuple[int, int]]:
     yield from zip(starts.tolist(), np.append(starts, len(codes))[1:].tolist(), strict=True)
 
 
-def by_code(codes: Ints, count: int) -> tuple[Ints, Ints]:
+def group_rows(codes: Ints, count: int) -> tuple[Ints, Ints]:
     """The rows in order of their code, those of one code in the order in which they come, and where each code begins among them.
 
     codes: from 0 to below `count`.  The second array has `count` + 1 numbers: code c has the places from c up to c + 1.

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import Internal, InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
-from pyhudi.records.java_strings import floats_through_text, is_binary_like, is_string_like, timestamp_micros, value_text
+from pyhudi.records.java_strings import is_binary_like, is_string_like, timestamp_micros, value_text, widen_floats_as_text
 from pyhudi.records.type_normalization import is_list_like
 
 
@@ -250,7 +250,7 @@ def _cast_scalar(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
             return pc.cast(array, type_)
         return pc.cast(timestamp_micros(array, f"column {path!r}: "), type_)
     if types.is_float64(type_) and types.is_float32(source):
-        return floats_through_text(array)
+        return widen_floats_as_text(array)
     if types.is_floating(type_) and types.is_integer(source):
         # Java's widening of long to float or double rounds to the nearest; it never fails.
         return pc.cast(array, type_, safe=False)
@@ -294,7 +294,7 @@ def _cast_list(array: pa.Array, type_: pa.ListType, path: str) -> pa.Array:
         array = _viewed_list(array)
     if not pa.types.is_list(array.type):
         array = pc.cast(array, pa.list_(array.type.value_field))
-    array = own_items(array)
+    array = unshared_items(array)
     values = array.values.slice(0, array.offsets[-1].as_py() if len(array) else 0)
     values = _conform_array(values, type_.value_field, path + "[]", None)
     buffers = array.buffers()[:2]
@@ -312,7 +312,7 @@ def _viewed_list(array: pa.Array) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pc.list_flatten(array), type=kind, mask=mask)
 
 
-def own_items(array: pa.ListArray | pa.MapArray) -> pa.ListArray | pa.MapArray:
+def unshared_items(array: pa.ListArray | pa.MapArray) -> pa.ListArray | pa.MapArray:
     """The lists or maps with no items but their own: others need no casting, and may hold what these do not."""
     if array.offset or (len(array.offsets) and array.offsets[0].as_py()):
         array = pa.concat_arrays([array, array.slice(0, 0)])
@@ -323,7 +323,7 @@ def own_items(array: pa.ListArray | pa.MapArray) -> pa.ListArray | pa.MapArray:
 
 
 def _cast_map(array: pa.MapArray, type_: pa.MapType, path: str) -> pa.Array:
-    array = own_items(array)
+    array = unshared_items(array)
     end = array.offsets[-1].as_py() if len(array) else 0
     keys = _conform_array(array.keys.slice(0, end), type_.key_field, path + "{key}", None)
     items = _conform_array(array.items.slice(0, end), type_.item_field, path + "{}", None)

@@ -42,7 +42,7 @@ class SchemaMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Difference:
+class _SchemaDifference:
     column: str
     table: str
     incoming: str
@@ -57,7 +57,7 @@ class _Evolution:
     fixed: Mapping[str, str]
     null_for_missing: bool
     allow_drop: bool
-    problems: list[_Difference]
+    problems: list[_SchemaDifference]
 
 
 def evolve(
@@ -180,7 +180,7 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
             result.append(field if _has_default(field) else field.with_nullable(True))
         elif not rules.allow_drop:
             rules.problems.append(
-                _Difference(
+                _SchemaDifference(
                     here,
                     str(field.type),
                     "missing",
@@ -198,7 +198,7 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
         elif rules.mode is SchemaMode.STRICT:
             problem = f"a new column is not taken by schema mode strict: leave it out, or {_MODE_OPTION}=widen to add it"
         if problem is not None:
-            rules.problems.append(_Difference(path + field.name, "missing", str(field.type), problem))
+            rules.problems.append(_SchemaDifference(path + field.name, "missing", str(field.type), problem))
         result.append(field.with_nullable(True))
     return result
 
@@ -208,8 +208,8 @@ def _has_default(field: pa.Field) -> bool:
     return not field.nullable and column_default(field) is not None
 
 
-def _either_nullable(ours: pa.Field, theirs: pa.Field, rules: _Evolution) -> bool:
-    return not _has_default(ours) and bool(ours.nullable or (theirs.nullable and rules.mode is not SchemaMode.STRICT))
+def _either_nullable(own: pa.Field, theirs: pa.Field, rules: _Evolution) -> bool:
+    return not _has_default(own) and bool(own.nullable or (theirs.nullable and rules.mode is not SchemaMode.STRICT))
 
 
 def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _Evolution) -> pa.DataType:
@@ -233,19 +233,19 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
         problem = _why_not(table, incoming)
     elif path in rules.fixed:
         problem = f"it is {rules.fixed[path]}, whose type no batch changes: cast the column to the table's type"
-        problem += whole_number_hint(table, incoming)
+        problem += integer_hint(table, incoming)
     elif rules.mode is SchemaMode.EVOLVE or (rules.mode is SchemaMode.WIDEN and str(incoming) in _LOSSLESS.get(str(table), ())):
         return incoming
     elif rules.mode is SchemaMode.STRICT:
         problem = f"another type is not taken by schema mode strict: cast the column, or {_MODE_OPTION}=widen or evolve"
     else:
-        cast = "cast the column to the table's type" + whole_number_hint(table, incoming)
+        cast = "cast the column to the table's type" + integer_hint(table, incoming)
         problem = f"that would change what the table holds: {cast}, or {_MODE_OPTION}=evolve"
-    rules.problems.append(_Difference(path, str(table), str(incoming), problem))
+    rules.problems.append(_SchemaDifference(path, str(table), str(incoming), problem))
     return table
 
 
-def whole_number_hint(table: pa.DataType, incoming: pa.DataType) -> str:
+def integer_hint(table: pa.DataType, incoming: pa.DataType) -> str:
     """How whole numbers with missing values, which pandas holds as floating point, become whole again; "" for other types."""
     if not (pa.types.is_integer(table) and pa.types.is_floating(incoming)):
         return ""
@@ -279,7 +279,7 @@ def _why_not(table: pa.DataType, incoming: pa.DataType) -> str:
     return "not castable: cast the column to the table's type"
 
 
-def _difference_text(problems: Sequence[_Difference]) -> str:
+def _difference_text(problems: Sequence[_SchemaDifference]) -> str:
     rows = [("column", "table", "incoming", "problem")]
     rows += [(p.column, p.table, p.incoming, p.problem) for p in problems]
     widths = [max(len(row[index]) for row in rows) for index in range(3)]

@@ -23,7 +23,7 @@ ZONE_OPTION = "pyhudi.timestamps.without.zone"
 NANOSECONDS_OPTION = "pyhudi.timestamps.nanoseconds"
 
 
-class WithoutZone(StrEnum):
+class ZonelessTimestamps(StrEnum):
     """What becomes of timestamps without a zone.
 
     REFUSE: they are taken only where the table's column has no zone either.  UTC: they are moments that are given in UTC.
@@ -35,7 +35,7 @@ class WithoutZone(StrEnum):
     LOCAL = "local"
 
 
-def with_zones(incoming: pa.Schema, table: pa.Schema | None, mode: WithoutZone) -> pa.Schema:
+def with_zones(incoming: pa.Schema, table: pa.Schema | None, mode: ZonelessTimestamps) -> pa.Schema:
     """The incoming columns; each timestamp without a zone has the type under which it is taken, at any depth.
 
     table: the table's columns, None before there are any.  Raises InvalidRequest that names every column which is not taken.
@@ -54,19 +54,21 @@ def with_zones(incoming: pa.Schema, table: pa.Schema | None, mode: WithoutZone) 
     return pa.schema(fields, metadata=incoming.metadata)
 
 
-def refuse_cut_nanoseconds(rows: pa.RecordBatch, names: Collection[str] | None = None) -> None:
+def check_no_truncated_nanoseconds(rows: pa.RecordBatch, names: Collection[str] | None = None) -> None:
     """Raises InvalidRequest where a timestamp, at any depth, is finer than microseconds.  names: some of the columns."""
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         if names is None or name in names:
             _refuse_cut(column, name)
 
 
-def _placed(field: pa.Field, table: pa.Field | None, path: str, mode: WithoutZone, problems: list[str]) -> pa.Field:
+def _placed(field: pa.Field, table: pa.Field | None, path: str, mode: ZonelessTimestamps, problems: list[str]) -> pa.Field:
     type_ = _placed_type(field.type, None if table is None else table.type, path, mode, problems)
     return field if type_ is field.type else field.with_type(type_)
 
 
-def _placed_type(type_: pa.DataType, table: pa.DataType | None, path: str, mode: WithoutZone, problems: list[str]) -> pa.DataType:
+def _placed_type(
+    type_: pa.DataType, table: pa.DataType | None, path: str, mode: ZonelessTimestamps, problems: list[str]
+) -> pa.DataType:
     types = pa.types
     if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
         return _placed_type(type_.value_type, table, path, mode, problems)
@@ -87,14 +89,16 @@ def _placed_type(type_: pa.DataType, table: pa.DataType | None, path: str, mode:
     return type_
 
 
-def _placed_time(type_: pa.DataType, table: pa.DataType | None, path: str, mode: WithoutZone, problems: list[str]) -> pa.DataType:
+def _placed_time(
+    type_: pa.DataType, table: pa.DataType | None, path: str, mode: ZonelessTimestamps, problems: list[str]
+) -> pa.DataType:
     is_time = table is not None and pa.types.is_timestamp(table)
     if table is not None and (not is_time or table.tz is None):
         # The same, or a type that the comparison with the table's columns refuses.
         return type_
-    if mode is WithoutZone.UTC:
+    if mode is ZonelessTimestamps.UTC:
         return pa.timestamp(type_.unit, "UTC")
-    if mode is WithoutZone.LOCAL and table is None:
+    if mode is ZonelessTimestamps.LOCAL and table is None:
         return type_
     problems.append(f"{path}: {type_}" + (f", and the table's column is {table}" if is_time else ""))
     return type_

@@ -35,7 +35,7 @@ _DELETING = pa.array(["D", "-U"])
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class PartialUpdateFill:
     """Which values stand for none.
 
     mode: IGNORE_DEFAULTS compares by reference in Java, so that beside null only booleans and whole numbers from -128 to 127 are
@@ -47,7 +47,7 @@ class Filling:
     defaults: Defaults = ()
     unavailable: str | None = None
 
-    def gaps(self, name: str, column: pa.ChunkedArray) -> BoolMask | None:
+    def missing(self, name: str, column: pa.ChunkedArray) -> BoolMask | None:
         """Where the values of a column stand for none; None when nowhere."""
         if self.mode is UpdateMode.IGNORE_DEFAULTS:
             found = self._defaults_in(name, column)
@@ -61,13 +61,13 @@ class Filling:
         mask = None if found is None else np.asarray(found.combine_chunks(), dtype=np.bool_)
         return mask if mask is not None and mask.any() else None
 
-    def filled(self, older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
+    def fill_missing(self, older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
         """The winner of each pair with its gaps filled from the other.  Columns and their order are the newer's."""
         columns = []
         for field in newer.schema:
             first, second = relabel_column(older.column(field.name), field), newer.column(field.name)
             take_newer = newer_wins.copy()
-            in_older, in_newer = self.gaps(field.name, first), self.gaps(field.name, second)
+            in_older, in_newer = self.missing(field.name, first), self.missing(field.name, second)
             if in_newer is not None:
                 take_newer &= ~in_newer
             if in_older is not None:
@@ -86,24 +86,25 @@ class Filling:
 
 
 @dataclass(frozen=True, slots=True)
-class ModeRule:
+class UpdateModeRule:
     """The rule of a table of version 9 without a merger of its own.
 
-    ordering: none by commit time, whatever the table names.  own_marker: the table's, which holds for stored records too.
+    ordering: none by commit time, whatever the table names.  default_delete_marker: the table's, which holds for stored records
+    too.
     """
 
     ordering: Ordering
-    filling: Filling | None = None
-    own_marker: DeleteMarker | None = None
-    given_marker: DeleteMarker | None = None
+    filling: PartialUpdateFill | None = None
+    default_delete_marker: DeleteMarker | None = None
+    custom_delete_marker: DeleteMarker | None = None
 
     @property
-    def picks(self) -> bool:
+    def selects_one_side(self) -> bool:
         """Without an update mode the result is one of the two records."""
         return self.filling is None
 
     @property
-    def decides(self) -> bool:
+    def custom_merge(self) -> bool:
         """Commit time or ordering value tells the winner, whose gaps are filled."""
         return False
 
@@ -113,20 +114,20 @@ class ModeRule:
         return not self.ordering
 
     @property
-    def revives(self) -> bool:
+    def delete_is_barrier(self) -> bool:
         """A delete without an ordering value is forgotten by what follows it."""
         return True
 
     @property
     def marker(self) -> DeleteMarker | None:
         """The caller's, else the table's."""
-        return self.given_marker or self.own_marker
+        return self.custom_delete_marker or self.default_delete_marker
 
-    def with_marker(self, marker: DeleteMarker | None) -> ModeRule:
+    def with_marker(self, marker: DeleteMarker | None) -> UpdateModeRule:
         """The same rule with a caller's marker; None: with that of the table, if any."""
-        return replace(self, given_marker=marker)
+        return replace(self, custom_delete_marker=marker)
 
-    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+    def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """Where the newer record wins."""
         if not self.ordering:
             return np.ones(newer.num_rows, dtype=np.bool_)
@@ -141,7 +142,7 @@ class ModeRule:
         """Rows that delete their key, by any of the three signs."""
         found = [delete_flags(rows)]
         if self.marker is not None and self.marker.field in rows.column_names:
-            found.append(replace(self.marker, beside_flag=False).flags(rows))
+            found.append(replace(self.marker, combines_with_flag=False).flags(rows))
         if OPERATION in rows.column_names:
             found.append(np.asarray(pc.is_in(rows.column(OPERATION).cast(pa.string()), value_set=_DELETING), dtype=np.bool_))
         masks = [mask for mask in found if mask is not None and mask.any()]
@@ -153,24 +154,24 @@ class ModeRule:
         gone = self.deletes(newer)
         if gone is None:
             return merged
-        wins = self.pick_newer(older, newer, None)
-        return replace(merged, alive=~(gone & wins))
+        wins = self.newer_wins(older, newer, None)
+        return replace(merged, is_live=~(gone & wins))
 
     def combine(self, older: pa.Table, newer: pa.Table) -> Merged:
         """Two records of one batch, of which a delete stays one."""
-        wins = self.pick_newer(older, newer, None)
+        wins = self.newer_wins(older, newer, None)
         every = np.ones(newer.num_rows, dtype=np.bool_)
         if self.filling is None:
             return Merged(choose_rows(older, newer, wins), every, wins)
         gone = [np.zeros(newer.num_rows, dtype=np.bool_) if mask is None else mask for mask in map(self.deletes, (older, newer))]
-        rows = self.filling.filled(older, newer, wins)
+        rows = self.filling.fill_missing(older, newer, wins)
         whole = gone[0] | gone[1]
         if whole.any():
             rows = choose_rows(rows, choose_rows(older, newer, wins), whole)
         return Merged(rows, every, wins | ~whole)
 
 
-def mode_rule(settings: MergeSettings, defaults: Defaults = ()) -> ModeRule | None:
+def mode_rule(settings: MergeSettings, defaults: Defaults = ()) -> UpdateModeRule | None:
     """The rule of a built-in merge mode of version 9; None for CUSTOM.  Raises Unsupported as `check_merge_properties`."""
     if settings.mode is MergeMode.CUSTOM:
         return None
@@ -179,11 +180,11 @@ def mode_rule(settings: MergeSettings, defaults: Defaults = ()) -> ModeRule | No
     field, text = properties.get(MARKER_FIELD), properties.get(MARKER_TEXT)
     filling = None
     if settings.update_mode is not None:
-        filling = Filling(settings.update_mode, defaults, properties.get(UNAVAILABLE_TEXT))
-    return ModeRule(
+        filling = PartialUpdateFill(settings.update_mode, defaults, properties.get(UNAVAILABLE_TEXT))
+    return UpdateModeRule(
         settings.ordering if settings.mode is MergeMode.EVENT_TIME_ORDERING else NO_ORDERING,
         filling,
-        DeleteMarker(field, text, beside_flag=True) if field and text is not None else None,
+        DeleteMarker(field, text, combines_with_flag=True) if field and text is not None else None,
     )
 
 

@@ -49,9 +49,9 @@ def sql(
         TableExists: CREATE TABLE of one that is there.
     """
     parsed = read_statement(statement, embedded=True)
-    from pyhudi.sql_engine.duckdb_session import Session, run
+    from pyhudi.sql_engine.duckdb_session import EmbeddedStatementSession, run
 
-    return run(Session(CATALOG if catalog is None else catalog, storage_options, options), parsed)
+    return run(EmbeddedStatementSession(CATALOG if catalog is None else catalog, storage_options, options), parsed)
 
 
 def register(name: str, table: Any) -> None:

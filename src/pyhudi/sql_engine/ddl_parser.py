@@ -8,7 +8,7 @@ from pyhudi.sql_engine.sql_ast import (
     FORMATS,
     AddColumns,
     AlterColumn,
-    Column,
+    ColumnDefinition,
     CreateTable,
     DropColumns,
     DropPartition,
@@ -23,11 +23,11 @@ from pyhudi.sql_engine.sql_ast import (
     Value,
 )
 from pyhudi.sql_engine.sql_types import data_type
-from pyhudi.sql_engine.table_references import query_of
-from pyhudi.sql_engine.tokens import Cursor
+from pyhudi.sql_engine.table_references import parse_query_text
+from pyhudi.sql_engine.tokens import TokenCursor
 
 
-def create_table(cursor: Cursor) -> Statement:
+def create_table(cursor: TokenCursor) -> Statement:
     """CREATE TABLE, with a query behind it or without."""
     cursor.expect("CREATE")
     for words in (
@@ -40,24 +40,26 @@ def create_table(cursor: Cursor) -> Statement:
         ("DATABASE",),
         ("SCHEMA",),
     ):
-        if cursor.sees(*words):
+        if cursor.at_keywords(*words):
             raise Unsupported(f"the statement CREATE {' '.join(words)}")
-    if cursor.sees("FUNCTION") or cursor.sees("INDEX"):
-        raise Unsupported(f"the statement CREATE {'INDEX; Table.index.create does it' if cursor.sees('INDEX') else 'FUNCTION'}")
+    if cursor.at_keywords("FUNCTION") or cursor.at_keywords("INDEX"):
+        raise Unsupported(
+            f"the statement CREATE {'INDEX; Table.index.create does it' if cursor.at_keywords('INDEX') else 'FUNCTION'}"
+        )
     cursor.expect("TABLE")
-    if_not_exists = cursor.takes("IF", "NOT", "EXISTS")
+    if_not_exists = cursor.accept_keywords("IF", "NOT", "EXISTS")
     table = cursor.table()
-    if cursor.sees("LIKE"):
+    if cursor.at_keywords("LIKE"):
         raise Unsupported("the statement CREATE TABLE ... LIKE")
-    columns = _columns(cursor) if cursor.sees("(") else ()
+    columns = _columns(cursor) if cursor.at_keywords("(") else ()
     given = _Clauses()
     while _table_clause(cursor, given):
         pass
     if given.provider is None:
         cursor.fail("USING hudi")
     query = None
-    if cursor.takes("AS") or (cursor.word is not None and not cursor.sees(";")):
-        query = query_of(cursor.statement, cursor.rest("a query"))
+    if cursor.accept_keywords("AS") or (cursor.peek is not None and not cursor.at_keywords(";")):
+        query = parse_query_text(cursor.statement, cursor.remaining("a query"))
     cursor.end()
     return CreateTable(
         table,
@@ -77,110 +79,115 @@ class _Clauses:
     def __init__(self) -> None:
         self.provider: str | None = None
         self.partitioned_by: tuple[str, ...] = ()
-        self.partition_columns: tuple[Column, ...] = ()
+        self.partition_columns: tuple[ColumnDefinition, ...] = ()
         self.properties: dict[str, str] = {}
         self.location: str | None = None
         self.comment: str | None = None
 
 
-def _table_clause(cursor: Cursor, given: _Clauses) -> bool:
+def _table_clause(cursor: TokenCursor, clauses: _Clauses) -> bool:
     """Read one clause of CREATE TABLE; False where none comes."""
     at = cursor.offset
-    if cursor.takes("USING"):
-        given.provider = ".".join(cursor.dotted("a format")).lower()
-        if given.provider not in FORMATS:
-            raise Unsupported(f"{place(cursor.statement, at)}: a table USING {given.provider}; tables are created USING hudi")
-    elif cursor.takes("PARTITIONED", "BY"):
-        given.partitioned_by, given.partition_columns = _partitioned_by(cursor)
-    elif cursor.takes("TBLPROPERTIES") or cursor.takes("OPTIONS"):
-        given.properties.update(_properties(cursor))
-    elif cursor.takes("LOCATION"):
-        given.location = cursor.text("a path in quotes")
-    elif cursor.takes("COMMENT"):
-        given.comment = cursor.text("a comment in quotes")
-    elif cursor.sees("CLUSTERED") or cursor.sees("CLUSTER") or cursor.sees("STORED") or cursor.sees("ROW"):
-        assert cursor.word is not None, "a keyword was seen"
-        raise Unsupported(f"{place(cursor.statement, at)}: CREATE TABLE ... {cursor.word.keyword}")
+    if cursor.accept_keywords("USING"):
+        clauses.provider = ".".join(cursor.dotted("a format")).lower()
+        if clauses.provider not in FORMATS:
+            raise Unsupported(f"{place(cursor.statement, at)}: a table USING {clauses.provider}; tables are created USING hudi")
+    elif cursor.accept_keywords("PARTITIONED", "BY"):
+        clauses.partitioned_by, clauses.partition_columns = _partitioned_by(cursor)
+    elif cursor.accept_keywords("TBLPROPERTIES") or cursor.accept_keywords("OPTIONS"):
+        clauses.properties.update(_properties(cursor))
+    elif cursor.accept_keywords("LOCATION"):
+        clauses.location = cursor.text("a path in quotes")
+    elif cursor.accept_keywords("COMMENT"):
+        clauses.comment = cursor.text("a comment in quotes")
+    elif (
+        cursor.at_keywords("CLUSTERED")
+        or cursor.at_keywords("CLUSTER")
+        or cursor.at_keywords("STORED")
+        or cursor.at_keywords("ROW")
+    ):
+        assert cursor.peek is not None, "a keyword was seen"
+        raise Unsupported(f"{place(cursor.statement, at)}: CREATE TABLE ... {cursor.peek.keyword}")
     else:
         return False
     return True
 
 
-def _columns(cursor: Cursor) -> tuple[Column, ...]:
+def _columns(cursor: TokenCursor) -> tuple[ColumnDefinition, ...]:
     cursor.expect("(")
     found = [_column(cursor)]
-    while cursor.takes(","):
+    while cursor.accept_keywords(","):
         found.append(_column(cursor))
     cursor.expect(")")
     return tuple(found)
 
 
-def _column(cursor: Cursor) -> Column:
+def _column(cursor: TokenCursor) -> ColumnDefinition:
     name = ".".join(cursor.dotted("the name of a column"))
     kind = data_type(cursor)
     nullable, comment = True, None
     where: tuple[str | None, ...] = ()
     while True:
         at = cursor.offset
-        if cursor.takes("NOT", "NULL"):
+        if cursor.accept_keywords("NOT", "NULL"):
             nullable = False
-        elif cursor.takes("COMMENT"):
+        elif cursor.accept_keywords("COMMENT"):
             comment = cursor.text("a comment in quotes")
-        elif cursor.sees("FIRST") or cursor.sees("AFTER"):
+        elif cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER"):
             where = _place(cursor)
-        elif cursor.sees("DEFAULT") or cursor.sees("GENERATED"):
-            assert cursor.word is not None, "a keyword was seen"
-            raise Unsupported(f"{place(cursor.statement, at)}: a column with {cursor.word.keyword}")
+        elif cursor.at_keywords("DEFAULT") or cursor.at_keywords("GENERATED"):
+            assert cursor.peek is not None, "a keyword was seen"
+            raise Unsupported(f"{place(cursor.statement, at)}: a column with {cursor.peek.keyword}")
         else:
-            return Column(name, kind, nullable, comment, where)
+            return ColumnDefinition(name, kind, nullable, comment, where)
 
 
-def _place(cursor: Cursor) -> tuple[str | None, ...]:
-    if cursor.takes("FIRST"):
+def _place(cursor: TokenCursor) -> tuple[str | None, ...]:
+    if cursor.accept_keywords("FIRST"):
         return (None,)
     cursor.expect("AFTER")
     return (cursor.name("the name of a column"),)
 
 
-def _partitioned_by(cursor: Cursor) -> tuple[tuple[str, ...], tuple[Column, ...]]:
+def _partitioned_by(cursor: TokenCursor) -> tuple[tuple[str, ...], tuple[ColumnDefinition, ...]]:
     """Names of columns, or columns with their types, which come behind the others."""
     mark, at = cursor.mark(), cursor.offset
     cursor.expect("(")
     cursor.dotted("the name of a column")
-    if cursor.sees(",") or cursor.sees(")"):
+    if cursor.at_keywords(",") or cursor.at_keywords(")"):
         cursor.back_to(mark)
         return cursor.names("the name of a column"), ()
-    if cursor.sees("("):
+    if cursor.at_keywords("("):
         raise Unsupported(f"{place(cursor.statement, at)}: PARTITIONED BY a transform; name a column")
     cursor.back_to(mark)
     columns = _columns(cursor)
     return tuple(column.name for column in columns), columns
 
 
-def _properties(cursor: Cursor) -> dict[str, str]:
+def _properties(cursor: TokenCursor) -> dict[str, str]:
     cursor.expect("(")
     found: dict[str, str] = {}
     while True:
         at = cursor.offset
-        key = cursor.text("a property") if cursor.sees_text() else ".".join(cursor.dotted("a property"))
-        if not cursor.takes("="):
-            cursor.takes("==")
+        key = cursor.text("a property") if cursor.at_string() else ".".join(cursor.dotted("a property"))
+        if not cursor.accept_keywords("="):
+            cursor.accept_keywords("==")
         value = cursor.value("the value of a property")
         if key in found:
             raise InvalidRequest(f"{place(cursor.statement, at)}: property {key} is given twice")
         found[key] = _as_text(value)
-        if not cursor.takes(","):
+        if not cursor.accept_keywords(","):
             break
     cursor.expect(")")
     return found
 
 
-def _property_keys(cursor: Cursor) -> list[str]:
+def _property_keys(cursor: TokenCursor) -> list[str]:
     cursor.expect("(")
     found = []
     while True:
-        found.append(cursor.text("a property") if cursor.sees_text() else ".".join(cursor.dotted("a property")))
-        if not cursor.takes(","):
+        found.append(cursor.text("a property") if cursor.at_string() else ".".join(cursor.dotted("a property")))
+        if not cursor.accept_keywords(","):
             break
     cursor.expect(")")
     return found
@@ -190,10 +197,10 @@ def _as_text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def alter_table(cursor: Cursor) -> Statement:
+def alter_table(cursor: TokenCursor) -> Statement:
     """ALTER TABLE: its columns, properties, partitions or name."""
     cursor.expect("ALTER")
-    if not cursor.sees("TABLE"):
+    if not cursor.at_keywords("TABLE"):
         raise Unsupported(f"the statement ALTER {cursor.name('TABLE').upper()}")
     cursor.expect("TABLE")
     table = cursor.table()
@@ -209,44 +216,44 @@ def alter_table(cursor: Cursor) -> Statement:
     return found
 
 
-def _alteration(cursor: Cursor, table: TableName) -> Statement | None:
-    if cursor.takes("ADD", "COLUMNS") or cursor.takes("ADD", "COLUMN"):
-        return AddColumns(table, _columns(cursor) if cursor.sees("(") else (_column(cursor),))
-    if cursor.takes("DROP", "PARTITION") or cursor.takes("DROP", "IF", "EXISTS", "PARTITION"):
+def _alteration(cursor: TokenCursor, table: TableName) -> Statement | None:
+    if cursor.accept_keywords("ADD", "COLUMNS") or cursor.accept_keywords("ADD", "COLUMN"):
+        return AddColumns(table, _columns(cursor) if cursor.at_keywords("(") else (_column(cursor),))
+    if cursor.accept_keywords("DROP", "PARTITION") or cursor.accept_keywords("DROP", "IF", "EXISTS", "PARTITION"):
         cursor.back_to(cursor.mark() - 1)
-        return DropPartition(table, named_partition(cursor, needs_values=True), if_exists=True)
-    if cursor.takes("DROP", "COLUMNS") or cursor.takes("DROP", "COLUMN"):
-        if cursor.sees("IF", "EXISTS"):
+        return DropPartition(table, parse_partition(cursor, needs_values=True), if_exists=True)
+    if cursor.accept_keywords("DROP", "COLUMNS") or cursor.accept_keywords("DROP", "COLUMN"):
+        if cursor.at_keywords("IF", "EXISTS"):
             raise Unsupported("ALTER TABLE ... DROP COLUMN IF EXISTS")
-        every = cursor.names("a column") if cursor.sees("(") else (".".join(cursor.dotted("a column")),)
+        every = cursor.names("a column") if cursor.at_keywords("(") else (".".join(cursor.dotted("a column")),)
         return DropColumns(table, every)
-    if cursor.takes("RENAME", "COLUMN"):
+    if cursor.accept_keywords("RENAME", "COLUMN"):
         column = ".".join(cursor.dotted("a column"))
         cursor.expect("TO")
         return RenameColumn(table, column, cursor.name("the new name"))
-    if cursor.takes("RENAME", "TO"):
+    if cursor.accept_keywords("RENAME", "TO"):
         return RenameTable(table, cursor.table())
-    if cursor.takes("SET", "TBLPROPERTIES"):
+    if cursor.accept_keywords("SET", "TBLPROPERTIES"):
         return SetProperties(table, tuple(_properties(cursor).items()))
-    if cursor.takes("UNSET", "TBLPROPERTIES"):
-        if_exists = cursor.takes("IF", "EXISTS")
+    if cursor.accept_keywords("UNSET", "TBLPROPERTIES"):
+        if_exists = cursor.accept_keywords("IF", "EXISTS")
         return SetProperties(table, tuple((key, None) for key in _property_keys(cursor)), if_exists)
-    if cursor.takes("ALTER") or cursor.takes("CHANGE"):
-        cursor.takes("COLUMN")
+    if cursor.accept_keywords("ALTER") or cursor.accept_keywords("CHANGE"):
+        cursor.accept_keywords("COLUMN")
         return _altered_column(cursor, table)
     return None
 
 
-def _altered_column(cursor: Cursor, table: TableName) -> AlterColumn:
+def _altered_column(cursor: TokenCursor, table: TableName) -> AlterColumn:
     column = ".".join(cursor.dotted("a column"))
     kind = comment = None
     where: tuple[str | None, ...] = ()
     at = cursor.offset
-    if cursor.takes("TYPE"):
+    if cursor.accept_keywords("TYPE"):
         kind = data_type(cursor)
-    elif cursor.sees("SET") or cursor.sees("DROP"):
+    elif cursor.at_keywords("SET") or cursor.at_keywords("DROP"):
         raise Unsupported(f"{place(cursor.statement, at)}: ALTER COLUMN ... SET or DROP of NOT NULL or of a default")
-    elif not (cursor.sees("COMMENT") or cursor.sees("FIRST") or cursor.sees("AFTER")):
+    elif not (cursor.at_keywords("COMMENT") or cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER")):
         # Hive's form: CHANGE COLUMN old new type.
         named = cursor.name("TYPE, COMMENT, FIRST or AFTER")
         if named.lower() != column.lower():
@@ -254,48 +261,48 @@ def _altered_column(cursor: Cursor, table: TableName) -> AlterColumn:
                 f"{place(cursor.statement, at)}: CHANGE COLUMN with another name; RENAME COLUMN {column} TO {named}"
             )
         kind = data_type(cursor)
-    if cursor.takes("COMMENT"):
+    if cursor.accept_keywords("COMMENT"):
         comment = cursor.text("a comment in quotes")
-    if cursor.sees("FIRST") or cursor.sees("AFTER"):
+    if cursor.at_keywords("FIRST") or cursor.at_keywords("AFTER"):
         where = _place(cursor)
     return AlterColumn(table, column, kind, comment, where)
 
 
-def named_partition(cursor: Cursor, *, needs_values: bool) -> tuple[PartitionValue, ...]:
+def parse_partition(cursor: TokenCursor, *, needs_values: bool) -> tuple[PartitionValue, ...]:
     """PARTITION (day = '2024-05-06', hour)."""
     cursor.expect("PARTITION")
     cursor.expect("(")
     found = []
     while True:
         column = ".".join(cursor.dotted("the name of a partition column"))
-        given = cursor.takes("=") or cursor.takes("==")
+        given = cursor.accept_keywords("=") or cursor.accept_keywords("==")
         if needs_values and not given:
             cursor.fail("=")
         found.append(PartitionValue(column, cursor.value("a value") if given else None, given))
-        if not cursor.takes(","):
+        if not cursor.accept_keywords(","):
             break
     cursor.expect(")")
     return tuple(found)
 
 
-def truncate_table(cursor: Cursor) -> Statement:
+def truncate_table(cursor: TokenCursor) -> Statement:
     """TRUNCATE TABLE, whole or a partition."""
     cursor.expect("TRUNCATE")
     cursor.expect("TABLE")
     table = cursor.table()
-    partition = named_partition(cursor, needs_values=True) if cursor.sees("PARTITION") else ()
+    partition = parse_partition(cursor, needs_values=True) if cursor.at_keywords("PARTITION") else ()
     cursor.end()
     return Truncate(table, partition)
 
 
-def drop_table(cursor: Cursor) -> Statement:
+def drop_table(cursor: TokenCursor) -> Statement:
     """DROP TABLE."""
     cursor.expect("DROP")
-    if not cursor.takes("TABLE"):
+    if not cursor.accept_keywords("TABLE"):
         raise Unsupported(f"the statement DROP {cursor.name('TABLE').upper()}")
-    if_exists = cursor.takes("IF", "EXISTS")
+    if_exists = cursor.accept_keywords("IF", "EXISTS")
     table = cursor.table()
-    if cursor.sees("PURGE"):
+    if cursor.at_keywords("PURGE"):
         raise Unsupported(f"DROP TABLE {table} PURGE: no statement deletes the files of a table; delete its folder")
     cursor.end()
     return DropTable(table, if_exists)

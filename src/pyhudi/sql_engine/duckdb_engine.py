@@ -76,7 +76,7 @@ _ANSI: Any = type("_Ansi", (Spark,), {"Parser": type("_AnsiParser", (SparkParser
 """Spark's dialect in which a cast that fails is an error, and none but TRY_CAST gives null."""
 
 
-class Rows:
+class RowSource:
     """Rows that can be read as often as a query asks: each time `read` opens a stream of them anew."""
 
     def __init__(self, read: Callable[[], pa.RecordBatchReader]) -> None:
@@ -101,7 +101,7 @@ class Database:
 
     def __init__(self) -> None:
         self._connection = duckdb.connect()
-        self._rows: list[Rows] = []
+        self._rows: list[RowSource] = []
         self._named = 0
         for statement in (*_MACROS, *_SETTINGS):
             self._connection.execute(statement)
@@ -115,14 +115,14 @@ class Database:
         self._named += 1
         return f"pyhudi_{self._named}"
 
-    def add(self, name: str, rows: Rows | pa.Table) -> None:
+    def add(self, name: str, rows: RowSource | pa.Table) -> None:
         """Give rows a name."""
-        if isinstance(rows, Rows):
+        if isinstance(rows, RowSource):
             self._rows.append(rows)
         with self._told():
             self._connection.register(name, rows)
 
-    def keep(self, name: str, query: str) -> None:
+    def materialize(self, name: str, query: str) -> None:
         """Give the rows of a query, in DuckDB's dialect, a name: they are computed once."""
         with self._told():
             self._connection.execute(f'CREATE TEMP TABLE "{name}" AS {query}')
@@ -179,7 +179,7 @@ def to_duck(tree: exp.Expr) -> str:
         raise Unsupported(f"the embedded engine: {error}") from error
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """A name as DuckDB takes it."""
     return '"' + name.replace('"', '""') + '"'
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.sql_engine.ddl_parser import alter_table, create_table, drop_table, named_partition, truncate_table
+from pyhudi.sql_engine.ddl_parser import alter_table, create_table, drop_table, parse_partition, truncate_table
 from pyhudi.sql_engine.literals import place
 from pyhudi.sql_engine.sql_ast import (
-    Assignment,
-    Call,
+    CallProcedure,
     Delete,
     Describe,
     Fragment,
     Insert,
-    Merge,
     MergeAction,
     MergeClause,
+    MergeInto,
     MergeRows,
-    Query,
     Select,
+    SelectQuery,
+    SetClause,
     ShowPartitions,
     ShowProperties,
     ShowTables,
@@ -32,8 +32,8 @@ from pyhudi.sql_engine.sql_ast import (
     Update,
     Value,
 )
-from pyhudi.sql_engine.table_references import as_of, expression_of, query_of
-from pyhudi.sql_engine.tokens import Cursor
+from pyhudi.sql_engine.table_references import parse_as_of_clause, parse_expression_text, parse_query_text
+from pyhudi.sql_engine.tokens import TokenCursor
 
 __all__ = ["parse"]
 
@@ -44,11 +44,11 @@ def parse(statement: str) -> Statement:
     Raises InvalidRequest for what is none, with its line, its column and what was expected; Unsupported for one that is legal and
     not carried out, with its name.
     """
-    cursor = Cursor(statement)
-    word = cursor.word
+    cursor = TokenCursor(statement)
+    word = cursor.peek
     if word is None:
         raise InvalidRequest("there is no SQL statement in an empty text")
-    if word.keyword == "(" or cursor.sees("WITH"):
+    if word.keyword == "(" or cursor.at_keywords("WITH"):
         return _with_or_query(cursor)
     read = _STATEMENTS.get(word.keyword)
     if read is not None:
@@ -62,23 +62,26 @@ def parse(statement: str) -> Statement:
 # Queries, and rows to be written
 
 
-def _select(cursor: Cursor) -> Statement:
+def _select(cursor: TokenCursor) -> Statement:
     return Select(_query(cursor))
 
 
-def _query(cursor: Cursor) -> Query:
-    return query_of(cursor.statement, cursor.rest("a query"))
+def _query(cursor: TokenCursor) -> SelectQuery:
+    return parse_query_text(cursor.statement, cursor.remaining("a query"))
 
 
-def _with_or_query(cursor: Cursor) -> Statement:
+def _with_or_query(cursor: TokenCursor) -> Statement:
     """WITH ... SELECT; Spark's WITH ... INSERT has the common table expressions in front, and they belong to the query."""
-    if not cursor.sees("WITH"):
+    if not cursor.at_keywords("WITH"):
         return Select(_query(cursor))
     mark = cursor.mark()
     head = cursor.until(
-        lambda here: here.sees("SELECT") or here.sees("INSERT") or here.sees("MERGE") or here.sees("FROM"), "WITH"
+        lambda here: (
+            here.at_keywords("SELECT") or here.at_keywords("INSERT") or here.at_keywords("MERGE") or here.at_keywords("FROM")
+        ),
+        "WITH",
     )
-    if cursor.sees("INSERT") or cursor.sees("MERGE"):
+    if cursor.at_keywords("INSERT") or cursor.at_keywords("MERGE"):
         raise Unsupported(
             f"{place(cursor.statement, head.offset)}: WITH in front of INSERT or MERGE; put it in front of the query"
         )
@@ -86,36 +89,40 @@ def _with_or_query(cursor: Cursor) -> Statement:
     return Select(_query(cursor))
 
 
-def _insert(cursor: Cursor) -> Statement:
+def _insert(cursor: TokenCursor) -> Statement:
     cursor.expect("INSERT")
-    overwrite = cursor.takes("OVERWRITE")
+    overwrite = cursor.accept_keywords("OVERWRITE")
     if not overwrite:
         cursor.expect("INTO")
-    if cursor.sees("DIRECTORY") or cursor.sees("LOCAL"):
+    if cursor.at_keywords("DIRECTORY") or cursor.at_keywords("LOCAL"):
         raise Unsupported("the statement INSERT OVERWRITE DIRECTORY")
-    cursor.takes("TABLE")
+    cursor.accept_keywords("TABLE")
     table = cursor.table()
-    if cursor.sees("REPLACE"):
+    if cursor.at_keywords("REPLACE"):
         raise Unsupported("the statement INSERT INTO ... REPLACE WHERE")
-    partition = named_partition(cursor, needs_values=False) if cursor.sees("PARTITION") else ()
-    if cursor.sees("IF", "NOT", "EXISTS"):
+    partition = parse_partition(cursor, needs_values=False) if cursor.at_keywords("PARTITION") else ()
+    if cursor.at_keywords("IF", "NOT", "EXISTS"):
         raise Unsupported("INSERT OVERWRITE ... PARTITION ... IF NOT EXISTS")
-    by_name = cursor.takes("BY", "NAME")
+    by_name = cursor.accept_keywords("BY", "NAME")
     columns = None
-    if not by_name and cursor.sees("("):
+    if not by_name and cursor.at_keywords("("):
         mark = cursor.mark()
         cursor.expect("(")
         is_query = (
-            cursor.sees("SELECT") or cursor.sees("WITH") or cursor.sees("VALUES") or cursor.sees("FROM") or cursor.sees("(")
+            cursor.at_keywords("SELECT")
+            or cursor.at_keywords("WITH")
+            or cursor.at_keywords("VALUES")
+            or cursor.at_keywords("FROM")
+            or cursor.at_keywords("(")
         )
         cursor.back_to(mark)
         columns = None if is_query else cursor.names("the name of a column")
-    if cursor.sees("TABLE"):
+    if cursor.at_keywords("TABLE"):
         raise Unsupported("INSERT ... TABLE name; write SELECT * FROM name")
     return Insert(table, _query(cursor), columns, partition, overwrite, by_name)
 
 
-def _delete(cursor: Cursor) -> Statement:
+def _delete(cursor: TokenCursor) -> Statement:
     cursor.expect("DELETE")
     cursor.expect("FROM")
     table = cursor.table()
@@ -125,49 +132,49 @@ def _delete(cursor: Cursor) -> Statement:
     return Delete(table, alias, where)
 
 
-def _update(cursor: Cursor) -> Statement:
+def _update(cursor: TokenCursor) -> Statement:
     cursor.expect("UPDATE")
     table = cursor.table()
     alias = _alias(cursor, "SET")
     cursor.expect("SET")
-    assignments = _assignments(cursor, lambda here: here.sees("WHERE"), alias or table.parts[-1])
+    assignments = _assignments(cursor, lambda here: here.at_keywords("WHERE"), alias or table.parts[-1])
     where = _where(cursor)
     cursor.end()
     return Update(table, alias, assignments, where)
 
 
-def _where(cursor: Cursor) -> Query | None:
-    return _expression(cursor, lambda _: False, "a condition") if cursor.takes("WHERE") else None
+def _where(cursor: TokenCursor) -> SelectQuery | None:
+    return _expression(cursor, lambda _: False, "a condition") if cursor.accept_keywords("WHERE") else None
 
 
-def _expression(cursor: Cursor, stops: Callable[[Cursor], bool], what: str) -> Query:
-    return expression_of(cursor.statement, cursor.until(stops, what))
+def _expression(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], description: str) -> SelectQuery:
+    return parse_expression_text(cursor.statement, cursor.until(stops, description))
 
 
-def _alias(cursor: Cursor, *ends: str) -> str | None:
+def _alias(cursor: TokenCursor, *ends: str) -> str | None:
     """The alias of a table, if one comes: a name that is none of the words that may follow."""
-    if cursor.takes("AS"):
+    if cursor.accept_keywords("AS"):
         return cursor.name("an alias")
-    word = cursor.word
+    word = cursor.peek
     if word is None or word.keyword in {*ends, ";"}:
         return None
     return cursor.name("an alias")
 
 
-def _assignments(cursor: Cursor, stops: Callable[[Cursor], bool], target: str) -> tuple[Assignment, ...]:
+def _assignments(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], target: str) -> tuple[SetClause, ...]:
     found = [_assignment(cursor, stops, target)]
-    while cursor.takes(","):
+    while cursor.accept_keywords(","):
         found.append(_assignment(cursor, stops, target))
     return tuple(found)
 
 
-def _assignment(cursor: Cursor, stops: Callable[[Cursor], bool], target: str) -> Assignment:
+def _assignment(cursor: TokenCursor, stops: Callable[[TokenCursor], bool], target: str) -> SetClause:
     column = _assigned(cursor.dotted("the column to be assigned"), target)
-    if not cursor.takes("="):
+    if not cursor.accept_keywords("="):
         cursor.expect("==")
-    if cursor.takes("DEFAULT"):
-        return Assignment(column, None)
-    return Assignment(column, _expression(cursor, lambda here: here.sees(",") or stops(here), "a value"))
+    if cursor.accept_keywords("DEFAULT"):
+        return SetClause(column, None)
+    return SetClause(column, _expression(cursor, lambda here: here.at_keywords(",") or stops(here), "a value"))
 
 
 def _assigned(parts: tuple[str, ...], target: str) -> str:
@@ -175,9 +182,9 @@ def _assigned(parts: tuple[str, ...], target: str) -> str:
     return ".".join(parts[1:] if len(parts) > 1 and parts[0].lower() == target.lower() else parts)
 
 
-def _merge(cursor: Cursor) -> Statement:
+def _merge(cursor: TokenCursor) -> Statement:
     cursor.expect("MERGE")
-    if cursor.sees("WITH", "SCHEMA"):
+    if cursor.at_keywords("WITH", "SCHEMA"):
         raise Unsupported("MERGE WITH SCHEMA EVOLUTION")
     cursor.expect("INTO")
     table = cursor.table()
@@ -185,135 +192,135 @@ def _merge(cursor: Cursor) -> Statement:
     cursor.expect("USING")
     source, source_alias = _source(cursor)
     cursor.expect("ON")
-    on = _expression(cursor, lambda here: here.sees("WHEN"), "a condition")
+    on = _expression(cursor, lambda here: here.at_keywords("WHEN"), "a condition")
     clauses = []
-    while cursor.takes("WHEN"):
+    while cursor.accept_keywords("WHEN"):
         clauses.append(_merge_clause(cursor, alias or table.parts[-1]))
     if not clauses:
         cursor.fail("WHEN")
     cursor.end()
-    return Merge(table, alias, source, source_alias, on, tuple(clauses))
+    return MergeInto(table, alias, source, source_alias, on, tuple(clauses))
 
 
-def _source(cursor: Cursor) -> tuple[Query, str | None]:
+def _source(cursor: TokenCursor) -> tuple[SelectQuery, str | None]:
     """What stands behind USING: a query in parentheses, or a table, which becomes a query for all of its rows."""
-    if cursor.sees("("):
-        query = query_of(cursor.statement, cursor.enclosed())
+    if cursor.at_keywords("("):
+        query = parse_query_text(cursor.statement, cursor.enclosed())
         return query, _alias(cursor, "ON")
     start = cursor.offset
     name = cursor.dotted("a table, or a query in parentheses")
-    if cursor.sees("("):
+    if cursor.at_keywords("("):
         cursor.enclosed()
-    as_of(cursor)
-    read = f"SELECT * FROM {cursor.statement[start : cursor.end_of_last]}"
-    query = query_of(cursor.statement, Fragment(read, start - len("SELECT * FROM ")))
+    parse_as_of_clause(cursor)
+    read = f"SELECT * FROM {cursor.statement[start : cursor.last_token_end]}"
+    query = parse_query_text(cursor.statement, Fragment(read, start - len("SELECT * FROM ")))
     return query, _alias(cursor, "ON") or (None if "/" in name[-1] else name[-1])
 
 
-def _merge_clause(cursor: Cursor, target: str) -> MergeClause:
+def _merge_clause(cursor: TokenCursor, target: str) -> MergeClause:
     rows = MergeRows.MATCHED
-    if cursor.takes("NOT"):
+    if cursor.accept_keywords("NOT"):
         rows = MergeRows.OF_SOURCE
     cursor.expect("MATCHED")
-    if rows is MergeRows.OF_SOURCE and cursor.takes("BY"):
-        if cursor.takes("SOURCE"):
+    if rows is MergeRows.OF_SOURCE and cursor.accept_keywords("BY"):
+        if cursor.accept_keywords("SOURCE"):
             rows = MergeRows.OF_TARGET
         else:
             cursor.expect("TARGET")
-    where = _expression(cursor, lambda here: here.sees("THEN"), "a condition") if cursor.takes("AND") else None
+    where = _expression(cursor, lambda here: here.at_keywords("THEN"), "a condition") if cursor.accept_keywords("AND") else None
     cursor.expect("THEN")
     if rows is MergeRows.OF_SOURCE:
         cursor.expect("INSERT")
         return MergeClause(rows, MergeAction.INSERT, where, _inserted(cursor))
-    if cursor.takes("DELETE"):
+    if cursor.accept_keywords("DELETE"):
         return MergeClause(rows, MergeAction.DELETE, where)
-    if not cursor.takes("UPDATE"):
+    if not cursor.accept_keywords("UPDATE"):
         cursor.fail("UPDATE or DELETE")
     cursor.expect("SET")
-    if rows is MergeRows.MATCHED and cursor.takes("*"):
+    if rows is MergeRows.MATCHED and cursor.accept_keywords("*"):
         return MergeClause(rows, MergeAction.UPDATE, where, None)
-    return MergeClause(rows, MergeAction.UPDATE, where, _assignments(cursor, lambda here: here.sees("WHEN"), target))
+    return MergeClause(rows, MergeAction.UPDATE, where, _assignments(cursor, lambda here: here.at_keywords("WHEN"), target))
 
 
-def _inserted(cursor: Cursor) -> tuple[Assignment, ...] | None:
-    if cursor.takes("*"):
+def _inserted(cursor: TokenCursor) -> tuple[SetClause, ...] | None:
+    if cursor.accept_keywords("*"):
         return None
     at = cursor.offset
     columns = cursor.names("the name of a column")
     cursor.expect("VALUES")
     cursor.expect("(")
-    values: list[Query | None] = []
+    values: list[SelectQuery | None] = []
     while True:
-        is_default = cursor.takes("DEFAULT")
-        values.append(None if is_default else _expression(cursor, lambda here: here.sees(","), "a value"))
-        if not cursor.takes(","):
+        is_default = cursor.accept_keywords("DEFAULT")
+        values.append(None if is_default else _expression(cursor, lambda here: here.at_keywords(","), "a value"))
+        if not cursor.accept_keywords(","):
             break
     cursor.expect(")")
     if len(columns) != len(values):
         raise InvalidRequest(f"{place(cursor.statement, at)}: INSERT names {len(columns)} columns and gives {len(values)} values")
     # A column may be qualified with the table.
-    return tuple(Assignment(name.rpartition(".")[2], value) for name, value in zip(columns, values, strict=True))
+    return tuple(SetClause(name.rpartition(".")[2], value) for name, value in zip(columns, values, strict=True))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Procedures, and what tables are
 
 
-def _call(cursor: Cursor) -> Statement:
+def _call(cursor: TokenCursor) -> Statement:
     cursor.expect("CALL")
     procedure = cursor.dotted("the name of a procedure")[-1]
     named: list[tuple[str, Value]] = []
     positional: list[Value] = []
     cursor.expect("(")
-    while not cursor.takes(")"):
+    while not cursor.accept_keywords(")"):
         if named or positional:
             cursor.expect(",")
         mark = cursor.mark()
-        is_literal = cursor.sees_text() or cursor.sees_number() or cursor.sees("-")
+        is_literal = cursor.at_string() or cursor.at_number() or cursor.at_keywords("-")
         name = None if is_literal else cursor.name("an argument")
-        if name is not None and (cursor.takes("=>") or cursor.takes("=")):
+        if name is not None and (cursor.accept_keywords("=>") or cursor.accept_keywords("=")):
             named.append((name, cursor.value("a literal")))
             continue
         cursor.back_to(mark)
         positional.append(cursor.value("a literal, or name => literal"))
     cursor.end()
-    return Call(procedure, tuple(named), tuple(positional))
+    return CallProcedure(procedure, tuple(named), tuple(positional))
 
 
-def _show(cursor: Cursor) -> Statement:
+def _show(cursor: TokenCursor) -> Statement:
     cursor.expect("SHOW")
-    if cursor.takes("PARTITIONS"):
+    if cursor.accept_keywords("PARTITIONS"):
         table = cursor.table()
-        partition = named_partition(cursor, needs_values=True) if cursor.sees("PARTITION") else ()
+        partition = parse_partition(cursor, needs_values=True) if cursor.at_keywords("PARTITION") else ()
         cursor.end()
         return ShowPartitions(table, partition)
-    if cursor.takes("TBLPROPERTIES"):
+    if cursor.accept_keywords("TBLPROPERTIES"):
         table, key = cursor.table(), None
-        if cursor.takes("("):
-            key = cursor.text("a property") if cursor.sees_text() else ".".join(cursor.dotted("a property"))
+        if cursor.accept_keywords("("):
+            key = cursor.text("a property") if cursor.at_string() else ".".join(cursor.dotted("a property"))
             cursor.expect(")")
         cursor.end()
         return ShowProperties(table, key)
-    if cursor.takes("TABLES"):
+    if cursor.accept_keywords("TABLES"):
         cursor.end()
         return ShowTables()
     raise Unsupported(f"the statement SHOW {cursor.name('PARTITIONS, TABLES or TBLPROPERTIES').upper()}")
 
 
-def _describe(cursor: Cursor) -> Statement:
-    if not cursor.takes("DESCRIBE"):
+def _describe(cursor: TokenCursor) -> Statement:
+    if not cursor.accept_keywords("DESCRIBE"):
         cursor.expect("DESC")
     for word in ("QUERY", "FUNCTION", "DATABASE", "SCHEMA", "NAMESPACE", "SELECT", "WITH"):
-        if cursor.sees(word):
+        if cursor.at_keywords(word):
             raise Unsupported(f"the statement DESCRIBE {word}")
-    cursor.takes("TABLE")
-    extended = cursor.takes("EXTENDED") or cursor.takes("FORMATTED")
+    cursor.accept_keywords("TABLE")
+    extended = cursor.accept_keywords("EXTENDED") or cursor.accept_keywords("FORMATTED")
     table = cursor.table()
     cursor.end()
     return Describe(table, extended)
 
 
-_STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = {
+_STATEMENTS: Mapping[str, Callable[[TokenCursor], Statement]] = {
     "SELECT": _select,
     "VALUES": _select,
     "FROM": _select,

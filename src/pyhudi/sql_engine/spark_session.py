@@ -34,23 +34,23 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.admin.table_settings import NAME
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.write_settings import OPERATION
-from pyhudi.records.filters.exact_pushdown import READ_OTHERWISE
 from pyhudi.records.filters.filter_ast import Expr
+from pyhudi.records.filters.pushdown import COMPARED_DIFFERENTLY
 from pyhudi.sql_engine import spark_table_names, table_statements
 from pyhudi.sql_engine import sql_ast as S
 from pyhudi.sql_engine.ddl import RUN, called, check_options, result_row
 from pyhudi.sql_engine.literals import parse_spark
-from pyhudi.sql_engine.splicing import spliced
-from pyhudi.sql_engine.sql_pushdown import asked_of_table
-from pyhudi.sql_engine.table_functions import function_rows, table_of_function
+from pyhudi.sql_engine.sql_pushdown import table_predicate
+from pyhudi.sql_engine.table_functions import function_rows, table_argument
+from pyhudi.sql_engine.table_references import splice_query
 
-__all__ = ["Session", "SparkVerbs", "run"]
+__all__ = ["SparkStatementSession", "SparkOperations", "run"]
 
 _WAREHOUSE = "spark.sql.warehouse.dir"
 
 
 @dataclass(frozen=True, slots=True)
-class SparkVerbs:
+class SparkOperations:
     """The verbs of `pyhudi.spark` that statements are carried out by."""
 
     write: Callable[..., WriteResult]
@@ -61,11 +61,11 @@ class SparkVerbs:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SparkStatementSession:
     """What statements are carried out with.  options: those of writes."""
 
     spark: SparkSession
-    verbs: SparkVerbs
+    verbs: SparkOperations
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     options: Mapping[str, object] | None = field(default=None, repr=False)
 
@@ -73,7 +73,7 @@ class Session:
         """Where the table of ours lies that a name stands for; None where it stands for none."""
         if name.path is not None:
             return name.path
-        known = spark_table_names.path_of(self.spark, str(name))
+        known = spark_table_names.registered_path(self.spark, str(name))
         if known is not None:
             return known
         found = located(self.spark, str(name))
@@ -88,31 +88,31 @@ class Session:
             )
         return Table(path, self.storage_options, self.options)
 
-    def knows(self, name: S.TableName) -> bool:
+    def is_registered(self, name: S.TableName) -> bool:
         return self.path(name) is not None
 
-    def place_for(self, name: S.TableName) -> str:
+    def location_for(self, name: S.TableName) -> str:
         return f"{str(self.spark.conf.get(_WAREHOUSE)).rstrip('/')}/{'/'.join(name.parts)}"
 
-    def remember(self, name: S.TableName, path: str) -> None:
-        spark_table_names.remember(self.spark, str(name), path)
+    def register(self, name: S.TableName, path: str) -> None:
+        spark_table_names.register_path(self.spark, str(name), path)
 
-    def forget(self, name: S.TableName) -> bool:
-        return spark_table_names.forget(self.spark, str(name))
+    def unregister(self, name: S.TableName) -> bool:
+        return spark_table_names.unregister_path(self.spark, str(name))
 
     def names(self) -> list[str]:
         return spark_table_names.names(self.spark)
 
-    def create_as(self, statement: S.CreateTable, query: S.Query, path: str) -> WriteResult:
+    def create_as(self, statement: S.CreateTable, query: S.SelectQuery, path: str) -> WriteResult:
         frame = self.frame(query)
-        ordered = table_statements.columns_of_new(statement, frame.columns)
+        ordered = table_statements.new_table_columns(statement, frame.columns)
         options = {**table_statements.new_options(statement, ordered), **(self.options or {}), OPERATION.key: "bulk_insert"}
         if statement.table.path is None:
             options.setdefault(NAME.key, statement.table.parts[-1])
         rows = frame.select(*map(quoted_name, ordered))
         return self.verbs.write(rows, path, "errorifexists", options, self.storage_options)
 
-    def frame(self, query: S.Query) -> DataFrame:
+    def frame(self, query: S.SelectQuery) -> DataFrame:
         """The rows of a query."""
         frames: dict[str, Any] = {}
         asked_of = _conditions(query)
@@ -126,33 +126,35 @@ class Session:
             frames[name] = found
             return f"{{{name}}}"
 
-        text = spliced(query, stand_in, lambda written: written.replace("{", "{{").replace("}", "}}"))
+        text = splice_query(query, stand_in, lambda written: written.replace("{", "{{").replace("}", "}}"))
         # Braces are Spark's own way to name a frame in SQL, and where there is no frame they are no braces of its.
         return self.spark.sql(text, **frames) if frames else self.spark.sql(query.body.text)
 
-    def _rows_of(self, reference: S.Reference, asked_of: Callable[[S.Reference, pa.Schema], Expr | None]) -> DataFrame | None:
+    def _rows_of(
+        self, reference: S.Reference, build_predicate: Callable[[S.Reference, pa.Schema], Expr | None]
+    ) -> DataFrame | None:
         if reference.name is None:
-            found = function_rows(reference, self.table(table_of_function(reference)))
+            found = function_rows(reference, self.table(table_argument(reference)))
             return found.to_spark(self.spark) if isinstance(found, Scan) else small_frame(self.spark, found)
         path = self.path(reference.name)
         if path is None:
             if reference.as_of is not None:
                 raise InvalidRequest(f"{reference.name} AS OF a time: the session knows no Hudi table of that name")
             return None
-        table, asked = Table(path, self.storage_options), partial(asked_of, reference)
-        return table_statements.rows_asked_for(table, ["*"], reference.as_of, asked).to_spark(self.spark)
+        table, asked = Table(path, self.storage_options), partial(build_predicate, reference)
+        return table_statements.requested_rows(table, ["*"], reference.as_of, asked).to_spark(self.spark)
 
 
-def _conditions(query: S.Query) -> Callable[[S.Reference, pa.Schema], Expr | None]:
+def _conditions(query: S.SelectQuery) -> Callable[[S.Reference, pa.Schema], Expr | None]:
     """What a query asks of the rows of a table: a filter for a reference of the query, and the columns of its table."""
-    if READ_OTHERWISE.search(query.body.text):
+    if COMPARED_DIFFERENTLY.search(query.body.text):
         return lambda reference, schema: None
     names = {reference.start: f"pyhudi_{number}" for number, reference in enumerate(query.references)}
-    tree = parse_spark(spliced(query, lambda reference: names[reference.start]))
-    return lambda reference, schema: asked_of_table(tree, names[reference.start], schema)
+    tree = parse_spark(splice_query(query, lambda reference: names[reference.start]))
+    return lambda reference, schema: table_predicate(tree, names[reference.start], schema)
 
 
-def run(session: Session, statement: S.Statement) -> DataFrame:
+def run(session: SparkStatementSession, statement: S.Statement) -> DataFrame:
     """Carry a statement out.
 
     Returns the rows of a query or of what is shown; of a write, one row that says what it changed; else no rows and no columns.
@@ -167,17 +169,17 @@ def run(session: Session, statement: S.Statement) -> DataFrame:
     return small_frame(session.spark, found) if isinstance(found, pa.Table) else found
 
 
-def _select(session: Session, statement: S.Select) -> DataFrame:
+def _select(session: SparkStatementSession, statement: S.Select) -> DataFrame:
     return session.frame(statement.query)
 
 
-def _insert(session: Session, statement: S.Insert) -> WriteResult:
+def _insert(session: SparkStatementSession, statement: S.Insert) -> WriteResult:
     table = session.table(statement.table)
     operation = table_statements.insert_operation(table, statement)
-    fixed = {one.column: one.value for one in table_statements.fixed_values(table, statement.partition)}
+    fixed = {one.column: one.value for one in table_statements.static_partition_values(table, statement.partition)}
     frame = session.frame(statement.query)
     names = table_statements.without_meta(frame.columns)
-    given = table_statements.given_columns(table, statement, names)
+    given = table_statements.insert_columns(table, statement, names)
     if len(names) < len(frame.columns):
         frame = frame.select(*map(quoted_name, names))
     schema = table.schema()
@@ -193,7 +195,7 @@ def _insert(session: Session, statement: S.Insert) -> WriteResult:
 # Changes
 
 
-def _delete(session: Session, statement: S.Delete) -> WriteResult:
+def _delete(session: SparkStatementSession, statement: S.Delete) -> WriteResult:
     return session.verbs.delete(
         session.spark,
         session.table(statement.table).uri,
@@ -204,7 +206,7 @@ def _delete(session: Session, statement: S.Delete) -> WriteResult:
     )
 
 
-def _update(session: Session, statement: S.Update) -> WriteResult:
+def _update(session: SparkStatementSession, statement: S.Update) -> WriteResult:
     table = session.table(statement.table)
     return session.verbs.update(
         session.spark,
@@ -217,7 +219,7 @@ def _update(session: Session, statement: S.Update) -> WriteResult:
     )
 
 
-def _merge(session: Session, statement: S.Merge) -> WriteResult:
+def _merge(session: SparkStatementSession, statement: S.MergeInto) -> WriteResult:
     table = session.table(statement.table)
     target, source = _alias(statement.table, statement.alias) or "target", statement.source_alias or "source"
     frame = session.frame(statement.source)
@@ -256,22 +258,22 @@ def _with_clause(merge: Any, table: Table, clause: S.MergeClause) -> Any:
     return merge.when_not_matched_by_source_update(values, where) if of_target else merge.when_matched_update(values, where)
 
 
-def _values(table: Table, assignments: tuple[S.Assignment, ...]) -> dict[str, str]:
+def _values(table: Table, assignments: tuple[S.SetClause, ...]) -> dict[str, str]:
     """The assigned values as Spark SQL, by the table's columns."""
     found: dict[str, str] = {}
     for one in assignments:
-        name = table_statements.column_of(table, one.column)
+        name = table_statements.resolve_table_column(table, one.column)
         if name in found:
             raise InvalidRequest(f"column {name} is assigned twice")
         found[name] = "NULL" if one.value is None else _text(one.value)
     return found
 
 
-def _condition(where: S.Query | None) -> str | None:
+def _condition(where: S.SelectQuery | None) -> str | None:
     return None if where is None else _text(where)
 
 
-def _text(expression: S.Query) -> str:
+def _text(expression: S.SelectQuery) -> str:
     if expression.references:
         raise Unsupported(
             f"a query within a condition or a value of UPDATE, DELETE or MERGE on Spark ({expression.body.text}); MERGE with the "
@@ -285,18 +287,18 @@ def _alias(name: S.TableName, alias: str | None) -> str | None:
     return alias or (None if name.path is not None else name.parts[-1])
 
 
-def _call(session: Session, statement: S.Call) -> DataFrame:
+def _call(session: SparkStatementSession, statement: S.CallProcedure) -> DataFrame:
     path, arguments = called(session, statement)
     if path is None:
         raise InvalidRequest(f"CALL {statement.procedure} needs table => name, or path => '/path'")
     return session.verbs.call(session.spark, statement.procedure, path=path, storage_options=session.storage_options, **arguments)
 
 
-_RUN: Mapping[type, Callable[[Session, Any], DataFrame | WriteResult]] = {
+_RUN: Mapping[type, Callable[[SparkStatementSession, Any], DataFrame | WriteResult]] = {
     S.Select: _select,
     S.Insert: _insert,
     S.Delete: _delete,
     S.Update: _update,
-    S.Merge: _merge,
-    S.Call: _call,
+    S.MergeInto: _merge,
+    S.CallProcedure: _call,
 }

@@ -12,20 +12,20 @@ from pyhudi.engines.spark.type_conversion import SparkSession
 _PREFIX = "pyhudi.table."
 
 
-def path_of(session: SparkSession, name: str) -> str | None:
+def registered_path(session: SparkSession, name: str) -> str | None:
     """The path that a name stands for, without regard to capitals; None where it stands for none."""
     found: str | None = session.conf.get(_PREFIX + name.lower(), None)
     return found
 
 
-def remember(session: SparkSession, name: str, path: str) -> None:
+def register_path(session: SparkSession, name: str, path: str) -> None:
     """Let a name stand for a path."""
     session.conf.set(_PREFIX + name.lower(), path)
 
 
-def forget(session: SparkSession, name: str) -> bool:
+def unregister_path(session: SparkSession, name: str) -> bool:
     """Let a name stand for nothing.  Whether it stood for something."""
-    there = path_of(session, name) is not None
+    there = registered_path(session, name) is not None
     session.conf.unset(_PREFIX + name.lower())
     return there
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 __all__ = [
     "AddColumns",
     "AlterColumn",
-    "Assignment",
-    "Call",
-    "Column",
+    "SetClause",
+    "CallProcedure",
+    "ColumnDefinition",
     "CreateTable",
     "Delete",
     "Describe",
@@ -25,12 +25,12 @@ __all__ = [
     "DropTable",
     "Fragment",
     "Insert",
-    "Merge",
+    "MergeInto",
     "MergeAction",
     "MergeClause",
     "MergeRows",
     "PartitionValue",
-    "Query",
+    "SelectQuery",
     "Reference",
     "RenameColumn",
     "RenameTable",
@@ -99,7 +99,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SelectQuery:
     """A query, or an expression with queries in it, and the tables that it reads, in their order in the text."""
 
     body: Fragment
@@ -107,30 +107,30 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a new table or a new column of one.  place: FIRST is (None,), AFTER x is (x,), nothing said is ()."""
+class ColumnDefinition:
+    """A column of a new table or a new column of one.  position: FIRST is (None,), AFTER x is (x,), nothing said is ()."""
 
     name: str
     type: pa.DataType
     nullable: bool = True
     comment: str | None = None
-    place: tuple[str | None, ...] = ()
+    position: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionValue:
-    """One part of PARTITION (...).  given: whether it has a value; one without is a column of the query."""
+    """One part of PARTITION (...).  has_value: whether it has a value; one without is a column of the query."""
 
     column: str
     value: Value = None
-    given: bool = True
+    has_value: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
     """SELECT, VALUES, WITH ... SELECT."""
 
-    query: Query
+    query: SelectQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +138,13 @@ class CreateTable:
     """CREATE TABLE, and CREATE TABLE ... AS where there is a query."""
 
     table: TableName
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnDefinition, ...]
     partitioned_by: tuple[str, ...]
     properties: tuple[tuple[str, str], ...]
     location: str | None
     comment: str | None
     if_not_exists: bool
-    query: Query | None
+    query: SelectQuery | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Insert:
     """INSERT INTO, INSERT OVERWRITE.  columns: those that the query gives, in order; None for all of them."""
 
     table: TableName
-    query: Query
+    query: SelectQuery
     columns: tuple[str, ...] | None = None
     partition: tuple[PartitionValue, ...] = ()
     overwrite: bool = False
@@ -165,15 +165,15 @@ class Delete:
 
     table: TableName
     alias: str | None
-    where: Query | None
+    where: SelectQuery | None
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class SetClause:
     """column = value.  value: None is DEFAULT."""
 
     column: str
-    value: Query | None
+    value: SelectQuery | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +182,8 @@ class Update:
 
     table: TableName
     alias: str | None
-    assignments: tuple[Assignment, ...]
-    where: Query | None
+    assignments: tuple[SetClause, ...]
+    where: SelectQuery | None
 
 
 class MergeRows(StrEnum):
@@ -208,19 +208,19 @@ class MergeClause:
 
     rows: MergeRows
     action: MergeAction
-    where: Query | None = None
-    assignments: tuple[Assignment, ...] | None = ()
+    where: SelectQuery | None = None
+    assignments: tuple[SetClause, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class MergeInto:
     """MERGE INTO.  source: what stands behind USING, as a query."""
 
     table: TableName
     alias: str | None
-    source: Query
+    source: SelectQuery
     source_alias: str | None
-    on: Query
+    on: SelectQuery
     clauses: tuple[MergeClause, ...]
 
 
@@ -229,7 +229,7 @@ class AddColumns:
     """ALTER TABLE ... ADD COLUMNS."""
 
     table: TableName
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnDefinition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +251,13 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class AlterColumn:
-    """ALTER TABLE ... ALTER COLUMN: one of another type, comment and place (as of `Column`)."""
+    """ALTER TABLE ... ALTER COLUMN: one of another type, comment and place (as of `ColumnDefinition`)."""
 
     table: TableName
     column: str
     type: pa.DataType | None = None
     comment: str | None = None
-    place: tuple[str | None, ...] = ()
+    position: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,7 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallProcedure:
     """CALL procedure(...).  positional: arguments without names, in order."""
 
     procedure: str
@@ -346,7 +346,7 @@ Statement = (
     | Insert
     | Delete
     | Update
-    | Merge
+    | MergeInto
     | AddColumns
     | DropColumns
     | RenameColumn
@@ -356,7 +356,7 @@ Statement = (
     | DropPartition
     | Truncate
     | DropTable
-    | Call
+    | CallProcedure
     | ShowPartitions
     | ShowTables
     | ShowProperties

@@ -51,7 +51,7 @@ class Catalog:
                 raise TableExists(f"there is a table {name} in the catalog already")
             self._known[name.lower()] = name, os.fspath(table) if isinstance(table, (str, os.PathLike)) else table
 
-    def forget(self, name: str) -> bool:
+    def unregister(self, name: str) -> bool:
         """Let a name stand for nothing.  Whether it stood for something.  The table stays where it is."""
         with self._guard:
             return self._known.pop(name.lower(), None) is not None
@@ -63,7 +63,7 @@ class Catalog:
         with self._guard:
             return iter(sorted(name for name, _ in self._known.values()))
 
-    def found(self, table: TableName) -> Any:
+    def lookup(self, table: TableName) -> Any:
         """What a name stands for: the path of a table, or rows.  Raises InvalidRequest for one that nobody registered."""
         if table.path is not None:
             return table.path
@@ -75,7 +75,7 @@ class Catalog:
             )
         return known[1]
 
-    def place_for(self, table: TableName) -> str:
+    def location_for(self, table: TableName) -> str:
         """Where a new table of a name lies.  Raises InvalidRequest where nothing says it."""
         if self._warehouse is None:
             raise InvalidRequest(

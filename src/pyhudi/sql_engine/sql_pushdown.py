@@ -21,11 +21,11 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from pyhudi.records.filters.build import OPERATORS, comparison, joined
-from pyhudi.records.filters.exact_pushdown import IsPlain, certain, is_of_its_type
-from pyhudi.records.filters.filter_ast import And, Column, Expr, In, IsNull, Not, Or, Unread
+from pyhudi.records.filters.build import OPERATORS, comparison, join_conditions
+from pyhudi.records.filters.filter_ast import And, ColumnRef, Expr, In, IsNull, Not, Or, UnsupportedCondition
+from pyhudi.records.filters.pushdown import IsExact, exact_filter, has_exact_type
 
-__all__ = ["asked_of_rows", "asked_of_table", "equated_columns", "is_plain_to_duck"]
+__all__ = ["row_predicate", "table_predicate", "equality_columns", "is_exact_in_duckdb"]
 
 _SIGNS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _KINDS = exp.DataType.Type
@@ -35,10 +35,10 @@ _EXACT = 2**53
 """Whole numbers up to here are numbers of floating point."""
 
 
-def asked_of_table(tree: exp.Expr, name: str, schema: pa.Schema, is_plain: IsPlain | None = None) -> Expr | None:
+def table_predicate(tree: exp.Expr, name: str, schema: pa.Schema, is_plain: IsExact | None = None) -> Expr | None:
     """What a query asks of the rows of a table that it names once; None where nothing is known.
 
-    name: that of the table in the query.  schema: its columns.  is_plain: as of `certain`.
+    name: that of the table in the query.  schema: its columns.  is_plain: as of `exact_filter`.
     """
     table = next((one for one in tree.find_all(exp.Table) if one.name == name), None)
     if table is None or table.args.get("sample") or table.args.get("pivots"):
@@ -55,18 +55,18 @@ def asked_of_table(tree: exp.Expr, name: str, schema: pa.Schema, is_plain: IsPla
     if condition is None:
         return None
     alone = not joins and not select.args.get("laterals")
-    return asked_of_rows(condition, table.alias_or_name, schema, is_alone=alone, is_plain=is_plain)
+    return row_predicate(condition, table.alias_or_name, schema, has_single_table=alone, is_plain=is_plain)
 
 
-def asked_of_rows(
-    condition: exp.Expr, alias: str, schema: pa.Schema, *, is_alone: bool = True, is_plain: IsPlain | None = None
+def row_predicate(
+    condition: exp.Expr, alias: str, schema: pa.Schema, *, has_single_table: bool = True, is_plain: IsExact | None = None
 ) -> Expr | None:
-    """What a condition asks of the rows of a table.  is_alone: whether columns without an alias are columns of it."""
-    parts = [_read(part, alias, schema, is_alone=is_alone) for part in _all_of(condition)]
-    return certain(joined(And, parts), schema, is_plain=is_plain)
+    """What a condition asks of the rows of a table.  has_single_table: whether columns without an alias are columns of it."""
+    parts = [_read(part, alias, schema, has_single_table=has_single_table) for part in _all_of(condition)]
+    return exact_filter(join_conditions(And, parts), schema, is_plain=is_plain)
 
 
-def equated_columns(condition: exp.Expr, left: str, right: str) -> dict[str, str]:
+def equality_columns(condition: exp.Expr, left: str, right: str) -> dict[str, str]:
     """The columns, in small letters, that a condition equates among others that all have to hold, by that of the left alias."""
     found: dict[str, str] = {}
     for part in _all_of(condition):
@@ -77,11 +77,11 @@ def equated_columns(condition: exp.Expr, left: str, right: str) -> dict[str, str
     return found
 
 
-def is_plain_to_duck(value: Any, kind: pa.DataType) -> bool:
+def is_exact_in_duckdb(value: Any, kind: pa.DataType) -> bool:
     """Whether DuckDB compares a literal with values of a type as filters do: beside what all engines do, numbers and times that
     its casts leave as they are.
     """
-    if is_of_its_type(value, kind):
+    if has_exact_type(value, kind):
         return True
     if isinstance(value, datetime):
         return bool(pa.types.is_timestamp(kind))
@@ -121,13 +121,13 @@ def _all_of(condition: exp.Expr) -> Iterator[exp.Expr]:
             yield part
 
 
-def _read(node: exp.Expr, alias: str, schema: pa.Schema, *, is_alone: bool) -> Expr:
-    """A condition as a filter, `Unread` where filters do not have it."""
+def _read(node: exp.Expr, alias: str, schema: pa.Schema, *, has_single_table: bool) -> Expr:
+    """A condition as a filter, `UnsupportedCondition` where filters do not have it."""
 
     def column(found: exp.Expr | None) -> str | None:
         if not isinstance(found, exp.Column) or len(found.parts) > 2 or not isinstance(found.this, exp.Identifier):
             return None
-        if found.table.casefold() != alias.casefold() and (found.table or not is_alone):
+        if found.table.casefold() != alias.casefold() and (found.table or not has_single_table):
             return None
         same = [name for name in schema.names if name.casefold() == found.name.casefold()]
         return same[0] if len(same) == 1 else None
@@ -145,20 +145,20 @@ def _read(node: exp.Expr, alias: str, schema: pa.Schema, *, is_alone: bool) -> E
             return And((compared(one.this, ">=", one.args["low"]), compared(one.this, "<=", one.args["high"])))
         name = column(one.this)
         if name is None:
-            return Unread()
+            return UnsupportedCondition()
         if isinstance(one, exp.Is) and isinstance(one.expression, exp.Null):
             return IsNull(name)
         if isinstance(one, exp.In) and not any(one.args.get(other) for other in ("query", "unnest", "field")):
             values = tuple(_literal(value) for value in one.expressions)
-            return Unread() if not values or None in values else In(name, values)
-        return Unread()
+            return UnsupportedCondition() if not values or None in values else In(name, values)
+        return UnsupportedCondition()
 
     def compared(left: exp.Expr, op: str, right: exp.Expr) -> Expr:
         for one, other in ((left, right), (right, left)):
             name, value = column(one.unnest()), _literal(other)
             if name is not None and value is not None:
-                return comparison(*((Column(name), op, value) if one is left else (value, op, Column(name))))
-        return Unread()
+                return comparison(*((ColumnRef(name), op, value) if one is left else (value, op, ColumnRef(name))))
+        return UnsupportedCondition()
 
     return read(node)
 

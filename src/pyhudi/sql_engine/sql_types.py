@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from pyhudi.errors import Unsupported
 from pyhudi.sql_engine.literals import place
-from pyhudi.sql_engine.tokens import Cursor
+from pyhudi.sql_engine.tokens import TokenCursor
 
 _PLAIN = {
     "BOOLEAN": pa.bool_(),
@@ -49,7 +49,7 @@ COMMENT = b"comment"
 """Where a field keeps what is said of it."""
 
 
-def data_type(cursor: Cursor) -> pa.DataType:
+def data_type(cursor: TokenCursor) -> pa.DataType:
     """The type that comes next.
 
     Raises InvalidRequest where none comes, Unsupported for types that no table holds, and for CHAR and VARCHAR, whose length
@@ -106,40 +106,40 @@ def type_name(kind: pa.DataType) -> str:
     return "binary" if pa.types.is_fixed_size_binary(kind) else str(kind)
 
 
-def _decimal(cursor: Cursor) -> pa.DataType:
+def _decimal(cursor: TokenCursor) -> pa.DataType:
     precision, scale = 10, 0
-    if cursor.takes("("):
+    if cursor.accept_keywords("("):
         precision = _whole(cursor)
-        scale = _whole(cursor) if cursor.takes(",") else 0
+        scale = _whole(cursor) if cursor.accept_keywords(",") else 0
         cursor.expect(")")
     if not 0 < precision <= 38 or scale > precision:
         cursor.fail("a precision of 1 to 38 digits and a scale of no more before it")
     return pa.decimal128(precision, scale)
 
 
-def _whole(cursor: Cursor) -> int:
+def _whole(cursor: TokenCursor) -> int:
     number = cursor.value("a whole number")
     if not isinstance(number, int):
         cursor.fail("a whole number before it")
     return number
 
 
-def _struct(cursor: Cursor) -> pa.DataType:
+def _struct(cursor: TokenCursor) -> pa.DataType:
     cursor.expect("<")
     fields = []
     while True:
         name = cursor.name("the name of a field")
-        cursor.takes(":")
+        cursor.accept_keywords(":")
         kind = data_type(cursor)
-        nullable = not cursor.takes("NOT", "NULL")
-        comment = cursor.text("a comment in quotes") if cursor.takes("COMMENT") else None
+        nullable = not cursor.accept_keywords("NOT", "NULL")
+        comment = cursor.text("a comment in quotes") if cursor.accept_keywords("COMMENT") else None
         fields.append(field(name, kind, nullable=nullable, comment=comment))
-        if not cursor.takes(","):
+        if not cursor.accept_keywords(","):
             break
     _close(cursor)
     return pa.struct(fields)
 
 
-def _close(cursor: Cursor) -> None:
-    if not cursor.takes(">"):
+def _close(cursor: TokenCursor) -> None:
+    if not cursor.accept_keywords(">"):
         cursor.fail(">")

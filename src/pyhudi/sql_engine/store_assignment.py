@@ -16,9 +16,9 @@ from pyhudi.errors import InvalidRequest
 _types = pa.types
 
 
-def check_storable(given: pa.Schema, wanted: pa.Schema) -> None:
+def check_storable(input_schema: pa.Schema, target_schema: pa.Schema) -> None:
     """Raises InvalidRequest for the first column whose values cannot become those of the table.  Columns go by order."""
-    for one, other in zip(given, wanted, strict=True):
+    for one, other in zip(input_schema, target_schema, strict=True):
         if not _may_become(one.type, other.type):
             raise InvalidRequest(
                 f"column {other.name} is of type {other.type}, and values of type {one.type} are not stored in it: cast them in "
@@ -26,10 +26,10 @@ def check_storable(given: pa.Schema, wanted: pa.Schema) -> None:
             )
 
 
-def stored(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+def stored(batch: pa.RecordBatch, target_schema: pa.Schema) -> pa.RecordBatch:
     """The columns as the table's, by position.  Raises InvalidRequest for a value that does not fit its column."""
-    arrays = [_become(array, field) for array, field in zip(batch.columns, wanted, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    arrays = [_become(array, field) for array, field in zip(batch.columns, target_schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=target_schema)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -44,26 +44,35 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(_types.is_string(kind) or _types.is_large_string(kind) or _types.is_string_view(kind))
 
 
-def _may_become(given: pa.DataType, wanted: pa.DataType) -> bool:
-    if given == wanted or _types.is_null(given):
+def _may_become(input_type: pa.DataType, target_type: pa.DataType) -> bool:
+    if input_type == target_type or _types.is_null(input_type):
         return True
-    if _is_number(wanted):
-        return _is_number(given)
-    if _is_moment(wanted):
-        return _is_moment(given)
-    if _is_text(wanted):
-        plain = _types.is_integer(given) or _types.is_boolean(given) or _types.is_decimal(given) or _types.is_date(given)
-        return _is_text(given) or bool(plain)
-    if _types.is_binary(wanted) or _types.is_fixed_size_binary(wanted):
-        return bool(_types.is_binary(given) or _types.is_large_binary(given))
-    if _types.is_list(wanted):
-        return bool(_types.is_list(given)) and _may_become(given.value_type, wanted.value_type)
-    if _types.is_map(wanted):
-        same = _types.is_map(given)
-        return bool(same) and _may_become(given.key_type, wanted.key_type) and _may_become(given.item_type, wanted.item_type)
-    if _types.is_struct(wanted):
-        same = _types.is_struct(given) and given.num_fields == wanted.num_fields
-        pairs = zip(given, wanted, strict=True) if same else ()
+    if _is_number(target_type):
+        return _is_number(input_type)
+    if _is_moment(target_type):
+        return _is_moment(input_type)
+    if _is_text(target_type):
+        plain = (
+            _types.is_integer(input_type)
+            or _types.is_boolean(input_type)
+            or _types.is_decimal(input_type)
+            or _types.is_date(input_type)
+        )
+        return _is_text(input_type) or bool(plain)
+    if _types.is_binary(target_type) or _types.is_fixed_size_binary(target_type):
+        return bool(_types.is_binary(input_type) or _types.is_large_binary(input_type))
+    if _types.is_list(target_type):
+        return bool(_types.is_list(input_type)) and _may_become(input_type.value_type, target_type.value_type)
+    if _types.is_map(target_type):
+        same = _types.is_map(input_type)
+        return (
+            bool(same)
+            and _may_become(input_type.key_type, target_type.key_type)
+            and _may_become(input_type.item_type, target_type.item_type)
+        )
+    if _types.is_struct(target_type):
+        same = _types.is_struct(input_type) and input_type.num_fields == target_type.num_fields
+        pairs = zip(input_type, target_type, strict=True) if same else ()
         return bool(same) and all(one.name == other.name and _may_become(one.type, other.type) for one, other in pairs)
     return False
 

@@ -23,10 +23,10 @@ from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from pyhudi.sql_engine.sql_ast import Reference, TableName, Value
 from pyhudi.table.snapshot import read_commit
 
-__all__ = ["function_rows", "table_of_function"]
+__all__ = ["function_rows", "table_argument"]
 
 
-def table_of_function(reference: Reference) -> TableName:
+def table_argument(reference: Reference) -> TableName:
     """The table that is a function's first argument: a path or a name.  Raises InvalidRequest where there is none."""
     if not reference.arguments or not isinstance(reference.arguments[0], str):
         raise InvalidRequest(f"{reference.function} takes a table first, its name or its path in quotes")
@@ -44,20 +44,20 @@ def function_rows(reference: Reference, table: Table) -> Scan | pa.Table:
     return read(table, given)
 
 
-def _query(table: Table, given: tuple[Value, ...]) -> Scan:
-    kind = _word("hudi_query", given, 0, "snapshot", ("snapshot", "read_optimized"))
+def _query(table: Table, arguments: tuple[Value, ...]) -> Scan:
+    kind = _word("hudi_query", arguments, 0, "snapshot", ("snapshot", "read_optimized"))
     return table.scan(["*"]) if kind == "snapshot" else table.read_optimized(["*"])
 
 
-def _changes(table: Table, given: tuple[Value, ...]) -> Scan:
-    kind = _word("hudi_table_changes", given, 0, "", ("latest_state", "cdc"))
-    start, end = str(given[1]), None if len(given) < 3 else str(given[2])
+def _changes(table: Table, arguments: tuple[Value, ...]) -> Scan:
+    kind = _word("hudi_table_changes", arguments, 0, "", ("latest_state", "cdc"))
+    start, end = str(arguments[1]), None if len(arguments) < 3 else str(arguments[2])
     options = {"hoodie.datasource.query.incremental.format": "cdc"} if kind == "cdc" else None
     return table.incremental(start, end, None if kind == "cdc" else ["*"], options=options)
 
 
-def _timeline(table: Table, given: tuple[Value, ...]) -> pa.Table:
-    if _word("hudi_query_timeline", given, 0, "false", ("true", "false")) == "true":
+def _timeline(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
+    if _word("hudi_query_timeline", arguments, 0, "false", ("true", "false")) == "true":
         raise Unsupported("hudi_query_timeline of the history; CALL show_archived_commits shows it")
     store = table.context.timeline
     rows = []
@@ -96,10 +96,10 @@ _TIMELINE = pa.schema(
 )
 
 
-def _file_slices(table: Table, given: tuple[Value, ...]) -> pa.Table:
+def _file_slices(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
     found = table.inspect.file_slices()
-    if given:
-        found = found.filter(pc.equal(found.column("partition"), str(given[0]).strip("/")))
+    if arguments:
+        found = found.filter(pc.equal(found.column("partition"), str(arguments[0]).strip("/")))
     logs = pc.list_value_length(found.column("log_paths")).cast(pa.int64())
     return pa.table(
         {
@@ -114,14 +114,14 @@ def _file_slices(table: Table, given: tuple[Value, ...]) -> pa.Table:
     )
 
 
-def _metadata(table: Table, given: tuple[Value, ...]) -> pa.Table:
+def _metadata(table: Table, arguments: tuple[Value, ...]) -> pa.Table:
     raise Unsupported("the function hudi_metadata; Table.inspect shows what the metadata table holds")
 
 
-def _word(function: str, given: tuple[Value, ...], place: int, default: str, words: tuple[str, ...]) -> str:
-    found = str(given[place]).lower() if place < len(given) else default
+def _word(function: str, arguments: tuple[Value, ...], position: int, default: str, words: tuple[str, ...]) -> str:
+    found = str(arguments[position]).lower() if position < len(arguments) else default
     if found not in words:
-        raise InvalidRequest(f"{function} takes {' or '.join(repr(word) for word in words)}, not {given[place]!r}")
+        raise InvalidRequest(f"{function} takes {' or '.join(repr(word) for word in words)}, not {arguments[position]!r}")
     return found
 
 

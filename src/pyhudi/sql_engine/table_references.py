@@ -7,15 +7,15 @@ stands in the text is known by its words, so that an engine may put something el
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.sql_engine.literals import parse_spark, place
-from pyhudi.sql_engine.sql_ast import Fragment, Query, Reference, TableName, Value
-from pyhudi.sql_engine.tokens import Cursor
+from pyhudi.sql_engine.sql_ast import Fragment, Reference, SelectQuery, TableName, Value
+from pyhudi.sql_engine.tokens import TokenCursor
 
 FUNCTIONS = (
     "hudi_query",
@@ -32,18 +32,18 @@ _MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]+'>")
 _QUERIES = (exp.Query, exp.Values)
 
 
-def query_of(statement: str, body: Fragment) -> Query:
+def parse_query_text(statement: str, body: Fragment) -> SelectQuery:
     """A query.  Raises InvalidRequest for what is none, with its place in the statement."""
     tree = parsed(body, statement)
     if not isinstance(tree, _QUERIES):
         raise InvalidRequest(f"{place(statement, body.offset)}: expected a query, found {_beginning(body.text)}")
-    return Query(body, tuple(sorted(_references(tree, body), key=lambda found: found.start)))
+    return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda found: found.start)))
 
 
-def expression_of(statement: str, body: Fragment) -> Query:
+def parse_expression_text(statement: str, body: Fragment) -> SelectQuery:
     """A condition or a value.  Raises InvalidRequest for what is none, with its place in the statement."""
     tree = parsed(body, statement, expression=True)
-    return Query(body, tuple(sorted(_references(tree, body), key=lambda found: found.start)))
+    return SelectQuery(body, tuple(sorted(_references(tree, body), key=lambda found: found.start)))
 
 
 def parsed(body: Fragment, statement: str, *, expression: bool = False) -> exp.Expr:
@@ -86,42 +86,42 @@ def _references(tree: exp.Expr, body: Fragment) -> Iterator[Reference]:
 
 def _table(table: exp.Table, parts: tuple[str, ...], body: Fragment) -> Reference:
     start = min(part.meta["start"] for part in table.parts)
-    cursor = Cursor(body.text, at=start)
+    cursor = TokenCursor(body.text, at=start)
     cursor.dotted("the name of a table, or hudi.`/path`")
-    end = cursor.end_of_last
-    asked = as_of(cursor)
+    end = cursor.last_token_end
+    asked = parse_as_of_clause(cursor)
     if asked is not None:
-        end = cursor.end_of_last
+        end = cursor.last_token_end
     name = TableName(parts)
     # Where rows are sampled, the alias comes behind that.
-    named = table.alias or name.path is not None or cursor.sees("TABLESAMPLE")
+    named = table.alias or name.path is not None or cursor.at_keywords("TABLESAMPLE")
     return Reference(name, start, end, as_of=asked, alias=None if named else parts[-1])
 
 
-def as_of(cursor: Cursor) -> str | None:
+def parse_as_of_clause(cursor: TokenCursor) -> str | None:
     """The time of TIMESTAMP AS OF or VERSION AS OF.  Raises Unsupported for one that is no literal."""
     mark = cursor.mark()
-    cursor.takes("FOR")
-    if not any(cursor.takes(word, "AS", "OF") for word in ("TIMESTAMP", "VERSION", "SYSTEM_TIME", "SYSTEM_VERSION")):
+    cursor.accept_keywords("FOR")
+    if not any(cursor.accept_keywords(word, "AS", "OF") for word in ("TIMESTAMP", "VERSION", "SYSTEM_TIME", "SYSTEM_VERSION")):
         cursor.back_to(mark)
         return None
-    if not (cursor.sees_text() or cursor.sees("DATE") or cursor.sees("TIMESTAMP") or cursor.sees_number()):
+    if not (cursor.at_string() or cursor.at_keywords("DATE") or cursor.at_keywords("TIMESTAMP") or cursor.at_number()):
         raise Unsupported("AS OF takes a time as a literal, such as '2024-05-06 07:08:09' or an instant; other expressions")
     return str(cursor.value("a time"))
 
 
 def _function(table: exp.Table, function: exp.Anonymous, body: Fragment) -> Reference:
     start = function.meta["start"]
-    cursor = Cursor(body.text, at=start)
+    cursor = TokenCursor(body.text, at=start)
     name = cursor.name("a function").lower()
     arguments: list[Value] = []
     cursor.expect("(")
-    while not cursor.takes(")"):
+    while not cursor.accept_keywords(")"):
         if arguments:
             cursor.expect(",")
         arguments.append(cursor.value(f"a literal as argument of {name}"))
     return Reference(
-        None, start, cursor.end_of_last, function=name, arguments=tuple(arguments), alias=None if table.alias else name
+        None, start, cursor.last_token_end, function=name, arguments=tuple(arguments), alias=None if table.alias else name
     )
 
 
@@ -148,3 +148,18 @@ def _visible(with_: exp.With, around: exp.CTE | None) -> list[exp.CTE]:
         return every
     place_of = next(number for number, one in enumerate(every) if one is around)
     return every[: place_of + (1 if with_.args.get("recursive") else 0)]
+
+
+# A query with something else in the place of the tables that it reads; the rest stays as it was written.
+
+
+def splice_query(
+    query: SelectQuery, replacement: Callable[[Reference], str], written: Callable[[str], str] = lambda text: text
+) -> str:
+    """The text of a query.  replacement: what stands for a table, without its alias; written: what becomes of the other text."""
+    text, parts, at = query.body.text, [], 0
+    for reference in query.references:
+        alias = "" if reference.alias is None else f" AS `{reference.alias.replace('`', '``')}`"
+        parts += [written(text[at : reference.start]), replacement(reference) + alias]
+        at = reference.end
+    return "".join([*parts, written(text[at:])])

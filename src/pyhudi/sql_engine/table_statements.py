@@ -8,25 +8,25 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi import features
 from pyhudi.api.scan import Scan
 from pyhudi.api.table import Table
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.features.procedures import PROCEDURES
-from pyhudi.format.paths import folder_of
-from pyhudi.format.properties import shown
+from pyhudi.format.meta_columns import META_COLUMNS
+from pyhudi.format.paths import parent_folder
+from pyhudi.format.properties import redact_secret
 from pyhudi.operations.admin.table_settings import ORDERING, PARTITION_FIELDS, RECORD_KEY_FIELDS, TABLE_TYPE, parse_table_type
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.scope import TABLE_OPTIONS
-from pyhudi.options.supported import HONOURED, parse_options
+from pyhudi.options.supported import SUPPORTED, parse_options
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
-from pyhudi.records.meta_fields import META_COLUMNS
 from pyhudi.sql_engine.sql_ast import (
     AddColumns,
     AlterColumn,
-    Call,
-    Column,
+    CallProcedure,
+    ColumnDefinition,
     CreateTable,
     Describe,
     DropColumns,
@@ -57,16 +57,16 @@ Alteration = AddColumns | DropColumns | RenameColumn | AlterColumn
 # Creation
 
 
-def new_columns(statement: CreateTable) -> tuple[Column, ...]:
+def added_columns(statement: CreateTable) -> tuple[ColumnDefinition, ...]:
     """The columns of a new table in its order: partition columns come last, as Spark has them.
 
     Raises InvalidRequest for a column that stands twice, and for a partition column that there is not.
     """
-    by_name: dict[str, Column] = {}
+    by_name: dict[str, ColumnDefinition] = {}
     for column in statement.columns:
         if column.name.lower() in by_name:
             raise InvalidRequest(f"CREATE TABLE {statement.table} names column {column.name} twice")
-        if column.place or "." in column.name:
+        if column.position or "." in column.name:
             raise InvalidRequest(
                 f"CREATE TABLE {statement.table}: column {column.name} can have no place, and no dots in its name"
             )
@@ -87,7 +87,7 @@ def new_options(statement: CreateTable, columns: Iterable[str]) -> dict[str, obj
     """
     if statement.comment is not None:
         raise Unsupported(f"CREATE TABLE {statement.table} ... COMMENT: a table keeps comments of its columns alone")
-    spelling = {spelled: option for option in HONOURED.values() for spelled in option.spellings}
+    spelling = {spelled: option for option in SUPPORTED.values() for spelled in option.all_names}
     found: dict[str, object] = {_HIVE_STYLE: "true"}
     for key, value in statement.properties:
         option = spelling.get(_SHORT.get(key, key))
@@ -119,7 +119,7 @@ def new_options(statement: CreateTable, columns: Iterable[str]) -> dict[str, obj
 
 def create(statement: CreateTable, path: str, storage_options: Mapping[str, str] | None, *, exist_ok: bool) -> Table:
     """Create an empty table.  exist_ok: open the one that is there, where it is the one that is asked for."""
-    columns = new_columns(statement)
+    columns = added_columns(statement)
     if not columns:
         # A name for a table that is there.
         return Table(path, storage_options)
@@ -134,7 +134,7 @@ def create(statement: CreateTable, path: str, storage_options: Mapping[str, str]
     )
 
 
-def columns_of_new(statement: CreateTable, names: Iterable[str]) -> list[str]:
+def new_table_columns(statement: CreateTable, names: Iterable[str]) -> list[str]:
     """The columns of CREATE TABLE ... AS in the table's order, by those of its query; meta columns are left out.
 
     Raises InvalidRequest for a partition column that the query lacks, and where the statement names columns itself.
@@ -165,21 +165,21 @@ def write_order(table: Table) -> tuple[str, ...]:
     return (*(name for name in names if name not in last), *(name for name in last if name in names))
 
 
-def given_columns(table: Table, statement: Insert, names: Iterable[str]) -> tuple[str, ...]:
+def insert_columns(table: Table, statement: Insert, names: Iterable[str]) -> tuple[str, ...]:
     """The columns of the table that those of the query of an INSERT become, in the query's order.
 
     names: the query's, without meta columns.  Raises InvalidRequest for columns that there are not, that are given twice or not
     at all, and for PARTITION with what is no partition column.
     """
-    fixed = {one.column for one in fixed_values(table, statement.partition)}
+    fixed = {one.column for one in static_partition_values(table, statement.partition)}
     for part in statement.partition:
-        if column_of(table, part.column) not in partition_columns(table.config.keys):
+        if resolve_table_column(table, part.column) not in partition_columns(table.config.keys):
             raise InvalidRequest(f"PARTITION names {part.column}, which is no partition column of {table.uri}")
     names = tuple(names)
     if statement.by_name:
-        given = tuple(column_of(table, name) for name in names)
+        given = tuple(resolve_table_column(table, name) for name in names)
     elif statement.columns is not None:
-        given = tuple(column_of(table, name) for name in statement.columns)
+        given = tuple(resolve_table_column(table, name) for name in statement.columns)
     else:
         given = tuple(name for name in write_order(table) if name not in fixed)
     twice = [name for number, name in enumerate(given) if name in given[:number] or name in fixed]
@@ -193,12 +193,12 @@ def given_columns(table: Table, statement: Insert, names: Iterable[str]) -> tupl
     return given
 
 
-def fixed_values(table: Table, partition: tuple[PartitionValue, ...]) -> tuple[PartitionValue, ...]:
+def static_partition_values(table: Table, partition: tuple[PartitionValue, ...]) -> tuple[PartitionValue, ...]:
     """The parts of PARTITION (...) that have a value, by the spelling of their columns."""
-    return tuple(PartitionValue(column_of(table, one.column), one.value) for one in partition if one.given)
+    return tuple(PartitionValue(resolve_table_column(table, one.column), one.value) for one in partition if one.has_value)
 
 
-def column_of(table: Table, name: str) -> str:
+def resolve_table_column(table: Table, name: str) -> str:
     """A column of a table by the table's own spelling.  Raises InvalidRequest for one that there is not."""
     names = table.schema().names
     if name in names:
@@ -220,7 +220,7 @@ def insert_operation(table: Table, statement: Insert) -> str:
         return "upsert" if table.config.ordering_fields and not keys.generates_keys else "insert"
     if not statement.partition:
         return "insert_overwrite_table"
-    if len(fixed_values(table, statement.partition)) < len(partition_columns(keys)):
+    if len(static_partition_values(table, statement.partition)) < len(partition_columns(keys)):
         raise Unsupported("INSERT OVERWRITE ... PARTITION with columns that have no value; give each partition column one")
     return "insert_overwrite"
 
@@ -237,7 +237,7 @@ def without_meta(names: Iterable[str]) -> list[str]:
 def alter(table: Table, statement: Alteration) -> None:
     """Change the columns.  Each change is one commit.  Raises Unsupported before the first of them for the place FIRST."""
     placed = statement.columns if isinstance(statement, AddColumns) else [statement] if isinstance(statement, AlterColumn) else []
-    if any(one.place == (None,) for one in placed):
+    if any(one.position == (None,) for one in placed):
         raise Unsupported("a column to the FIRST place, which the real Hudi refuses too; say AFTER which one it comes")
     if isinstance(statement, AddColumns):
         for column in statement.columns:
@@ -253,8 +253,8 @@ def alter(table: Table, statement: Alteration) -> None:
             table.alter.retype(name, statement.type)
         if statement.comment is not None:
             table.alter.comment(name, statement.comment)
-        if statement.place:
-            table.alter.reorder(name, after=_sibling(table, statement.place[0]))
+        if statement.position:
+            table.alter.reorder(name, after=_sibling(table, statement.position[0]))
 
 
 def set_properties(table: Table, statement: SetProperties) -> None:
@@ -268,10 +268,10 @@ def set_properties(table: Table, statement: SetProperties) -> None:
     table.set_properties(dict(statement.properties))
 
 
-def _add(table: Table, column: Column) -> None:
+def _add(table: Table, column: ColumnDefinition) -> None:
     if not column.nullable:
         raise InvalidRequest(f"column {column.name} is NOT NULL, and the rows that are there have no value for it")
-    after = _sibling(table, column.place[0]) if column.place else None
+    after = _sibling(table, column.position[0]) if column.position else None
     table.alter.add(column.name, column.type, after=after, comment=column.comment)
 
 
@@ -282,14 +282,14 @@ def _sibling(table: Table, name: str | None) -> str | None:
 def _spelled(table: Table, name: str) -> str:
     """A path of a column with its first part as the table spells it."""
     first, dot, rest = name.partition(".")
-    return column_of(table, first) + dot + rest
+    return resolve_table_column(table, first) + dot + rest
 
 
 def _type_of(table: Table, name: str) -> pa.DataType | None:
     return table.schema().field(name).type if name in table.schema().names else None
 
 
-def partitions_of(table: Table, partition: tuple[PartitionValue, ...]) -> list[str]:
+def resolve_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> list[str]:
     """The partitions that PARTITION (...) names, by their paths; all of them where it names nothing.
 
     Raises InvalidRequest for columns that the table is not partitioned by, Unsupported for some of them that are not the first
@@ -300,7 +300,7 @@ def partitions_of(table: Table, partition: tuple[PartitionValue, ...]) -> list[s
     if not partition:
         return every
     keys = table.config.keys
-    fields, values = partition_columns(keys), {one.column: one.value for one in fixed_values(table, partition)}
+    fields, values = partition_columns(keys), {one.column: one.value for one in static_partition_values(table, partition)}
     unknown = [name for name in values if name not in fields]
     if unknown:
         raise InvalidRequest(f"{table.uri} is not partitioned by {unknown[0]}; it is by {', '.join(fields) or 'nothing'}")
@@ -315,15 +315,17 @@ def partitions_of(table: Table, partition: tuple[PartitionValue, ...]) -> list[s
     if len(values) == len(fields):
         return [one for one in every if one == path]
     for _ in fields[len(values) :]:
-        path = folder_of(path)
+        path = parent_folder(path)
     return [one for one in every if one.startswith(f"{path}/")]
 
 
-def rows_asked_for(table: Table, columns: Sequence[str], as_of: str | None, asked: Callable[[pa.Schema], Expr | None]) -> Scan:
-    """The rows of a table that a query reads.  asked: what it asks of them, by the table's columns."""
+def requested_rows(
+    table: Table, columns: Sequence[str], as_of: str | None, build_predicate: Callable[[pa.Schema], Expr | None]
+) -> Scan:
+    """The rows of a table that a query reads.  build_predicate: what it asks of them, by the table's columns."""
     if as_of is None:
-        return table.scan(columns, filter=asked(table.schema(meta_columns=True)))
-    return table.scan(columns, filter=asked(table.scan(["*"], as_of=as_of).schema), as_of=as_of)
+        return table.scan(columns, filter=build_predicate(table.schema(meta_columns=True)))
+    return table.scan(columns, filter=build_predicate(table.scan(["*"], as_of=as_of).schema), as_of=as_of)
 
 
 def partition_scalar(value: Value, of: pa.Field) -> pa.Scalar:
@@ -340,26 +342,26 @@ def empty_partitions(table: Table, partition: tuple[PartitionValue, ...]) -> Wri
     """Delete the records of the partitions that PARTITION (...) names, or of the whole table, in one commit."""
     if not partition and not table.config.keys.partition_fields:
         return table.insert_overwrite_table(table.schema().empty_table())
-    return table.delete_partitions(partitions_of(table, partition))
+    return table.delete_partitions(resolve_partitions(table, partition))
 
 
-def shown_partitions(table: Table, statement: ShowPartitions) -> pa.Table:
+def list_partitions(table: Table, statement: ShowPartitions) -> pa.Table:
     """The partitions, by their paths.  Raises InvalidRequest for a table without partitions."""
     if not table.config.keys.partition_fields:
         raise InvalidRequest(f"SHOW PARTITIONS {statement.table}: the table at {table.uri} is not partitioned")
-    return pa.table({"partition": pa.array(partitions_of(table, statement.partition), pa.string())})
+    return pa.table({"partition": pa.array(resolve_partitions(table, statement.partition), pa.string())})
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What is told of a table
 
 
-def call_arguments(statement: Call) -> dict[str, Value]:
+def call_arguments(statement: CallProcedure) -> dict[str, Value]:
     """The arguments of CALL by name; those without names are the procedure's, in its order, the table in front.
 
     Raises InvalidRequest for more of them than there are, and for a name that stands twice.
     """
-    procedure = PROCEDURES.get(statement.procedure.lower())
+    procedure = features.load("procedures", "CALL").PROCEDURES.get(statement.procedure.lower())
     if procedure is None:
         return dict(statement.arguments)
     order = ["table", *(parameter.name for parameter in procedure.parameters)]
@@ -384,7 +386,7 @@ def called_table(arguments: Mapping[str, Value]) -> TableName | None:
 
 def table_properties(table: Table, statement: ShowProperties) -> pa.Table:
     """`hoodie.properties` as rows of key and value."""
-    found = {key: shown(key, value) for key, value in table.config.properties}
+    found = {key: redact_secret(key, value) for key, value in table.config.properties}
     if statement.key is not None:
         value = found.get(statement.key, f"Table {statement.table} does not have property: {statement.key}")
         return pa.table({"key": [statement.key], "value": [value]})

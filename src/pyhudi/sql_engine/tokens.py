@@ -25,10 +25,10 @@ _LEAD = "( "
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Token:
     """One token.  start, end: its characters in the statement, the last one included."""
 
-    kind: TokenType
+    token_type: TokenType
     text: str
     start: int
     end: int
@@ -36,10 +36,10 @@ class Word:
     @property
     def keyword(self) -> str:
         """The word in capitals where it could be a keyword, else ''."""
-        return "" if self.kind in _TEXTS or self.kind is TokenType.IDENTIFIER else self.text.upper()
+        return "" if self.token_type in _TEXTS or self.token_type is TokenType.IDENTIFIER else self.text.upper()
 
 
-class Cursor:
+class TokenCursor:
     """A place between the words of a statement."""
 
     def __init__(self, statement: str, at: int = 0) -> None:
@@ -51,17 +51,17 @@ class Cursor:
     # Where we are
 
     @property
-    def word(self) -> Word | None:
+    def peek(self) -> Token | None:
         """The next word; None at the end."""
         return self._words[self._at] if self._at < len(self._words) else None
 
     @property
     def offset(self) -> int:
         """Where the next word begins."""
-        return self.word.start if self.word else len(self.statement)
+        return self.peek.start if self.peek else len(self.statement)
 
     @property
-    def end_of_last(self) -> int:
+    def last_token_end(self) -> int:
         """The character behind the word that was passed last."""
         return self._words[self._at - 1].end + 1
 
@@ -75,120 +75,120 @@ class Cursor:
 
     def fail(self, expected: str) -> NoReturn:
         """Raises InvalidRequest: here stands something else than what was expected."""
-        found = self.statement[self.word.start : self.word.end + 1] if self.word else "the end of the statement"
+        found = self.statement[self.peek.start : self.peek.end + 1] if self.peek else "the end of the statement"
         raise InvalidRequest(f"{place(self.statement, self.offset)}: expected {expected}, found {found}")
 
     # What comes next
 
-    def sees(self, *keywords: str) -> bool:
+    def at_keywords(self, *keywords: str) -> bool:
         """Whether these keywords come next."""
         after = self._words[self._at : self._at + len(keywords)]
         return [word.keyword for word in after] == list(keywords)
 
-    def takes(self, *keywords: str) -> bool:
+    def accept_keywords(self, *keywords: str) -> bool:
         """Whether these keywords came next; they are passed by."""
-        found = self.sees(*keywords)
+        found = self.at_keywords(*keywords)
         self._at += len(keywords) if found else 0
         return found
 
     def expect(self, *keywords: str) -> None:
         """Pass these keywords by.  Raises InvalidRequest where others come."""
-        if not self.takes(*keywords):
+        if not self.accept_keywords(*keywords):
             self.fail(" ".join(keywords))
 
     def end(self) -> None:
         """Raises InvalidRequest unless the statement ends here, with or without a semicolon."""
-        self.takes(";")
-        if self.word is not None:
+        self.accept_keywords(";")
+        if self.peek is not None:
             self.fail("the end of the statement")
 
     # Names and literals
 
-    def name(self, what: str) -> str:
+    def name(self, description: str) -> str:
         """A name, without its quotes."""
-        word = self.word
-        if word is None or not (word.kind is TokenType.IDENTIFIER or re.fullmatch(r"\w+", word.keyword)):
-            self.fail(what)
+        word = self.peek
+        if word is None or not (word.token_type is TokenType.IDENTIFIER or re.fullmatch(r"\w+", word.keyword)):
+            self.fail(description)
         self._at += 1
         return word.text
 
-    def dotted(self, what: str) -> tuple[str, ...]:
+    def dotted(self, description: str) -> tuple[str, ...]:
         """Names with dots between them."""
-        parts = [self.name(what)]
-        while self.takes("."):
-            parts.append(self.name(what))
+        parts = [self.name(description)]
+        while self.accept_keywords("."):
+            parts.append(self.name(description))
         return tuple(parts)
 
     def table(self) -> TableName:
         """The name of a table."""
         return TableName(self.dotted("the name of a table, or hudi.`/path`"))
 
-    def names(self, what: str) -> tuple[str, ...]:
+    def names(self, description: str) -> tuple[str, ...]:
         """Names in parentheses, with commas."""
         self.expect("(")
-        found = [".".join(self.dotted(what))]
-        while self.takes(","):
-            found.append(".".join(self.dotted(what)))
+        found = [".".join(self.dotted(description))]
+        while self.accept_keywords(","):
+            found.append(".".join(self.dotted(description)))
         self.expect(")")
         return tuple(found)
 
-    def text(self, what: str) -> str:
+    def text(self, description: str) -> str:
         """A literal of text."""
-        word = self.word
-        if word is None or word.kind not in _TEXTS:
-            self.fail(what)
+        word = self.peek
+        if word is None or word.token_type not in _TEXTS:
+            self.fail(description)
         self._at += 1
         return word.text
 
-    def sees_text(self) -> bool:
+    def at_string(self) -> bool:
         """Whether a literal of text comes next."""
-        return self.word is not None and self.word.kind in _TEXTS
+        return self.peek is not None and self.peek.token_type in _TEXTS
 
-    def sees_number(self) -> bool:
+    def at_number(self) -> bool:
         """Whether a number comes next, with no sign."""
-        return self.word is not None and self.word.kind is TokenType.NUMBER
+        return self.peek is not None and self.peek.token_type is TokenType.NUMBER
 
-    def value(self, what: str) -> Value:
+    def value(self, description: str) -> Value:
         """A literal: text, a number, TRUE, FALSE, NULL."""
-        if self.sees_text():
-            return self.text(what)
+        if self.at_string():
+            return self.text(description)
         for keyword, value in (("TRUE", True), ("FALSE", False), ("NULL", None)):
-            if self.takes(keyword):
+            if self.accept_keywords(keyword):
                 return value
-        if self.takes("DATE") or self.takes("TIMESTAMP"):
+        if self.accept_keywords("DATE") or self.accept_keywords("TIMESTAMP"):
             return self.text("text in quotes")
-        sign = -1 if self.takes("-") else 1
-        word = self.word
-        if word is None or word.kind is not TokenType.NUMBER:
-            self.fail(what)
+        sign = -1 if self.accept_keywords("-") else 1
+        word = self.peek
+        if word is None or word.token_type is not TokenType.NUMBER:
+            self.fail(description)
         self._at += 1
         self._suffix(word)
         return sign * (int(word.text) if word.text.isdigit() else float(word.text))
 
-    def _suffix(self, number: Word) -> None:
+    def _suffix(self, number: Token) -> None:
         """The letter of a number's type, as of 10L, is a word of its own."""
-        word = self.word
+        word = self.peek
         if word is not None and word.start <= number.end + 1 and word.keyword in {"L", "S", "Y", "D", "F", "BD"}:
             self._at += 1
 
     # Stretches
 
-    def until(self, stops: Callable[[Cursor], bool], what: str) -> Fragment:
+    def until(self, stops: Callable[[TokenCursor], bool], description: str) -> Fragment:
         """All up to a word outside of parentheses and CASE for which `stops` is true, or up to the end."""
         begun, first = self._at, self.offset
         depth = 0
-        while (word := self.word) is not None:
+        while (word := self.peek) is not None:
             if depth == 0 and (word.keyword == ";" or stops(self)):
                 break
-            if word.kind in _OPENING or word.keyword == "CASE":
+            if word.token_type in _OPENING or word.keyword == "CASE":
                 depth += 1
-            elif word.kind in _CLOSING or (word.keyword == "END" and depth):
+            elif word.token_type in _CLOSING or (word.keyword == "END" and depth):
                 if not depth:
                     break
                 depth -= 1
             self._at += 1
         if self._at == begun:
-            self.fail(what)
+            self.fail(description)
         return Fragment(self.statement[first : self._words[self._at - 1].end + 1], first)
 
     def enclosed(self) -> Fragment:
@@ -198,26 +198,26 @@ class Cursor:
         self.expect(")")
         return inner
 
-    def rest(self, what: str) -> Fragment:
+    def remaining(self, description: str) -> Fragment:
         """All up to the end."""
-        found = self.until(lambda _: False, what)
+        found = self.until(lambda _: False, description)
         self.end()
         return found
 
 
-def _words(statement: str) -> tuple[Word, ...]:
-    found: list[Word] = []
+def _words(statement: str) -> tuple[Token, ...]:
+    found: list[Token] = []
     for token in tokenize_spark(statement, lead=_LEAD)[1:]:
         start = token.start - len(_LEAD)
         if token.token_type is TokenType.DCOLON and statement[start : start + 2] != "::":
             # The tokenizer makes a cast of a number's letter, and puts the sign of one between.
             continue
         if token.token_type in _TEXTS or token.token_type is TokenType.IDENTIFIER or not re.search(r"\s", token.text):
-            found.append(Word(token.token_type, token.text, start, token.end - len(_LEAD)))
+            found.append(Token(token.token_type, token.text, start, token.end - len(_LEAD)))
             continue
         # Between the words of a keyword may stand more blanks than one.
         written = statement[start : token.end - len(_LEAD) + 1]
         found += [
-            Word(TokenType.VAR, part[0], start + part.start(), start + part.end() - 1) for part in re.finditer(r"\S+", written)
+            Token(TokenType.VAR, part[0], start + part.start(), start + part.end() - 1) for part in re.finditer(r"\S+", written)
         ]
     return tuple(found)

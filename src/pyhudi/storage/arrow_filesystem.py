@@ -17,16 +17,16 @@ def readable_files(name: str, open_file: Callable[[str], pa.NativeFile]) -> Any:
     name: tells it from others; two of one name are taken for the same.  open_file: of any path; it may be called by several
     threads at once, and its errors reach whoever reads.
     """
-    return fs.PyFileSystem(_Reading(name, open_file))
+    return fs.PyFileSystem(_ArrowInput(name, open_file))
 
 
-class _Reading(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow.fs is without types
+class _ArrowInput(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow.fs is without types
     def __init__(self, name: str, open_file: Callable[[str], pa.NativeFile]) -> None:
         self._name = name
         self._open = open_file
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Reading) and other._name == self._name
+        return isinstance(other, _ArrowInput) and other._name == self._name
 
     def __hash__(self) -> int:
         return hash(self._name)

@@ -29,7 +29,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
-from pyhudi.format.paths import file_name_of, parts_of
+from pyhudi.format.paths import file_name, split_path
 from pyhudi.storage.environment import Environment
 
 
@@ -44,7 +44,7 @@ class FileInfo:
     @property
     def name(self) -> str:
         """The last part of the path."""
-        return file_name_of(self.path)
+        return file_name(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ class Storage(Protocol):
         """All files below `folder`, in no promised order.  A file that comes or goes meanwhile may be given or not."""
         ...
 
-    def is_second_way(self, folder: str, mark: str) -> bool:
+    def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
         """Whether `folder` is a symbolic link to what has a place without it: something inside the root or around it, or a folder
-        that has an entry named `mark` or lies below one that has.  False for whatever is not a link, and where there are none.
+        that has an entry named `marker` or lies below one that has.  False for whatever is not a link, and where there are none.
         """
         ...
 
@@ -187,7 +187,7 @@ class Storage(Protocol):
 
 def check_path(path: str) -> str:
     """The path itself, when it obeys the rules of this module; InvalidRequest otherwise."""
-    if path and any(part in ("", ".", "..") for part in parts_of(path)):
+    if path and any(part in ("", ".", "..") for part in split_path(path)):
         raise InvalidRequest(f"storage path {path!r} must be relative and have no empty, '.' or '..' part")
     if "\x00" in path:
         raise InvalidRequest(f"storage path {path!r} holds a NUL character")
@@ -207,7 +207,7 @@ def check_range(path: str, offset: int, length: int) -> None:
         raise InvalidRequest(f"{path}: a range needs offset >= 0 and length >= 0, found {offset} and {length}")
 
 
-def settle_put_if_absent(
+def put_if_absent_confirmed(
     storage: Storage, path: str, data: bytes, environment: Environment, *, attempts: int = 4, pause_ms: int = 200
 ) -> bool:
     """`put_if_absent` for a document that no other writer could have written, settled when an answer is lost.

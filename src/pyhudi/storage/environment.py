@@ -152,16 +152,16 @@ class ReplayEnvironment:
         with self._mutex:
             self._now_ms += duration_ms
             for repetition in self._repetitions:
-                repetition.due_ms = max(repetition.due_ms, self._now_ms + 1)
+                repetition.next_ms = max(repetition.next_ms, self._now_ms + 1)
 
     def _take_due(self, end_ms: int) -> _VirtualRepetition | None:
         with self._mutex:
             self._repetitions = [repetition for repetition in self._repetitions if not repetition.stopped]
-            due = min(self._repetitions, key=lambda repetition: repetition.due_ms, default=None)
-            if due is None or due.due_ms > end_ms:
+            due = min(self._repetitions, key=lambda repetition: repetition.next_ms, default=None)
+            if due is None or due.next_ms > end_ms:
                 return None
-            self._now_ms = max(self._now_ms, due.due_ms)
-            due.due_ms += due.interval_ms
+            self._now_ms = max(self._now_ms, due.next_ms)
+            due.next_ms += due.interval_ms
             return due
 
 
@@ -183,8 +183,8 @@ class _ThreadRepetition:
 
 
 class _VirtualRepetition:
-    def __init__(self, due_ms: int, interval_ms: int, task: Callable[[], None]) -> None:
-        self.due_ms = due_ms
+    def __init__(self, next_ms: int, interval_ms: int, task: Callable[[], None]) -> None:
+        self.next_ms = next_ms
         self.interval_ms = interval_ms
         self.task = task
         self.stopped = False

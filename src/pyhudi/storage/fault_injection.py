@@ -12,9 +12,10 @@ of them:
                          half; other calls are atomic, and this is BEFORE to them
     Moment.AFTER         the call has had its effect
 
-With no plan the storage only counts, which tells a test how many calls there are to try.  A `Watch` is called before each call:
-so a test lets time pass there and others work, as while this process is suspended, and decides as it goes where faults strike.
-The spec of a faulty storage joins its count when it is opened in the same process, so tasks that reopen it are counted too.
+With no plan the storage only counts, which tells a test how many calls there are to try.  A `CallListener` is called before each
+call: so a test lets time pass there and others work, as while this process is suspended, and decides as it goes where faults
+strike. The spec of a faulty storage joins its count when it is opened in the same process, so tasks that reopen it are counted
+too.
 
 What this does not do: it breaks no promise of `Storage`; a store that loses what it confirmed is another kind of test.
 """
@@ -45,7 +46,7 @@ class SimulatedCrash(BaseException):
     """The process "died" here.  A BaseException, so that no handler of the code under test takes it for an error."""
 
 
-class Moment(StrEnum):
+class FaultPoint(StrEnum):
     """Where in a call the fault strikes."""
 
     BEFORE = "before"
@@ -53,14 +54,14 @@ class Moment(StrEnum):
     AFTER = "after"
 
 
-class Outcome(StrEnum):
+class FaultOutcome(StrEnum):
     """What the caller sees."""
 
     CRASH = "crash"
-    LOST_ANSWER = "lost answer"
+    LOST_RESPONSE = "lost answer"
 
 
-class Counted(StrEnum):
+class CountedCalls(StrEnum):
     """Which calls are numbered for the plan."""
 
     WRITES = "writes"
@@ -73,9 +74,9 @@ class Fault:
     """One planned fault.  call: number of the call, from 1, among those that `counted` names."""
 
     call: int
-    moment: Moment = Moment.BEFORE
-    outcome: Outcome = Outcome.CRASH
-    counted: Counted = Counted.WRITES
+    point: FaultPoint = FaultPoint.BEFORE
+    outcome: FaultOutcome = FaultOutcome.CRASH
+    counted: CountedCalls = CountedCalls.WRITES
 
     def __post_init__(self) -> None:
         if self.call < 1:
@@ -83,7 +84,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class StorageCall:
     """A call that was made.  path: its absolute URI, or the first of several; writes: whether it may change the store."""
 
     operation: str
@@ -91,7 +92,7 @@ class Call:
     writes: bool
 
 
-Watch = Callable[[int, Call], Fault | None]
+CallListener = Callable[[int, StorageCall], Fault | None]
 """Given the number of a call, reads and writes counted together, and the call, on its thread and just before it has its effect.
 A fault that it returns strikes at this call, whatever call it names; what it raises, the caller gets.
 """
@@ -105,17 +106,17 @@ class FaultyStorage:
         inner: Storage,
         plan: Fault | None = None,
         *,
-        watch: Watch | None = None,
-        _course: _Course | None = None,
+        watch: CallListener | None = None,
+        _course: _FaultState | None = None,
     ) -> None:
         self._inner = inner
-        self._course = _course if _course is not None else _Course(plan, watch)
+        self._course = _course if _course is not None else _FaultState(plan, watch)
 
     def __repr__(self) -> str:
         return f"FaultyStorage({self._inner!r})"
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[StorageCall, ...]:
         """What was called so far on this storage, its children and those opened from its specs, in order."""
         return self._course.calls()
 
@@ -125,9 +126,9 @@ class FaultyStorage:
         return sum(call.writes for call in self.calls)
 
     @property
-    def struck(self) -> bool:
+    def triggered(self) -> bool:
         """Whether the plan's call has come."""
-        return self._course.struck
+        return self._course.triggered
 
     @property
     def uri(self) -> str:
@@ -162,8 +163,8 @@ class FaultyStorage:
     def walk(self, folder: str) -> Iterator[FileInfo]:
         return iter(self._read("walk", folder, lambda: tuple(self._inner.walk(folder))))
 
-    def is_second_way(self, folder: str, mark: str) -> bool:
-        return self._inner.is_second_way(folder, mark)
+    def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
+        return self._inner.is_duplicate_symlink(folder, marker)
 
     def put(self, path: str, data: bytes) -> None:
         self._write("put", path, lambda: self._inner.put(path, data))
@@ -209,76 +210,78 @@ class FaultyStorage:
         return self._write("sweep_unfinished", folder, lambda: self._inner.sweep_unfinished(folder, before_ms))
 
     def _read(self, operation: str, path: str, effect: Callable[[], _T]) -> _T:
-        return self._run(Call(operation, self._inner.absolute(path), False), effect, None)
+        return self._run(StorageCall(operation, self._inner.absolute(path), False), effect, None)
 
-    def _write(self, operation: str, path: str, effect: Callable[[], _T], half: Callable[[], object] | None = None) -> _T:
-        return self._run(Call(operation, self._inner.absolute(path), True), effect, half)
+    def _write(
+        self, operation: str, path: str, effect: Callable[[], _T], partial_bytes: Callable[[], object] | None = None
+    ) -> _T:
+        return self._run(StorageCall(operation, self._inner.absolute(path), True), effect, partial_bytes)
 
-    def _run(self, call: Call, effect: Callable[[], _T], half: Callable[[], object] | None) -> _T:
+    def _run(self, call: StorageCall, effect: Callable[[], _T], partial_bytes: Callable[[], object] | None) -> _T:
         fault = self._course.enter(call)
         if fault is None:
             return effect()
-        if fault.moment is Moment.DURING and half is not None:
-            half()
-        elif fault.moment is Moment.AFTER:
+        if fault.point is FaultPoint.DURING and partial_bytes is not None:
+            partial_bytes()
+        elif fault.point is FaultPoint.AFTER:
             effect()
-        raise self._course.strike(fault, call)
+        raise self._course.trigger(fault, call)
 
 
 class _FaultyOutput:
     """The `with` block of `open_output`.  The call is counted when the block ends, because there it has its effect."""
 
-    def __init__(self, inner: Storage, path: str, course: _Course) -> None:
-        self._call = Call("open_output", inner.absolute(path), True)
+    def __init__(self, inner: Storage, path: str, course: _FaultState) -> None:
+        self._call = StorageCall("open_output", inner.absolute(path), True)
         self._output = inner.open_output(path)
         self._course = course
 
     def __enter__(self) -> pa.NativeFile:
-        self._course.check_alive()
+        self._course.check_not_crashed()
         return self._output.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
             # A dead process does not tidy up: what it had written stays as it is, unfinished.
             if not issubclass(kind, SimulatedCrash):
-                self._course.check_alive()
+                self._course.check_not_crashed()
                 self._output.__exit__(kind, error, trace)
             return
         fault = self._course.enter(self._call)
-        if fault is not None and fault.moment is not Moment.AFTER:
-            failure = self._course.strike(fault, self._call)
-            if fault.outcome is Outcome.LOST_ANSWER:
+        if fault is not None and fault.point is not FaultPoint.AFTER:
+            failure = self._course.trigger(fault, self._call)
+            if fault.outcome is FaultOutcome.LOST_RESPONSE:
                 self._output.__exit__(type(failure), failure, None)
             raise failure
         self._output.__exit__(None, None, None)
         if fault is not None:
-            raise self._course.strike(fault, self._call)
+            raise self._course.trigger(fault, self._call)
 
 
-class _Course:
+class _FaultState:
     """What has happened so far, shared by all storages of one test."""
 
-    def __init__(self, plan: Fault | None, watch: Watch | None) -> None:
+    def __init__(self, plan: Fault | None, watch: CallListener | None) -> None:
         self.token = uuid.uuid4().hex
-        self.struck = False
+        self.triggered = False
         self._plan = plan
         self._watch = watch
-        self._calls: list[Call] = []
-        self._counts = dict.fromkeys(Counted, 0)
+        self._calls: list[StorageCall] = []
+        self._counts = dict.fromkeys(CountedCalls, 0)
         self._dead = False
         self._mutex = threading.Lock()
         _courses[self.token] = self
 
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[StorageCall, ...]:
         with self._mutex:
             return tuple(self._calls)
 
-    def check_alive(self) -> None:
+    def check_not_crashed(self) -> None:
         with self._mutex:
             if self._dead:
                 raise SimulatedCrash("the process died earlier")
 
-    def enter(self, call: Call) -> Fault | None:
+    def enter(self, call: StorageCall) -> Fault | None:
         """Count a call; the fault that strikes at it, None for none."""
         planned = self._count(call)
         if self._watch is None:
@@ -286,31 +289,31 @@ class _Course:
         # Outside the mutex: meanwhile others may use this storage, such as what renews a lease.
         return self._watch(len(self._calls), call) or planned
 
-    def _count(self, call: Call) -> Fault | None:
+    def _count(self, call: StorageCall) -> Fault | None:
         with self._mutex:
             if self._dead:
                 raise SimulatedCrash("the process died earlier")
             self._calls.append(call)
-            self._counts[Counted.ALL] += 1
-            self._counts[Counted.WRITES if call.writes else Counted.READS] += 1
+            self._counts[CountedCalls.ALL] += 1
+            self._counts[CountedCalls.WRITES if call.writes else CountedCalls.READS] += 1
             plan = self._plan
-            if plan is None or self.struck or self._counts[plan.counted] != plan.call:
+            if plan is None or self.triggered or self._counts[plan.counted] != plan.call:
                 return None
-            if plan.counted is not Counted.ALL and (plan.counted is Counted.WRITES) is not call.writes:
+            if plan.counted is not CountedCalls.ALL and (plan.counted is CountedCalls.WRITES) is not call.writes:
                 return None
-            self.struck = True
+            self.triggered = True
             return plan
 
-    def strike(self, fault: Fault, call: Call) -> BaseException:
-        what = f"{fault.moment} call {fault.call} ({call.operation} {call.path})"
-        if fault.outcome is Outcome.LOST_ANSWER:
+    def trigger(self, fault: Fault, call: StorageCall) -> BaseException:
+        what = f"{fault.point} call {fault.call} ({call.operation} {call.path})"
+        if fault.outcome is FaultOutcome.LOST_RESPONSE:
             return StorageUnavailable(f"the answer was lost {what}")
         with self._mutex:
             self._dead = True
         return SimulatedCrash(f"the process died {what}")
 
 
-_courses: weakref.WeakValueDictionary[str, _Course] = weakref.WeakValueDictionary()
+_courses: weakref.WeakValueDictionary[str, _FaultState] = weakref.WeakValueDictionary()
 
 
 def rejoin(inner: Storage, token: str) -> FaultyStorage:

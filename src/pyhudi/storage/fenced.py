@@ -26,7 +26,7 @@ from pyhudi.storage.locks import LockProvider
 _PLAN_SUFFIX = ".requested"
 
 
-class LeasedStorage:
+class FencedStorage:
     """`inner` for as long as `lock` is held: reads pass, writes ask the lock first."""
 
     __slots__ = ("_inner", "_lock")
@@ -49,8 +49,8 @@ class LeasedStorage:
     def spec(self) -> StorageSpec:
         return self._inner.spec()
 
-    def child(self, path: str) -> LeasedStorage:
-        return LeasedStorage(self._inner.child(path), self._lock)
+    def child(self, path: str) -> FencedStorage:
+        return FencedStorage(self._inner.child(path), self._lock)
 
     def absolute(self, path: str) -> str:
         return self._inner.absolute(path)
@@ -70,8 +70,8 @@ class LeasedStorage:
     def walk(self, folder: str) -> Iterator[FileInfo]:
         return self._inner.walk(folder)
 
-    def is_second_way(self, folder: str, mark: str) -> bool:
-        return self._inner.is_second_way(folder, mark)
+    def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
+        return self._inner.is_duplicate_symlink(folder, marker)
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         return self._inner.read_versioned(path)

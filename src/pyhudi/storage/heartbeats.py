@@ -44,7 +44,7 @@ class HeartbeatSettings:
         return read_settings(cls, options)
 
     @property
-    def patience_ms(self) -> int:
+    def expiry_ms(self) -> int:
         """The age at which a heartbeat has expired."""
         return self.interval_ms * self.tolerable_misses
 
@@ -86,7 +86,7 @@ class Heartbeat:
                 instants=(self._request_time,),
             )
         silent_ms = self._silent_ms()
-        if silent_ms > self._settings.patience_ms:
+        if silent_ms > self._settings.expiry_ms:
             how_long = "yet" if self._beaten_ms is None else f"for {silent_ms} ms"
             raise WriteConflict(
                 f"instant {self._request_time} has had no heartbeat {how_long}: "
@@ -119,7 +119,7 @@ class Heartbeat:
             repetition = self._repetition
             if repetition is None:
                 return
-            if self._silent_ms() > self._settings.patience_ms:
+            if self._silent_ms() > self._settings.expiry_ms:
                 # Others may have taken over what this writer did, and another beat would be taken for one of theirs.
                 _LOG.warning("instant %s: heartbeats end: the last one was too long ago", self._request_time)
                 repetition.stop()
@@ -149,7 +149,7 @@ def heartbeat_expired(
 ) -> bool:
     """Whether the writer of an instant counts as dead.  Without a heartbeat file it does."""
     beaten_ms = last_heartbeat_ms(storage, request_time)
-    return beaten_ms is None or now_ms - beaten_ms > settings.patience_ms
+    return beaten_ms is None or now_ms - beaten_ms > settings.expiry_ms
 
 
 def list_heartbeats(storage: Storage) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class RunningWrite:
+class WriterHeartbeat:
     """The sign of life of one write of this process, from `start` until `stop`."""
 
     def __init__(self, storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings) -> None:
@@ -80,7 +80,7 @@ class RunningWrite:
         self._forget()
         self._heartbeat.stop(delete=delete)
 
-    def fall_silent(self) -> None:
+    def suspend(self) -> None:
         """Beat no more, and count as alive until the heartbeat expires: what was sent to the store may still land."""
         self._heartbeat.stop(delete=False)
 
@@ -89,8 +89,9 @@ class RunningWrite:
             _running.discard(self._key)
 
 
-class TaskBeats:
-    """The sign of life that a task gives for a write which no process of its own carries (`leave_to_tasks`), in a `with` block.
+class TaskHeartbeat:
+    """The sign of life that a task gives for a write which no process of its own carries (`delegate_to_tasks`), in a `with`
+    block.
 
     Tasks do not know of each other: one beats where the last beat, whoever's, is a while ago.  Where the heartbeat is gone the
     write is over, and no task brings it back.
@@ -134,9 +135,9 @@ class TaskBeats:
             _LOG.warning("instant %s: no heartbeat: %s", self._request_time, error)
 
 
-def leave_to_tasks(storage: Storage, request_time: str, write: RunningWrite) -> None:
+def delegate_to_tasks(storage: Storage, request_time: str, write: WriterHeartbeat) -> None:
     """A write of this process goes on in tasks of others: its heartbeat tells of no process, and counts until it expires."""
-    write.fall_silent()
+    write.suspend()
     storage.put(heartbeat_path(request_time), _OF_TASKS)
     write.stop(delete=False)
 
@@ -146,9 +147,11 @@ def is_alive(storage: Storage, env: Environment, request_time: str, settings: He
     return _lives_at(storage, request_time, env.now_ms(), settings)
 
 
-def is_alive_beside(storage: Storage, own: str, request_time: str, settings: HeartbeatSettings) -> bool:
-    """The same for a task of the write `own`, which has no clock: the last heartbeat of its write is hardly older than now."""
-    beaten_ms = last_heartbeat_ms(storage, own)
+def is_alive_for_task(storage: Storage, own_time: str, request_time: str, settings: HeartbeatSettings) -> bool:
+    """The same for a task of the write `own_time`, which has no clock: the last heartbeat of its write is hardly older than
+    now.
+    """
+    beaten_ms = last_heartbeat_ms(storage, own_time)
     return _lives_at(storage, request_time, 0 if beaten_ms is None else beaten_ms, settings)
 
 
@@ -161,7 +164,7 @@ def _lives_at(storage: Storage, request_time: str, now_ms: int, settings: Heartb
     return _process_lives(content, (storage.uri, request_time))
 
 
-def forget(storage: Storage, request_time: str) -> None:
+def remove_heartbeat(storage: Storage, request_time: str) -> None:
     """Remove the heartbeat of an instant that was rolled back."""
     delete_heartbeat(storage, request_time)
 

@@ -49,9 +49,8 @@ import pyarrow as pa
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.environment import SystemEnvironment
-from pyhudi.storage.temporary_names import is_abandoned, is_temporary, removed_meanwhile, temporary_name
-from pyhudi.storage.uri_root import Located
-from pyhudi.storage.uris import Location
+from pyhudi.storage.temporary_names import is_temporary, is_temporary_orphaned, temporary_file_missing_error, temporary_name
+from pyhudi.storage.uris import Location, UriMixin
 
 if sys.platform != "win32":
     import fcntl
@@ -102,7 +101,7 @@ class Sync(StrEnum):
     NONE = "none"
 
 
-class LocalStorage(Located):
+class LocalStorage(UriMixin):
     """A folder of the local file system; it need not exist before something is written.
 
     location: of scheme "file".
@@ -182,14 +181,14 @@ class LocalStorage(Located):
             yield from listing.files
             pending.extend(listing.folders)
 
-    def is_second_way(self, folder: str, mark: str) -> bool:
+    def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
         full = self._full(check_path(folder))
         if not os.path.islink(full):
             return False
         root, real = PurePath(os.path.realpath(self._full(""))), PurePath(os.path.realpath(full))
         if real.is_relative_to(root) or root.is_relative_to(real):
             return True
-        return any(os.path.lexists(above / mark) for above in (real, *real.parents))
+        return any(os.path.lexists(above / marker) for above in (real, *real.parents))
 
     def put(self, path: str, data: bytes) -> None:
         with _translated("write", self._full(check_file_path(path))) as full:
@@ -210,7 +209,7 @@ class LocalStorage(Located):
                 try:
                     link_count = os.stat(temporary).st_nlink
                 except FileNotFoundError:
-                    raise removed_meanwhile(full) from error
+                    raise temporary_file_missing_error(full) from error
                 # A network file system may have made the link and lost the answer: the link count knows.
                 if link_count == 2:
                     pass
@@ -293,7 +292,9 @@ class LocalStorage(Located):
         with _translated("sweep", full), absent, os.scandir(full) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):
-                    if is_temporary(entry.name) and is_abandoned(entry.name, entry.stat().st_mtime_ns // 1_000_000, before_ms):
+                    if is_temporary(entry.name) and is_temporary_orphaned(
+                        entry.name, entry.stat().st_mtime_ns // 1_000_000, before_ms
+                    ):
                         os.unlink(entry.path)
                         removed_count += 1
         return removed_count
@@ -479,7 +480,7 @@ def _replace(temporary: str, full: str) -> None:
     try:
         os.replace(temporary, full)
     except FileNotFoundError as error:
-        raise removed_meanwhile(full) from error
+        raise temporary_file_missing_error(full) from error
 
 
 def _unlink_sidecar(full: str) -> None:

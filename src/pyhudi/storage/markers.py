@@ -28,7 +28,7 @@ import xxhash
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.names import MarkerType, decode_marker_list, format_marker, parse_marker
-from pyhudi.format.paths import MARKER_FOLDER, file_name_of, folder_of, join_path
+from pyhudi.format.paths import MARKER_FOLDER, file_name, join_path, parent_folder
 from pyhudi.options.declaration import Option
 from pyhudi.storage.base import Storage
 
@@ -82,19 +82,19 @@ class Markers:
             number += 1
             path = join_path(self._folder, f"MARKERS{number}")
 
-    def list(self, *, under_way: bool = False) -> tuple[tuple[str, MarkerType], ...]:
+    def list(self, *, in_progress: bool = False) -> tuple[tuple[str, MarkerType], ...]:
         """The data files that were recorded, with their kind, ascending and without duplicates; empty without a folder.
 
         Data files need not exist, and those of a write that is under way may still be recorded meanwhile.
-        under_way: the writer may be at work, and what is no marker is passed over, as the end of a list that its server is
+        in_progress: the writer may be at work, and what is no marker is passed over, as the end of a list that its server is
         writing anew.
         Raises CorruptData when something in the folder is not a marker: it may hide one.
         """
         files = tuple(self._storage.walk(self._folder))
-        top = [info for info in files if folder_of(info.path) == self._folder]
+        top = [info for info in files if parent_folder(info.path) == self._folder]
         lists = [info.path for info in top if _LIST_FILE.fullmatch(info.name)]
         if any(info.name == _TYPE_FILE for info in top):
-            return _ordered(self._listed(lists, cut=under_way))
+            return _ordered(self._listed(lists, truncated=in_progress))
         found: list[tuple[str, MarkerType]] = []
         others: list[str] = []
         for info in files:
@@ -106,8 +106,8 @@ class Markers:
             else:
                 found.append(marker)
         # A timeline server writes its type file first, yet real Hudi falls back to the lists without it, and so does this.
-        found.extend(self._listed(lists, cut=under_way))
-        if others and not under_way:
+        found.extend(self._listed(lists, truncated=in_progress))
+        if others and not in_progress:
             raise CorruptData("a file among the markers is not a marker", path=self._storage.absolute(min(others)))
         return _ordered(found)
 
@@ -122,15 +122,15 @@ class Markers:
         if partition:
             files = {info.path: info for info in self._storage.list(folder).files}
         found = [parse_marker(path[len(self._folder) + 1 :]) for path in files]
-        listed = (path for path, _ in self._listed(lists, cut=True) if folder_of(path) == partition)
+        listed = (path for path, _ in self._listed(lists, truncated=True) if parent_folder(path) == partition)
         return frozenset((*(marker[0] for marker in found if marker is not None), *listed))
 
     def delete(self) -> None:
         """Remove all markers of this instant, when it is complete or rolled back.  Absent ones are not an error."""
         self._storage.delete_folder(self._folder)
 
-    def _listed(self, paths: Sequence[str], *, cut: bool = False) -> Sequence[tuple[str, MarkerType]]:
-        """The markers that stand in lists.  cut: whole lines count, and a last one that is not is passed over."""
+    def _listed(self, paths: Sequence[str], *, truncated: bool = False) -> Sequence[tuple[str, MarkerType]]:
+        """The markers that stand in lists.  truncated: whole lines count, and a last one that is not is passed over."""
         found: list[tuple[str, MarkerType]] = []
         if len(paths) > 1:
             with ThreadPoolExecutor(min(len(paths), _READ_AT_ONCE)) as pool:
@@ -140,7 +140,7 @@ class Markers:
         for path, content in zip(paths, contents, strict=True):
             data = content or b""
             try:
-                found.extend(decode_marker_list(data[: data.rfind(b"\n") + 1] if cut else data))
+                found.extend(decode_marker_list(data[: data.rfind(b"\n") + 1] if truncated else data))
             except CorruptData as error:
                 raise error.with_path(self._storage.absolute(path)) from None
         return found
@@ -148,15 +148,15 @@ class Markers:
 
 def marked_instants(storage: Storage) -> tuple[str, ...]:
     """The request times that have a marker folder, ascending: writes under way, and what dead ones left behind."""
-    return tuple(file_name_of(path) for path in storage.list(MARKER_FOLDER).folders)
+    return tuple(file_name(path) for path in storage.list(MARKER_FOLDER).folders)
 
 
-def files_under_way(storage: Storage, request_times: Iterable[str]) -> dict[str, str]:
+def files_being_written(storage: Storage, request_times: Iterable[str]) -> dict[str, str]:
     """The data files that writes have begun to create, whatever instant their names tell -> the write.
 
     request_times: of writes that may be at work.  A marker comes before its file: who asks has listed the files.
     """
-    return {path: time for time in request_times for path, _ in Markers(storage, time).list(under_way=True)}
+    return {path: time for time in request_times for path, _ in Markers(storage, time).list(in_progress=True)}
 
 
 def _ordered(found: Sequence[tuple[str, MarkerType]]) -> tuple[tuple[str, MarkerType], ...]:

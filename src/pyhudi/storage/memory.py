@@ -20,8 +20,7 @@ from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.paths import join_path
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.environment import Environment, SystemEnvironment
-from pyhudi.storage.uri_root import Located
-from pyhudi.storage.uris import Location, parse_uri
+from pyhudi.storage.uris import Location, UriMixin, parse_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ _stores: dict[str, _Contents] = {}
 _stores_mutex = threading.Lock()
 
 
-class MemoryStorage(Located):
+class MemoryStorage(UriMixin):
     """A prefix of a named in-memory store.
 
     uri: `memory://name` or `memory://name/path`; environment: gives the modification times, and decides only when this is
@@ -104,7 +103,7 @@ class MemoryStorage(Located):
         for key, stored in self._below(prefix):
             yield FileInfo(key[len(root) :], len(stored.data), stored.modified_ms)
 
-    def is_second_way(self, folder: str, mark: str) -> bool:
+    def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
         check_path(folder)
         return False
 

@@ -9,6 +9,7 @@ What this does not do: machines without `/proc` tell no start times, and there n
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class Process:
         host = "".join(c if c.isalnum() or c in ".-" else "-" for c in self.host)
         return _SEPARATOR.join((host, self.boot[:8], "".join(filter(str.isdigit, self.space)), str(self.pid), str(self.started)))
 
-    def lives(self) -> bool | None:
+    def is_running(self) -> bool | None:
         """Whether it runs, be it suspended; None when nobody here can tell."""
         here = Process.parse(Process.current().text)
         assert here is not None, "a process has a name that parses"
@@ -86,3 +87,14 @@ def start_time(pid: int) -> int | None:
     fields = text.rpartition(")")[2].split()
     # A dead process that its parent has not asked about yet still has its entry.
     return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+# Who runs this process, as servers are told.
+
+
+def user_name() -> str:
+    """The user's name; `unknown` in a container whose user has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

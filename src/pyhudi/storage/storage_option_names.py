@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.format.properties import shown
+from pyhudi.format.properties import redact_secret
 
 # Whether the bucket is a part of the host's name, where the endpoint does not hold it yet: PyIceberg and Hadoop write it so.
 BUCKET_IN_HOST = "bucket_in_host"
@@ -23,14 +23,14 @@ AZURE_AUTH = "azure_auth"
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 # A setting of obstore, or a function of the name and the value.
-Meaning = str | Callable[[str, str], Mapping[str, str]]
+OptionTarget = str | Callable[[str, str], Mapping[str, str]]
 
 
-def truth(name: str, value: str) -> bool:
+def parse_boolean(name: str, value: str) -> bool:
     """Raises InvalidRequest for what is neither true nor false."""
     found = _TRUTH.get(value.lower())
     if found is None:
-        raise InvalidRequest(f"storage option {name}={shown(name, value)!r}: write true or false")
+        raise InvalidRequest(f"storage option {name}={redact_secret(name, value)!r}: write true or false")
     return found
 
 
@@ -42,13 +42,13 @@ def azure_endpoint(host: str) -> Mapping[str, str]:
     return {"account_name": account} if usual else {"account_name": account, "endpoint": f"https://{account}.blob.{rest}"}
 
 
-def _opposite(setting: str) -> Meaning:
-    return lambda name, value: {setting: "false" if truth(name, value) else "true"}
+def _opposite(setting: str) -> OptionTarget:
+    return lambda name, value: {setting: "false" if parse_boolean(name, value) else "true"}
 
 
 def _fsspec_client(name: str, value: str) -> Mapping[str, str]:
     """The arguments of boto3's client, as JSON or a dict."""
-    known: dict[str, Meaning] = {
+    known: dict[str, OptionTarget] = {
         "endpoint_url": "endpoint",
         "region_name": "region",
         "aws_access_key_id": "access_key_id",
@@ -180,9 +180,9 @@ AZURE_NEEDS: dict[str, tuple[str, ...]] = {
     "oauth": ("client_id", "tenant_id"),
 }
 
-_ANONYMOUS: dict[str, Meaning] = {"anonymous": "skip_signature", "anon": "skip_signature"}
+_ANONYMOUS: dict[str, OptionTarget] = {"anonymous": "skip_signature", "anon": "skip_signature"}
 
-MEANINGS: dict[str, dict[str, Meaning]] = {
+OPTION_TARGETS: dict[str, dict[str, OptionTarget]] = {
     "s3": {
         **_ANONYMOUS,
         "endpoint_url": "endpoint",
@@ -272,7 +272,11 @@ MEANINGS: dict[str, dict[str, Meaning]] = {
 }
 
 # Names that end in the account or its host: fs.azure.account.key.acc.dfs.core.windows.net.
-BY_ACCOUNT = (*(name for name in MEANINGS["azure"] if name.startswith("fs.azure.")), "adls.sas-token", "adls.connection-string")
+BY_ACCOUNT = (
+    *(name for name in OPTION_TARGETS["azure"] if name.startswith("fs.azure.")),
+    "adls.sas-token",
+    "adls.connection-string",
+)
 
 _NO_PROFILE = "profile files are not read: give access_key_id and secret_access_key, or export them to the environment"
 _NO_ROLE = "no role is assumed by request: give the credentials that STS gave, session_token with them"
@@ -358,42 +362,43 @@ CREDENTIALS = {
 }
 
 
-def meant_by(kind: str, where: str, name: str, given: str, value: str) -> Mapping[str, str] | None:
+def resolve_option(kind: str, where: str, name: str, option_value: str, value: str) -> Mapping[str, str] | None:
     """The settings that an option means; None for a name that is not listed here.
 
-    kind: of MEANINGS; where: the table, for messages; name: in lower case and without `spark.hadoop.`; given: as it was given.
-    Raises InvalidRequest for a name with no meaning that is one to one, telling what to set.
+    kind: of MEANINGS; where: the table, for messages; name: in lower case and without `spark.hadoop.`; option_value: as it was
+    given. Raises InvalidRequest for a name with no meaning that is one to one, telling what to set.
     """
     if kind == "azure":
         for prefix in BY_ACCOUNT:
             if name.startswith(f"{prefix}."):
-                meant = _applied(MEANINGS["azure"][prefix], given, value)
+                meant = _applied(OPTION_TARGETS["azure"][prefix], option_value, value)
                 return {**azure_endpoint(name[len(prefix) + 1 :]), **meant}
     if name in REFUSED[kind]:
-        raise InvalidRequest(f"{where}: storage option {given!r} has no meaning of its own here: {REFUSED[kind][name]}")
-    return _applied(MEANINGS[kind][name], given, value) if name in MEANINGS[kind] else None
+        raise InvalidRequest(f"{where}: storage option {option_value!r} has no meaning of its own here: {REFUSED[kind][name]}")
+    return _applied(OPTION_TARGETS[kind][name], option_value, value) if name in OPTION_TARGETS[kind] else None
 
 
-def check_family(kind: str, where: str, name: str, given: str) -> None:
+def check_family(kind: str, where: str, name: str, option_value: str) -> None:
     """Refuse a name of another store's, and one of a tool whose other names are known."""
     for other, prefixes in FAMILIES.items():
         if not name.startswith(prefixes):
             continue
         if other != kind:
             raise InvalidRequest(
-                f"{where}: storage option {given!r} is one of {STORES[other]}, and the table lies in {STORES[kind]}: leave it out"
+                f"{where}: storage option {option_value!r} is one of {STORES[other]}, and the table lies in {STORES[kind]}: "
+                "leave it out"
             )
         family = next(prefix for prefix in prefixes if name.startswith(prefix))
         if family.endswith("."):
-            known = ", ".join(sorted(one for one in MEANINGS[kind] if one.startswith(family)))
-            raise InvalidRequest(f"{where}: storage option {given!r} is not one of those that are known here: {known}")
+            known = ", ".join(sorted(one for one in OPTION_TARGETS[kind] if one.startswith(family)))
+            raise InvalidRequest(f"{where}: storage option {option_value!r} is not one of those that are known here: {known}")
 
 
 def like(kind: str, name: str) -> str:
     """The end of a message about an unknown name: the known one that is nearest to it, if any is near."""
-    near = difflib.get_close_matches(name.lower(), (*_OWN[kind], *MEANINGS[kind]), 1)
+    near = difflib.get_close_matches(name.lower(), (*_OWN[kind], *OPTION_TARGETS[kind]), 1)
     return f"; did you mean {near[0]}?" if near else f"; the usual ones are {', '.join(_OWN[kind])}"
 
 
-def _applied(meaning: Meaning, name: str, value: str) -> Mapping[str, str]:
+def _applied(meaning: OptionTarget, name: str, value: str) -> Mapping[str, str]:
     return {meaning: value} if isinstance(meaning, str) else meaning(name, value)

@@ -26,12 +26,12 @@ def is_temporary(name: str) -> bool:
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
 
-def is_of_a_dead(name: str) -> bool:
+def is_owner_dead(name: str) -> bool:
     """Whether the process that began a temporary file is known to have ended."""
     return _lives(name) is False
 
 
-def is_abandoned(name: str, modified_ms: int, before_ms: int) -> bool:
+def is_temporary_orphaned(name: str, modified_ms: int, before_ms: int) -> bool:
     """Return True if a temporary file may be deleted.
 
     The process that began it tells, however long the file has not changed: a writer may be suspended, or wait for rows.  Where
@@ -41,7 +41,7 @@ def is_abandoned(name: str, modified_ms: int, before_ms: int) -> bool:
     return modified_ms < before_ms if lives is None else not lives
 
 
-def removed_meanwhile(uri: str) -> WriteConflict:
+def temporary_file_missing_error(uri: str) -> WriteConflict:
     """The error of a write whose temporary file is gone: nothing was stored under the name."""
     return WriteConflict(
         f"cannot write {uri}: its temporary file was deleted, because this process gave no sign of life for so long that another "
@@ -51,4 +51,4 @@ def removed_meanwhile(uri: str) -> WriteConflict:
 
 def _lives(name: str) -> bool | None:
     process = Process.parse(name[len(_PREFIX) : -len(_SUFFIX) - _UUID_LENGTH - 1])
-    return None if process is None else process.lives()
+    return None if process is None else process.is_running()

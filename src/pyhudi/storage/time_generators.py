@@ -14,7 +14,7 @@ from typing import Protocol
 from pyhudi.errors import Unsupported
 from pyhudi.options.plugins import Registry
 
-OWN = "WAIT_TO_ADJUST_SKEW"
+BUILT_IN = "WAIT_TO_ADJUST_SKEW"
 """Hudi's only generator: the clock, and a wait for those of others."""
 
 
@@ -43,12 +43,13 @@ def register_time_generator(name: str, generator: TimeGenerator) -> None:
 
 def find_time_generator(name: str) -> TimeGenerator | None:
     """The generator of a name; None for Hudi's own, which is the clock.  Raises Unsupported for a name that nobody registered."""
-    if name == OWN:
+    if name == BUILT_IN:
         return None
     found = _registered.find(name)
     if found is None:
         raise Unsupported(
-            f"option hoodie.time.generator.type={name} is refused: it is neither {OWN} nor a time generator that was registered "
+            f"option hoodie.time.generator.type={name} is refused: it is neither {BUILT_IN} nor a time generator that was "
+            "registered "
             "here, with pyhudi.register_time_generator"
         )
     return found

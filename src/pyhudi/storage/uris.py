@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.storage.base import FileInfo, Listing, check_path
 
 # Two characters at least, so that the drive of a Windows path is not taken for a scheme.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
@@ -103,3 +106,38 @@ def parse_uri(text: str) -> Location:
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
+
+
+# What every kind of storage has that is a folder, or a prefix, below a URI.
+
+_LISTINGS_AT_ONCE = 8
+
+
+class UriMixin:
+    """Names of a storage and of what lies in it.  location: of the storage."""
+
+    __slots__ = ("_location",)
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        return self._location.uri
+
+    def absolute(self, path: str) -> str:
+        return self._location.child(check_path(path)).uri
+
+
+def files_below(folder: str, list_folder: Callable[[str], Listing]) -> Iterator[FileInfo]:
+    """Every file below a folder, level by level, where each listing is a request: several are under way at once."""
+    level: tuple[str, ...] = (check_path(folder),)
+    with ThreadPoolExecutor(_LISTINGS_AT_ONCE, "pyhudi-list") as pool:
+        while level:
+            listings = list(pool.map(list_folder, level))
+            for listing in listings:
+                yield from listing.files
+            level = tuple(path for listing in listings for path in listing.folders)

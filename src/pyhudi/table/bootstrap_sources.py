@@ -13,11 +13,11 @@ from functools import partial
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.bootstrap_index import IndexedGroup, SourceFile, decode_group, decode_source_file, group_key
+from pyhudi.format.bootstrap_index import BootstrappedGroup, SourceFile, decode_group, decode_source_file, group_key
 from pyhudi.format.hfile.hfile_reader import HFile, open_hfile
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.names import parse_base_file
-from pyhudi.format.paths import BOOTSTRAP_FILE_IDS_FOLDER, BOOTSTRAP_PARTITIONS_FOLDER, file_name_of
+from pyhudi.format.paths import BOOTSTRAP_FILE_IDS_FOLDER, BOOTSTRAP_PARTITIONS_FOLDER, file_name
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import FileSlice
@@ -25,7 +25,7 @@ from pyhudi.table.table_context import TableContext
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class BootstrapSources:
     """The files outside of the table that hold the rows of some of its base files.
 
     keys: say which columns the paths of partitions tell.  sources: by the path of the base file.
@@ -35,13 +35,13 @@ class Outside:
     sources: Mapping[str, SourceFile]
 
 
-def load_outside(context: TableContext, files: Iterable[tuple[str, str, int]]) -> Outside | None:
+def load_bootstrap_sources(context: TableContext, files: Iterable[tuple[str, str, int]]) -> BootstrapSources | None:
     """Of files (partition path, path, bytes) those whose rows lie outside of the table; None where there are none.
 
     Raises as `with_sources`.
     """
     sources = load_sources(context, ((partition, path) for partition, path, _ in files))
-    return Outside(context.config.keys, sources) if sources else None
+    return BootstrapSources(context.config.keys, sources) if sources else None
 
 
 def with_sources(context: TableContext, slices: Iterable[FileSlice]) -> tuple[FileSlice, ...]:
@@ -71,7 +71,7 @@ def load_sources(context: TableContext, files: Iterable[tuple[str, str]]) -> dic
     return {path: known[key.encode()] for path, key in keys.items()}
 
 
-def load_index(context: TableContext) -> Iterator[IndexedGroup]:
+def load_index(context: TableContext) -> Iterator[BootstrappedGroup]:
     """All that the bootstrap index says, by partition and file id; nothing where there is none.  Raises CorruptData."""
     for path, index in _opened(context):
         try:
@@ -90,7 +90,7 @@ def remove_bootstrap_index(storage: Storage) -> None:
 
 def _group_without_rows(path: str) -> str | None:
     """The file id of a base file that holds meta columns alone, by its name; None for every other file."""
-    name = parse_base_file(file_name_of(path))
+    name = parse_base_file(file_name(path))
     return name.file_id if name is not None and name.instant_time == METADATA_BOOTSTRAP_INSTANT_TIME else None
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from functools import cached_property as lazy_property
+    from functools import cached_property as cached_property
 else:
     _Value = TypeVar("_Value")
 
-    class lazy_property(Generic[_Value]):
+    class cached_property(Generic[_Value]):
         """As `functools.cached_property`, without the lock that it has before Python 3.12.
 
         That lock is one for all objects of a class: while one of them reads from a store, every other thread would wait.  Two
@@ -31,4 +31,4 @@ else:
             return value
 
 
-__all__ = ["lazy_property"]
+__all__ = ["cached_property"]

@@ -9,31 +9,31 @@ is what was written.
 
 from __future__ import annotations
 
-from pyhudi.format.parquet.parquet_file import PartedFooter
-from pyhudi.metadata_table.reader.metadata_file_cache import Held
+from pyhudi.format.parquet.parquet_file import SplitFooter
+from pyhudi.metadata_table.reader.metadata_file_cache import LruCache
 from pyhudi.storage.base import FileInfo
 
 MAX_FOOTER_BYTES = 32 << 20
 """What footers of one table take at most, their key filters included, which lookups by key ask."""
 
 
-class KeptFooters:
+class FooterCache:
     """Footers by the files that they are of; those asked for last stay.
 
     Several threads may ask at once.  Pickled, it is empty.
     """
 
     def __init__(self) -> None:
-        self._held: Held[FileInfo, PartedFooter] = Held(MAX_FOOTER_BYTES)
+        self._held: LruCache[FileInfo, SplitFooter] = LruCache(MAX_FOOTER_BYTES)
 
-    def __reduce__(self) -> tuple[type[KeptFooters], tuple[()]]:
-        return KeptFooters, ()
+    def __reduce__(self) -> tuple[type[FooterCache], tuple[()]]:
+        return FooterCache, ()
 
-    def get(self, file: FileInfo) -> PartedFooter | None:
+    def get(self, file: FileInfo) -> SplitFooter | None:
         """The footer of a file as it was just looked at; None where it is not held."""
         return self._held.get(file)
 
-    def put(self, file: FileInfo, footer: PartedFooter) -> None:
+    def put(self, file: FileInfo, footer: SplitFooter) -> None:
         """Hold a footer.  file: as it was looked at before the footer was read."""
-        if footer.held_bytes <= MAX_FOOTER_BYTES:
-            self._held.put(file, footer, footer.held_bytes)
+        if footer.memory_bytes <= MAX_FOOTER_BYTES:
+            self._held.put(file, footer, footer.memory_bytes)

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.paths import META_FOLDER, PARTITION_METADATA_FILE, PROPERTIES_FILE, file_name_of, join_path, parts_of
+from pyhudi.format.paths import META_FOLDER, PARTITION_METADATA_FILE, PROPERTIES_FILE, file_name, join_path, split_path
 from pyhudi.storage.base import FileInfo, Listing, Storage
 
 _LISTING_THREADS = 16
@@ -33,7 +33,7 @@ class FileListing(Protocol):
         """The files of each partition asked for; an unknown partition has none.  Paths are relative to the table."""
         ...
 
-    def files_of_groups(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
+    def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
         """As `files`, but only the files of some file groups: partition -> file ids."""
         ...
 
@@ -66,7 +66,7 @@ class DirectoryListing:
                     self._known[partition] = listing.files
         return {partition: self._known[partition] for partition in wanted}
 
-    def files_of_groups(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
+    def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
         """As `files`, without those whose name begins with another file id."""
         found = self.files(groups)
         return {
@@ -83,7 +83,7 @@ def table_folders(storage: Storage) -> Iterator[tuple[str, Listing]]:
     """
 
     def look(folder: str) -> Listing | None:
-        if folder and storage.is_second_way(folder, META_FOLDER):
+        if folder and storage.is_duplicate_symlink(folder, META_FOLDER):
             return None
         listing = storage.list(folder)
         return None if folder and join_path(folder, META_FOLDER) in listing.folders else listing
@@ -95,13 +95,13 @@ def table_folders(storage: Storage) -> Iterator[tuple[str, Listing]]:
             for folder, listing in zip(level, pool.map(look, level), strict=True):
                 if listing is not None:
                     yield folder, listing
-                    below.extend(path for path in listing.folders if file_name_of(path) != META_FOLDER)
+                    below.extend(path for path in listing.folders if file_name(path) != META_FOLDER)
             level = below
 
 
-def check_own_folders(storage: Storage, partitions: Iterable[str]) -> None:
+def check_no_nested_table(storage: Storage, partitions: Iterable[str]) -> None:
     """Raises InvalidRequest when a partition would lie in the folder of another table, whose rows its rows are not."""
-    folders = {"/".join(parts[: n + 1]) for parts in map(parts_of, partitions) for n in range(len(parts))}
+    folders = {"/".join(parts[: n + 1]) for parts in map(split_path, partitions) for n in range(len(parts))}
     if not folders:
         return
     with ThreadPoolExecutor(min(_LISTING_THREADS, len(folders))) as pool:
@@ -115,4 +115,4 @@ def check_own_folders(storage: Storage, partitions: Iterable[str]) -> None:
 
 
 def _is_partition(listing: Listing) -> bool:
-    return any(file_name_of(info.path).startswith(PARTITION_METADATA_FILE) for info in listing.files)
+    return any(file_name(info.path).startswith(PARTITION_METADATA_FILE) for info in listing.files)

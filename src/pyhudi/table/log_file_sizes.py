@@ -14,7 +14,7 @@ from pyhudi.format.actions.archived_instants import COMMIT_LIKE, decode_complete
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.format.names import parse_log_file
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.storage.base import Storage
 from pyhudi.table.snapshot import read_commit
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -28,7 +28,7 @@ def load_written_sizes(store: TimelineStore, timeline: Timeline, paths: Iterable
     """
     wanted: dict[str, set[str]] = {}
     for path in paths:
-        name = parse_log_file(file_name_of(path))
+        name = parse_log_file(file_name(path))
         if name is not None:
             wanted.setdefault(name.instant_time, set()).add(path)
     active = {instant.request_time: instant for instant in timeline.completed_writes()}
@@ -57,14 +57,14 @@ def sizes_in(metadata: CommitMetadata, paths: Iterable[str]) -> dict[str, int]:
     }
 
 
-def check_size(storage: Storage, path: str, present: int, written: Mapping[str, int]) -> int:
+def check_size(storage: Storage, path: str, is_present: int, written: Mapping[str, int]) -> int:
     """The present size of a file.  Raises CorruptData naming it when its commit wrote more."""
-    expected = written.get(path, present)
-    if present < expected:
+    expected = written.get(path, is_present)
+    if is_present < expected:
         raise CorruptData(
             "a log file is shorter than its commit says",
             expected=expected,
-            found=present,
+            found=is_present,
             path=storage.absolute(path),
         )
-    return present
+    return is_present

@@ -12,7 +12,7 @@ from pyhudi.format.actions.clustering_plan import ClusteringPlan
 from pyhudi.format.actions.compaction_plan import CompactionPlan
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.format.paths import file_name, join_path
 from pyhudi.storage.uris import parse_uri
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.table.timeline.timeline_store import TimelineStore
@@ -47,19 +47,19 @@ def load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringPl
         raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
-def load_files_of_plan(store: TimelineStore, instant: Instant) -> frozenset[str]:
+def load_plan_files(store: TimelineStore, instant: Instant) -> frozenset[str]:
     """Paths of the files that the plan of a table service reads, relative to the table; none for other actions."""
     if instant.action in (Action.COMPACTION, Action.LOGCOMPACTION):
-        return files_of_compaction(load_compaction_plan(store, instant))
+        return compaction_files(load_compaction_plan(store, instant))
     if instant.action in (Action.CLUSTERING, Action.REPLACECOMMIT):
         return _files_of_clustering(load_clustering_plan(store, instant))
     return frozenset()
 
 
-def files_of_plan(action: Action, plan: bytes) -> frozenset[str]:
-    """As `load_files_of_plan`, of a plan that is not stored yet."""
+def plan_files(action: Action, plan: bytes) -> frozenset[str]:
+    """As `load_plan_files`, of a plan that is not stored yet."""
     if action in (Action.COMPACTION, Action.LOGCOMPACTION):
-        return files_of_compaction(CompactionPlan.decode(plan))
+        return compaction_files(CompactionPlan.decode(plan))
     if action in (Action.CLUSTERING, Action.REPLACECOMMIT):
         return _files_of_clustering(RequestedReplaceMetadata.decode(plan).clustering_plan)
     return frozenset()
@@ -67,10 +67,10 @@ def files_of_plan(action: Action, plan: bytes) -> frozenset[str]:
 
 def load_planned_files(store: TimelineStore, pending: Iterable[Instant]) -> frozenset[str]:
     """Paths of the files that some pending compactions, log compactions and clusterings read: nobody may delete them."""
-    return frozenset().union(*(load_files_of_plan(store, instant) for instant in pending))
+    return frozenset().union(*(load_plan_files(store, instant) for instant in pending))
 
 
-def files_of_compaction(plan: CompactionPlan) -> frozenset[str]:
+def compaction_files(plan: CompactionPlan) -> frozenset[str]:
     """Paths of the files that a compaction plan reads."""
     return _paths(
         (operation.partition_path, (operation.data_file_path, *(operation.delta_file_paths or ())))
@@ -87,9 +87,9 @@ def _files_of_clustering(plan: ClusteringPlan | None) -> frozenset[str]:
     )
 
 
-def _paths(named: Iterable[tuple[str | None, Iterable[str | None]]]) -> frozenset[str]:
+def _paths(named_files: Iterable[tuple[str | None, Iterable[str | None]]]) -> frozenset[str]:
     """Plans name files or their URIs, by partition."""
-    return frozenset(join_path(partition or "", file_name_of(name)) for partition, names in named for name in names if name)
+    return frozenset(join_path(partition or "", file_name(name)) for partition, names in named_files for name in names if name)
 
 
 def planned_path(partition: str, uri: str) -> str | None:
@@ -99,5 +99,5 @@ def planned_path(partition: str, uri: str) -> str | None:
     names no file of the partition.
     """
     where = parse_uri(uri).path
-    path = join_path(partition, file_name_of(where))
+    path = join_path(partition, file_name(where))
     return path if f"/{where}".endswith(f"/{path}") else None

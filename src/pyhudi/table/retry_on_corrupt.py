@@ -19,7 +19,7 @@ T = TypeVar("T")
 PAUSES_MS = (10, 40, 150)
 
 
-def read_when_whole(read: Callable[[], T], env: Environment | None = None) -> T:
+def retry_while_corrupt(read: Callable[[], T], env: Environment | None = None) -> T:
     """What `read` gives, called again after a pause while it raises CorruptData; that of the last call where none succeeds."""
     clock = env or SystemEnvironment()
     for pause_ms in PAUSES_MS:

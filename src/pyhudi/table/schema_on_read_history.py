@@ -28,21 +28,21 @@ from pyhudi.format.instants import Action, Instant, State, parse_instant_file
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.paths import SCHEMA_FOLDER, join_path
 from pyhudi.format.schema_history import (
-    RecordType,
+    StructType,
     VersionedSchema,
+    all_ids,
     decode_schema,
     decode_schema_history,
     encode_schema_history,
-    ids_of,
 )
 from pyhudi.records.schema_on_read.column_ids import (
     FIRST_UNKNOWN,
     ColumnIds,
-    follows,
     identified,
+    is_successor,
     numbered,
     reconciled,
-    resolved,
+    resolve_columns,
     same_columns,
 )
 from pyhudi.table.table_context import TableContext
@@ -61,14 +61,14 @@ class WrittenColumns:
     """The columns of a write, of which its commit has to speak.
 
     basis: what held when the write was planned; schema: what its commit carries; changes: whether the write makes another schema
-    of it.  ids: by which its tasks read.  gives_ids: the table had none, so its history begins with this change.
+    of it.  ids: by which its tasks read.  assigns_ids: the table had none, so its history begins with this change.
     """
 
     basis: VersionedSchema
     schema: VersionedSchema
     changes: bool
     ids: ColumnIds
-    gives_ids: bool = False
+    assigns_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class ColumnHistory:
     ids: ColumnIds
     entries: tuple[VersionedSchema, ...]
     found: tuple[VersionedSchema, ...]
-    held: VersionedSchema
+    cached: VersionedSchema
     by_names: bool = False
     is_new: bool = False
 
@@ -102,41 +102,41 @@ class ColumnHistory:
         basis = self.at(instant_time)
         own = self.numbered(instant_time, data_schema)
         if own.columns == basis.columns:
-            return WrittenColumns(basis, self.held, False, self.ids)
+            return WrittenColumns(basis, self.cached, False, self.ids)
         return self.changed(instant_time, own)
 
     def numbered(self, instant_time: str, data_schema: pa.Schema) -> VersionedSchema:
         """Columns, given without meta columns, with the ids that they have from an instant on."""
         # An id that was ever given is not given again, whatever the newest schema says.
-        highest = max(schema.max_column_id for schema in (self.held, *self.entries))
-        return reconciled(replace(self.held, max_column_id=highest), with_meta_fields(data_schema), int(instant_time))
+        highest = max(schema.max_column_id for schema in (self.cached, *self.entries))
+        return reconciled(replace(self.cached, max_column_id=highest), with_meta_fields(data_schema), int(instant_time))
 
-    def entries_beside(self, own: VersionedSchema) -> tuple[VersionedSchema, ...]:
+    def history_with(self, own_schema: VersionedSchema) -> tuple[VersionedSchema, ...]:
         """The schemas of the history, newest first, for a commit that carries one of them or another one.
 
         Those that writes by names left are among them from then on: once these are archived, only the history tells what their
         files hold.
         """
-        highest = max(schema.max_column_id for schema in (own, self.held, *self.entries))
+        highest = max(schema.max_column_id for schema in (own_schema, self.cached, *self.entries))
         there = {schema.version_id for schema in self.entries}
         found = zip(map(_version, self.ids.starts), self.found, strict=True)
-        lacking = [schema for schema in resolved(list(found), own, highest) if schema.version_id not in there]
+        lacking = [schema for schema in resolve_columns(list(found), own_schema, highest) if schema.version_id not in there]
         return tuple(sorted((*lacking, *self.entries), key=lambda schema: schema.version_id, reverse=True))
 
     @property
-    def first_lacking(self) -> str | None:
+    def first_unrecorded(self) -> str | None:
         """The request time of the first write by names that brought columns and whose schema the history lacks."""
         there = {schema.version_id for schema in self.entries}
         for start, schema in zip(self.ids.starts, self.found, strict=True):
-            if _version(start) not in there and any(i >= FIRST_UNKNOWN for i in ids_of(RecordType(schema.columns))):
+            if _version(start) not in there and any(i >= FIRST_UNKNOWN for i in all_ids(StructType(schema.columns))):
                 return start
         return None
 
-    def changed(self, instant_time: str, own: VersionedSchema) -> WrittenColumns:
+    def changed(self, instant_time: str, own_schema: VersionedSchema) -> WrittenColumns:
         """What an instant is to say that gives the table another schema."""
-        distinct = identified((*self.found, own))
+        distinct = identified((*self.found, own_schema))
         ids = ColumnIds(distinct[-1], (*self.ids.starts, instant_time), distinct)
-        return WrittenColumns(self.at(instant_time), own, True, ids, self.is_new)
+        return WrittenColumns(self.at(instant_time), own_schema, True, ids, self.is_new)
 
 
 def _version(start: str) -> int:
@@ -182,7 +182,9 @@ def stored_schemas(context: TableContext) -> tuple[Mapping[int, VersionedSchema]
     return _decoded_histories(context, contents), times
 
 
-def store_history(held: TableContext, instant_time: str, completion_time: str, schemas: Iterable[VersionedSchema]) -> None:
+def store_history(
+    locked_context: TableContext, instant_time: str, completion_time: str, schemas: Iterable[VersionedSchema]
+) -> None:
     """Write the history beside an instant that is about to complete.
 
     held: the table under its lock; completion_time: of the history, before that of the instant; schemas: newest first.
@@ -191,8 +193,8 @@ def store_history(held: TableContext, instant_time: str, completion_time: str, s
     files = (requested, replace(requested, state=State.INFLIGHT))
     done = Instant(instant_time, Action.SCHEMACOMMIT, State.COMPLETED, completion_time)
     for instant in files:
-        held.storage.put(join_path(SCHEMA_FOLDER, instant.file_name()), b"")
-    held.storage.put(join_path(SCHEMA_FOLDER, done.file_name()), encode_schema_history(schemas))
+        locked_context.storage.put(join_path(SCHEMA_FOLDER, instant.file_name()), b"")
+    locked_context.storage.put(join_path(SCHEMA_FOLDER, done.file_name()), encode_schema_history(schemas))
 
 
 def drop_older_histories(context: TableContext, timeline: Timeline) -> None:
@@ -280,7 +282,7 @@ def _over_time(
             continue
         text = metadata.extra_metadata.get(LATEST_SCHEMA_KEY)
         is_change = by_names and metadata.operation is Operation.ALTER_SCHEMA
-        if text and is_change and not follows(before, _decoded(store, instant, text)):
+        if text and is_change and not is_successor(before, _decoded(store, instant, text)):
             raise Unsupported(
                 f"instant {instant.request_time} of {store.storage.uri} changed the columns after a write by names, and the real "
                 "Hudi has numbered them anew then: which column of its older files is which cannot be told; write it anew with "

@@ -28,18 +28,25 @@ from pyhudi.format.avro_to_arrow import avro_to_arrow, without_meta_columns
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.format.names import parse_data_file_instant
-from pyhudi.format.paths import SCHEMA_FOLDER, file_name_of
+from pyhudi.format.paths import SCHEMA_FOLDER, file_name
 from pyhudi.metadata_table.reader.metadata_listing import MetadataListing, choose_listing
 from pyhudi.records.keys.key_spec import path_valued_columns
 from pyhudi.records.schema_on_read.column_ids import ColumnIds
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.bootstrap_sources import with_sources
 from pyhudi.table.feature_support import check_commit_open, check_open
-from pyhudi.table.file_slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slices, visible_slices_of_rows
+from pyhudi.table.file_slices import (
+    FileGroup,
+    FileSlice,
+    SlicingState,
+    build_file_groups,
+    visible_slices,
+    visible_slices_from_rows,
+)
 from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.pending_plans import load_clustering_plan, load_pending_compactions
 from pyhudi.table.schema_on_read_history import ColumnHistory, CommitReader, load_column_history
-from pyhudi.table.snapshot_staleness import find_loss
+from pyhudi.table.snapshot_staleness import find_stale_reason
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -125,7 +132,7 @@ class Snapshot:
         """The log files that completed writes made for resizes that are pending: no reader sees them before those complete."""
         if not self.config.version.has_one_log_file_per_commit:
             return frozenset()
-        return load_copies_of_pending(self.context.timeline, self.timeline)
+        return load_pending_double_writes(self.context.timeline, self.timeline)
 
     @property
     def config(self) -> TableConfig:
@@ -137,7 +144,7 @@ class Snapshot:
         """The columns that readers see after those of the files, whose values paths alone tell; see `load_path_fields`."""
         return load_path_fields(self.config, self.schema)
 
-    def with_columns_of(self, time: str) -> Snapshot:
+    def with_columns_as_of(self, time: str) -> Snapshot:
         """The same rows in the columns that held at a request time, where columns have ids.
 
         What a service writes has the time of its plan, and is read by the columns of that time.
@@ -145,20 +152,20 @@ class Snapshot:
         if self.ids is None:
             return self
         schema = load_schema_as_of(self.context.timeline, self.timeline, self.config, time, by_ids=True)
-        return replace(self, schema=schema, ids=self.ids.asked_at(time))
+        return replace(self, schema=schema, ids=self.ids.at_time(time))
 
-    def under_own_names(self, path: str, columns: Sequence[str]) -> tuple[str, ...]:
+    def columns_under_current_names(self, path: str, columns: Sequence[str]) -> tuple[str, ...]:
         """Those of columns (dotted names) that a base file has under their names, or lacks: its footer tells of them."""
-        instant_time = parse_data_file_instant(file_name_of(path))
+        instant_time = parse_data_file_instant(file_name(path))
         if self.ids is None or instant_time is None:
             return tuple(columns)
-        elsewhere = self.ids.elsewhere(instant_time, {name.split(".")[0] for name in columns})
+        elsewhere = self.ids.relocated(instant_time, {name.split(".")[0] for name in columns})
         return tuple(name for name in columns if name.split(".")[0] not in elsewhere)
 
     def groups(self, partitions: Iterable[str]) -> dict[str, tuple[FileGroup, ...]]:
         """All file groups of the partitions.  Raises SnapshotOutdated when files may be gone that the state counts."""
         found = self._grouped(self.listing.files(partitions))
-        self.check_whole()
+        self.check_not_stale()
         return found
 
     def slices(
@@ -173,17 +180,17 @@ class Snapshot:
         Raises SnapshotOutdated when files may be gone that the state counts.
         """
         found = self._slices(partitions, as_of, file_ids)
-        self.check_whole(as_of)
+        self.check_not_stale(as_of)
         return found if self.config.bootstrap_base_path is None else self._with_sources(found)
 
-    def check_whole(self, as_of: str | None = None) -> None:
+    def check_not_stale(self, as_of: str | None = None) -> None:
         """Raises SnapshotOutdated when files may be gone by now that the state, or the one as of a request time, counts.
 
         Whoever lists files asks afterwards.  A table without commits has nothing to lose.
         """
         if self.timeline.last_visible is None:
             return
-        loss = find_loss(self.context.timeline, self.timeline, as_of)
+        loss = find_stale_reason(self.context.timeline, self.timeline, as_of)
         if loss is not None:
             raise SnapshotOutdated(
                 f"the state of {self.context.storage.uri} that was loaded is no longer whole: {loss.reason}; load it again",
@@ -202,10 +209,10 @@ class Snapshot:
             wanted = self.listing.partitions() if partitions is None else partitions
             rows = self.listing.rows(wanted if file_ids is None else list(file_ids), file_ids)
             if rows is not None:
-                there = visible_slices_of_rows(rows, self.slicing, as_of)
+                there = visible_slices_from_rows(rows, self.slicing, as_of)
                 return {partition: there.get(partition, ()) for partition in (wanted if file_ids is None else file_ids)}
         if file_ids is not None:
-            found = self._grouped(self.listing.files_of_groups(file_ids))
+            found = self._grouped(self.listing.group_files(file_ids))
         else:
             found = self._grouped(self.listing.files(self.listing.partitions() if partitions is None else partitions))
         return {partition: visible_slices(groups, self.slicing, as_of) for partition, groups in found.items()}
@@ -238,7 +245,7 @@ def load_snapshot(
     """
     if timeline is not None:
         return _load_snapshot(context, listing, as_of, timeline)
-    return planned_anew(lambda: _load_snapshot(context, listing, as_of, context.timeline.load()))()
+    return retry_on_stale_files(lambda: _load_snapshot(context, listing, as_of, context.timeline.load()))()
 
 
 def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | None, timeline: Timeline) -> Snapshot:
@@ -259,8 +266,8 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
     else:
         schema = load_schema_as_of(store, timeline, context.config, as_of, by_ids=by_ids)
     if ids is not None and schema is not None:
-        ids = ids if as_of is None else ids.asked_at(as_of)
-        without = sorted(set(schema.arrow.names) - {column.name for column in ids.asked.columns})
+        ids = ids if as_of is None else ids.at_time(as_of)
+        without = sorted(set(schema.arrow.names) - {column.name for column in ids.requested.columns})
         if without and as_of is None:
             raise CorruptData("the history of columns lacks some of the table's", found=", ".join(without)).with_path(
                 context.storage.absolute(SCHEMA_FOLDER)
@@ -283,7 +290,7 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
     )
 
 
-def planned_anew(function: Callable[P, R]) -> Callable[P, R]:
+def retry_on_stale_files(function: Callable[P, R]) -> Callable[P, R]:
     """Call a function again, a few times, when the state that it loaded was outdated before it had read all of it.
 
     The function loads the state itself, and either changes nothing or nothing that may not be done again.  A table that it is
@@ -310,7 +317,7 @@ def read_commit(store: TimelineStore, instant: Instant) -> CommitMetadata:
         raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
-def copies_of(store: TimelineStore, timeline: Timeline, instant: Instant) -> frozenset[str]:
+def double_written_logs(store: TimelineStore, timeline: Timeline, instant: Instant) -> frozenset[str]:
     """The log files that a completed write made for a resize, which bear that one's time; none of what is pending.
 
     Of a table whose log files hold one commit each.
@@ -320,11 +327,11 @@ def copies_of(store: TimelineStore, timeline: Timeline, instant: Instant) -> fro
     return frozenset(copies_among(timeline, read_commit(store, instant), instant.request_time))
 
 
-def load_copies_of_pending(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
+def load_pending_double_writes(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
     """The log files that completed writes made for resizes that are pending."""
     resizes = [instant.request_time for instant in timeline.pending(Action.CLUSTERING)]
     later = (i for i in timeline.completed_writes() if resizes and i.request_time > min(resizes))
-    return frozenset(path for instant in later for path in copies_of(store, timeline, instant))
+    return frozenset(path for instant in later for path in double_written_logs(store, timeline, instant))
 
 
 def load_schema(

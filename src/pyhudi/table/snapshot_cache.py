@@ -34,11 +34,11 @@ from functools import partial
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.paths import SCHEMA_FOLDER
 from pyhudi.metadata_table.reader.metadata_listing import DAMAGE, MetadataListing, choose_listing
-from pyhudi.metadata_table.reader.metadata_reader import MetadataTable, OpenedMetadata, metadata_context
+from pyhudi.metadata_table.reader.metadata_reader import MetadataCache, MetadataTable, metadata_context
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.storage.base import FileInfo, Storage
-from pyhudi.table.footer_cache import KeptFooters
-from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew
+from pyhudi.table.footer_cache import FooterCache
+from pyhudi.table.snapshot import Snapshot, load_snapshot, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
@@ -49,32 +49,32 @@ MAX_REPLACED = 50_000
 """So is one with more replaced file groups on its timeline."""
 
 
-class KeptState:
+class SnapshotCache:
     """Gives the present state of one table, loaded when it is not the one that was given last.
 
     footers: of the table's base files.  Several threads may ask at once.  Pickled, it is empty.
     """
 
     def __init__(self) -> None:
-        self._kept: _Kept | None = None
-        self.footers = KeptFooters()
+        self._kept: _CachedSnapshot | None = None
+        self.footers = FooterCache()
 
-    def __reduce__(self) -> tuple[type[KeptState], tuple[()]]:
-        return KeptState, ()
+    def __reduce__(self) -> tuple[type[SnapshotCache], tuple[()]]:
+        return SnapshotCache, ()
 
     def snapshot(self, context: TableContext) -> Snapshot:
         """The state as of now.  context: with properties that were just read.  Raises as `load_snapshot`."""
         kept = self._kept
-        if kept is not None and kept.stands(context):
+        if kept is not None and kept.is_current(context):
             return replace(kept.snapshot, context=context)
         self._kept = None
         return self._load(context)
 
-    @planned_anew
+    @retry_on_stale_files
     def _load(self, context: TableContext) -> Snapshot:
         store = context.timeline
         files = store.listed()
-        timeline = store.timeline_of(store.instants_of(files))
+        timeline = store.build_timeline(store.parse_instants(files))
         column_files = _column_files(context)
         metadata_files: tuple[FileInfo, ...] = ()
 
@@ -82,9 +82,9 @@ class KeptState:
             nonlocal metadata_files
             own = metadata_context(context)
             metadata_files = own.timeline.listed()
-            opened = OpenedMetadata(
+            opened = MetadataCache(
                 own,
-                own.timeline.timeline_of(own.timeline.instants_of(metadata_files)),
+                own.timeline.build_timeline(own.timeline.parse_instants(metadata_files)),
                 partial(_files_of, own.storage),
             )
             return MetadataListing(MetadataTable(context, timeline, opened))
@@ -100,12 +100,12 @@ class KeptState:
             return load_snapshot(context, timeline=timeline)
         if len(snapshot.slicing.replaced) <= MAX_REPLACED:
             stamps = (os.getpid(), files, metadata_files, definitions, column_files)
-            self._kept = _Kept(*stamps, replace(snapshot, commits={}))
+            self._kept = _CachedSnapshot(*stamps, replace(snapshot, commits={}))
         return snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedSnapshot:
     """A state, with all by which it is told that it still is the present one."""
 
     process: int
@@ -115,7 +115,7 @@ class _Kept:
     column_files: tuple[FileInfo, ...]
     snapshot: Snapshot
 
-    def stands(self, context: TableContext) -> bool:
+    def is_current(self, context: TableContext) -> bool:
         """Whether a state that is loaded now would be this one.  Raises TableState where the table's timeline is gone."""
         if self.process != os.getpid() or self.snapshot.config != context.config:
             return False
@@ -124,7 +124,7 @@ class _Kept:
         if self.snapshot.history is not None and _column_files(context) != self.column_files:
             return False
         listing = self.snapshot.listing
-        if not isinstance(listing, MetadataListing) or listing.metadata is None or listing.held_bytes > MAX_LISTING_BYTES:
+        if not isinstance(listing, MetadataListing) or listing.metadata is None or listing.memory_bytes > MAX_LISTING_BYTES:
             return False
         try:
             if listing.metadata.context.timeline.listed() != self.metadata_files:

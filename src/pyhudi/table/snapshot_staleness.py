@@ -28,52 +28,54 @@ from pyhudi.table.timeline.timeline_store import TimelineStore
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class StaleSnapshot:
     """Why files that a state counts may be gone.  instants: request times of what did it."""
 
     reason: str
     instants: tuple[str, ...]
 
 
-def find_loss(store: TimelineStore, then: Timeline, as_of: str | None = None) -> Loss | None:
+def find_stale_reason(store: TimelineStore, later_timeline: Timeline, as_of: str | None = None) -> StaleSnapshot | None:
     """What may have taken files that a state counts; None when they are there.
 
-    then: the state's timeline.  as_of: the request time of a query of an older state.  Lists the timeline, and reads the plans of
-    cleans that the state does not know.
+    later_timeline: the state's timeline.  as_of: the request time of a query of an older state.  Lists the timeline, and reads
+    the plans of cleans that the state does not know.
     """
     now = store.load()
-    if now.instants == then.instants:
+    if now.instants == later_timeline.instants:
         return None
-    return _lost_writes(then, now) or _lost_files(store, then, now, as_of)
+    return _lost_writes(later_timeline, now) or _lost_files(store, later_timeline, now, as_of)
 
 
-def _lost_writes(then: Timeline, now: Timeline) -> Loss | None:
-    counted = [i.request_time for i in then.completed_writes()]
-    active = {i.request_time for i in now.completed_writes()}
-    if counted and counted[-1] not in active and now.is_before_start(counted[-1]):
-        return Loss(f"{counted[-1]}, its newest write, was archived", (counted[-1],))
-    lost = tuple(time for time in counted if time not in active and not now.is_before_start(time))
+def _lost_writes(later_timeline: Timeline, current_timeline: Timeline) -> StaleSnapshot | None:
+    counted = [i.request_time for i in later_timeline.completed_writes()]
+    active = {i.request_time for i in current_timeline.completed_writes()}
+    if counted and counted[-1] not in active and current_timeline.is_before_start(counted[-1]):
+        return StaleSnapshot(f"{counted[-1]}, its newest write, was archived", (counted[-1],))
+    lost = tuple(time for time in counted if time not in active and not current_timeline.is_before_start(time))
     if lost:
-        return Loss(f"write {lost[-1]} was rolled back", lost)
-    known = active.union(i.request_time for i in now.pending())
-    for instant in then.pending(*SLICING_ACTIONS):
-        if instant.request_time not in known and now.is_before_start(instant.request_time):
-            return Loss(f"{instant.action} {instant.request_time} ended and was archived", (instant.request_time,))
+        return StaleSnapshot(f"write {lost[-1]} was rolled back", lost)
+    known = active.union(i.request_time for i in current_timeline.pending())
+    for instant in later_timeline.pending(*SLICING_ACTIONS):
+        if instant.request_time not in known and current_timeline.is_before_start(instant.request_time):
+            return StaleSnapshot(f"{instant.action} {instant.request_time} ended and was archived", (instant.request_time,))
     return None
 
 
-def _lost_files(store: TimelineStore, then: Timeline, now: Timeline, as_of: str | None) -> Loss | None:
-    known = {i.request_time for i in then.instants if i.action is Action.CLEAN}
-    counted = {i.request_time for i in then.completed_writes()}
-    for clean in now.instants:
+def _lost_files(
+    store: TimelineStore, later_timeline: Timeline, current_timeline: Timeline, as_of: str | None
+) -> StaleSnapshot | None:
+    known = {i.request_time for i in later_timeline.instants if i.action is Action.CLEAN}
+    counted = {i.request_time for i in later_timeline.completed_writes()}
+    for clean in current_timeline.instants:
         if clean.action is not Action.CLEAN or clean.request_time in known:
             continue
         earliest = load_earliest_retained(store, clean)
         if earliest is None:
             continue
-        unknown = any(i.request_time < earliest and i.request_time not in counted for i in now.completed_writes())
+        unknown = any(i.request_time < earliest and i.request_time not in counted for i in current_timeline.completed_writes())
         if not earliest or unknown or (as_of is not None and as_of < earliest):
-            return Loss(f"clean {clean.request_time} may take files of it", (clean.request_time,))
+            return StaleSnapshot(f"clean {clean.request_time} may take files of it", (clean.request_time,))
     return None
 
 

@@ -31,9 +31,9 @@ from pyhudi.format.paths import (
     TIMELINE_NAME,
 )
 from pyhudi.format.properties import (
-    check_seal,
+    check_checksum,
+    format_checksummed_properties,
     format_saved_comments,
-    format_sealed_properties,
     format_updated_comments,
     parse_properties,
     table_checksum,
@@ -46,7 +46,7 @@ from pyhudi.records.ordering import Ordering
 from pyhudi.records.update_modes import check_merge_properties
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
-from pyhudi.table.retry_on_corrupt import read_when_whole
+from pyhudi.table.retry_on_corrupt import retry_while_corrupt
 
 FORMAT = "hoodie.table.format"
 NATIVE = "native"
@@ -140,11 +140,11 @@ class TableConfig:
         """
         return self.path_columns if self.is_cow else ()
 
-    def base_extension(self, named: str | None) -> str:
-        """That of the base files which a writer makes.  named: the format that it asks for, which counts where the table may
+    def base_extension(self, explicit: str | None) -> str:
+        """That of the base files which a writer makes.  explicit: the format that it asks for, which counts where the table may
         have several.  Raises Unsupported for a format that is not written.
         """
-        form = named if named is not None and self.several_formats else self.base_file_format
+        form = explicit if explicit is not None and self.several_formats else self.base_file_format
         extension = BASE_EXTENSIONS.get(form)
         if extension is None:
             raise Unsupported(f"base files of the format {form} are not written, only Parquet and ORC")
@@ -255,7 +255,7 @@ def load_table_config(storage: Storage, env: Environment | None = None) -> Table
 
     Raises TableNotFound when neither is there, CorruptData when what is there cannot be used.
     """
-    return read_when_whole(lambda: _load_once(storage), env)
+    return retry_while_corrupt(lambda: _load_once(storage), env)
 
 
 def _load_once(storage: Storage) -> TableConfig:
@@ -310,7 +310,7 @@ def _config_of(data: bytes) -> TableConfig:
             expected=int(config.version.layout),
             found=int(layout),
         )
-    check_seal(data)
+    check_checksum(data)
     return config
 
 
@@ -327,7 +327,7 @@ def store_table_config(storage: Storage, changes: Mapping[str, str | None], env:
             current[key] = value
     current[CHECKSUM] = str(table_checksum(current.get("hoodie.database.name", ""), current["hoodie.table.name"]))
     config = TableConfig.from_properties(current)
-    data = format_sealed_properties(current, format_updated_comments(env.now_ms()))
+    data = format_checksummed_properties(current, format_updated_comments(env.now_ms()))
     storage.put(PROPERTIES_BACKUP, data)
     storage.put(PROPERTIES_FILE, data)
     storage.delete([PROPERTIES_BACKUP])
@@ -346,7 +346,7 @@ def create_table_files(storage: Storage, values: Mapping[str, str], env: Environ
     """
     full = _with_checksum(values)
     config = TableConfig.from_properties(full)
-    content = format_sealed_properties(full, format_saved_comments(env.now_ms()))
+    content = format_checksummed_properties(full, format_saved_comments(env.now_ms()))
     # A table that is there gets no folders of another layout.
     exists = TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
     if storage.stat(PROPERTIES_FILE) is not None or storage.stat(PROPERTIES_BACKUP) is not None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
-from pyhudi.storage.fenced import LeasedStorage
-from pyhudi.storage.locks import LockProvider, TurnLock
+from pyhudi.storage.fenced import FencedStorage
+from pyhudi.storage.locks import LockProvider, RetainedLock
 from pyhudi.table.table_config import TableConfig, load_table_config
 from pyhudi.table.timeline.archived_timeline import HistoryStore
 from pyhudi.table.timeline.timeline_store import TimelineStore
@@ -23,7 +23,7 @@ from pyhudi.table.timeline.timeline_store import TimelineStore
 class TableContext:
     """One open table.  lock: guards instant times and commits against all other writers of the table.
 
-    known_definitions: the index definitions by the place that the properties name, once they were read: as old as `config`, and
+    index_definitions: the index definitions by the place that the properties name, once they were read: as old as `config`, and
     read again by every context that is made of this one (see `metadata_table.reader.stored_index_definitions`).
     """
 
@@ -31,7 +31,7 @@ class TableContext:
     env: Environment
     config: TableConfig
     lock: LockProvider
-    known_definitions: dict[str, dict[str, IndexDefinition]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    index_definitions: dict[str, dict[str, IndexDefinition]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def timeline(self) -> TimelineStore:
@@ -49,33 +49,33 @@ class TableContext:
         raises StorageUnavailable when it was lost.  Of no use after the block.  wait_ms: as in `LockProvider.acquire`.
         """
         with self.lock.held(wait_ms):
-            yield replace(self, storage=LeasedStorage(self.storage, self.lock))
+            yield replace(self, storage=FencedStorage(self.storage, self.lock))
 
     @contextmanager
-    def turn(self, wait_ms: int | None, longest_ms: int) -> Iterator[TableContext]:
+    def exclusive(self, wait_ms: int | None, longest_ms: int) -> Iterator[TableContext]:
         """Hold the table's lock during a `with` block, for a writer that is to be overtaken by nobody from what it reads on.
 
         Gives the table with a lock that `locked` takes at once, as often as needed; in a turn that is on already, itself.
         wait_ms: as in `LockProvider.acquire`; longest_ms: how long others should expect the turn to be.
         """
-        if self.in_turn:
+        if self.holds_lock:
             yield self
             return
-        lock = TurnLock(self.lock, self.storage)
-        lock.take(wait_ms, self.env.uuid4(), longest_ms)
+        lock = RetainedLock(self.lock, self.storage)
+        lock.hold(wait_ms, self.env.uuid4(), longest_ms)
         try:
             yield replace(self, lock=lock)
         finally:
             lock.end()
 
     @property
-    def in_turn(self) -> bool:
+    def holds_lock(self) -> bool:
         """Whether nobody else can publish anything before this writer's turn is over."""
-        return isinstance(self.lock, TurnLock) and self.lock.is_kept
+        return isinstance(self.lock, RetainedLock) and self.lock.is_held
 
-    def end_turn(self) -> None:
+    def release_lock(self) -> None:
         """Let the others go on, where a turn is on; this table takes the lock like everybody from here on."""
-        if isinstance(self.lock, TurnLock):
+        if isinstance(self.lock, RetainedLock):
             self.lock.end()
 
     def reloaded(self) -> TableContext:

@@ -28,7 +28,7 @@ PREFIX = "tag:"
 _NAME = re.compile(r"[^\s\x00-\x1f](?:[^\x00-\x1f]{0,198}[^\s\x00-\x1f])?")
 
 
-def tags_of(context: TableContext, timeline: Timeline) -> dict[str, str]:
+def load_tags(context: TableContext, timeline: Timeline) -> dict[str, str]:
     """The request time of the write that each tag names, by name, oldest first; the newest where several savepoints have one.
 
     One small file is read for each savepoint.
@@ -62,11 +62,11 @@ def with_tag(tag: str, comments: str) -> str:
     return PREFIX + tag + ("\n" + comments if comments else "")
 
 
-def instant_of(context: TableContext, text: str) -> str:
+def resolve_tag(context: TableContext, text: str) -> str:
     """The instant that `tag:NAME` stands for; other text as it is.  Raises InstantNotFound for a tag that no savepoint has."""
     if not text.startswith(PREFIX):
         return text
-    tags = tags_of(context, context.timeline.load())
+    tags = load_tags(context, context.timeline.load())
     name = text.removeprefix(PREFIX)
     if name not in tags:
         known = ", ".join(list(tags)[-10:]) or "none"

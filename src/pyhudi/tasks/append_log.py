@@ -29,8 +29,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.features.consistent_hashing.hashing_metadata import Ring
-from pyhudi.features.consistent_hashing.ring_routing import RingLayout
+from pyhudi.features.consistent_hashing.hashing_metadata import HashingRing
+from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout
 from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.avro_wrappers import wrap_ordering
@@ -39,23 +39,31 @@ from pyhudi.format.log.data_blocks import encode_avro, encode_parquet
 from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.log.record_positions import Positions, encode_positions
+from pyhudi.format.meta_columns import FILE_NAME, RECORD_KEY, constant
 from pyhudi.format.names import LogFileName, WriteToken, parse_log_file
 from pyhudi.format.parquet.avro_hints import check_values
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
 from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
-from pyhudi.records.record_merge import IS_DELETED, MergeRule, PickByEventTime
+from pyhudi.records.record_merge import IS_DELETED, EventTimeRule, RecordMergeRule
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import FileSlice, LogFile
 from pyhudi.tasks.base_file_writer import FileSettings
 from pyhudi.tasks.file_stats import KeyChanges
 from pyhudi.tasks.incoming_layout import as_batch
-from pyhudi.tasks.log_file_writer import LogWriting, RowsOfBlock, write_log_files
+from pyhudi.tasks.log_file_writer import BlockRows, LogWriteSpec, write_log_files
 from pyhudi.tasks.log_scan import InstantValidity
-from pyhudi.tasks.read_slice import ReadSpec, merge_columns, merge_slice, read_live_keys, run_read, told_by_path, with_constants
-from pyhudi.tasks.row_layouts import completed_rows, live_rows, plain_deletes, stored_rows
+from pyhudi.tasks.read_slice import (
+    ReadSpec,
+    merge_columns,
+    merge_slice,
+    partition_path_values,
+    read_live_keys,
+    run_read,
+    with_constants,
+)
+from pyhudi.tasks.row_layouts import completed_rows, key_only_deletes, live_rows, stored_rows
 from pyhudi.tasks.tag_location import read_keys
 from pyhudi.tasks.write_base_files import ensure_partition
 from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
@@ -65,15 +73,15 @@ _TIME_UNIT = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class DoubleWriteTargets:
     """The file groups of nodes that come by a pending resize, which have no files but logs of its instant.
 
-    instant_time: of the resize.  ring: the partition's ring after it.  hash_fields: as of `RingSettings`.  versions: file id ->
-    the next version of such a log, where it is not the first, so that what was written before is merged before.
+    instant_time: of the resize.  ring: the partition's ring after it.  hash_fields: as of `ConsistentHashingSettings`.  versions:
+    file id -> the next version of such a log, where it is not the first, so that what was written before is merged before.
     """
 
     instant_time: str
-    ring: Ring
+    ring: HashingRing
     hash_fields: tuple[str, ...]
     versions: Mapping[str, int]
 
@@ -90,10 +98,10 @@ class AppendTask:
     token: WriteToken
     validity: InstantValidity
     new_keys: bool = False
-    copies: Copies | None = None
+    copies: DoubleWriteTargets | None = None
 
 
-def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[WriteStatus, ...]:
+def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: RecordMergeRule) -> tuple[WriteStatus, ...]:
     """Write incoming rows of one file group to a log file, and to those of its copies.  incoming: the incoming layout, one row
     for each key.
 
@@ -113,7 +121,7 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     rows, deletes, positions = _in_row_order(storage, spec, task, rows, deletes)
     blocks = _blocks(spec, file_id, task.token, rows, deletes, positions=positions)
     limit_bytes = spec.files.log_file_size_bytes
-    how = LogWriting(spec.indexing, spec.early, None, spec.event_time, spec.files.marker_lists)
+    how = LogWriteSpec(spec.indexing, spec.early, None, spec.event_time, spec.files.marker_lists)
     written = write_log_files(storage, partition, first, blocks, limit_bytes, how)
     logs = tuple(_log_of(status.stat) for status in written)
     if spec.changes is not None:
@@ -134,7 +142,7 @@ def _with_keys(status: WriteStatus, keys: str | None) -> WriteStatus:
 def _log_of(stat: WriteStat) -> LogFile:
     """A log file that was just written."""
     path = str(stat.path)
-    name = parse_log_file(file_name_of(path))
+    name = parse_log_file(file_name(path))
     assert name is not None, "the name was made here"
     return LogFile(path, name, int(stat.file_size_in_bytes or 0))
 
@@ -146,19 +154,19 @@ def _write_copies(
     copies, partition = task.copies, task.slice.partition
     if copies is None:
         return
-    layout = RingLayout({partition: copies.ring}, copies.hash_fields)
+    layout = ConsistentHashingLayout({partition: copies.ring}, copies.hash_fields)
 
     def nodes_of(keys: pa.Array) -> npt.NDArray[np.int64]:
-        return layout.buckets_at(partition, layout.cells_of(spec.keys, keys.cast(pa.string())))
+        return layout.buckets_at(partition, layout.cells_for_keys(spec.keys, keys.cast(pa.string())))
 
     nodes = nodes_of(rows.column(RECORD_KEY).combine_chunks())
     delete_nodes = [nodes_of(batch.column("record_key")) for batch in deletes]
     for node in np.unique(np.concatenate([nodes, *delete_nodes])).tolist():
-        file_id = layout.file_id_of(partition, node)
+        file_id = layout.node_file_id(partition, node)
         own = rows.filter(pa.array(nodes == node))
         gone = [batch.filter(pa.array(of == node)) for batch, of in zip(deletes, delete_nodes, strict=True)]
         gone = [batch for batch in gone if batch.num_rows]
-        token = token_of_copy(spec.instant_time, task.token)
+        token = double_write_token(spec.instant_time, task.token)
         name = LogFileName(file_id, copies.instant_time, copies.versions.get(file_id, LOG_FILE_VERSION), str(token))
         blocks = _blocks(spec, file_id, task.token, own, gone, positions=None)
         yield from write_log_files(
@@ -167,11 +175,11 @@ def _write_copies(
             name,
             blocks,
             spec.files.log_file_size_bytes,
-            LogWriting(spec.indexing, spec.early, spec.instant_time, spec.event_time, spec.files.marker_lists),
+            LogWriteSpec(spec.indexing, spec.early, spec.instant_time, spec.event_time, spec.files.marker_lists),
         )
 
 
-def token_of_copy(instant_time: str, token: WriteToken) -> WriteToken:
+def double_write_token(instant_time: str, token: WriteToken) -> WriteToken:
     """A token that no other write gives to a log of the same name: it holds the write's time, in numbers that fit 31 bits."""
     moment = int(instant_time)
     return WriteToken(token.partition, moment // _TIME_UNIT, moment % _TIME_UNIT)
@@ -233,8 +241,8 @@ def _key_changes(
         return changes
     keys = pc.unique(pa.concat_arrays([*rows.column(RECORD_KEY).chunks, *(b.column("record_key") for b in deletes)]))
     longer = replace(slice_, logs=(*slice_.logs, *logs))
-    before = _live_keys(key_reader(spec, task.validity), slice_, keys)
-    after = _live_keys(key_reader(spec, task.validity.including(spec.instant_time)), longer, keys)
+    before = _live_keys(log_key_reader(spec, task.validity), slice_, keys)
+    after = _live_keys(log_key_reader(spec, task.validity.including(spec.instant_time)), longer, keys)
     changes.add(after.filter(pc.invert(pc.is_in(after, value_set=before))))
     changes.add(before.filter(pc.invert(pc.is_in(before, value_set=after))), deleted=True)
     return changes
@@ -255,11 +263,11 @@ def _live_and_lost(spec: WriterSpec, task: AppendTask, keys: pa.Array) -> tuple[
 
     Readers merge logs with each other first: a partial update takes what it lacks from such a record, and beats the base row.
     """
-    slice_, reader = task.slice, key_reader(spec, task.validity)
+    slice_, reader = task.slice, log_key_reader(spec, task.validity)
     if slice_.base is None and not slice_.logs:
         return keys.slice(0, 0), False
     wanted = merge_columns(reader)
-    constants = told_by_path(reader, slice_.partition, wanted)
+    constants = partition_path_values(reader, slice_.partition, wanted)
     needed = pa.schema([field for field in wanted if field.name not in constants])
     scan, parts = merge_slice(open_storage(spec.storage), reader, slice_, needed)
     records, ordering = scan.records, reader.rule.ordering
@@ -276,7 +284,7 @@ def _live_and_lost(spec: WriterSpec, task: AppendTask, keys: pa.Array) -> tuple[
     return pc.unique(pa.concat_arrays(found)), lost
 
 
-def key_reader(spec: WriterSpec, validity: InstantValidity) -> ReadSpec:
+def log_key_reader(spec: WriterSpec, validity: InstantValidity) -> ReadSpec:
     """Reads the keys of the records that a slice holds, and what merging them needs."""
     return spec.reader(validity, columns=(RECORD_KEY, *_key_fields(spec)), rule=spec.rule.with_marker(None))
 
@@ -288,8 +296,8 @@ def _blocks(
     rows: pa.Table,
     deletes: list[pa.RecordBatch],
     *,
-    positions: _Places | None,
-) -> Iterator[RowsOfBlock]:
+    positions: _BaseRowPositions | None,
+) -> Iterator[BlockRows]:
     headers = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.SCHEMA: spec.avro_schema}
     if spec.partial is not None:
         headers = {**headers, HeaderKey.SCHEMA: spec.partial.avro_schema, HeaderKey.IS_PARTIAL: "true"}
@@ -304,15 +312,15 @@ def _blocks(
             position = stored.schema.get_field_index(FILE_NAME)
             stored = stored.set_column(position, stored.schema.field(position), constant(file_id, part.num_rows))
         kind, content = encode_rows(spec.files, spec.avro_schema, stored, part.column(RECORD_KEY).combine_chunks())
-        yield RowsOfBlock((kind, {**headers, **places}, content), told)
+        yield BlockRows((kind, {**headers, **places}, content), told)
     if deletes:
         places = {} if positions is None else positions.headers(positions.deletes)
         block = BlockType.DELETE, {HeaderKey.INSTANT_TIME: spec.instant_time, **places}, encode_deletes(deletes)
-        yield RowsOfBlock(block, delete_count=sum(batch.num_rows for batch in deletes))
+        yield BlockRows(block, delete_count=sum(batch.num_rows for batch in deletes))
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _BaseRowPositions:
     """The rows of a base file that rows and deletes stand for, both rising.  instant_time: of the base file."""
 
     instant_time: str
@@ -328,7 +336,7 @@ class _Places:
 
 def _in_row_order(
     storage: Storage, spec: WriterSpec, task: AppendTask, rows: pa.Table, deletes: list[pa.RecordBatch]
-) -> tuple[pa.Table, list[pa.RecordBatch], _Places | None]:
+) -> tuple[pa.Table, list[pa.RecordBatch], _BaseRowPositions | None]:
     """Rows and deletes sorted by the base row that they stand for; as they are, and None, where one of them has no such row."""
     base = task.slice.base
     if base is None or task.slice.source is not None or not spec.files.record_positions or spec.files.log_format == "hfile":
@@ -349,10 +357,12 @@ def _in_row_order(
         delete_order = np.argsort(delete_places, kind="stable")
         deletes = [as_batch(pa.Table.from_batches(deletes)).take(pa.array(delete_order))]
         delete_places = delete_places[delete_order]
-    return rows, deletes, _Places(base.name.instant_time, row_places[order], delete_places)
+    return rows, deletes, _BaseRowPositions(base.name.instant_time, row_places[order], delete_places)
 
 
-def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[WriterSpec, pa.Table]:
+def _of_partial_update(
+    spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: RecordMergeRule
+) -> tuple[WriterSpec, pa.Table]:
     """The rows of a partial update whose keys the slice has: as they are, or completed where they must be written whole."""
     slice_ = task.slice
     keys = incoming.column(RECORD_KEY).combine_chunks()
@@ -364,7 +374,7 @@ def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, r
         live, lost = _live_and_lost(spec, task, keys)
         if not lost:
             return spec, incoming.filter(pc.is_in(incoming.column(RECORD_KEY), value_set=live))
-    reader = replace(key_reader(spec, task.validity), output=spec.stored_schema)
+    reader = replace(log_key_reader(spec, task.validity), output=spec.stored_schema)
     stored = [rows.filter(pc.is_in(_record_keys(spec, rows), value_set=keys)) for rows in run_read(reader, slice_)]
     present = pa.concat_tables([spec.stored_schema.empty_table(), *stored])
     at = pc.index_in(keys, value_set=_record_keys(spec, present))
@@ -373,12 +383,14 @@ def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, r
     return replace(spec, partial=None), whole
 
 
-def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[pa.Table, list[pa.RecordBatch]]:
+def _split(
+    spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: RecordMergeRule
+) -> tuple[pa.Table, list[pa.RecordBatch]]:
     """Rows for the data block and deletes for the delete block."""
     partition = task.slice.partition
     by_event_time = bool(rule.ordering)
     deletes: list[pa.RecordBatch] = []
-    plain = plain_deletes(incoming)
+    plain = key_only_deletes(incoming)
     if plain is not None:
         keys = incoming.column(RECORD_KEY).filter(pa.array(plain)).combine_chunks()
         deletes.append(_plain_deletes(spec, task, keys, rule) if by_event_time else deletes_batch(keys, partition))
@@ -393,18 +405,18 @@ def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRu
     keys = gone.column(RECORD_KEY).combine_chunks()
     if not by_event_time:
         deletes.append(deletes_batch(keys, partition))
-    elif pa.types.is_decimal(rule.ordering.values(gone).type) and not rule.revives:
+    elif pa.types.is_decimal(rule.ordering.values(gone).type) and not rule.delete_is_barrier:
         # Readers cannot compare a decimal in a delete block, but they honour the flag of a row.
         return _with_flags(incoming, soft, rule), [batch for batch in deletes if batch.num_rows]
     else:
         values = rule.ordering.values(gone).combine_chunks()
-        deletes.append(deletes_batch(keys, partition, wrap_ordering(values, decimals=rule.revives)))
+        deletes.append(deletes_batch(keys, partition, wrap_ordering(values, decimals=rule.delete_is_barrier)))
     return live_rows(incoming, rule), [batch for batch in deletes if batch.num_rows]
 
 
-def _with_flags(rows: pa.Table, deleted: BoolMask, rule: MergeRule) -> pa.Table:
+def _with_flags(rows: pa.Table, deleted: BoolMask, rule: RecordMergeRule) -> pa.Table:
     """Rows whose deletes say so in `_hoodie_is_deleted`, not by a caller's marker, which other readers do not know."""
-    if rule.given_marker is None:
+    if rule.custom_delete_marker is None:
         return rows
     position = rows.schema.get_field_index(IS_DELETED)
     assert position >= 0, "a write with a marker checks that decimals have the flag's column beside them"
@@ -412,7 +424,7 @@ def _with_flags(rows: pa.Table, deleted: BoolMask, rule: MergeRule) -> pa.Table:
     return rows.set_column(position, rows.schema.field(position), flags)
 
 
-def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: MergeRule) -> pa.RecordBatch:
+def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: RecordMergeRule) -> pa.RecordBatch:
     """Deletes by key, each with the ordering value that its record has now; keys without a record are left out.
 
     Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of, and
@@ -421,13 +433,13 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Mer
     columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
     reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
     found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)
-    if rule.decides and task.slice.logs and len(found):
+    if rule.custom_merge and task.slice.logs and len(found):
         # Whatever is there by the rule is there by event time too.
-        by_event_time = replace(reader, rule=PickByEventTime(rule.ordering, rule.marker))
+        by_event_time = replace(reader, rule=EventTimeRule(rule.ordering, rule.marker))
         found, values = _ordering_now(spec, by_event_time, task.slice, found, rule.ordering)
-    if not len(found) or (pa.types.is_decimal(values.type) and not rule.revives):
+    if not len(found) or (pa.types.is_decimal(values.type) and not rule.delete_is_barrier):
         return deletes_batch(found, task.slice.partition)
-    return deletes_batch(found, task.slice.partition, wrap_ordering(values, decimals=rule.revives))
+    return deletes_batch(found, task.slice.partition, wrap_ordering(values, decimals=rule.delete_is_barrier))
 
 
 def _ordering_now(

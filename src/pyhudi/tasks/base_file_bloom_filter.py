@@ -20,7 +20,7 @@ class FilterSizes(Protocol):
     """How filters are sized: what the options say (see `FileSettings`)."""
 
     @property
-    def bloom_kind(self) -> str: ...
+    def bloom_type(self) -> str: ...
     @property
     def bloom_entries(self) -> int: ...
     @property
@@ -72,7 +72,7 @@ class GrowingFilter:
 
     def _release(self, entries: int) -> None:
         sizes = self._sizes
-        self._filter = BloomFilter.create(sizes.bloom_kind, entries, sizes.bloom_fpp, sizes.bloom_max_entries)
+        self._filter = BloomFilter.create(sizes.bloom_type, entries, sizes.bloom_fpp, sizes.bloom_max_entries)
         for keys in self._held:
             self._filter.add(keys)
         self._held = []
@@ -80,4 +80,4 @@ class GrowingFilter:
 
 def _few(sizes: FilterSizes) -> int:
     """Up to how many keys a filter is sized by them.  A SIMPLE filter is one of one size, whatever it holds."""
-    return sizes.bloom_entries // 2 if sizes.bloom_kind == BloomKind.DYNAMIC_V0 else 0
+    return sizes.bloom_entries // 2 if sizes.bloom_type == BloomKind.DYNAMIC_V0 else 0

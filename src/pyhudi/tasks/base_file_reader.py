@@ -5,7 +5,7 @@ Source: docs/formats/base-file.md, "Footer".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -19,9 +19,32 @@ from pyhudi.format.names import is_orc
 from pyhudi.format.orc.orc_reader import OrcFile, OrcFooter
 from pyhudi.format.parquet.parquet_file import open_parquet, read_footer, read_parted_footer
 from pyhudi.storage.base import Storage
-from pyhudi.table.footer_cache import KeptFooters
+from pyhudi.table.footer_cache import FooterCache
 from pyhudi.tasks.dictionary_columns import coded_columns
-from pyhudi.tasks.missing_file import gone
+
+# Files that a query counts and that are not there any more: the error that says what to do.
+
+
+def missing_file_error(storage: Storage, path: str) -> TableState:
+    """The error of a file that is not there."""
+    return TableState(
+        f"{storage.absolute(path)} is gone: where a clean removed it since this query began, run the query again, and let cleans "
+        "keep what queries take that long (hoodie.clean.commits.retained, or a savepoint); else `Table.validate()` says what is "
+        "missing, and a rollback or a restore goes back to files that are there"
+    )
+
+
+def open_ranges(storage: Storage, path: str) -> Callable[[int, int], bytes]:
+    """`read_range` of a file.  Raises `missing_file_error` where it is."""
+
+    def read(offset: int, length: int) -> bytes:
+        try:
+            return storage.read_range(path, offset, length)
+        except TableState as error:
+            raise missing_file_error(storage, path) from error
+
+    return read
+
 
 BLOOM_KEY = "org.apache.hudi.bloomfilter"
 BLOOM_KEY_BEFORE_APACHE = "com.uber.hoodie.bloomfilter"
@@ -40,18 +63,18 @@ Footer = pq.FileMetaData | OrcFooter
 
 @contextmanager
 def open_base_file(
-    storage: Storage, path: str, columns_to_code: Collection[str] = (), *, outside: bool = False
+    storage: Storage, path: str, columns_to_code: Collection[str] = (), *, is_bootstrapped: bool = False
 ) -> Iterator[OpenFile]:
     """A base file to read from during a `with` block.  Of some columns those are read coded for which this is worth it.
 
-    outside: it was not made for a table, see `OrcFile`.
+    is_bootstrapped: it was not made for a table, see `OrcFile`.
 
     Raises CorruptData that names the file when its bytes are not of the format that its name says, or of Parquet not those that
     were written, now or while it is read; TableState when it is gone, Unsupported for a file of another format.
     """
     with _errors_named(storage, path), open_base_input(storage, path) as source:
         if is_orc(path):
-            yield OrcFile(source, outside=outside)
+            yield OrcFile(source, is_bootstrapped=is_bootstrapped)
             return
         with _opened(source, read_footer(source), columns_to_code) as file:
             yield file
@@ -62,7 +85,7 @@ def open_base_rows(
     storage: Storage,
     path: str,
     columns_to_code: Collection[str] = (),
-    footers: KeptFooters | None = None,
+    footers: FooterCache | None = None,
     keys: pa.StringArray | None = None,
 ) -> Iterator[OpenFile | None]:
     """As `open_base_file`, for a reader of rows: the metadata of a Parquet file of ours comes without its key filter.
@@ -78,9 +101,9 @@ def open_base_rows(
             return
         stamp = None
         if footers is not None and (stamp := storage.stat(path)) is None:
-            raise gone(storage, path)
+            raise missing_file_error(storage, path)
         footer = None if footers is None or stamp is None else footers.get(stamp)
-        if footer is not None and keys is not None and footer.texts is not None and _rule_out(footer.told, keys):
+        if footer is not None and keys is not None and footer.texts is not None and _rule_out(footer.key_values, keys):
             yield None
             return
         with open_base_input(storage, path) as source:
@@ -88,7 +111,7 @@ def open_base_rows(
                 footer = read_parted_footer(source, _FILTER_KEYS)
                 if footers is not None and stamp is not None:
                     footers.put(stamp, footer if keys is not None else footer.without_texts())
-                if keys is not None and _rule_out(footer.told, keys):
+                if keys is not None and _rule_out(footer.key_values, keys):
                     yield None
                     return
             with _opened(source, footer.metadata, columns_to_code) as file:
@@ -122,7 +145,7 @@ def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
     try:
         return storage.open_input(path)
     except TableState as error:
-        raise gone(storage, path) from error
+        raise missing_file_error(storage, path) from error
 
 
 def footer_text(metadata: Footer, key: str) -> str | None:
@@ -146,12 +169,12 @@ def footer_rules_out(metadata: Footer, keys: pa.StringArray) -> bool:
     return _rule_out(metadata.metadata or {}, keys)
 
 
-def _rule_out(told: Mapping[bytes, bytes], keys: pa.StringArray) -> bool:
-    text = told.get(_FILTER_KEYS[0]) or told.get(_FILTER_KEYS[1])
+def _rule_out(key_values: Mapping[bytes, bytes], keys: pa.StringArray) -> bool:
+    text = key_values.get(_FILTER_KEYS[0]) or key_values.get(_FILTER_KEYS[1])
     if text is None or pc.any(pc.equal(keys, "")).as_py():
         # No filter knows the empty key.
         return False
     try:
-        return not text_might_contain(text, told.get(BLOOM_TYPE_KEY.encode(), b"SIMPLE").decode(), keys)
+        return not text_might_contain(text, key_values.get(BLOOM_TYPE_KEY.encode(), b"SIMPLE").decode(), keys)
     except Unsupported:
         return False

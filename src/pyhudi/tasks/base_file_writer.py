@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyhudi.format.bloom_filter import BloomFilter
+from pyhudi.format.meta_columns import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import is_orc
 from pyhudi.format.orc.orc_reader import ORC_AVRO_SCHEMA_KEY
 from pyhudi.format.orc.orc_writer import CODECS as ORC_CODECS
@@ -28,19 +29,18 @@ from pyhudi.format.orc.orc_writer import OrcWriter
 from pyhudi.format.parquet.avro_hints import check_values, file_schema
 from pyhudi.format.parquet.footer import closing_without
 from pyhudi.format.parquet.parquet_file import ParquetWriter
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.planning.record_placement import MAX_FILE_SIZE
 from pyhudi.records.event_time_watermarks import EventTimes
 from pyhudi.records.java_strings import java_order, text_in_java_order
-from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema_cast import conform_table, relabel
 from pyhudi.storage import markers
 from pyhudi.storage.base import Storage
 from pyhudi.tasks.base_file_bloom_filter import GrowingFilter
 from pyhudi.tasks.base_file_reader import BLOOM_KEY, BLOOM_TYPE_KEY, MAX_KEY, MIN_KEY, Footer
 from pyhudi.tasks.dictionary_columns import CODED, coded_rows, coded_schema, repeated
-from pyhudi.tasks.file_stats import FileIndexing, FloatWatch, IndexedFile, base_file_ranges
+from pyhudi.tasks.file_stats import FileIndexing, FloatTracker, IndexedFile, base_file_ranges
 
 AVRO_SCHEMA_KEY = "parquet.avro.schema"
 
@@ -94,7 +94,7 @@ class FileSettings:
         bool,
         Option("hoodie.parquet.bloom.filter.enabled", bool, "true", "base files carry a Bloom filter of their record keys"),
     ]
-    bloom_kind: Annotated[
+    bloom_type: Annotated[
         str,
         Option(
             "hoodie.bloom.index.filter.type",
@@ -160,7 +160,7 @@ class FileSettings:
     @classmethod
     def of(cls, options: Options) -> FileSettings:
         """From checked options."""
-        return read_settings(cls, options, marker_lists=options.word(markers.TYPE) != "DIRECT")
+        return read_settings(cls, options, marker_lists=options.value_or_default(markers.TYPE) != "DIRECT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class BaseFileWriter:
     all.
 
     schema: the stored layout (meta columns, then data columns).  inherited: a filter to go on from (see `inherited_filter`);
-    rows whose keys it holds already are written with `keys_known=True`.  indexing: what to find out for the metadata table.
+    rows whose keys it holds already are written with `has_known_keys=True`.  indexing: what to find out for the metadata table.
     coded: text columns that come as dictionaries (see `tasks.dictionary_columns`) in most tables; where dictionaries are on.
     event_time: the column that tells when events happened, None where nobody asks.
     """
@@ -203,7 +203,7 @@ class BaseFileWriter:
     ) -> None:
         self._storage = storage
         self._path = path
-        self._name = file_name_of(path)
+        self._name = file_name(path)
         self._schema = schema
         self._avro_schema = avro_schema
         self._settings = settings
@@ -227,7 +227,7 @@ class BaseFileWriter:
         self._stack = ExitStack()
         self._collected: list[pq.FileMetaData] = []
         self._indexing = indexing
-        self._floats = FloatWatch(schema)
+        self._floats = FloatTracker(schema)
         self._event_times = EventTimes(event_time)
         # Kind and text of the finished filter.
         self._bloom: tuple[str, str] | None = None
@@ -240,7 +240,7 @@ class BaseFileWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
             if self._writer is not None:
-                self._writer.abandon()
+                self._writer.discard()
             self._stack.__exit__(kind, error, trace)
             return
         try:
@@ -249,7 +249,7 @@ class BaseFileWriter:
             size_bytes = int(self._sink.tell())
         except BaseException as failure:
             if self._writer is not None:
-                self._writer.abandon()
+                self._writer.discard()
             self._stack.__exit__(type(failure), failure, failure.__traceback__)
             raise
         self._stack.close()
@@ -270,10 +270,10 @@ class BaseFileWriter:
             return written + waiting * written // self._flushed_arrow_bytes
         return waiting // 4
 
-    def write(self, rows: pa.Table, *, keys_known: bool = False) -> None:
+    def write(self, rows: pa.Table, *, has_known_keys: bool = False) -> None:
         """Add rows in the stored layout; `_hoodie_file_name` is filled in here.
 
-        keys_known: their keys are in the inherited filter, so only the key range is taken from them.
+        has_known_keys: their keys are in the inherited filter, so only the key range is taken from them.
         """
         if rows.num_rows == 0:
             return
@@ -283,9 +283,9 @@ class BaseFileWriter:
             filled = repeated(self._name, rows.num_rows)
             rows = rows.set_column(position, field, filled if field.type == CODED else filled.dictionary_decode())
         if self._with_keys:
-            self._note_keys(rows.column(RECORD_KEY), known=keys_known)
-        self._floats.look(rows)
-        self._event_times.look(rows)
+            self._note_keys(rows.column(RECORD_KEY), has_known_keys=has_known_keys)
+        self._floats.add(rows)
+        self._event_times.add(rows)
         rows = coded_rows(rows, self._layout)
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
@@ -293,7 +293,7 @@ class BaseFileWriter:
         if self._pending_bytes >= self._group_bytes:
             self._flush()
 
-    def _note_keys(self, keys: pa.ChunkedArray, *, known: bool) -> None:
+    def _note_keys(self, keys: pa.ChunkedArray, *, has_known_keys: bool) -> None:
         for chunk in keys.chunks:
             # Real Hudi looks keys up by these bounds as Java compares them.
             bounds = pc.min_max(java_order(chunk)).as_py()
@@ -301,7 +301,7 @@ class BaseFileWriter:
                 continue
             self._least = bounds["min"] if self._least is None else min(self._least, bounds["min"])
             self._greatest = bounds["max"] if self._greatest is None else max(self._greatest, bounds["max"])
-            if not known and self._filter is not None:
+            if not has_known_keys and self._filter is not None:
                 self._filter.add(chunk)
 
     def _flush(self) -> None:
@@ -349,9 +349,9 @@ class BaseFileWriter:
         # dictionaries, where it tells the zeros apart, whichever of them a filter names.  Either way it would pass over
         # rows that match.
         watched = self._floats
-        plain = partial(closing_without, bounds=watched.seen, dictionaries=watched.zeros)
+        plain = partial(closing_without, bounds=watched.columns, dictionaries=watched.zeros)
         entries = {AVRO_SCHEMA_KEY: self._avro_schema, **watched.footer, **self._key_entries()}
-        writer.close(entries, plain if watched.seen or watched.zeros else None)
+        writer.close(entries, plain if watched.columns or watched.zeros else None)
         return self._collected[0]
 
     def _key_entries(self) -> dict[str, str]:
@@ -359,10 +359,10 @@ class BaseFileWriter:
         if self._with_keys and self._filter is not None:
             bloom = self._filter.finish()
             text = bloom.to_text()
-            self._bloom = str(bloom.kind), text
+            self._bloom = str(bloom.filter_type), text
             entries[BLOOM_KEY] = text
-            if bloom.kind != "SIMPLE":
-                entries[BLOOM_TYPE_KEY] = bloom.kind
+            if bloom.filter_type != "SIMPLE":
+                entries[BLOOM_TYPE_KEY] = bloom.filter_type
             if self._least is not None and self._greatest is not None:
                 entries[MIN_KEY] = text_in_java_order(self._least)
                 entries[MAX_KEY] = text_in_java_order(self._greatest)
@@ -372,7 +372,7 @@ class BaseFileWriter:
         wanted = self._indexing
         if wanted is None:
             return None
-        nan = self._floats.seen
+        nan = self._floats.columns
         ranges = base_file_ranges(self._storage, self._path, footer, self._schema, wanted.columns, nan_columns=nan)
         return IndexedFile(ranges, self._bloom if wanted.bloom_filters else None)
 

@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Internal, TableState, Unsupported
 from pyhudi.format.bootstrap_index import SourceFile
-from pyhudi.format.paths import file_name_of, folder_of
+from pyhudi.format.meta_columns import META_COLUMNS
+from pyhudi.format.paths import file_name, parent_folder
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
-from pyhudi.records.keys.partition_paths import values_of_path
-from pyhudi.records.meta_fields import META_COLUMNS
+from pyhudi.records.keys.partition_paths import values_from_path
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
-from pyhudi.table.bootstrap_sources import Outside
+from pyhudi.table.bootstrap_sources import BootstrapSources
 from pyhudi.tasks.base_file_reader import OpenFile, open_base_file
 from pyhudi.tasks.incoming_layout import rows_without_columns
 
@@ -31,24 +31,24 @@ from pyhudi.tasks.incoming_layout import rows_without_columns
 class JoinedColumns:
     """How the columns of one partition are found in files outside of the table.
 
-    storage: of the table, whose options open the files too.  keys: say which columns the partition's path tells; always: those
-    that it tells even where a file has them.
+    storage: of the table, whose options open the files too.  keys: say which columns the partition's path tells;
+    constant_columns: those that it tells even where a file has them.
     """
 
     storage: StorageSpec
     keys: KeySpec
     partition: str
-    always: Collection[str] = ()
+    constant_columns: Collection[str] = ()
 
 
-def outside_rows(
-    storage: Storage, table: StorageSpec, outside: Outside | None, partition: str, path: str, needed: pa.Schema
+def bootstrap_source_rows(
+    storage: Storage, table: StorageSpec, bootstrap_sources: BootstrapSources | None, partition: str, path: str, needed: pa.Schema
 ) -> Iterator[pa.Table] | None:
     """The rows of a base file whose data columns stand outside of the table; None for one that has them itself."""
-    source = None if outside is None else outside.sources.get(path)
-    if outside is None or source is None:
+    source = None if bootstrap_sources is None else bootstrap_sources.sources.get(path)
+    if bootstrap_sources is None or source is None:
         return None
-    return joined_rows(storage, path, source, needed, JoinedColumns(table, outside.keys, partition))
+    return joined_rows(storage, path, source, needed, JoinedColumns(table, bootstrap_sources.keys, partition))
 
 
 def source_rows(source: SourceFile, needed: pa.Schema, columns: JoinedColumns) -> Iterator[pa.Table]:
@@ -90,25 +90,25 @@ def joined_rows(
 def open_source(table: StorageSpec, source: SourceFile) -> Iterator[OpenFile]:
     """A source file to read from during a `with` block.  table: where the table lies, whose options open the source too.
 
-    Raises as `check_same`, before and after: rows of another file would stand beside the keys of this one.
+    Raises as `check_source_unchanged`, before and after: rows of another file would stand beside the keys of this one.
     """
-    check_same(table, source)
-    storage = open_storage(StorageSpec(folder_of(source.uri), table.options))
+    check_source_unchanged(table, source)
+    storage = open_storage(StorageSpec(parent_folder(source.uri), table.options))
     try:
-        with open_base_file(storage, file_name_of(source.uri), outside=True) as file:
+        with open_base_file(storage, file_name(source.uri), is_bootstrapped=True) as file:
             yield file
     except CorruptData:
         # What another process does to the file while it is read looks like damage.
-        check_same(table, source)
+        check_source_unchanged(table, source)
         raise
-    check_same(table, source)
+    check_source_unchanged(table, source)
 
 
-def check_same(table: StorageSpec, source: SourceFile) -> None:
+def check_source_unchanged(table: StorageSpec, source: SourceFile) -> None:
     """Raises TableState when a source file is gone, CorruptData when it has another length or time than it had when the table
     was made over it.  table: as of `open_source`.
     """
-    info = open_storage(StorageSpec(folder_of(source.uri), table.options)).stat(file_name_of(source.uri))
+    info = open_storage(StorageSpec(parent_folder(source.uri), table.options)).stat(file_name(source.uri))
     if info is None:
         raise TableState(f"{source.uri} is gone, and it holds rows of the table, which was bootstrapped over it: put it back")
     if (info.size_bytes, info.modified_ms) != (source.size_bytes, source.modified_ms):
@@ -144,30 +144,32 @@ def _joined(heads: Iterable[pa.Table], rows: Iterable[pa.Table], schema: pa.Sche
         yield pa.table([(table if name in names else beside).column(name) for name in schema.names], schema=schema)
 
 
-def _row_groups(file: OpenFile, needed: pa.Schema, told: Mapping[str, pa.Scalar]) -> Iterator[pa.Table]:
-    """The needed columns of a file by its row groups.  told: those that stand in no file."""
+def _row_groups(file: OpenFile, needed: pa.Schema, path_values: Mapping[str, pa.Scalar]) -> Iterator[pa.Table]:
+    """The needed columns of a file by its row groups.  path_values: those that stand in no file."""
     present = set(file.schema_arrow.names)
-    stored = [name for name in needed.names if name in present and name not in told]
+    stored = [name for name in needed.names if name in present and name not in path_values]
     for group in range(file.metadata.num_row_groups):
         count = file.metadata.row_group(group).num_rows
         if not needed.names:
             yield rows_without_columns(count)
             continue
         rows = file.read_row_group(group, columns=stored, use_threads=False) if stored else None
-        lacking = {name: told.get(name, pa.scalar(None, needed.field(name).type)) for name in needed.names if name not in stored}
+        lacking = {
+            name: path_values.get(name, pa.scalar(None, needed.field(name).type)) for name in needed.names if name not in stored
+        }
         columns = {name: rows.column(name) for name in stored} if rows is not None else {}
         for name, value in lacking.items():
             columns[name] = pa.chunked_array([pa.repeat(value, count)])
         yield conform_table(pa.table(columns), needed)
 
 
-def _told(columns: JoinedColumns, needed: pa.Schema, present: Collection[str], source: SourceFile) -> dict[str, pa.Scalar]:
-    told = {*path_valued_columns(columns.keys), *columns.always}
-    names = [name for name in needed.names if name in told and (name in columns.always or name not in present)]
-    lost = [name for name in partition_columns(columns.keys) if name in needed.names and name not in {*told, *present}]
+def _told(columns: JoinedColumns, needed: pa.Schema, is_present: Collection[str], source: SourceFile) -> dict[str, pa.Scalar]:
+    told = {*path_valued_columns(columns.keys), *columns.constant_columns}
+    names = [name for name in needed.names if name in told and (name in columns.constant_columns or name not in is_present)]
+    lost = [name for name in partition_columns(columns.keys) if name in needed.names and name not in {*told, *is_present}]
     if lost:
         raise Unsupported(
             f"{source.uri} has not the partition column {lost[0]!r}, and the path of the partition is made by a rule for times, "
             "which does not give its values back"
         )
-    return values_of_path(columns.keys, columns.partition, needed, names)
+    return values_from_path(columns.keys, columns.partition, needed, names)

@@ -15,24 +15,24 @@ import pyarrow.compute as pc
 from pyhudi.errors import Internal
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
-from pyhudi.tasks.tag_location import ByBuckets, Place
+from pyhudi.tasks.tag_location import FileGroupCandidate, LookupByBuckets
 
 Ints = npt.NDArray[np.int64]
 
 
-class BucketPlaces:
+class BucketCandidates:
     """The file groups of buckets, numbered: those that the table has, and those that the write makes, as they are asked for."""
 
-    def __init__(self, places: Sequence[Place], lookup: ByBuckets) -> None:
-        self.places = list(places)
+    def __init__(self, candidates: Sequence[FileGroupCandidate], lookup: LookupByBuckets) -> None:
+        self.candidates = list(candidates)
         self._lookup = lookup
         self._numbers: dict[tuple[str, int], int] = {}
-        for number, place in enumerate(places):
-            bucket = lookup.layout.bucket_of(place.partition, place.file_id)
+        for number, place in enumerate(candidates):
+            bucket = lookup.layout.bucket_from_file_id(place.partition, place.file_id)
             if bucket is None:
                 raise Internal(f"file group {place.file_id} has no bucket")
             self._numbers[place.partition, bucket] = number
-        self._partitions = tuple(dict.fromkeys(place.partition for place in places))
+        self._partitions = tuple(dict.fromkeys(place.partition for place in candidates))
 
     def numbers(self, partition: str, cell: int) -> tuple[int, ...]:
         """The places of a cell: one, none where no group is to be made, or one in each partition for rows that name none."""
@@ -45,9 +45,9 @@ class BucketPlaces:
         bucket = self._lookup.layout.bucket_at(partition, cell)
         if self._lookup.new_file_id is None or bucket is None:
             return ()
-        self._numbers[partition, bucket] = len(self.places)
-        self.places.append(Place(partition, self._lookup.new_file_id(partition, bucket), None))
-        return (len(self.places) - 1,)
+        self._numbers[partition, bucket] = len(self.candidates)
+        self.candidates.append(FileGroupCandidate(partition, self._lookup.new_file_id(partition, bucket), None))
+        return (len(self.candidates) - 1,)
 
     def _known(self, partition: str, cell: int) -> int | None:
         bucket = self._lookup.layout.bucket_at(partition, cell)
@@ -58,7 +58,7 @@ class BucketPlaces:
         encoded = pc.dictionary_encode(paths)
         names = encoded.dictionary.to_pylist()
         count = self._lookup.layout.cell_count
-        codes = np.asarray(encoded.indices, dtype=np.int64) * count + self._lookup.layout.cells_of(keys, texts, paths)
+        codes = np.asarray(encoded.indices, dtype=np.int64) * count + self._lookup.layout.cells_for_keys(keys, texts, paths)
         distinct, which = np.unique(codes, return_inverse=True)
         found = [self.numbers(names[code // count], code % count) for code in distinct.tolist()]
         copies = np.array([len(numbers) for numbers in found], dtype=np.int64)[which] if found else which

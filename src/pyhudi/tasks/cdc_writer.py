@@ -155,9 +155,9 @@ class ChangeLog:
         self._write(self._framing.add((BlockType.CDC, headers, content)))
         self._pending, self._pending_bytes = [], 0
 
-    def _write(self, pieces: tuple[bytes | memoryview, ...]) -> None:
+    def _write(self, chunks: tuple[bytes | memoryview, ...]) -> None:
         assert self._sink is not None, "the first block opens the file"
-        for piece in pieces:
+        for piece in chunks:
             self._sink.write(piece)
             self._size_bytes += len(piece)
 

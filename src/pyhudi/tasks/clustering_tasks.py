@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.errors import TableState
-from pyhudi.features.consistent_hashing.hashing_metadata import Ring
-from pyhudi.features.consistent_hashing.ring_routing import RingLayout
+from pyhudi.features.consistent_hashing.hashing_metadata import HashingRing
+from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout
 from pyhudi.format.names import WriteToken, format_file_id
 from pyhudi.planning.bucket_routing import HASH_FIELDS
 from pyhudi.planning.clustering import SliceRange
@@ -44,13 +44,15 @@ _CHUNK_ROWS = 65536
 
 @dataclass(frozen=True, slots=True)
 class RangeTask:
-    """Read the ranges of one slice's base file from its footer.  known: the sort columns that the file has under their names."""
+    """Read the ranges of one slice's base file from its footer.  current_columns: the sort columns that the file has under their
+    names.
+    """
 
     storage: StorageSpec
     slice: FileSlice
     schema: pa.Schema
     sort_columns: tuple[str, ...]
-    known: tuple[str, ...]
+    current_columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,11 @@ class ResizeTask:
     """Rewrite the slices of some nodes into those that take their place.
 
     rewrite: its output prefixes are those of the coming nodes.  ring: as it is after the resize.  hash_fields: as of
-    `RingSettings`.
+    `ConsistentHashingSettings`.
     """
 
     rewrite: ClusterTask
-    ring: Ring
+    ring: HashingRing
     hash_fields: tuple[str, ...]
 
 
@@ -89,7 +91,7 @@ def run_range(task: RangeTask) -> SliceRange:
     if task.slice.base is None or task.slice.logs:
         return SliceRange(tuple(None for _ in task.sort_columns))
     with open_base_file(open_storage(task.storage), task.slice.base.path) as file:
-        found = footer_ranges(file.metadata, task.schema, task.known)
+        found = footer_ranges(file.metadata, task.schema, task.current_columns)
         low, high = footer_text(file.metadata, MIN_KEY), footer_text(file.metadata, MAX_KEY)
     columns = []
     for name in task.sort_columns:
@@ -120,8 +122,8 @@ def run_resize(task: ResizeTask) -> tuple[WriteStatus, ...]:
     """
     rewrite = task.rewrite
     storage = open_storage(rewrite.spec.storage)
-    layout = RingLayout({rewrite.partition: task.ring}, task.hash_fields)
-    found = (layout.bucket_of(rewrite.partition, format_file_id(prefix, 0)) for prefix in rewrite.output_prefixes)
+    layout = ConsistentHashingLayout({rewrite.partition: task.ring}, task.hash_fields)
+    found = (layout.bucket_from_file_id(rewrite.partition, format_file_id(prefix, 0)) for prefix in rewrite.output_prefixes)
     numbers = [number for number in found if number is not None]
     with tempfile.TemporaryDirectory(prefix="pyhudi-cluster-") as folder:
         rows = _gathered(storage, rewrite, folder)
@@ -152,12 +154,12 @@ def sort_order(rows: pa.Table, sort_columns: tuple[str, ...], layout: str) -> np
     return np.argsort(keys, kind="stable").astype(np.int64)
 
 
-def _nodes_of(rows: pa.Table, task: ClusterTask, layout: RingLayout) -> npt.NDArray[np.int64]:
+def _nodes_of(rows: pa.Table, task: ClusterTask, layout: ConsistentHashingLayout) -> npt.NDArray[np.int64]:
     """The number of the node of each row."""
     found = []
     for start in range(0, rows.num_rows, _CHUNK_ROWS):
         keys = stored_keys(task.spec, rows.slice(start, _CHUNK_ROWS))
-        found.append(layout.buckets_at(task.partition, layout.cells_of(task.spec.keys, keys.combine_chunks())))
+        found.append(layout.buckets_at(task.partition, layout.cells_for_keys(task.spec.keys, keys.combine_chunks())))
     return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
 

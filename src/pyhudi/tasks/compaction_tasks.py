@@ -19,6 +19,7 @@ from pyhudi.errors import TableState
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, WriteStat
 from pyhudi.format.bloom_filter import BloomFilter
 from pyhudi.format.bootstrap_index import SourceFile
+from pyhudi.format.meta_columns import FILE_NAME, RECORD_KEY
 from pyhudi.format.names import (
     PARQUET_EXTENSION,
     BaseFileName,
@@ -28,7 +29,6 @@ from pyhudi.format.names import (
     parse_log_file,
 )
 from pyhudi.format.paths import join_path
-from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY
 from pyhudi.records.schema_cast import relabel
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
@@ -93,7 +93,7 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
     Raises TableState when a file that the plan names is gone, CorruptData when a log is not what its commit wrote.
     """
     storage = open_storage(spec.reader.storage)
-    slice_ = slice_of(storage, task)
+    slice_ = slice_from_task(storage, task)
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)
     path = join_path(task.partition, name.text)
     begun_ms = spec.clock_ms()
@@ -127,7 +127,7 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
             for rows in _pieces(part.rows):
                 # Rows of the base file have their keys in its filter, whatever the logs made of them.
                 rows = rows if meta else without_keys(rows)
-                writer.write(_stored(rows, schema), keys_known=part.from_base and inherited is not None)
+                writer.write(_stored(rows, schema), has_known_keys=part.from_base and inherited is not None)
             part = next(parts, None)
     written = writer.result
     assert written is not None, "the writer's block ended without an error, so there is a file"
@@ -152,7 +152,7 @@ def _kept_columns(reader: ReadSpec) -> pa.Schema:
     """The columns that a compaction reads: all but the file name, which the writer fills in.  A rule is shown that one too."""
     names = merge_columns(reader)
     position = names.get_field_index(FILE_NAME)
-    return names if position < 0 or not reader.rule.picks else names.remove(position)
+    return names if position < 0 or not reader.rule.selects_one_side else names.remove(position)
 
 
 def _stored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -173,7 +173,7 @@ def with_column(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return rows.set_column(position, rows.schema.field(position), column)
 
 
-def slice_of(storage: Storage, task: CompactionTask) -> FileSlice:
+def slice_from_task(storage: Storage, task: CompactionTask) -> FileSlice:
     """The slice that a task names.  Raises TableState for a file that is gone, CorruptData for one cut short."""
     logs = []
     for text in task.log_names:

@@ -7,7 +7,7 @@ again.  Rows with some columns carried so are called coded; all other code sees 
     coded_columns   which columns of a file are worth it
     coded_schema    the layout with these columns as dictionaries
     coded_rows      plain rows, or rows coded otherwise, in that layout
-    plain_rows      the way back
+    decode_dictionaries      the way back
     replace_coded   some rows of a column replaced
 
 Nested columns are left alone.
@@ -76,7 +76,7 @@ def coded_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows
 
 
-def plain_rows(rows: pa.Table) -> pa.Table:
+def decode_dictionaries(rows: pa.Table) -> pa.Table:
     """Rows without coded columns."""
     for position, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):

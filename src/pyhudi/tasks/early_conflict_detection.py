@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 from pyhudi.errors import WriteConflict
 from pyhudi.format.names import parse_bucket, parse_data_file_group
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.storage.base import Storage
 from pyhudi.storage.heartbeats import HeartbeatSettings
-from pyhudi.storage.liveness import is_alive_beside
+from pyhudi.storage.liveness import is_alive_for_task
 from pyhudi.storage.markers import Markers
 
 
@@ -32,11 +32,11 @@ from pyhudi.storage.markers import Markers
 class EarlyConflicts:
     """What a write looks for.
 
-    own: its request time.  older: the request times of the older writes that were under way when it was requested.  by_bucket:
-    file ids begin with the numbers of their buckets.
+    own_instant: its request time.  older: the request times of the older writes that were under way when it was requested.
+    by_bucket: file ids begin with the numbers of their buckets.
     """
 
-    own: str
+    own_instant: str
     older: tuple[str, ...]
     heartbeats: HeartbeatSettings
     by_bucket: bool
@@ -49,15 +49,16 @@ class EarlyConflicts:
         for other in self.older:
             markers = Markers(storage, other)
             for partition, file_ids in by_partition.items():
-                marked = (parse_data_file_group(file_name_of(path)) for path in markers.marked_in(partition))
+                marked = (parse_data_file_group(file_name(path)) for path in markers.marked_in(partition))
                 taken = {self._name(file_id) for file_id in marked if file_id is not None}
                 met = next((file_id for file_id in file_ids if self._name(file_id) in taken), None)
-                if met is not None and is_alive_beside(storage, self.own, other, self.heartbeats):
+                if met is not None and is_alive_for_task(storage, self.own_instant, other, self.heartbeats):
                     raise WriteConflict(
-                        f"write {self.own} of {storage.uri} stops before it writes file group {met} of partition {partition!r}: "
+                        f"write {self.own_instant} of {storage.uri} stops before it writes file group {met} of partition "
+                        f"{partition!r}: "
                         f"write {other} is older, under way, and writes it; run the write again when that one has ended",
-                        instants=(other, self.own),
-                        under_way=(other,),
+                        instants=(other, self.own_instant),
+                        in_progress=(other,),
                     )
 
     def check_new(self, storage: Storage, partition: str, file_id: str) -> None:

@@ -19,12 +19,12 @@ import pyarrow as pa
 from pyhudi.errors import Internal
 from pyhudi.planning.record_placement import InsertTarget, WorkloadProfile
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.record_merge import MergeRule
+from pyhudi.records.record_merge import RecordMergeRule
 from pyhudi.table.file_slices import FileSlice
-from pyhudi.tasks.append_log import Copies, key_reader
+from pyhudi.tasks.append_log import DoubleWriteTargets, log_key_reader
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.read_slice import ReadSpec
-from pyhudi.tasks.tag_location import ByKeyColumns, ByKeyFilters, Lookup, Place, TagTask
+from pyhudi.tasks.tag_location import FileGroupCandidate, Lookup, LookupByKeyColumns, LookupByKeyFilters, TagTask
 from pyhudi.tasks.write_file_group import GroupTarget, GroupWriter
 from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
@@ -42,17 +42,17 @@ class PrepareRequest:
     global_keys: the key alone names a record.  keys_only: rows are deletes that need no more than key and partition fields.
     instant_time: goes into auto-generated keys.  required_ordering: the ordering fields in which no row may lack a value.
     by_partition: the rows will be written partition by partition, so an engine may put them in that order as they come.
-    looked_up: their keys will be looked up in the table, so an engine may take them out as it counts the rows.
-    placing: partition columns of the rows that are left out of files: keys and paths are made of them, and then they go.
-    marks_deletes: the rows have DELETE_COLUMN, which says of each whether it only deletes its key.
+    lookup_columns: their keys will be looked up in the table, so an engine may take them out as it counts the rows.
+    partition_columns: partition columns of the rows that are left out of files: keys and paths are made of them, and then they
+    go. marks_deletes: the rows have DELETE_COLUMN, which says of each whether it only deletes its key.
     driver_batch_bytes: up to so many bytes of them an engine whose workers are elsewhere may take to the driver; 0 for none.
     driver_work_bytes: what it may then read and write of the table in the driver.
-    cut_nanoseconds: what is finer than microseconds in a timestamp is cut off; refused otherwise.
+    truncate_nanoseconds: what is finer than microseconds in a timestamp is cut off; refused otherwise.
     """
 
     data_schema: pa.Schema
     keys: KeySpec
-    rule: MergeRule
+    rule: RecordMergeRule
     combine: bool
     global_keys: bool
     keys_only: bool
@@ -60,41 +60,41 @@ class PrepareRequest:
     memory_budget_bytes: int
     required_ordering: tuple[str, ...] = ()
     by_partition: bool = False
-    looked_up: bool = False
-    cut_nanoseconds: bool = False
-    placing: pa.Schema = _NO_COLUMNS
+    lookup_columns: bool = False
+    truncate_nanoseconds: bool = False
+    partition_columns: pa.Schema = _NO_COLUMNS
     marks_deletes: bool = False
     driver_batch_bytes: int = 0
     driver_work_bytes: int = 0
 
     @property
-    def taken_schema(self) -> pa.Schema:
+    def input_schema(self) -> pa.Schema:
         """The columns that are taken of the rows, those that place them last."""
-        return pa.schema([*self.data_schema, *self.placing])
+        return pa.schema([*self.data_schema, *self.partition_columns])
 
 
 @dataclass(frozen=True, slots=True)
 class TagRequest:
     """Where to look incoming keys up, and how.
 
-    places: the file groups that may hold keys, all with a base file where key columns are read.  global_keys: the key alone names
-    a record.  update_partition_path: under a global index, a record whose partition changed moves (True) or stays where it is
-    (False).
+    candidates: the file groups that may hold keys, all with a base file where key columns are read.  global_keys: the key alone
+    names a record.  update_partition_path: under a global index, a record whose partition changed moves (True) or stays where it
+    is (False).
     """
 
     spec: WriterSpec
-    places: tuple[Place, ...]
+    candidates: tuple[FileGroupCandidate, ...]
     lookup: Lookup
     global_keys: bool
     update_partition_path: bool
-    rule: MergeRule
+    rule: RecordMergeRule
     validity: InstantValidity
 
     def task(self, numbers: Iterable[int]) -> TagTask:
         """The task that looks keys up in the places of some numbers; for lookups that read files."""
-        if not isinstance(self.lookup, ByKeyColumns | ByKeyFilters):
+        if not isinstance(self.lookup, LookupByKeyColumns | LookupByKeyFilters):
             raise Internal("the lookup reads no files")
-        places = tuple(self.places[number] for number in numbers)
+        places = tuple(self.candidates[number] for number in numbers)
         return TagTask(
             self.spec.storage,
             places,
@@ -104,17 +104,17 @@ class TagRequest:
             self.log_reader if any(place.logs for place in places) else None,
         )
 
-    def places_by_partition(self) -> dict[str | None, list[int]]:
+    def candidates_by_partition(self) -> dict[str | None, list[int]]:
         """The numbers of the places that may hold keys of each partition path; under global keys all of them, under None."""
         numbers: dict[str | None, list[int]] = {}
-        for number, place in enumerate(self.places):
+        for number, place in enumerate(self.candidates):
             numbers.setdefault(None if self.global_keys else place.partition, []).append(number)
         return numbers
 
     @property
     def log_reader(self) -> ReadSpec:
-        """Reads the keys of `Place.log_slice`."""
-        return key_reader(self.spec, self.validity)
+        """Reads the keys of `FileGroupCandidate.log_slice`."""
+        return log_key_reader(self.spec, self.validity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +131,12 @@ class WritePlan:
     spec: WriterSpec
     slices: Mapping[tuple[str, str], FileSlice]
     inserts: Mapping[str, Sequence[InsertTarget]]
-    rule: MergeRule
+    rule: RecordMergeRule
     match_keys: bool
     append_updates: bool
     validity: InstantValidity
     unknown_keys: bool = False
-    copies: Mapping[tuple[str, str], Copies] = field(default_factory=dict)
+    copies: Mapping[tuple[str, str], DoubleWriteTargets] = field(default_factory=dict)
 
     @property
     def writer(self) -> GroupWriter:
@@ -219,11 +219,11 @@ class Incoming(Protocol):
 class Engine(Protocol):
     """Where tasks run.
 
-    leaves_attempts: an attempt at a task may go on when the job that it belongs to has ended.
+    may_leave_attempts: an attempt at a task may go on when the job that it belongs to has ended.
     """
 
     name: str
-    leaves_attempts: bool
+    may_leave_attempts: bool
 
     def prepare(self, data: Any, request: PrepareRequest) -> Incoming:
         """Take the caller's data in."""
@@ -239,7 +239,7 @@ class Engine(Protocol):
         """
         ...
 
-    def spread(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
+    def run_tasks(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
         """As `map`; where the workers are elsewhere, and the tasks are little work together, in this process.
 
         size_bytes: what each task reads and writes, about.

@@ -27,12 +27,12 @@ import pyarrow.compute as pc
 from pyhudi.errors import Internal, TableState, WriteConflict
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.names import parse_base_file
-from pyhudi.format.paths import SIDE_FOLDER, file_name_of, folder_of, join_path
+from pyhudi.format.paths import SIDE_FOLDER, file_name, join_path, parent_folder
 from pyhudi.records.column_statistics import NAN_HAS_NO_BOUNDS, NAN_KEY, ColumnRange, RangeCollector, footer_ranges, widen_zeros
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.records.hashing import shard_of_keys
+from pyhudi.records.hashing import key_shards
 from pyhudi.records.schema_cast import conform_table
-from pyhudi.records.schema_on_read.column_ids import ColumnIds, Origin, by_ids, names_in_file
+from pyhudi.records.schema_on_read.column_ids import ColumnIds, ColumnOrigin, by_ids, names_in_file
 from pyhudi.storage.base import Storage
 from pyhudi.tasks.base_file_reader import Footer, open_base_file
 from pyhudi.tasks.incoming_layout import as_batch
@@ -68,27 +68,27 @@ class IndexedFile:
     keys: str | None = None
 
 
-class FloatWatch:
+class FloatTracker:
     """Notes which floating point columns of a base file have held NaN, and which a zero: by dotted name, also inside structs.
 
     footer: what the file's footer says of it, to be written before the rows are known (see
-    `records.column_statistics.may_hide_nan`).
+    `records.column_statistics.may_omit_nan`).
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         self._names = [name for field in schema for name in _floating_leaves(field, field.name)]
         self.footer = {NAN_KEY: NAN_HAS_NO_BOUNDS} if self._names else {}
-        self.seen: set[str] = set()
+        self.columns: set[str] = set()
         self.zeros: set[str] = set()
 
-    def look(self, rows: pa.Table) -> None:
+    def add(self, rows: pa.Table) -> None:
         """Take rows in the schema into account."""
         for name in self._names:
             head, *rest = name.split(".")
             column = rows.column(head)
             for chunk in (pc.struct_field(column, rest) if rest else column).chunks:
-                if name not in self.seen and pc.any(pc.is_nan(chunk)).as_py():
-                    self.seen.add(name)
+                if name not in self.columns and pc.any(pc.is_nan(chunk)).as_py():
+                    self.columns.add(name)
                 if name not in self.zeros and pc.any(pc.equal(chunk, 0.0)).as_py():
                     self.zeros.add(name)
 
@@ -121,7 +121,7 @@ class KeyChanges:
         keys = pa.concat_arrays([came, left])
         flags = np.zeros(len(keys), dtype=np.bool_)
         flags[len(came) :] = True
-        shards = shard_of_keys(keys if self._routes is None else self._routes(keys), self._shards)
+        shards = key_shards(keys if self._routes is None else self._routes(keys), self._shards)
         order = np.argsort(shards, kind="stable")
         bounds = np.searchsorted(shards[order], np.arange(self._shards + 1))
         rows = pa.record_batch([keys.take(pa.array(order)), pa.array(flags[order])], schema=KEY_CHANGES)
@@ -142,7 +142,7 @@ def open_side_file(storage: Storage, path: str) -> pa.NativeFile:
     try:
         return storage.open_input(path)
     except TableState as error:
-        instant_time = file_name_of(folder_of(path))
+        instant_time = file_name(parent_folder(path))
         raise WriteConflict(
             f"instant {instant_time} was rolled back while it was under way: its side file {storage.absolute(path)} is missing; "
             "write again",
@@ -151,7 +151,7 @@ def open_side_file(storage: Storage, path: str) -> pa.NativeFile:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyShare:
+class KeyShard:
     """The keys of side files that belong to one file group of an index.
 
     number: of the file group.  count: None where side files are dealt out by the index's file groups; else they hold their keys
@@ -167,7 +167,7 @@ class KeyShare:
             found = pa.ipc.open_file(source).get_batch(self.number if self.count is None else 0)
         if self.count is None or self.count == 1:
             return found
-        return found.filter(pa.array(shard_of_keys(found.column("key"), self.count) == self.number))
+        return found.filter(pa.array(key_shards(found.column("key"), self.count) == self.number))
 
 
 def base_file_ranges(
@@ -186,13 +186,13 @@ def base_file_ranges(
     read.  ids: of the columns, by which they are found in a file that was there before.  Columns that the file does not have are
     null throughout.  Raises as `open_base_file` where the file is read.
     """
-    name_of_file = parse_base_file(file_name_of(path))
+    name_of_file = parse_base_file(file_name(path))
     instant_time = name_of_file.instant_time if name_of_file is not None else ""
     if instant_time == METADATA_BOOTSTRAP_INSTANT_TIME:
         raise Internal(f"nobody has looked up which file outside of the table has the rows of {storage.absolute(path)}")
     heads = {name.split(".")[0] for name in columns}
-    elsewhere = frozenset[str]() if ids is None else ids.elsewhere(instant_time, heads)
-    places = None if ids is None or not elsewhere else ids.places(instant_time)
+    elsewhere = frozenset[str]() if ids is None else ids.relocated(instant_time, heads)
+    places = None if ids is None or not elsewhere else ids.positions(instant_time)
     found = footer_ranges(metadata, schema, [name for name in columns if name.split(".")[0] not in elsewhere])
     count = metadata.num_rows
     present = {metadata.schema.column(index).path for index in range(metadata.num_columns)}
@@ -218,7 +218,7 @@ def base_file_ranges(
     return tuple((name, found[name].with_nan() if name in nan else found[name]) for name in columns)
 
 
-def ranges_of_rows(rows: Iterable[pa.Table], columns: Sequence[str]) -> Ranges:
+def compute_row_ranges(rows: Iterable[pa.Table], columns: Sequence[str]) -> Ranges:
     """The range of every column in rows that no footer of a base file tells of."""
     collector = RangeCollector(columns)
     for table in rows:
@@ -233,14 +233,14 @@ def log_ranges(collector: RangeCollector | None, row_count: int) -> Ranges:
 
 
 def _read_ranges(
-    storage: Storage, path: str, schema: pa.Schema, columns: Sequence[str], places: Mapping[str, Origin] | None
+    storage: Storage, path: str, schema: pa.Schema, columns: Sequence[str], origins: Mapping[str, ColumnOrigin] | None
 ) -> Mapping[str, ColumnRange]:
     heads = list(dict.fromkeys(name.split(".")[0] for name in columns))
     wanted = pa.schema([schema.field(name) for name in heads])
     collector = RangeCollector(columns)
     with open_base_file(storage, path) as file:
         for group in range(file.metadata.num_row_groups):
-            stored = file.read_row_group(group, columns=names_in_file(places, heads), use_threads=False)
-            rows = conform_table(by_ids(stored, places, wanted), wanted)
+            stored = file.read_row_group(group, columns=names_in_file(origins, heads), use_threads=False)
+            rows = conform_table(by_ids(stored, origins, wanted), wanted)
             collector.add(as_batch(rows))
     return collector.ranges()

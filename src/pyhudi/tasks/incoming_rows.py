@@ -21,17 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
-from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_fields
 from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION, partition_paths
 from pyhudi.records.keys.record_keys import auto_record_keys, record_keys
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.ordering import BoolMask
-from pyhudi.records.record_merge import whole
+from pyhudi.records.record_merge import combine_to_array
 from pyhudi.records.schema_cast import conform, conform_table, refuse_rounding, relabel, same_type
 from pyhudi.records.schema_evolution import typed_nulls
-from pyhudi.records.timestamp_coercion import refuse_cut_nanoseconds
+from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds
 from pyhudi.records.type_normalization import normalise
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.engine_protocol import PrepareRequest, TagRequest
@@ -61,10 +60,10 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     if request.keys_only:
         return _key_rows(request, batch)
     given = without_meta_fields(batch)
-    refuse_rounding(given, request.taken_schema)
-    if not request.cut_nanoseconds:
-        refuse_cut_nanoseconds(given)
-    rows = conform(given, request.taken_schema)
+    refuse_rounding(given, request.input_schema)
+    if not request.truncate_nanoseconds:
+        check_no_truncated_nanoseconds(given)
+    rows = conform(given, request.input_schema)
     if request.keys.generates_keys:
         keys = auto_record_keys(request.instant_time, task_partition, first_row, rows.num_rows)
     else:
@@ -77,12 +76,12 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     return pa.table([keys, paths, *rows.columns[: len(request.data_schema)], *marked], schema=incoming_schema(request))
 
 
-def check_refits(given: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:
+def check_refits(input_schema: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:
     """Raises WriteConflict where rows that one request prepared would become others by the next than by that one alone.
 
     given: the rows' columns as the caller had them.  A float of the caller's that became a double is another text than the float.
     """
-    columns = normalise(typed_nulls(without_meta_fields(given), before.taken_schema))
+    columns = normalise(typed_nulls(without_meta_fields(input_schema), before.input_schema))
     both = {*columns.names} & {*before.data_schema.names}
     for field in after.data_schema:
         if field.name not in both:
@@ -129,8 +128,8 @@ def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
     else:
         named = {name.split(".")[0] for name in (*request.keys.record_fields, *partition_columns(request.keys))}
         batch = batch.select([name for name in batch.schema.names if name in named])
-        if not request.cut_nanoseconds:
-            refuse_cut_nanoseconds(batch)
+        if not request.truncate_nanoseconds:
+            check_no_truncated_nanoseconds(batch)
         # The layouts that a caller may have them in have no text, or one of their own.
         batch = conform(batch, normalise(key_columns(batch.schema, request)))
         keys = record_keys(request.keys, batch)
@@ -165,7 +164,9 @@ def run_stored(task: StoredRows) -> pa.Table:
     """A row for each key, in order; nulls where the slice has no such record."""
     found, stored_keys = [task.schema.empty_table()], [pa.array([], pa.string())]
     for stored in run_read(task.reader, task.slice):
-        names = whole(stored.column(RECORD_KEY)) if task.computed is None else record_keys(task.computed, as_batch(stored))
+        names = (
+            combine_to_array(stored.column(RECORD_KEY)) if task.computed is None else record_keys(task.computed, as_batch(stored))
+        )
         asked = pc.is_in(names, value_set=task.keys)
         found.append(relabel(stored.filter(asked), task.schema))
         stored_keys.append(names.filter(asked).cast(pa.string()))
@@ -181,39 +182,40 @@ def resolve_moves(
     request: TagRequest,
     rows: pa.Table,
     pairs_row: Ints,
-    pairs_place: Ints,
-    goes: BoolMask,
+    pairs_candidate: Ints,
+    moved_away: BoolMask,
     read: ReadStored = _in_turn,
 ) -> tuple[pa.Table, Ints, Ints]:
     """Let records change their partition: delete at the old place, insert at the new one.  Not for partial updates, whose rows
     hold too little to be inserted: raises Unsupported.
 
-    goes: the pairs whose stored row lies in another partition.  A record whose stored version wins stays as it is and its
+    moved_away: the pairs whose stored row lies in another partition.  A record whose stored version wins stays as it is and its
     incoming row is dropped; an incoming delete that wins deletes at the old place.  Under an update mode, a payload class or a
     merger the record that both make together moves to the partition that its columns name; one that stays is updated at its
     place.  read: who reads what is stored.  Returns the rows to write and their pairs.
     """
     if request.spec.partial is not None:
-        row = int(pairs_row[goes][0])
+        row = int(pairs_row[moved_away][0])
         raise Unsupported(
             f"a partial update of record {rows.column(RECORD_KEY)[row].as_py()!r} names partition "
             f"{rows.column(PARTITION_PATH)[row].as_py()!r}, and the record is in "
-            f"{request.places[int(pairs_place[goes][0])].partition!r}: what moves to another partition has to be a whole row; "
+            f"{request.candidates[int(pairs_candidate[moved_away][0])].partition!r}: what moves to another partition has to be a "
+            "whole row; "
             "upsert one, or let records stay where they are by setting the index's update.partition.path to false"
         )
     if DELETE_COLUMN not in rows.column_names:
         rows = rows.append_column(_DELETE_FIELD, pa.repeat(pa.scalar(False), rows.num_rows))
-    moving_rows, moving_files = pairs_row[goes], pairs_place[goes]
+    moving_rows, moving_files = pairs_row[moved_away], pairs_candidate[moved_away]
     newer = rows.take(pa.array(moving_rows))
     plain = np.asarray(newer.column(DELETE_COLUMN).combine_chunks(), dtype=np.bool_)
     data = [name for name in rows.column_names if name not in (RECORD_KEY, PARTITION_PATH, DELETE_COLUMN)]
-    homes = pa.array([place.partition for place in request.places], pa.string()).take(pa.array(moving_files))
-    settled = _Settled(newer, plain, plain, np.zeros(len(plain), dtype=np.bool_))
+    homes = pa.array([place.partition for place in request.candidates], pa.string()).take(pa.array(moving_files))
+    settled = _MoveResolution(newer, plain, plain, np.zeros(len(plain), dtype=np.bool_))
     if data:
         older = _stored_rows(request, newer.column(RECORD_KEY).combine_chunks(), moving_files, read).select(data)
-        settle = _picked if request.rule.picks else _merged if request.rule.filling is None else _filled
+        settle = _picked if request.rule.selects_one_side else _merged if request.rule.filling is None else _filled
         settled = settle(request, older, newer, plain, homes)
-    wins, dead, filled = settled.leaves, settled.dead, settled.stays
+    wins, dead, filled = settled.moved_away, settled.deleted, settled.unmoved
     if settled.rows is not newer:
         goes_on = wins & ~dead
         rows = _with_rows(rows, moving_rows[goes_on], settled.rows.filter(pa.array(goes_on)))
@@ -224,78 +226,86 @@ def resolve_moves(
     placed = pa.concat_tables([relabel(deletions, rows.schema), relabel(at_home, rows.schema)])
     keep = np.ones(rows.num_rows, dtype=np.bool_)
     keep[moving_rows[~wins | dead]] = False
-    keep[pairs_row[~goes]] = True
+    keep[pairs_row[~moved_away]] = True
     kept = np.flatnonzero(keep)
     renumbered = np.cumsum(keep) - 1
-    stays_row = renumbered[pairs_row[~goes]]
+    stays_row = renumbered[pairs_row[~moved_away]]
     moved_row = len(kept) + np.arange(placed.num_rows, dtype=np.int64)
     return (
         pa.concat_tables([rows.filter(pa.array(keep)), placed]),
         np.concatenate([stays_row, moved_row]).astype(np.int64),
-        np.concatenate([pairs_place[~goes], moving_files[wins], moving_files[filled]]),
+        np.concatenate([pairs_candidate[~moved_away], moving_files[wins], moving_files[filled]]),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Settled:
+class _MoveResolution:
     """What becomes of incoming rows whose stored ones, aligned, lie in other partitions.
 
-    rows: what is written where the record goes.  leaves: it does not stay where it was; dead: it goes nowhere then.  stays: it
-    changes where it was, by the incoming row.  Of the others the stored row stays as it is.
+    rows: what is written where the record goes.  moved_away: it does not stay where it was; deleted: it goes nowhere then.
+    unmoved: it changes where it was, by the incoming row.  Of the others the stored row stays as it is.
     """
 
     rows: pa.Table
-    leaves: BoolMask
-    dead: BoolMask
-    stays: BoolMask
+    moved_away: BoolMask
+    deleted: BoolMask
+    unmoved: BoolMask
 
 
-def _picked(request: TagRequest, older: pa.Table, newer: pa.Table, plain: BoolMask, homes: pa.Array) -> _Settled:
+def _picked(
+    request: TagRequest, older: pa.Table, newer: pa.Table, plain_deletes: BoolMask, stored_partitions: pa.Array
+) -> _MoveResolution:
     """By a rule that takes one of the two: the incoming row goes where it says, or the stored one stays."""
-    wins = request.rule.pick_newer(older, newer.select(older.column_names), plain)
-    return _Settled(newer, wins, _either(plain, request.rule.deletes(newer)), np.zeros(len(plain), dtype=np.bool_))
+    wins = request.rule.newer_wins(older, newer.select(older.column_names), plain_deletes)
+    return _MoveResolution(
+        newer, wins, _either(plain_deletes, request.rule.deletes(newer)), np.zeros(len(plain_deletes), dtype=np.bool_)
+    )
 
 
-def _filled(request: TagRequest, older: pa.Table, newer: pa.Table, plain: BoolMask, homes: pa.Array) -> _Settled:
+def _filled(
+    request: TagRequest, older: pa.Table, newer: pa.Table, plain_deletes: BoolMask, stored_partitions: pa.Array
+) -> _MoveResolution:
     """Under an update mode: the record that both make together goes where its columns say, which may be where it is."""
     data = newer.select(older.column_names)
-    wins = request.rule.pick_newer(older, data, plain)
-    dead = _either(plain, request.rule.deletes(newer))
+    wins = request.rule.newer_wins(older, data, plain_deletes)
+    dead = _either(plain_deletes, request.rule.deletes(newer))
     made = _with_columns(request, newer, request.rule.combine(older, data).rows)
-    stays = np.asarray(pc.equal(made.column(PARTITION_PATH), homes), dtype=np.bool_)
-    return _Settled(made, np.where(dead, wins, ~stays), dead, stays & ~dead)
+    stays = np.asarray(pc.equal(made.column(PARTITION_PATH), stored_partitions), dtype=np.bool_)
+    return _MoveResolution(made, np.where(dead, wins, ~stays), dead, stays & ~dead)
 
 
-def _merged(request: TagRequest, older: pa.Table, newer: pa.Table, plain: BoolMask, homes: pa.Array) -> _Settled:
+def _merged(
+    request: TagRequest, older: pa.Table, newer: pa.Table, plain_deletes: BoolMask, stored_partitions: pa.Array
+) -> _MoveResolution:
     """By a payload class or a merger: as under an update mode, but that it may also drop the record, or leave it as it is.
 
     A row whose stored one is gone meets nothing, and goes where it says.  A soft delete meets the stored row where that is.
     """
     stored = np.logical_or.reduce([np.asarray(column.is_valid().combine_chunks(), dtype=np.bool_) for column in older.columns])
-    stays = _either(plain, request.rule.deletes(newer)) & ~plain
-    leaves, dead = ~stays, plain.copy()
-    asked = np.flatnonzero(stored & leaves & ~plain)
+    stays = _either(plain_deletes, request.rule.deletes(newer)) & ~plain_deletes
+    leaves, dead = ~stays, plain_deletes.copy()
+    asked = np.flatnonzero(stored & leaves & ~plain_deletes)
     if not len(asked):
-        return _Settled(newer, leaves, dead, stays)
+        return _MoveResolution(newer, leaves, dead, stays)
     met = newer.take(pa.array(asked))
     merged = request.rule.merge(older.take(pa.array(asked)), met.select(older.column_names))
     made = _with_columns(request, met, merged.rows)
-    at_home = np.asarray(pc.equal(made.column(PARTITION_PATH), homes.take(pa.array(asked))), dtype=np.bool_)
-    dead[asked] = ~merged.alive
-    stays[asked] = merged.changed & merged.alive & at_home
-    leaves[asked] = ~merged.alive | (merged.changed & ~at_home)
-    return _Settled(_with_rows(newer, asked, made), leaves, dead, stays)
+    at_home = np.asarray(pc.equal(made.column(PARTITION_PATH), stored_partitions.take(pa.array(asked))), dtype=np.bool_)
+    dead[asked] = ~merged.is_live
+    stays[asked] = merged.changed & merged.is_live & at_home
+    leaves[asked] = ~merged.is_live | (merged.changed & ~at_home)
+    return _MoveResolution(_with_rows(newer, asked, made), leaves, dead, stays)
 
 
 def _either(first: BoolMask, second: BoolMask | None) -> BoolMask:
     return first.copy() if second is None else first | second
 
 
-def _with_columns(request: TagRequest, rows: pa.Table, made: pa.Table) -> pa.Table:
+def _with_columns(request: TagRequest, rows: pa.Table, created: pa.Table) -> pa.Table:
     """The rows with the columns that a rule made of them, and the partition path that they have then."""
-    paths = partition_paths(request.spec.keys, as_batch(made)).cast(pa.string())
-    for name in made.column_names:
-        rows = _replaced(rows, name, whole(made.column(name)))
+    paths = partition_paths(request.spec.keys, as_batch(created)).cast(pa.string())
+    for name in created.column_names:
+        rows = _replaced(rows, name, combine_to_array(created.column(name)))
     return _replaced(rows, PARTITION_PATH, paths)
 
 
@@ -319,7 +329,7 @@ def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints, read: ReadSto
     order: list[Ints] = []
     for number in np.unique(files).tolist():
         wanted = np.flatnonzero(files == number)
-        slice_ = request.places[number].slice
+        slice_ = request.candidates[number].slice
         assert slice_ is not None, "records are looked up in file groups that are there"
         tasks.append(StoredRows(reader, slice_, keys.take(pa.array(wanted)), computed, loose))
         order.append(wanted)

@@ -31,18 +31,25 @@ from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro_wrappers import Wrapper, mixed_values, wrap_ordering
 from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
+from pyhudi.format.meta_columns import FILE_NAME, RECORD_KEY, constant
 from pyhudi.format.names import LogFileName
 from pyhudi.records.log_merge.log_records import LogRecords
 from pyhudi.records.log_merge.rewrite import LogEntries
-from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
 from pyhudi.records.schema_cast import relabel
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.table.file_slices import LogFile
 from pyhudi.tasks.append_log import LOG_FILE_VERSION, block_rows, encode_rows
-from pyhudi.tasks.compaction_tasks import CompactionSpec, CompactionTask, slice_of, with_column, with_log_figures, without_keys
+from pyhudi.tasks.compaction_tasks import (
+    CompactionSpec,
+    CompactionTask,
+    slice_from_task,
+    with_column,
+    with_log_figures,
+    without_keys,
+)
 from pyhudi.tasks.incoming_layout import as_batch
-from pyhudi.tasks.log_file_writer import LogWriting, RowsOfBlock, write_log_files
+from pyhudi.tasks.log_file_writer import BlockRows, LogWriteSpec, write_log_files
 from pyhudi.tasks.log_scan import InstantValidity, find_blocks, read_log, scan_logs
 from pyhudi.tasks.read_slice import merge_columns
 from pyhudi.tasks.write_tasks import WriteStatus
@@ -71,8 +78,8 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
     file that the plan names is gone.
     """
     storage = open_storage(spec.reader.storage)
-    slice_ = slice_of(storage, task)
-    blocks, _, _ = find_blocks(storage, slice_.logs, spec.reader.validity, only_marked=spec.reader.rule.decides)
+    slice_ = slice_from_task(storage, task)
+    blocks, _, _ = find_blocks(storage, slice_.logs, spec.reader.validity, only_marked=spec.reader.rule.custom_merge)
     if not blocks:
         return None
     reader = spec.reader
@@ -84,7 +91,7 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
     name = LogFileName(task.file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
     merged = _merged_blocks(spec, task, scan.records, instants)
     # However large: what stands for the blocks of a slice is one file, so that a reader finds all of it or nothing.
-    how = LogWriting(spec.indexing, marker_lists=spec.files.marker_lists)
+    how = LogWriteSpec(spec.indexing, marker_lists=spec.files.marker_lists)
     (status,) = write_log_files(storage, task.partition, name, merged, None, how)
     deleted = int(np.count_nonzero(scan.records.deleted))
     live = len(scan.records.keys) - deleted
@@ -92,43 +99,51 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
     return replace(status, stat=with_log_figures(stat, scan, slice_, read_ms))
 
 
-def _merged_blocks(spec: CompactionSpec, task: CompactionTask, records: LogRecords, instants: str) -> Iterator[RowsOfBlock]:
+def _merged_blocks(spec: CompactionSpec, task: CompactionTask, records: LogRecords, instants: str) -> Iterator[BlockRows]:
     own = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.COMPACTED_BLOCK_TIMES: instants}
     try:
         entries = LogEntries.of(records)
     except Unsupported as error:
         raise Unsupported(f"{error} [file group {task.file_id} in {task.partition or 'the table'}]") from error
-    if entries.barred.any() or records.rule.decides:
-        keys = records.keys.filter(pa.array(entries.barred))
-        yield RowsOfBlock((BlockType.DELETE, dict(own), encode_deletes([deletes_batch(keys, task.partition)])))
+    if entries.behind_barrier.any() or records.rule.custom_merge:
+        keys = records.keys.filter(pa.array(entries.behind_barrier))
+        yield BlockRows((BlockType.DELETE, dict(own), encode_deletes([deletes_batch(keys, task.partition)])))
     marked = records.present is None
     for names, chosen in entries.grouped(entries.rows):
         schema = pa.schema([field for field in spec.reader.table_schema if field.name in names])
         whole = records.present is None or len(schema) == len(spec.reader.table_schema)
         marked = marked or not whole
-        yield from _data_blocks(spec, task, records.rows.filter(pa.array(chosen)).select(schema.names), schema, own, whole=whole)
-        again = chosen & entries.restated
+        yield from _data_blocks(
+            spec, task, records.rows.filter(pa.array(chosen)).select(schema.names), schema, own, is_complete=whole
+        )
+        again = chosen & entries.rewritten
         if again.any():
-            yield from _data_blocks(spec, task, entries.restatement(again).select(schema.names), schema, own, whole=whole)
+            yield from _data_blocks(spec, task, entries.restatement(again).select(schema.names), schema, own, is_complete=whole)
     if not marked:
         # An HFile without entries is none.
         files = spec.files if spec.files.log_format != "hfile" else replace(spec.files, log_format="avro")
         kind, content = encode_rows(files, spec.avro_schema, spec.reader.table_schema.empty_table(), pa.array([], pa.string()))
-        yield RowsOfBlock((kind, {**own, HeaderKey.SCHEMA: spec.avro_schema, **_PARTIAL}, content))
+        yield BlockRows((kind, {**own, HeaderKey.SCHEMA: spec.avro_schema, **_PARTIAL}, content))
     deletes = [batch for batch in _deletes(entries, task.partition) if batch.num_rows]
-    if deletes or not (entries.rows.any() or (entries.barred.any() and not records.rule.decides)):
-        yield RowsOfBlock((BlockType.DELETE, dict(own), encode_deletes(deletes)))
+    if deletes or not (entries.rows.any() or (entries.behind_barrier.any() and not records.rule.custom_merge)):
+        yield BlockRows((BlockType.DELETE, dict(own), encode_deletes(deletes)))
 
 
 def _data_blocks(
-    spec: CompactionSpec, task: CompactionTask, rows: pa.Table, schema: pa.Schema, own: dict[HeaderKey, str], *, whole: bool
-) -> Iterator[RowsOfBlock]:
-    avro = spec.avro_schema if whole else arrow_to_avro(schema, spec.table_name, spec.avro_schema)
-    headers = {**own, HeaderKey.SCHEMA: avro, **({} if whole else _PARTIAL)}
+    spec: CompactionSpec,
+    task: CompactionTask,
+    rows: pa.Table,
+    schema: pa.Schema,
+    own_headers: dict[HeaderKey, str],
+    *,
+    is_complete: bool,
+) -> Iterator[BlockRows]:
+    avro = spec.avro_schema if is_complete else arrow_to_avro(schema, spec.table_name, spec.avro_schema)
+    headers = {**own_headers, HeaderKey.SCHEMA: avro, **({} if is_complete else _PARTIAL)}
     for part in block_rows(relabel(rows, schema), spec.files.log_block_size_bytes):
         stored = _as_log_rows(spec, task, part)
         kind, content = encode_rows(spec.files, avro, stored, part.column(RECORD_KEY).combine_chunks())
-        yield RowsOfBlock((kind, headers, content), as_batch(stored))
+        yield BlockRows((kind, headers, content), as_batch(stored))
 
 
 def _deletes(entries: LogEntries, partition: str) -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,7 @@ from pyhudi.tasks.write_tasks import WriteStatus
 
 
 @dataclass(frozen=True, slots=True)
-class RowsOfBlock:
+class BlockRows:
     """A block to be written, and what it holds.  rows: as they are stored, None where it has none; delete_count: its deleted
     keys.
     """
@@ -37,7 +37,7 @@ class RowsOfBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class LogWriting:
+class LogWriteSpec:
     """What is found out about log files, and what may stop their write.
 
     indexing: for the metadata table, None without one.  early: what stops the write before its end.  written_by: the instant that
@@ -56,26 +56,26 @@ def write_log_files(
     storage: Storage,
     partition: str,
     first: LogFileName,
-    blocks: Iterable[RowsOfBlock],
+    blocks: Iterable[BlockRows],
     limit_bytes: int | None,
-    how: LogWriting,
+    spec: LogWriteSpec,
 ) -> tuple[WriteStatus, ...]:
     """Write blocks, at least one, to a log file, the marker of a file first, and say what was written.
 
     limit_bytes: a file that has so many takes no further block, and the next block begins the file's next version; None: one file
     takes them all.
     """
-    markers, statuses = Markers(storage, how.written_by or first.instant_time, in_lists=how.marker_lists), []
+    markers, statuses = Markers(storage, spec.written_by or first.instant_time, in_lists=spec.marker_lists), []
     remaining, name = iter(blocks), first
     block = next(remaining, None)
     while block is not None:
         path, framing = join_path(partition, name.text), LogFraming()
-        collector = RangeCollector(how.indexing.columns) if how.indexing and how.indexing.columns else None
-        times = EventTimes(how.event_time)
+        collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
+        times = EventTimes(spec.event_time)
         size_bytes = row_count = delete_count = 0
         markers.create(path, MarkerType.CREATE)
-        if how.early is not None:
-            how.early.check(storage, [(partition, name.file_id)])
+        if spec.early is not None:
+            spec.early.check(storage, [(partition, name.file_id)])
         with storage.open_output(path) as sink:
             is_full = False
             while block is not None and not is_full:
@@ -85,7 +85,7 @@ def write_log_files(
                 delete_count += block.delete_count
                 if block.rows is not None:
                     row_count += block.rows.num_rows
-                    times.look(block.rows)
+                    times.add(block.rows)
                     if collector is not None:
                         collector.add(block.rows)
                 # The framing holds the block that came last.
@@ -96,7 +96,7 @@ def write_log_files(
                 size_bytes += len(piece)
         stat = _stat(partition, name, size_bytes, row_count, delete_count)
         stat = replace(stat, min_event_time=times.least, max_event_time=times.greatest)
-        statuses.append(WriteStatus(stat, None if how.indexing is None else IndexedFile(log_ranges(collector, row_count))))
+        statuses.append(WriteStatus(stat, None if spec.indexing is None else IndexedFile(log_ranges(collector, row_count))))
         name = replace(name, version=name.version + 1)
     return tuple(statuses)
 

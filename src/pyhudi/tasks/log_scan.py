@@ -28,26 +28,26 @@ from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.avro_wrappers import unwrap_ordering, unwrap_tuples
 from pyhudi.format.hfile.hfile_reader import open_hfile_bytes
-from pyhudi.format.log.command_blocks import decode_command, of_one_attempt, without_compacted
+from pyhudi.format.log.command_blocks import decode_command, deduplicate_attempts, without_compacted
 from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, scan_blocks
-from pyhudi.format.log.log_corruption import check_whole
+from pyhudi.format.log.log_corruption import check_log_complete
 from pyhudi.format.log.record_positions import Positions, decode_positions
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.log_merge.log_records import LogRecords
 from pyhudi.records.log_merge.merge_log_blocks import LogMerger
-from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.record_merge import MergeRule
+from pyhudi.records.record_merge import RecordMergeRule
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.schema_on_read.column_ids import ColumnIds, by_ids, names_in_file
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import LogFile
 from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.base_file_reader import open_ranges
 from pyhudi.tasks.incoming_layout import as_batch
-from pyhudi.tasks.missing_file import ranges_of
 
 Entries = TypeVar("Entries", pa.Table, pa.RecordBatch)
 
@@ -99,13 +99,13 @@ class InstantValidity:
             return False
         return instant_time in self.completed or (self.start is not None and instant_time < self.start)
 
-    def vouches_for(self, log: LogFile) -> bool:
+    def covers_whole_file(self, log: LogFile) -> bool:
         """Whether a completed instant wrote the whole file."""
         return not self.shared_logs and self.counts(log.name.instant_time)
 
 
 @dataclass(frozen=True, slots=True)
-class FoundBlock:
+class ValidBlock:
     """A block that counts.  path: the file that holds it."""
 
     path: str
@@ -124,7 +124,7 @@ class LogScan:
 
 
 @dataclass(frozen=True, slots=True)
-class LogsWanted:
+class LogScanRequest:
     """What a scan of logs is to give.
 
     schema: the columns wanted, `_hoodie_record_key`, the ordering field and `_hoodie_is_deleted` (where the table has it) among
@@ -135,7 +135,7 @@ class LogsWanted:
 
     schema: pa.Schema
     keys: KeySpec
-    rule: MergeRule
+    rule: RecordMergeRule
     validity: InstantValidity
     populate_meta_fields: bool
     ids: ColumnIds | None
@@ -148,22 +148,22 @@ class LogsWanted:
         return entries.filter(pc.is_in(entries.column(name).cast(pa.string()), value_set=self.only))
 
 
-def scan_logs(storage: Storage, logs: Sequence[LogFile], wanted: LogsWanted, *, base_instant: str | None = None) -> LogScan:
+def scan_logs(storage: Storage, logs: Sequence[LogFile], request: LogScanRequest, *, base_instant: str | None = None) -> LogScan:
     """The merged records of a slice's logs.
 
     base_instant: that of the slice's base file, to merge by record positions where all blocks name rows of that file; None to
     merge by key, which is the only way where some keys alone are wanted.
     Raises CorruptData naming file and offset, Unsupported for blocks that are not read.
     """
-    blocks, corrupt, rollbacks = find_blocks(storage, logs, wanted.validity, only_marked=wanted.rule.decides)
+    blocks, corrupt, rollbacks = find_blocks(storage, logs, request.validity, only_marked=request.rule.custom_merge)
     positions = None if base_instant is None else _positions(storage, blocks, base_instant)
     for places in [positions, None] if positions is not None else [None]:
-        merger = LogMerger(wanted.schema, wanted.rule)
+        merger = LogMerger(request.schema, request.rule)
         count = 0
         for number, found in enumerate(blocks):
             block_places = None if places is None else places[number]
             try:
-                read = _add_block(storage, found, merger, wanted, block_places)
+                read = _add_block(storage, found, merger, request, block_places)
             except CorruptData as error:
                 if error.offset is not None and error.path is None:
                     error.offset += found.block.content_offset
@@ -178,7 +178,7 @@ def scan_logs(storage: Storage, logs: Sequence[LogFile], wanted: LogsWanted, *, 
     raise Internal("a log scan by key came to no end")
 
 
-def _positions(storage: Storage, blocks: Sequence[FoundBlock], base_instant: str) -> list[Positions] | None:
+def _positions(storage: Storage, blocks: Sequence[ValidBlock], base_instant: str) -> list[Positions] | None:
     """The base rows that the records of each block stand for; None unless every block names rows of this base file."""
     texts = []
     for found in blocks:
@@ -205,7 +205,7 @@ def find_blocks(
     *,
     skip_compacted: bool = True,
     only_marked: bool = False,
-) -> tuple[list[FoundBlock], int, int]:
+) -> tuple[list[ValidBlock], int, int]:
     """The blocks that count, in merge order; how many torn blocks were passed over and how many rollback blocks there were.
 
     Raises CorruptData naming the file that a completed instant wrote and that is not whole (see `format.log.log_corruption`).
@@ -228,9 +228,9 @@ def _first_instant(blocks: Iterable[LogBlock | CorruptBlock]) -> str:
 def read_log(storage: Storage, log: LogFile, validity: InstantValidity) -> tuple[LogBlock | CorruptBlock, ...]:
     """All blocks of a log file that is part of a slice, without their contents.  Raises as `find_blocks` and `read_headers`."""
     blocks = read_headers(storage, log)
-    if validity.vouches_for(log):
+    if validity.covers_whole_file(log):
         try:
-            check_whole(blocks, log.name.instant_time)
+            check_log_complete(blocks, log.name.instant_time)
         except CorruptData as error:
             raise error.with_path(storage.absolute(log.path)) from error
     return blocks
@@ -243,7 +243,7 @@ def read_headers(storage: Storage, log: LogFile) -> tuple[LogBlock | CorruptBloc
     """
     trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
     try:
-        return tuple(scan_blocks(ranges_of(storage, log.path), log.size_bytes, trusted=trusted))
+        return tuple(scan_blocks(open_ranges(storage, log.path), log.size_bytes, skip_checks=trusted))
     except CorruptData as error:
         raise error.with_path(storage.absolute(log.path)) from error
     except Unsupported as error:
@@ -256,14 +256,14 @@ def choose_blocks(
     *,
     skip_compacted: bool = True,
     only_marked: bool = False,
-) -> tuple[list[FoundBlock], int, int]:
+) -> tuple[list[ValidBlock], int, int]:
     """As `find_blocks`, of blocks whose headers were read already.  files: path and blocks of each log file, in merge order.
 
     skip_compacted: the blocks that a log compaction merged are left out, and its own blocks stand where the newest of those
     stood.  So a write that was requested before the log compaction and completed after it still comes after what was merged;
     where there is none, the result is that of reading all blocks.  only_marked: as of `without_compacted`.
     """
-    kept: list[FoundBlock] = []
+    kept: list[ValidBlock] = []
     corrupt = rollbacks = 0
     for path, blocks in files:
         for block in blocks:
@@ -276,19 +276,19 @@ def choose_blocks(
             elif block.kind is BlockType.CDC:
                 raise Unsupported(f"a change data block stands in a data log at byte {block.offset}")
             elif validity.counts(block.instant_time):
-                kept.append(FoundBlock(path, block))
-    kept = of_one_attempt(kept, lambda found: found.block)
+                kept.append(ValidBlock(path, block))
+    kept = deduplicate_attempts(kept, lambda found: found.block)
     if skip_compacted:
         kept = without_compacted(kept, lambda found: found.block, only_marked=only_marked)
     return kept, corrupt, rollbacks
 
 
 def _add_block(
-    storage: Storage, found: FoundBlock, merger: LogMerger, wanted: LogsWanted, positions: Positions | None
+    storage: Storage, found: ValidBlock, merger: LogMerger, request: LogScanRequest, positions: Positions | None
 ) -> int | None:
     """How many records were handed over; None when they are not as many as positions, with which the scan has to start over."""
     block = found.block
-    content = block.read_content(ranges_of(storage, found.path))
+    content = block.read_content(open_ranges(storage, found.path))
     count = 0
     if block.kind is BlockType.DELETE:
         for deletes in decode_deletes(content):
@@ -296,32 +296,32 @@ def _add_block(
             count += deletes.num_rows
             if places is not None and len(places) != deletes.num_rows:
                 return None
-            _add_deletes(merger, wanted.chosen(deletes, "record_key"), wanted.schema, wanted.rule, places)
+            _add_deletes(merger, request.chosen(deletes, "record_key"), request.schema, request.rule, places)
         return count if positions is None or len(positions) == count else None
     if block.kind not in _DATA:
         raise Unsupported(f"a log block of type {block.kind.name} is not read")
     if block.is_partial:
-        merger.meet_partial()
+        merger.start_partial_block()
     text = block.required(HeaderKey.SCHEMA)
     stored = set(avro_to_arrow(text).names)
-    origins = None if wanted.ids is None else wanted.ids.origins(block.instant_time)
-    held = {name: source for name in wanted.schema.names for source in names_in_file(origins, [name]) if source in stored}
-    loose = pa.schema([field.with_nullable(True) for field in wanted.schema])
+    origins = None if request.ids is None else request.ids.origins(block.instant_time)
+    held = {name: source for name in request.schema.names for source in names_in_file(origins, [name]) if source in stored}
+    loose = pa.schema([field.with_nullable(True) for field in request.schema])
     for batch in decode_content(block.kind, text, content, list(held.values()), hfile_entries, RECORD_KEY):
         places = None if positions is None else positions[count : count + batch.num_rows]
         count += batch.num_rows
         if places is not None and len(places) != batch.num_rows:
             return None
         rows = conform_table(by_ids(pa.Table.from_batches([batch]), origins, loose), loose)
-        if not wanted.populate_meta_fields:
+        if not request.populate_meta_fields:
             position = rows.schema.get_field_index(RECORD_KEY)
-            rows = rows.set_column(position, rows.schema.field(position), record_keys(wanted.keys, as_batch(rows)))
-        merger.add_rows(wanted.chosen(rows, RECORD_KEY), list(held) if block.is_partial else None, positions=places)
+            rows = rows.set_column(position, rows.schema.field(position), record_keys(request.keys, as_batch(rows)))
+        merger.add_rows(request.chosen(rows, RECORD_KEY), list(held) if block.is_partial else None, positions=places)
     return count if positions is None or len(positions) == count else None
 
 
 def _add_deletes(
-    merger: LogMerger, deletes: pa.RecordBatch, schema: pa.Schema, rule: MergeRule, positions: Positions | None
+    merger: LogMerger, deletes: pa.RecordBatch, schema: pa.Schema, rule: RecordMergeRule, positions: Positions | None
 ) -> None:
     column = deletes.column("ordering")
     if not rule.ordering:

@@ -12,20 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.records.mergers import partial_merge
-from pyhudi.records.meta_fields import (
+from pyhudi.format.meta_columns import (
     COMMIT_TIME,
     PARTITION_PATH,
     RECORD_KEY,
     constant,
 )
+from pyhudi.records.mergers import partial_merge
 from pyhudi.records.ordering import BoolMask
-from pyhudi.records.record_merge import Merged, MergeRule, whole
+from pyhudi.records.record_merge import Merged, RecordMergeRule, combine_to_array
 from pyhudi.records.schema_cast import same_values
 from pyhudi.tasks.cdc_writer import ChangeLog
-from pyhudi.tasks.dictionary_columns import CODED, plain_rows, replace_coded
+from pyhudi.tasks.dictionary_columns import CODED, decode_dictionaries, replace_coded
 from pyhudi.tasks.file_stats import KeyChanges
-from pyhudi.tasks.row_layouts import completed_rows, plain_deletes, stored_keys, stored_rows
+from pyhudi.tasks.row_layouts import completed_rows, key_only_deletes, stored_keys, stored_rows
 from pyhudi.tasks.write_tasks import MergeTask, WriterSpec
 
 
@@ -46,7 +46,7 @@ class RowMerger:
         spec: WriterSpec,
         task: MergeTask,
         incoming: pa.Table,
-        rule: MergeRule,
+        rule: RecordMergeRule,
         *,
         counts: MergeCounts,
         matched: BoolMask,
@@ -62,20 +62,20 @@ class RowMerger:
         self._matched = matched
         self._incoming = incoming
         self._keys = incoming.column(RECORD_KEY).combine_chunks() if task.match_keys else pa.array([], pa.string())
-        self._plain = plain_deletes(incoming)
+        self._plain = key_only_deletes(incoming)
 
     def merge(self, rows: pa.Table) -> pa.Table:
         """The batch as it goes into the new file."""
         if not len(self._keys):
             return rows
-        found = whole(pc.index_in(stored_keys(self._spec, rows), value_set=self._keys))
+        found = combine_to_array(pc.index_in(stored_keys(self._spec, rows), value_set=self._keys))
         hits = np.asarray(found.is_valid(), dtype=np.bool_)
         if not hits.any():
             return rows
         positions = np.flatnonzero(hits)
         sources = np.asarray(found.drop_null(), dtype=np.int64)
         self._matched[sources] = True
-        older = plain_rows(rows.take(pa.array(positions)))
+        older = decode_dictionaries(rows.take(pa.array(positions)))
         newer = self._incoming.take(pa.array(sources))
         plain = None if self._plain is None else self._plain[sources]
         replaced, removed, values = self._decide(older, newer, plain)
@@ -98,31 +98,31 @@ class RowMerger:
             merged = merged.filter(pa.array(keep))
         return merged
 
-    def _decide(self, older: pa.Table, newer: pa.Table, plain: BoolMask | None) -> tuple[BoolMask, BoolMask, pa.Table]:
-        if plain is not None and plain.all():
-            return ~plain, plain, newer.slice(0, 0)
+    def _decide(self, older: pa.Table, newer: pa.Table, plain_deletes: BoolMask | None) -> tuple[BoolMask, BoolMask, pa.Table]:
+        if plain_deletes is not None and plain_deletes.all():
+            return ~plain_deletes, plain_deletes, newer.slice(0, 0)
         partial = self._spec.partial
         data = self._spec.data_schema.names if partial is None else partial.data_schema.names
-        if self._rule.picks:
-            wins = self._rule.pick_newer(older.select(data), newer.select(data), plain)
+        if self._rule.selects_one_side:
+            wins = self._rule.newer_wins(older.select(data), newer.select(data), plain_deletes)
             soft = self._rule.deletes(newer)
             gone = np.zeros(len(wins), dtype=np.bool_)
             if soft is not None:
                 gone |= soft
-            if plain is not None:
-                gone |= plain
+            if plain_deletes is not None:
+                gone |= plain_deletes
             replaced = wins & ~gone
             values = newer.filter(pa.array(replaced))
             if partial is not None and replaced.any():
                 values = completed_rows(self._spec, values, older.filter(pa.array(replaced)))
             return replaced, wins & gone, values
-        live = np.ones(newer.num_rows, dtype=np.bool_) if plain is None else ~plain
+        live = np.ones(newer.num_rows, dtype=np.bool_) if plain_deletes is None else ~plain_deletes
         every = self._spec.data_schema.names
         if partial is not None and self._rule.filling is not None:
             newer, data = completed_rows(self._spec, newer, older), every
         merge = self._rule.merge if len(data) == len(every) else functools.partial(partial_merge, self._rule)
         # A rule that decides sees whose row is whose, as where it merges logs, and what it leaves as it was is no change.
-        times = [COMMIT_TIME] if self._rule.decides and self._spec.populate_meta_fields else []
+        times = [COMMIT_TIME] if self._rule.custom_merge and self._spec.populate_meta_fields else []
         held = older.select([*every, *times]).filter(pa.array(live))
         come = newer.select(data).filter(pa.array(live))
         if times:
@@ -131,17 +131,17 @@ class RowMerger:
         if times:
             outcome = _unchanged_where_kept(outcome, held, self._spec.instant_time)
         removed = np.ones(newer.num_rows, dtype=np.bool_)
-        removed[live] = ~outcome.alive
+        removed[live] = ~outcome.is_live
         replaced = np.zeros(newer.num_rows, dtype=np.bool_)
-        replaced[live] = outcome.alive & outcome.changed
-        values = outcome.rows.filter(pa.array(outcome.alive & outcome.changed))
+        replaced[live] = outcome.is_live & outcome.changed
+        values = outcome.rows.filter(pa.array(outcome.is_live & outcome.changed))
         keyed = newer.select([RECORD_KEY, PARTITION_PATH]).filter(pa.array(replaced))
         for field in values.schema:
             keyed = keyed.append_column(field, values.column(field.name))
         return replaced, removed, keyed
 
 
-def _unchanged_where_kept(outcome: Merged, held: pa.Table, instant_time: str) -> Merged:
+def _unchanged_where_kept(outcome: Merged, stored_rows: pa.Table, instant_time: str) -> Merged:
     """The outcome without the commit times by which it shows which rows are the stored ones, as they were, whole.
 
     Where a rule gave other values to a row that bears the stored one's commit time, all such rows of the batch count as changed.
@@ -150,9 +150,9 @@ def _unchanged_where_kept(outcome: Merged, held: pa.Table, instant_time: str) ->
     rows = outcome.rows.drop_columns([COMMIT_TIME])
     kept = pa.chunked_array(pc.fill_null(pc.not_equal(times, instant_time), False))
     is_whole = all(
-        same_values(rows.column(name).filter(kept), held.column(name).filter(kept))
+        same_values(rows.column(name).filter(kept), stored_rows.column(name).filter(kept))
         for name in rows.column_names
-        if name in held.column_names
+        if name in stored_rows.column_names
     )
     changed = outcome.changed & ~np.asarray(kept, dtype=np.bool_) if is_whole else outcome.changed
     return replace(outcome, rows=rows, changed=changed)
@@ -164,8 +164,8 @@ def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:
     gather: pa.Array | None = None
     columns = []
     for position, field in enumerate(rows.schema):
-        column = whole(rows.column(position))
-        fresh = whole(values.column(position))
+        column = combine_to_array(rows.column(position))
+        fresh = combine_to_array(values.column(position))
         if field.type == CODED:
             columns.append(replace_coded(column, mask, fresh))
         elif pa.types.is_nested(field.type):
@@ -173,7 +173,7 @@ def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:
                 index = np.arange(len(mask), dtype=np.int64)
                 index[mask] = len(mask) + np.arange(int(mask.sum()))
                 gather = pa.array(index)
-            columns.append(whole(pa.chunked_array([column, fresh]).take(gather)))
+            columns.append(combine_to_array(pa.chunked_array([column, fresh]).take(gather)))
         else:
             columns.append(pc.replace_with_mask(column, flags, fresh))
     return pa.table(columns, schema=rows.schema)

@@ -20,13 +20,13 @@ INTERVAL_S = 0.1
 _WIDTH = 30
 
 
-Show = Callable[[int, int], None]
+ShowProgress = Callable[[int, int], None]
 
 
 class Reporter(Protocol):
     """Shows stages.  Calls come from several threads."""
 
-    def begin(self, name: str) -> Show:
+    def begin(self, name: str) -> ShowProgress:
         """A stage begins; what is returned takes how many tasks are done and how many there are, and (-1, 0) at the end."""
         ...
 
@@ -39,7 +39,7 @@ class TerminalReporter:
         self._clock = clock
         self._mutex = threading.Lock()
 
-    def begin(self, name: str) -> Show:
+    def begin(self, name: str) -> ShowProgress:
         started = self._clock()
         drawn = 0.0
         is_shown = False
@@ -80,7 +80,7 @@ def set_reporter(reporter: Reporter | None) -> None:
 
 
 @contextmanager
-def shown(name: str) -> Iterator[Show | None]:
+def show_stage(name: str) -> Iterator[ShowProgress | None]:
     """A stage whose figures the caller knows; None where nobody shows any."""
     reporter = _chosen if _is_chosen else _default()
     if reporter is None:
@@ -99,7 +99,7 @@ def stage(name: str, total: int) -> Iterator[Callable[[], None]]:
     if total < 2:
         yield _nothing
         return
-    with shown(name) as show:
+    with show_stage(name) as show:
         if show is None:
             yield _nothing
             return

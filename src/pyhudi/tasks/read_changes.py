@@ -27,23 +27,23 @@ from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.log.cdc_blocks import DELETE, INSERT, UPDATE, CdcMode, cdc_mode
 from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey
+from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from pyhudi.planning.change_data import ChangeKind, ChangePart, ChangeSource
 from pyhudi.records.filters.arrow_expressions import row_filter
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.filter_visitor import columns
 from pyhudi.records.json_strings import json_text
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from pyhudi.records.ordering import BoolMask
 from pyhudi.records.schema_cast import conform_table, relabel_array
 from pyhudi.records.schema_on_read.column_ids import by_ids
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import FileSlice, LogFile
+from pyhudi.tasks.base_file_reader import open_ranges
 from pyhudi.tasks.incoming_layout import as_batch, rows_without_columns
 from pyhudi.tasks.log_scan import read_headers, scan_logs
-from pyhudi.tasks.missing_file import ranges_of
-from pyhudi.tasks.read_slice import ReadSpec, merge_columns, run_read, told_by_path, with_constants
+from pyhudi.tasks.read_slice import ReadSpec, merge_columns, partition_path_values, run_read, with_constants
 
 CHANGE_COLUMNS = ("op", "ts_ms", "before", "after")
 """The columns of change data, as Hudi has them."""
@@ -74,7 +74,7 @@ class ChangeSpec:
     @property
     def data_schema(self) -> pa.Schema:
         """The table's data columns, all nullable."""
-        return data_columns(self.reader.table_schema)
+        return change_data_columns(self.reader.table_schema)
 
     @property
     def schema(self) -> pa.Schema:
@@ -82,14 +82,14 @@ class ChangeSpec:
         return change_schema(self.reader.table_schema, typed=self.typed)
 
 
-def data_columns(table_schema: pa.Schema) -> pa.Schema:
+def change_data_columns(table_schema: pa.Schema) -> pa.Schema:
     """The data columns of a stored layout, nullable as the columns of an image are."""
     return pa.schema([field.with_nullable(True) for field in table_schema if field.name not in META_COLUMNS])
 
 
 def change_schema(table_schema: pa.Schema, *, typed: bool) -> pa.Schema:
     """CHANGE_COLUMNS and COMPLETION_TIME: all nullable; images are strings, or structs of the table's data columns."""
-    image = pa.struct(list(data_columns(table_schema))) if typed else pa.string()
+    image = pa.struct(list(change_data_columns(table_schema))) if typed else pa.string()
     kinds = (pa.string(), pa.string(), image, image, pa.string())
     return pa.schema(list(zip((*CHANGE_COLUMNS, COMPLETION_TIME), kinds, strict=True)))
 
@@ -100,7 +100,7 @@ def run_changes(spec: ChangeSpec, source: ChangeSource) -> Iterator[pa.Table]:
     Raises CorruptData for a torn change log, TableState for a file that is gone since the query was planned.
     """
     storage = open_storage(spec.reader.storage)
-    for read in _READERS[source.kind](storage, spec, source):
+    for read in _READERS[source.change_type](storage, spec, source):
         changes = _filtered(read, _of_part(source, read.operations))
         for start in range(0, changes.row_count, _PIECE_ROWS):
             yield _table(spec, source, changes.slice(start, _PIECE_ROWS))
@@ -152,7 +152,7 @@ def _table(spec: ChangeSpec, source: ChangeSource, changes: _Changes) -> pa.Tabl
     }
     rows = pa.table([made[name]() for name in schema.names], schema=schema)
     if spec.condition is not None:
-        rows = row_filter(spec.condition, schema).keep(rows)
+        rows = row_filter(spec.condition, schema).select(rows)
     return rows.select(spec.output.names) if spec.output.names else rows_without_columns(rows.num_rows)
 
 
@@ -204,14 +204,14 @@ def _rewritten(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Iter
     for rows in _rows(spec, source.after):
         keys.append(_keys(spec, rows))
         fresh.append(rows.filter(pc.equal(rows.column(COMMIT_TIME), source.instant_time)))
-    after = _Known(spec, fresh)
-    present = _Keys(keys)
+    after = _RowsByKey(spec, fresh)
+    present = _KeyReader(keys)
     changed, gone = [], []
     for rows in _rows(spec, source.before):
         own = _keys(spec, rows)
-        changed.append(rows.filter(after.keys.hold(own)))
-        gone.append(rows.filter(pa.array(~np.asarray(present.hold(own)))))
-    before = _Known(spec, changed)
+        changed.append(rows.filter(after.keys.contains(own)))
+        gone.append(rows.filter(pa.array(~np.asarray(present.contains(own)))))
+    before = _RowsByKey(spec, changed)
     yield _paired(spec, after.keys.values, before, after)
     for rows in gone:
         yield _Changes(_repeat(DELETE, rows.num_rows), _structs(spec, rows), None)
@@ -223,9 +223,9 @@ def _appended(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Itera
     reader = spec.reader
     needed = merge_columns(replace(reader, output=pa.schema([])))
     scan = scan_logs(storage, [source.log], reader.of_logs(needed))
-    touched = _Keys([scan.records.keys])
+    touched = _KeyReader([scan.records.keys])
     before, after = (
-        _Known(spec, [rows.filter(touched.hold(_keys(spec, rows))) for rows in _rows(spec, slice_)])
+        _RowsByKey(spec, [rows.filter(touched.contains(_keys(spec, rows))) for rows in _rows(spec, slice_)])
         for slice_ in (source.before, source.after)
     )
     changes = _paired(spec, touched.values, before, after)
@@ -238,7 +238,7 @@ def _appended(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Itera
         unlike = pc.not_equal(json_text(changes.before), json_text(changes.after))
         real |= np.asarray(pc.fill_null(unlike, True), dtype=np.bool_)
     # Keys that are in neither slice were deleted without being there.
-    somewhere = np.asarray(pc.or_(before.hold(touched.values), after.hold(touched.values)), dtype=np.bool_)
+    somewhere = np.asarray(pc.or_(before.contains(touched.values), after.contains(touched.values)), dtype=np.bool_)
     yield _filtered(changes, real & somewhere)
 
 
@@ -271,7 +271,7 @@ def _log_rows(storage: Storage, source: ChangeSource, log: LogFile) -> Iterator[
         text = block.required(HeaderKey.SCHEMA)
         try:
             mode = cdc_mode(text)
-            content = block.read_content(ranges_of(storage, log.path))
+            content = block.read_content(open_ranges(storage, log.path))
             for rows in decode_content(BlockType.CDC, text, content):
                 # Images are looked up for no other row.
                 yield mode, _checked(rows).filter(pa.array(_of_part(source, rows.column("op"))))
@@ -297,31 +297,31 @@ def _completed(spec: ChangeSpec, source: ChangeSource, mode: CdcMode, rows: pa.R
 
 
 def _looked_up(
-    spec: ChangeSpec, source: ChangeSource, slice_: FileSlice | None, keys: pa.Array, wanted: pa.Array
+    spec: ChangeSpec, source: ChangeSource, slice_: FileSlice | None, keys: pa.Array, lookup_keys: pa.Array
 ) -> pa.StructArray | None:
     """The records of some keys in a slice, null where they are not wanted."""
-    if not pc.any(wanted).as_py():
+    if not pc.any(lookup_keys).as_py():
         return None
     if slice_ is None:
         raise TableState(
             f"the change log of {source.file_id} at {source.instant_time} lacks images, and the base file that has them is gone"
         )
-    searched = _Keys([keys.filter(wanted)])
-    found = (rows.filter(searched.hold(_keys(spec, rows))) for rows in _rows(spec, slice_))
-    known = _Known(spec, list(found))
-    lacking = pc.and_(wanted, pc.invert(known.hold(keys)))
+    searched = _KeyReader([keys.filter(lookup_keys)])
+    found = (rows.filter(searched.contains(_keys(spec, rows))) for rows in _rows(spec, slice_))
+    known = _RowsByKey(spec, list(found))
+    lacking = pc.and_(lookup_keys, pc.invert(known.contains(keys)))
     if pc.any(lacking).as_py():
         key = keys.filter(lacking)[0].as_py()
         path = slice_.base.path if slice_.base else source.file_id
         raise CorruptData(f"a change log names record {key!r}, which is not in {path}")
-    return known.structs(pc.if_else(wanted, keys, pa.scalar(None, pa.string())))
+    return known.structs(pc.if_else(lookup_keys, keys, pa.scalar(None, pa.string())))
 
 
 def _conformed(spec: ChangeSpec, source: ChangeSource, rows: pa.RecordBatch, name: str) -> pa.StructArray:
     """An image of a change log in today's columns."""
     image = rows.column(name)
     fields = pa.RecordBatch.from_arrays(image.flatten(), schema=pa.schema(list(image.type)))
-    told = told_by_path(spec.reader, source.partition, spec.data_schema)
+    told = partition_path_values(spec.reader, source.partition, spec.data_schema)
     ids = spec.reader.ids
     origins = None if ids is None else ids.origins(source.instant_time)
     table = conform_table(by_ids(pa.Table.from_batches([fields]), origins, spec.data_schema), spec.data_schema)
@@ -331,18 +331,18 @@ def _conformed(spec: ChangeSpec, source: ChangeSource, rows: pa.RecordBatch, nam
 # Rows by key
 
 
-class _Keys:
+class _KeyReader:
     """Record keys, to look others up in."""
 
     def __init__(self, parts: list[pa.Array]) -> None:
         self.values: pa.Array = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *parts]))
 
-    def hold(self, keys: pa.Array) -> pa.Array:
+    def contains(self, keys: pa.Array) -> pa.Array:
         """True where a key is among these."""
         return pc.is_in(keys, value_set=self.values)
 
 
-class _Known:
+class _RowsByKey:
     """Rows, to be had by key; of several rows with one key the last one."""
 
     def __init__(self, spec: ChangeSpec, tables: list[pa.Table]) -> None:
@@ -354,11 +354,11 @@ class _Known:
         # Of several values for one place numpy keeps the last.
         last[np.asarray(encoded.indices, dtype=np.int64)] = np.arange(len(own))
         self._last = last
-        self.keys = _Keys([encoded.dictionary])
+        self.keys = _KeyReader([encoded.dictionary])
 
-    def hold(self, keys: pa.Array) -> pa.Array:
+    def contains(self, keys: pa.Array) -> pa.Array:
         """True where there is a row of the key."""
-        return self.keys.hold(keys)
+        return self.keys.contains(keys)
 
     def column(self, name: str, keys: pa.Array) -> pa.Array:
         """The values of a column for keys, null where there is no row."""
@@ -375,9 +375,9 @@ class _Known:
         return pa.array(self._last, pa.int64()).take(code)
 
 
-def _paired(spec: ChangeSpec, keys: pa.Array, before: _Known, after: _Known) -> _Changes:
+def _paired(spec: ChangeSpec, keys: pa.Array, before: _RowsByKey, after: _RowsByKey) -> _Changes:
     """What became of keys: `i` without a row before, `d` without one after, else `u`."""
-    was, is_ = before.hold(keys), after.hold(keys)
+    was, is_ = before.contains(keys), after.contains(keys)
     operations = pc.if_else(was, pc.if_else(is_, UPDATE, DELETE), INSERT)
     return _Changes(operations, before.structs(keys), after.structs(keys))
 

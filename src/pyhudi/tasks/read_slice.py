@@ -22,35 +22,35 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.parquet.parquet_file import take_rows
-from pyhudi.format.paths import file_name_of
-from pyhudi.planning.data_skipping import record_key_texts, with_other_spelling
-from pyhudi.records.column_statistics import footer_ranges, may_hide_nan
+from pyhudi.format.paths import file_name
+from pyhudi.planning.data_skipping import record_key_texts, with_alternative_key_forms
+from pyhudi.records.column_statistics import footer_ranges, may_omit_nan
 from pyhudi.records.filters.arrow_expressions import row_filter
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr, In
 from pyhudi.records.filters.filter_visitor import columns
 from pyhudi.records.filters.range_pruning import prune_ranges
 from pyhudi.records.keys.key_spec import KeySpec, path_valued_columns
-from pyhudi.records.keys.partition_paths import values_of_path
+from pyhudi.records.keys.partition_paths import values_from_path
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.log_merge.log_records import LogRecords
-from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.record_merge import IS_DELETED, MergeRule
+from pyhudi.records.record_merge import IS_DELETED, RecordMergeRule
 from pyhudi.records.schema_cast import conform_table, missing_column, relabel
-from pyhudi.records.schema_on_read.column_ids import ColumnIds, Origin, by_ids, names_in_file
+from pyhudi.records.schema_on_read.column_ids import ColumnIds, ColumnOrigin, by_ids, names_in_file
 from pyhudi.records.update_modes import OPERATION
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.file_slices import FileSlice
-from pyhudi.table.footer_cache import KeptFooters
+from pyhudi.table.footer_cache import FooterCache
 from pyhudi.tasks.base_file_reader import OpenFile, open_base_rows
 from pyhudi.tasks.bootstrap_join import JoinedColumns, joined_rows
-from pyhudi.tasks.dictionary_columns import CODED, plain_rows
+from pyhudi.tasks.dictionary_columns import CODED, decode_dictionaries
 from pyhudi.tasks.incoming_layout import as_batch, rows_without_columns
-from pyhudi.tasks.log_scan import InstantValidity, LogScan, LogsWanted, scan_logs
-from pyhudi.tasks.row_selection import RowNumbers, rows_at, rows_that_match, rows_that_may_match
+from pyhudi.tasks.log_scan import InstantValidity, LogScan, LogScanRequest, scan_logs
+from pyhudi.tasks.row_selection import RowNumbers, candidate_rows, matching_rows, rows_at
 
 
 class RecordLayout(Protocol):
@@ -76,7 +76,7 @@ class ReadSpec:
     rule, validity: how logs are merged and which of their blocks count.
     values_from_path: partition columns are taken from the path even where the file has them.
     use_positions: merge by record positions where the logs have them for the slice's base file, and by key elsewhere.
-    past: which blocks count in the whole of a slice of which a part is read.
+    historical_columns: which blocks count in the whole of a slice of which a part is read.
     path_columns: columns of table_schema that stand in no file, or with values that do not count: the path tells them.
     ids: of the columns, where files are read by these; None where they are read by names.
     footers: of base files that were read before, None where nobody keeps them.
@@ -87,15 +87,15 @@ class ReadSpec:
     output: pa.Schema
     condition: Expr | None
     keys: KeySpec
-    rule: MergeRule
+    rule: RecordMergeRule
     validity: InstantValidity
     populate_meta_fields: bool = True
     values_from_path: bool = False
     use_positions: bool = True
-    past: InstantValidity | None = None
+    historical_columns: InstantValidity | None = None
     path_columns: tuple[str, ...] = ()
     ids: ColumnIds | None = None
-    footers: KeptFooters | None = field(default=None, repr=False, compare=False)
+    footers: FooterCache | None = field(default=None, repr=False, compare=False)
     _told: list[pa.StringArray | None] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
@@ -106,7 +106,7 @@ class ReadSpec:
         stored: pa.Schema,
         validity: InstantValidity,
         *,
-        rule: MergeRule,
+        rule: RecordMergeRule,
         ids: ColumnIds | None,
         columns: Iterable[str] | None = None,
         use_positions: bool = True,
@@ -136,21 +136,21 @@ class ReadSpec:
             ids=ids,
         )
 
-    def keys_that_match(self) -> pa.StringArray | None:
+    def matching_keys(self) -> pa.StringArray | None:
         """The only record keys that rows for which the condition is true can have; None when it does not say."""
         if self.condition is None or not self.populate_meta_fields:
             return None
         # Made once for all slices of a read.
         if not self._told:
             texts = record_key_texts(self.condition, self.keys, self.table_schema, has_meta_columns=True)
-            self._told.append(None if texts is None else with_other_spelling(texts, self.keys))
+            self._told.append(None if texts is None else with_alternative_key_forms(texts, self.keys))
         return self._told[0]
 
-    def of_logs(self, schema: pa.Schema, only: pa.StringArray | None = None) -> LogsWanted:
+    def of_logs(self, schema: pa.Schema, only: pa.StringArray | None = None) -> LogScanRequest:
         """What is wanted of log files.  schema: the columns, those that merging needs among them (see `merge_columns`).  only: as
-        of `LogsWanted`.
+        of `LogScanRequest`.
         """
-        return LogsWanted(schema, self.keys, self.rule, self.validity, self.populate_meta_fields, self.ids, only)
+        return LogScanRequest(schema, self.keys, self.rule, self.validity, self.populate_meta_fields, self.ids, only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +177,18 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
             yield from read_base_file(storage, spec, slice_)
         return
     wanted = merge_columns(spec)
-    constants = told_by_path(spec, slice_.partition, wanted)
+    constants = partition_path_values(spec, slice_.partition, wanted)
     needed = pa.schema([field for field in wanted if field.name not in constants])
     condition = None if spec.condition is None else row_filter(spec.condition, wanted)
-    only = spec.keys_that_match()
+    only = spec.matching_keys()
     scan, parts = merge_slice(storage, spec, slice_, needed, only)
-    if slice_.whole is not None and spec.past is not None and scan.records.lacks_columns:
+    if slice_.full_slice is not None and spec.historical_columns is not None and scan.records.has_partial_records:
         # Partial updates hold some columns; the others stand in the files before them.
-        scan, parts = merge_slice(storage, replace(spec, validity=spec.past), slice_.whole, needed, only)
+        scan, parts = merge_slice(storage, replace(spec, validity=spec.historical_columns), slice_.full_slice, needed, only)
     empty = True
     for part in parts:
         rows = with_constants(part.rows, constants, wanted)
-        rows = rows if condition is None else condition.keep(rows)
+        rows = rows if condition is None else condition.select(rows)
         if rows.num_rows:
             empty = False
             yield (
@@ -225,7 +225,7 @@ def merge_slice(
 
 def merge_columns(spec: ReadSpec) -> pa.Schema:
     """The columns to read when logs are merged: output, filter, and what the merge rule looks at, in the table's order."""
-    if not spec.rule.picks:
+    if not spec.rule.selects_one_side:
         return spec.table_schema
     heads = {name.split(".")[0] for name in spec.output.names}
     if spec.condition is not None:
@@ -234,7 +234,7 @@ def merge_columns(spec: ReadSpec) -> pa.Schema:
     if not spec.populate_meta_fields:
         heads |= {name.split(".")[0] for name in spec.keys.record_fields}
     heads |= {*spec.rule.ordering.heads, IS_DELETED}
-    if spec.rule.revives:
+    if spec.rule.delete_is_barrier:
         heads.add(OPERATION)
     if spec.rule.marker is not None:
         heads.add(spec.rule.marker.field)
@@ -291,7 +291,7 @@ def _columns_by_position(spec: ReadSpec, needed: pa.Schema) -> pa.Schema:
     asked = {name.split(".")[0] for name in spec.output.names}
     if spec.condition is not None:
         asked |= {name.split(".")[0] for name in columns(spec.condition)}
-    if RECORD_KEY in asked or not spec.rule.picks:
+    if RECORD_KEY in asked or not spec.rule.selects_one_side:
         return needed
     others = [field for field in needed if field.name != RECORD_KEY]
     # Where only rows are counted the key stays: Arrow filters and joins rows by a column.
@@ -307,13 +307,13 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
         yield from _base_rows(storage, spec, slice_, needed)
         return
     if is_joined(slice_):
-        yield from map(row_filter(spec.condition, needed).keep, _joined_rows(storage, spec, slice_, needed))
+        yield from map(row_filter(spec.condition, needed).select, _joined_rows(storage, spec, slice_, needed))
         return
     partition, path = slice_.partition, _base_path(slice_)
     heads = {name.split(".")[0] for name in columns(spec.condition)}
     first = pa.schema([field for field in needed if field.name in heads])
     others = pa.schema([field for field in needed if field.name not in heads])
-    with open_base_rows(storage, path, needed.names, spec.footers, spec.keys_that_match()) as opened:
+    with open_base_rows(storage, path, needed.names, spec.footers, spec.matching_keys()) as opened:
         if opened is None:
             return
         condition = row_filter(spec.condition, needed)
@@ -321,12 +321,12 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
         for group in range(opened.metadata.num_row_groups):
             if not _group_may_match(file, group, spec.condition, needed):
                 continue
-            asked = rows_that_may_match(opened, group, spec.condition, needed, _own_columns(file, spec.condition))
-            looked = _group_rows(file, group, first, asked, keep_coded=True)
-            chosen = rows_that_match(looked, condition)
+            asked = candidate_rows(opened, group, spec.condition, needed, _own_columns(file, spec.condition))
+            looked = _group_rows(file, group, first, asked, keep_dictionary=True)
+            chosen = matching_rows(looked, condition)
             if not len(chosen):
                 continue
-            rows = plain_rows(looked if len(chosen) == looked.num_rows else take_rows(looked, chosen))
+            rows = decode_dictionaries(looked if len(chosen) == looked.num_rows else take_rows(looked, chosen))
             if others.names:
                 numbers = chosen if asked is None else asked[chosen]
                 every = len(numbers) == opened.metadata.row_group(group).num_rows
@@ -382,9 +382,9 @@ class _BaseFile:
     """
 
     opened: OpenFile
-    origins: Mapping[str, Origin] | None
+    origins: Mapping[str, ColumnOrigin] | None
     moved: frozenset[str]
-    present: frozenset[str]
+    present_columns: frozenset[str]
     constants: dict[str, pa.Scalar]
 
     @classmethod
@@ -393,7 +393,7 @@ class _BaseFile:
         constants = _path_values(spec, partition, needed, present)
         if spec.ids is None:
             return cls(opened, None, frozenset(), present, constants)
-        name = parse_base_file(file_name_of(path))
+        name = parse_base_file(file_name(path))
         if name is None:
             raise Internal(f"{path} is read as a base file, and has the name of none")
         origins = spec.ids.origins(name.instant_time)
@@ -401,20 +401,20 @@ class _BaseFile:
 
 
 def _group_rows(
-    file: _BaseFile, group: int, needed: pa.Schema, chosen: RowNumbers | None = None, *, keep_coded: bool = False
+    file: _BaseFile, group: int, needed: pa.Schema, chosen: RowNumbers | None = None, *, keep_dictionary: bool = False
 ) -> pa.Table:
     """One row group in the needed columns: the rows of some numbers, None for all.
 
-    Text of few values is read coded, so that it is made for the rows wanted alone.  keep_coded: it stays so where it is the only
-    column, stored as the table has it.
+    Text of few values is read coded, so that it is made for the rows wanted alone.  keep_dictionary: it stays so where it is the
+    only column, stored as the table has it.
     """
     wanted = names_in_file(file.origins, [name for name in needed.names if name not in file.constants])
-    stored = [name for name in wanted if name in file.present]
+    stored = [name for name in wanted if name in file.present_columns]
     count = file.opened.metadata.row_group(group).num_rows if chosen is None else len(chosen)
     rows = rows_at(file.opened, group, stored, chosen) if stored else rows_without_columns(count)
-    if keep_coded and file.origins is None and stored == needed.names and _is_coded_text(rows.schema, needed):
+    if keep_dictionary and file.origins is None and stored == needed.names and _is_coded_text(rows.schema, needed):
         return rows
-    rows = plain_rows(rows)
+    rows = decode_dictionaries(rows)
     if not needed.names:
         return rows
     rows = by_ids(rows, file.origins, needed)
@@ -424,19 +424,19 @@ def _group_rows(
     return conform_table(rows, needed) if rows.column_names else _nulls(needed, count)
 
 
-def _is_coded_text(held: pa.Schema, needed: pa.Schema) -> bool:
+def _is_coded_text(file_schema: pa.Schema, needed: pa.Schema) -> bool:
     """Whether there is one column, which the table has as text and the file as coded text."""
-    return len(needed) == 1 and held.field(0).type == CODED and needed.field(0).type == CODED.value_type
+    return len(needed) == 1 and file_schema.field(0).type == CODED and needed.field(0).type == CODED.value_type
 
 
 def _nulls(schema: pa.Schema, count: int) -> pa.Table:
     return pa.table([missing_column(field.with_nullable(True), count, field.name) for field in schema], schema=schema)
 
 
-def told_by_path(spec: ReadSpec, partition: str, needed: pa.Schema) -> dict[str, pa.Scalar]:
+def partition_path_values(spec: ReadSpec, partition: str, needed: pa.Schema) -> dict[str, pa.Scalar]:
     """The needed columns that no file holds, with their values in a partition."""
     names = [name for name in needed.names if name in spec.path_columns]
-    return values_of_path(spec.keys, partition, needed, names)
+    return values_from_path(spec.keys, partition, needed, names)
 
 
 def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.Table:
@@ -449,14 +449,14 @@ def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: p
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, present: Collection[str]) -> dict[str, pa.Scalar]:
+def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, is_present: Collection[str]) -> dict[str, pa.Scalar]:
     """Partition columns that come from the path: those that the file lacks or whose values there do not count, or all when asked
     for.
     """
     usable = {*path_valued_columns(spec.keys), *spec.path_columns}
     always = usable if spec.values_from_path else set(spec.path_columns)
-    taken = [name for name in needed.names if name in usable and (name in always or name not in present)]
-    return values_of_path(spec.keys, partition, needed, taken)
+    taken = [name for name in needed.names if name in usable and (name in always or name not in is_present)]
+    return values_from_path(spec.keys, partition, needed, taken)
 
 
 def _own_columns(file: _BaseFile, condition: Expr) -> list[str]:
@@ -467,6 +467,6 @@ def _own_columns(file: _BaseFile, condition: Expr) -> list[str]:
 def _group_may_match(file: _BaseFile, group: int, condition: Expr, schema: pa.Schema) -> bool:
     metadata = file.opened.metadata
     ranges = footer_ranges(metadata, schema, _own_columns(file, condition), row_groups=[group])
-    if may_hide_nan(metadata):
+    if may_omit_nan(metadata):
         ranges = {name: found.with_nan() if isinstance(found.min, float) else found for name, found in ranges.items()}
     return prune_ranges(condition, ranges)

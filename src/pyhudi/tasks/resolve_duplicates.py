@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.tasks.engine_protocol import TagRequest
 from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
-from pyhudi.tasks.tag_location import Place
+from pyhudi.tasks.tag_location import FileGroupCandidate
 
 Ints = npt.NDArray[np.int64]
 Pairs = tuple[Ints, Ints]
@@ -33,7 +33,7 @@ Pairs = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True, slots=True)
-class LiveTask:
+class LiveKeysTask:
     """Which of some keys have a row in a slice.  keys: strings, distinct."""
 
     reader: ReadSpec
@@ -41,84 +41,86 @@ class LiveTask:
     keys: pa.Array
 
 
-def run_live(task: LiveTask) -> pa.Array:
+def run_live_keys(task: LiveKeysTask) -> pa.Array:
     """Those of the task's keys that have a row."""
     found = [stored.filter(pc.is_in(stored, value_set=task.keys)) for stored in read_live_keys(task.reader, task.slice)]
     return pc.unique(pa.concat_arrays([task.keys.slice(0, 0), *(part.cast(task.keys.type) for part in found)]))
 
 
-def has_logs(place: Place) -> bool:
+def has_logs(candidate: FileGroupCandidate) -> bool:
     """Whether logs may have deleted keys that were found in the place."""
-    return place.slice is not None and bool(place.slice.logs)
+    return candidate.slice is not None and bool(candidate.slice.logs)
 
 
-def by_age(places: Sequence[Place], numbers: Sequence[int]) -> list[int]:
+def by_age(candidates: Sequence[FileGroupCandidate], numbers: Sequence[int]) -> list[int]:
     """Numbers of places, the newest first."""
 
     def written(number: int) -> str:
-        slice_ = places[number].slice
+        slice_ = candidates[number].slice
         return "" if slice_ is None else slice_.base_instant
 
     return sorted(sorted(numbers), key=written, reverse=True)
 
 
-def keep_live(
+def filter_live(
     request: TagRequest,
     keys: Sequence[pa.Array],
     pairs: Sequence[Pairs],
-    run: Callable[[list[LiveTask]], list[pa.Array]],
+    run: Callable[[list[LiveKeysTask]], list[pa.Array]],
 ) -> list[Pairs]:
     """The pairs of a lookup without those of places that hold no row of a key which stands in another.
 
     keys, pairs: of several sets of rows; keys: the record key of each row.  run: carries out tasks, answers in their order.
     Errors of reading.
     """
-    found = [_Found(*pair) for pair in pairs]
+    found = [_CandidatePairs(*pair) for pair in pairs]
     if not any(hits.several.any() for hits in found):
         return list(pairs)
-    logged = np.array([has_logs(place) for place in request.places], dtype=np.bool_)
-    doubted = [np.flatnonzero(hits.several & logged[hits.places]) for hits in found]
-    numbers: list[int] = np.unique(np.concatenate([hits.places[at] for hits, at in zip(found, doubted, strict=True)])).tolist()
+    logged = np.array([has_logs(place) for place in request.candidates], dtype=np.bool_)
+    doubted = [np.flatnonzero(hits.several & logged[hits.candidates]) for hits in found]
+    numbers: list[int] = np.unique(
+        np.concatenate([hits.candidates[at] for hits, at in zip(found, doubted, strict=True)])
+    ).tolist()
     if not numbers:
         return list(pairs)
-    asked = [[at[hits.places[at] == number] for hits, at in zip(found, doubted, strict=True)] for number in numbers]
+    asked = [[at[hits.candidates[at] == number] for hits, at in zip(found, doubted, strict=True)] for number in numbers]
     named = [[texts.take(pa.array(hits.rows[at])) for texts, hits, at in zip(keys, found, parts, strict=True)] for parts in asked]
     reader = request.log_reader
     tasks = [
-        LiveTask(reader, _slice_of(request.places[number]), pc.unique(pa.concat_arrays(texts)))
+        LiveKeysTask(reader, _slice_of(request.candidates[number]), pc.unique(pa.concat_arrays(texts)))
         for number, texts in zip(numbers, named, strict=True)
     ]
     for live, parts, texts in zip(run(tasks), asked, named, strict=True):
         for hits, at, names in zip(found, parts, texts, strict=True):
-            hits.alive[at] = np.asarray(pc.is_in(names, value_set=live), dtype=np.bool_)
-    rank = np.zeros(len(request.places), dtype=np.int64)
-    involved: list[int] = np.unique(np.concatenate([hits.places[hits.several] for hits in found])).tolist()
-    rank[by_age(request.places, involved)] = np.arange(len(involved))
-    return [hits.kept(rank) for hits in found]
+            hits.is_live[at] = np.asarray(pc.is_in(names, value_set=live), dtype=np.bool_)
+    rank = np.zeros(len(request.candidates), dtype=np.int64)
+    involved: list[int] = np.unique(np.concatenate([hits.candidates[hits.several] for hits in found])).tolist()
+    rank[by_age(request.candidates, involved)] = np.arange(len(involved))
+    return [hits.live_pairs(rank) for hits in found]
 
 
-class _Found:
-    """The pairs of one set.  several: those whose row has more than one; alive: those that hold a row of the key."""
+class _CandidatePairs:
+    """The pairs of one set.  several: those whose row has more than one; is_live: those that hold a row of the key."""
 
-    def __init__(self, rows: Ints, places: Ints) -> None:
+    def __init__(self, rows: Ints, positions: Ints) -> None:
         self.rows = rows
-        self.places = places
+        self.candidates = positions
         self.counts = np.bincount(rows) if len(rows) else np.zeros(0, dtype=np.int64)
         self.several = self.counts[rows] > 1
-        self.alive = np.ones(len(rows), dtype=np.bool_)
+        self.is_live = np.ones(len(rows), dtype=np.bool_)
 
-    def kept(self, rank: Ints) -> Pairs:
+    def live_pairs(self, rank: Ints) -> Pairs:
         """What remains.  rank: of each place, the least is the newest."""
         living = np.zeros(len(self.counts), dtype=np.bool_)
-        living[self.rows[self.alive]] = True
+        living[self.rows[self.is_live]] = True
         lost = np.flatnonzero(~living[self.rows])
-        order = lost[np.lexsort((rank[self.places[lost]], self.rows[lost]))]
+        order = lost[np.lexsort((rank[self.candidates[lost]], self.rows[lost]))]
         first = np.r_[True, self.rows[order][1:] != self.rows[order][:-1]] if len(order) else np.zeros(0, dtype=np.bool_)
-        keep = self.alive.copy()
+        keep = self.is_live.copy()
         keep[order[first]] = True
-        return self.rows[keep], self.places[keep]
+        return self.rows[keep], self.candidates[keep]
 
 
-def _slice_of(place: Place) -> FileSlice:
-    assert place.slice is not None, "a place that is new has no logs"
-    return place.slice
+def _slice_of(candidate: FileGroupCandidate) -> FileSlice:
+    assert candidate.slice is not None, "a place that is new has no logs"
+    return candidate.slice

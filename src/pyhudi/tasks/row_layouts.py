@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import (
+from pyhudi.format.meta_columns import (
     COMMIT_SEQNO,
     COMMIT_TIME,
     FILE_NAME,
@@ -22,8 +21,9 @@ from pyhudi.records.meta_fields import (
     constant,
     sequence_numbers,
 )
+from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.ordering import BoolMask
-from pyhudi.records.record_merge import MergeRule
+from pyhudi.records.record_merge import RecordMergeRule
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN, as_batch
 from pyhudi.tasks.write_tasks import WriterSpec
 
@@ -57,10 +57,10 @@ def stored_keys(spec: WriterSpec, rows: pa.Table) -> pa.ChunkedArray:
     return pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
 
 
-def live_rows(rows: pa.Table, rule: MergeRule) -> pa.Table:
+def live_rows(rows: pa.Table, rule: RecordMergeRule) -> pa.Table:
     """Incoming rows without deletes of either kind, and without the column that marks them."""
     soft = rule.deletes(rows)
-    plain = plain_deletes(rows)
+    plain = key_only_deletes(rows)
     flags = [mask for mask in (soft, plain) if mask is not None]
     return rows.filter(pa.array(~np.logical_or.reduce(flags))) if flags else rows
 
@@ -71,7 +71,7 @@ def completed_rows(spec: WriterSpec, partial: pa.Table, stored: pa.Table) -> pa.
     return pa.table({name: (partial if name in partial.column_names else stored).column(name) for name in names})
 
 
-def plain_deletes(rows: pa.Table) -> BoolMask | None:
+def key_only_deletes(rows: pa.Table) -> BoolMask | None:
     """True where an incoming row only deletes its key; None when no row does."""
     if DELETE_COLUMN not in rows.column_names:
         return None

@@ -1,7 +1,7 @@
 """Which rows of a row group a filter chooses, from as little of its columns as tells it.
 
-    rows_that_may_match   by the bounds of pages: the rows of those that the filter does not rule out
-    rows_that_match       by the values: of a text column of few values these are tested, not the rows
+    candidate_rows   by the bounds of pages: the rows of those that the filter does not rule out
+    matching_rows       by the values: of a text column of few values these are tested, not the rows
 
 Source: docs/formats/reading.md, "Data skipping".
 """
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.format.parquet.pages import PAGE_ROWS
-from pyhudi.format.parquet.parquet_file import CheckedFile
+from pyhudi.format.parquet.parquet_file import CheckedParquetFile
 from pyhudi.records.column_statistics import has_page_bounds, page_range
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.filters.arrow_expressions import RowFilter
@@ -32,15 +32,13 @@ _ROW_NUMBER = "\x00row"
 RowNumbers = npt.NDArray[np.int64]
 
 
-def rows_that_may_match(
-    file: OpenFile, group: int, condition: Expr, schema: pa.Schema, names: Iterable[str]
-) -> RowNumbers | None:
+def candidate_rows(file: OpenFile, group: int, condition: Expr, schema: pa.Schema, names: Iterable[str]) -> RowNumbers | None:
     """The numbers of the rows of a row group whose pages may hold a match, in order; None for all.
 
     names: columns of the condition that the file has under their own names and whose values there count.
     """
     count = file.metadata.row_group(group).num_rows
-    if not isinstance(file, CheckedFile) or count < LEAST_ROWS:
+    if not isinstance(file, CheckedParquetFile) or count < LEAST_ROWS:
         return None
     wanted = np.ones(count, dtype=np.bool_)
     for name in names:
@@ -55,25 +53,25 @@ def rows_that_may_match(
     return None if wanted.all() else np.flatnonzero(wanted)
 
 
-def rows_that_match(looked: pa.Table, condition: RowFilter) -> RowNumbers:
-    """The places of the rows for which a filter is true, in order.  looked: its columns; one may be coded, where it is the only
-    one.
+def matching_rows(column_values: pa.Table, condition: RowFilter) -> RowNumbers:
+    """The places of the rows for which a filter is true, in order.  column_values: its columns; one may be coded, where it is the
+    only one.
     """
-    if looked.num_columns == 1 and pa.types.is_dictionary(looked.schema.field(0).type):
-        return _of_codes(looked, condition)
-    numbered = looked.append_column(_ROW_NUMBER, pa.array(np.arange(looked.num_rows)))
-    return np.asarray(condition.keep(numbered).column(_ROW_NUMBER).to_numpy())
+    if column_values.num_columns == 1 and pa.types.is_dictionary(column_values.schema.field(0).type):
+        return _of_codes(column_values, condition)
+    numbered = column_values.append_column(_ROW_NUMBER, pa.array(np.arange(column_values.num_rows)))
+    return np.asarray(condition.select(numbered).column(_ROW_NUMBER).to_numpy())
 
 
-def _of_codes(looked: pa.Table, condition: RowFilter) -> RowNumbers:
-    field = looked.schema.field(0)
+def _of_codes(column_values: pa.Table, condition: RowFilter) -> RowNumbers:
+    field = column_values.schema.field(0)
     start, found = 0, [np.zeros(0, dtype=np.int64)]
-    for chunk in looked.column(0).chunks:
+    for chunk in column_values.column(0).chunks:
         # The last is what rows without a value have.
         values = pa.concat_arrays([chunk.dictionary, pa.nulls(1, chunk.dictionary.type)])
         plain = pa.table([values], schema=pa.schema([field.with_type(values.type).with_nullable(True)]))
         flags = np.zeros(len(values), dtype=np.bool_)
-        flags[rows_that_match(plain, condition)] = True
+        flags[matching_rows(plain, condition)] = True
         codes = chunk.indices.fill_null(len(values) - 1).to_numpy()
         found.append(np.flatnonzero(flags[codes]) + start)
         start += len(chunk)
@@ -82,7 +80,7 @@ def _of_codes(looked: pa.Table, condition: RowFilter) -> RowNumbers:
 
 def rows_at(file: OpenFile, group: int, names: list[str], rows: RowNumbers | None) -> pa.Table:
     """Some rows of a row group in some columns, by the rows' numbers, which ascend; None for all."""
-    if isinstance(file, CheckedFile):
+    if isinstance(file, CheckedParquetFile):
         return file.read_rows(group, names, rows)
     read = file.read_row_group(group, columns=names, use_threads=False)
     return read if rows is None else read.take(pa.array(rows))

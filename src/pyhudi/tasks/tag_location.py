@@ -1,16 +1,16 @@
 """Finding the file groups of incoming keys: ways to look them up, and the tasks that do.
 
-    ByKeyColumns     reads the key column of every base file (index SIMPLE); held in memory from one write to the next (INMEMORY)
-    ByKeyFilters     asks key ranges and key filters first, those of footers or of the metadata table (BLOOM); a file that they
-                     exclude for a key is not asked for it, and a file with no candidate is not read
-    ByRecordIndex    asks the record index of the metadata table, file group by file group (RECORD_INDEX); of a partitioned one
-                     the section of the partition that a row names (RECORD_LEVEL_INDEX)
-    ByBuckets        computes the bucket from the key and reads nothing (BUCKET)
-    ByHbase          asks a table of HBase, and key columns for what that does not know for sure (HBASE;
+    LookupByKeyColumns     reads the key column of every base file (index SIMPLE); held in memory from one write to the next
+    (INMEMORY) LookupByKeyFilters     asks key ranges and key filters first, those of footers or of the metadata table (BLOOM); a
+                     file that they exclude for a key is not asked for it, and a file with no candidate is not read
+    LookupByRecordIndex    asks the record index of the metadata table, file group by file group (RECORD_INDEX); of a partitioned
+                     one the section of the partition that a row names (RECORD_LEVEL_INDEX)
+    LookupByBuckets        computes the bucket from the key and reads nothing (BUCKET)
+    LookupInHbaseIndex          asks a table of HBase, and key columns for what that does not know for sure (HBASE;
     `features.hbase_index.hbase_tasks`)
 
-The first two also read the keys of log files that may hold some which the base file lacks (see `logs_beside_base`), of no others.
-Neither the ranges nor the filters of base files know these keys.  A key that those logs delete last is not there.
+The first two also read the keys of log files that may hold some which the base file lacks (see `logs_with_uncovered_keys`), of no
+others. Neither the ranges nor the filters of base files know these keys.  A key that those logs delete last is not there.
 
 Answers are pairs, because a key may stand in several files (inserts may duplicate keys), and each copy is updated.
 
@@ -19,10 +19,11 @@ Source: docs/formats/writing.md, "Indexes used for writing".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +31,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Internal, TableState
-from pyhudi.features.hbase_index.hbase_tasks import ByHbase
 from pyhudi.format.bloom_filter import BloomFilter
+from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.format.paths import parent_folder
 from pyhudi.metadata_table.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.metadata_table.reader.file_group_reader import KeyedCells, MetadataPartition, PartitionReader
 from pyhudi.metadata_table.reader.index_lookups import find_bloom_filters, find_records
@@ -39,29 +41,61 @@ from pyhudi.planning.bucket_routing import Placement
 from pyhudi.records.java_strings import java_order
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.record_merge import whole
+from pyhudi.records.record_merge import combine_to_array
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, OpenFile, footer_filter, footer_text, open_base_file
-from pyhudi.tasks.in_memory_index import held_keys
+from pyhudi.tasks.hbase_lookup import LookupInHbaseIndex
 from pyhudi.tasks.incoming_layout import as_batch
 from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
+
+# Key columns of base files, held in the memory of this process: the index INMEMORY.
+#
+# A base file never changes, so what is held of it stays true; files that a table no longer has are let go when it is asked next.
+# Another process begins with nothing and reads the columns once: the answers are those of the index SIMPLE.
+#
+# The memory is that of all keys of the tables that this process writes with this index, and has no limit: it is meant for tests.
+
+_HELD: dict[str, dict[tuple[str, int], pa.Array]] = {}
+_LOCK = Lock()
+
+
+def cached_keys(storage: Storage, file: BaseFile, read: Callable[[], pa.Array]) -> pa.Array:
+    """The keys of a base file of a table, read when they are not held yet.  storage: the table's."""
+    name = file.path, file.size_bytes
+    with _LOCK:
+        found = _HELD.setdefault(storage.uri, {}).get(name)
+    if found is None:
+        found = read()
+        with _LOCK:
+            _HELD.setdefault(storage.uri, {})[name] = found
+    return found
+
+
+def evict_keys(storage: Storage, partitions: Iterable[str], files: Iterable[BaseFile]) -> None:
+    """Let go of what is held of a table's partitions, but for these files."""
+    kept = {(file.path, file.size_bytes) for file in files}
+    folders = frozenset(partitions)
+    with _LOCK:
+        held = _HELD.get(storage.uri, {})
+        for name in [n for n in held if n not in kept and parent_folder(n[0]) in folders]:
+            del held[name]
+
 
 Ints = npt.NDArray[np.int64]
 
 KEYS_PER_LOOKUP = 4_000_000
 """Stored keys that one lookup holds in memory."""
 
-KEYS_PER_QUESTION = 1_000_000
+KEYS_PER_REQUEST = 1_000_000
 """Keys that the record index is asked for at once."""
 
 _FILTERS_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FileGroupCandidate:
     """A file group that rows may go to.
 
     slice: its present slice, None when the write makes the group.  key_range: the least and the greatest key of its base file,
@@ -95,14 +129,14 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class ByKeyColumns:
-    """Read key columns.  held: keep them in the memory of this process, for the next write."""
+class LookupByKeyColumns:
+    """Read key columns.  use_cache: keep them in the memory of this process, for the next write."""
 
-    held: bool = False
+    use_cache: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ByKeyFilters:
+class LookupByKeyFilters:
     """Ask key filters first, and key ranges too with `prune_by_ranges`.
 
     from_metadata: ranges are those of the places, not of footers.  filters: the Bloom filters of the metadata table; None for
@@ -115,7 +149,7 @@ class ByKeyFilters:
 
 
 @dataclass(frozen=True, slots=True)
-class ByRecordIndex:
+class LookupByRecordIndex:
     """Ask the record index.  by_partition: it is partitioned, and keys are looked up within their partition."""
 
     index: MetadataPartition
@@ -123,7 +157,7 @@ class ByRecordIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class ByBuckets:
+class LookupByBuckets:
     """Compute buckets.
 
     new_file_id: the file id of a new file group of a partition's bucket; None when none are to be made (deletes).
@@ -133,8 +167,8 @@ class ByBuckets:
     new_file_id: Callable[[str, int], str] | None
 
 
-FileLookup = ByKeyColumns | ByKeyFilters
-Lookup = FileLookup | ByRecordIndex | ByBuckets | ByHbase
+FileLookup = LookupByKeyColumns | LookupByKeyFilters
+Lookup = FileLookup | LookupByRecordIndex | LookupByBuckets | LookupInHbaseIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,21 +179,21 @@ class TagTask:
     """
 
     storage: StorageSpec
-    places: tuple[Place, ...]
+    candidates: tuple[FileGroupCandidate, ...]
     keys: KeySpec
     populate_meta_fields: bool
-    lookup: FileLookup = ByKeyColumns()
+    lookup: FileLookup = LookupByKeyColumns()
     log_reader: ReadSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TagHits:
-    """Pairs of incoming rows and stored rows.  row: index into the keys that were asked for; place: index into the task's places;
-    position: row number in that place's base file, -1 for a record of its logs.  Three arrays of one length.
+    """Pairs of incoming rows and stored rows.  row: index into the keys that were asked for; candidate: index into the task's
+    places; position: row number in that place's base file, -1 for a record of its logs.  Three arrays of one length.
     """
 
     row: Ints
-    place: Ints
+    candidate: Ints
     position: Ints
 
     @classmethod
@@ -170,7 +204,7 @@ class TagHits:
             return cls(empty, empty, empty)
         return cls(
             np.concatenate([p.row for p in parts]),
-            np.concatenate([p.place for p in parts]),
+            np.concatenate([p.candidate for p in parts]),
             np.concatenate([p.position for p in parts]),
         )
 
@@ -181,7 +215,7 @@ def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
     Every file is read once, however many sets there are.
     """
     storage = open_storage(task.storage)
-    if isinstance(task.lookup, ByKeyFilters):
+    if isinstance(task.lookup, LookupByKeyFilters):
         in_base = _by_filters(storage, task, task.lookup, key_sets)
     else:
         in_base = _by_columns(storage, task, key_sets)
@@ -190,7 +224,7 @@ def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
 
 def _in_logs(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
     hits: list[list[TagHits]] = [[] for _ in key_sets]
-    for number, place in enumerate(task.places):
+    for number, place in enumerate(task.candidates):
         if not place.logs:
             continue
         if task.log_reader is None:
@@ -199,7 +233,7 @@ def _in_logs(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
             for found, keys in zip(hits, key_sets, strict=True):
                 if len(keys) and len(stored):
                     hit = _match(keys, [stored], [number])
-                    found.append(TagHits(hit.row, hit.place, np.full(len(hit.row), -1, dtype=np.int64)))
+                    found.append(TagHits(hit.row, hit.candidate, np.full(len(hit.row), -1, dtype=np.int64)))
     return [TagHits.together(found) for found in hits]
 
 
@@ -219,7 +253,7 @@ def _by_columns(storage: Storage, task: TagTask, key_sets: Sequence[pa.Array]) -
         numbers.clear()
         held = 0
 
-    for number, place in enumerate(task.places):
+    for number, place in enumerate(task.candidates):
         if not place.has_base:
             continue
         column = _stored_keys(storage, task, place)
@@ -246,11 +280,11 @@ def read_keys(storage: Storage, path: str, spec: KeySpec, *, populate_meta_field
         return _keys_in(file, spec, populate_meta_fields=populate_meta_fields)
 
 
-class PlaceNumbers:
+class CandidateIds:
     """Numbers of places by partition path and file id."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self._numbers = {(place.partition, place.file_id): number for number, place in enumerate(places)}
+    def __init__(self, candidates: Sequence[FileGroupCandidate]) -> None:
+        self._numbers = {(place.partition, place.file_id): number for number, place in enumerate(candidates)}
 
     def of(self, groups: Sequence[tuple[str, str]]) -> Ints:
         """The number of each group.  Raises TableState for a group that is not among the places."""
@@ -276,8 +310,8 @@ def find_in_record_index(reader: KeyedCells, keys: pa.StringArray) -> tuple[Ints
     """
     rows, codes = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     groups: dict[tuple[str, str], int] = {}
-    for start in range(0, len(keys), KEYS_PER_QUESTION):
-        asked = keys.slice(start, KEYS_PER_QUESTION)
+    for start in range(0, len(keys), KEYS_PER_REQUEST):
+        asked = keys.slice(start, KEYS_PER_REQUEST)
         found = find_records(reader, asked).combine_chunks()
         if found.num_rows:
             rows.append(np.asarray(pc.index_in(found.column("key"), value_set=asked), dtype=np.int64) + start)
@@ -296,17 +330,17 @@ def group_codes(found: pa.Table, groups: dict[tuple[str, str], int]) -> Ints:
     return np.asarray(pc.index_in(joined, value_set=known), dtype=np.int64)
 
 
-def _stored_keys(storage: Storage, task: TagTask, place: Place) -> pa.Array:
-    base = place.base
+def _stored_keys(storage: Storage, task: TagTask, candidate: FileGroupCandidate) -> pa.Array:
+    base = candidate.base
     read = partial(read_keys, storage, base.path, task.keys, populate_meta_fields=task.populate_meta_fields)
-    if isinstance(task.lookup, ByKeyColumns) and task.lookup.held:
-        return held_keys(storage, base, read)
+    if isinstance(task.lookup, LookupByKeyColumns) and task.lookup.use_cache:
+        return cached_keys(storage, base, read)
     return read()
 
 
 def _keys_in(file: OpenFile, spec: KeySpec, *, populate_meta_fields: bool) -> pa.Array:
     if populate_meta_fields:
-        return whole(file.read(columns=[RECORD_KEY], use_threads=False).column(0))
+        return combine_to_array(file.read(columns=[RECORD_KEY], use_threads=False).column(0))
     fields = sorted({name.split(".")[0] for name in spec.record_fields})
     return record_keys(spec, as_batch(file.read(columns=fields, use_threads=False)))
 
@@ -336,28 +370,28 @@ def _within(keys: pa.StringArray, least: str, greatest: str) -> npt.NDArray[np.b
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidates:
+class _FileCandidates:
     """Keys of a set that a file may hold.  rows: their indices in the set."""
 
     rows: Ints
     keys: pa.StringArray
 
-    def within(self, key_range: tuple[str, str] | None) -> _Candidates:
+    def within(self, key_range: tuple[str, str] | None) -> _FileCandidates:
         return self if key_range is None or not len(self.keys) else self._where(_within(self.keys, *key_range))
 
-    def in_filter(self, key_filter: BloomFilter | None) -> _Candidates:
+    def in_filter(self, key_filter: BloomFilter | None) -> _FileCandidates:
         if key_filter is None or not len(self.keys):
             return self
         return self._where(np.asarray(key_filter.might_contain(self.keys), dtype=np.bool_))
 
-    def _where(self, mask: npt.NDArray[np.bool_]) -> _Candidates:
-        return self if mask.all() else _Candidates(self.rows[mask], self.keys.filter(pa.array(mask)))
+    def _where(self, mask: npt.NDArray[np.bool_]) -> _FileCandidates:
+        return self if mask.all() else _FileCandidates(self.rows[mask], self.keys.filter(pa.array(mask)))
 
 
-def _by_filters(storage: Storage, task: TagTask, lookup: ByKeyFilters, key_sets: Sequence[pa.Array]) -> list[TagHits]:
+def _by_filters(storage: Storage, task: TagTask, lookup: LookupByKeyFilters, key_sets: Sequence[pa.Array]) -> list[TagHits]:
     hits: list[list[TagHits]] = [[] for _ in key_sets]
-    everything = [_Candidates(np.arange(len(keys), dtype=np.int64), keys) for keys in key_sets]
-    for number, place, key_filter in _filters_of_metadata(lookup, task.places, everything):
+    everything = [_FileCandidates(np.arange(len(keys), dtype=np.int64), keys) for keys in key_sets]
+    for number, place, key_filter in _filters_of_metadata(lookup, task.candidates, everything):
         candidates = everything
         if lookup.from_metadata and lookup.prune_by_ranges:
             candidates = [c.within(place.key_range) for c in candidates]
@@ -378,22 +412,22 @@ def _by_filters(storage: Storage, task: TagTask, lookup: ByKeyFilters, key_sets:
         for found, asked in zip(hits, candidates, strict=True):
             if len(asked.keys):
                 hit = _match(asked.keys, [stored], [number])
-                found.append(TagHits(asked.rows[hit.row], hit.place, hit.position))
+                found.append(TagHits(asked.rows[hit.row], hit.candidate, hit.position))
     return [TagHits.together(found) for found in hits]
 
 
 def _filters_of_metadata(
-    lookup: ByKeyFilters, places: Sequence[Place], candidates: Sequence[_Candidates]
-) -> Iterator[tuple[int, Place, BloomFilter | None]]:
+    lookup: LookupByKeyFilters, requested: Sequence[FileGroupCandidate], candidates: Sequence[_FileCandidates]
+) -> Iterator[tuple[int, FileGroupCandidate, BloomFilter | None]]:
     """Places with the filter that the metadata table has for each; those whose range excludes all keys are left out."""
     if lookup.filters is None:
-        yield from ((number, place, None) for number, place in enumerate(places))
+        yield from ((number, place, None) for number, place in enumerate(requested))
         return
     reader = PartitionReader(lookup.filters)
     pruned = lookup.from_metadata and lookup.prune_by_ranges
     left = (
         (number, place)
-        for number, place in enumerate(places)
+        for number, place in enumerate(requested)
         if not pruned or any(len(c.within(place.key_range).keys) for c in candidates)
     )
     while chunk := list(islice(left, _FILTERS_AT_ONCE)):

@@ -23,11 +23,11 @@ from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.markers import Markers
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.tasks.append_log import token_of_copy
+from pyhudi.tasks.append_log import double_write_token
 
 
 @contextmanager
-def removed_when_over(storage: Storage, instant_time: str, token: WriteToken) -> Iterator[None]:
+def remove_if_write_ended(storage: Storage, instant_time: str, token: WriteToken) -> Iterator[None]:
     """One attempt at a task of a write, whose files bear this token.  One request where the write is under way.
 
     Raises WriteConflict where the write is over when the attempt ends; then nothing of its files is left.
@@ -63,4 +63,4 @@ def _is_of(info: FileInfo, instant_time: str, token: WriteToken) -> bool:
         return False
     own = name.instant_time == instant_time and name.write_token == token.text
     # Copies for a resize bear its time, and the time of their write in their token.
-    return own or name.write_token == token_of_copy(instant_time, token).text
+    return own or name.write_token == double_write_token(instant_time, token).text

@@ -21,7 +21,11 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.actions.commit_metadata import WriteStat
-from pyhudi.format.instants import stamp_of_instant
+from pyhudi.format.instants import timestamp_from_instant
+from pyhudi.format.meta_columns import (
+    FILE_NAME,
+    RECORD_KEY,
+)
 from pyhudi.format.names import (
     BaseFileName,
     LogFileName,
@@ -31,18 +35,14 @@ from pyhudi.format.names import (
     parse_base_file,
 )
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
-from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, join_path
-from pyhudi.records.meta_fields import (
-    FILE_NAME,
-    RECORD_KEY,
-)
-from pyhudi.records.record_merge import MergeRule, row_codes
+from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name, join_path
+from pyhudi.records.record_merge import RecordMergeRule, row_codes
 from pyhudi.records.schema_cast import conform_table
-from pyhudi.records.schema_on_read.column_ids import Origin, by_ids, names_in_file
+from pyhudi.records.schema_on_read.column_ids import ColumnOrigin, by_ids, names_in_file
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.storage.markers import Markers
-from pyhudi.table.listing import check_own_folders
+from pyhudi.table.listing import check_no_nested_table
 from pyhudi.tasks.base_file_bloom_filter import inherited_filter
 from pyhudi.tasks.base_file_reader import OpenFile, open_base_file
 from pyhudi.tasks.base_file_writer import BaseFileWriter, WrittenFile
@@ -123,14 +123,14 @@ class NewFile:
         return WriteStatus(create_stat(self.partition, self.name, written), indexed)
 
 
-def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: MergeRule) -> WriteStatus:
+def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: RecordMergeRule) -> WriteStatus:
     """Write the next version of a file group: its rows, each merged with the incoming row of its key; then the incoming rows that
     met none.
 
     incoming: the incoming layout.  Of several rows of one key the last one counts, unless `match_keys` is False.
     """
     storage = open_storage(spec.storage)
-    old_name = parse_base_file(file_name_of(task.base_path))
+    old_name = parse_base_file(file_name(task.base_path))
     if old_name is None:
         raise CorruptData(f"{task.base_path} is not a base file name")
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)
@@ -164,7 +164,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
                 merger = RowMerger(spec, task, incoming, rule, counts=counts, matched=matched, changes=changes, log=log)
                 # While rows are encoded nothing holds the old rows any more, which are as many.
                 for merged in map(merger.merge, _old_rows(storage, spec, task, old, schema, old_name.instant_time)):
-                    writer.write(merged, keys_known=inherited is not None)
+                    writer.write(merged, has_known_keys=inherited is not None)
                     del merged
                 fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
                 fresh = live_rows(fresh, spec.rule)
@@ -232,7 +232,7 @@ def _old_rows(
     return joined_rows(storage, task.base_path, task.source, schema, columns)
 
 
-def _stored_batches(old: OpenFile, schema: pa.Schema, origins: Mapping[str, Origin] | None) -> Iterator[pa.Table]:
+def _stored_batches(old: OpenFile, schema: pa.Schema, origins: Mapping[str, ColumnOrigin] | None) -> Iterator[pa.Table]:
     """The rows of an old file by row group, in the layout that `_read_schema` gives.  origins: where its columns stand."""
     present = set(old.schema_arrow.names)
     wanted = names_in_file(origins, [name for name in schema.names if name != FILE_NAME])
@@ -252,7 +252,7 @@ def _last_of_each_key(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.sort(last)))
 
 
-def _only_live(rows: Iterable[pa.Table], rule: MergeRule) -> Iterator[pa.Table]:
+def _only_live(rows: Iterable[pa.Table], rule: RecordMergeRule) -> Iterator[pa.Table]:
     for table in rows:
         live = live_rows(table, rule)
         if live.num_rows:
@@ -289,11 +289,11 @@ def ensure_partition(storage: Storage, partition: str, instant_time: str) -> Non
 
     Raises InvalidRequest for a new partition in the folder of another table.
     """
-    document = PartitionMetadata(instant_time, partition_depth(partition)).encode(stamp_of_instant(instant_time, UTC))
+    document = PartitionMetadata(instant_time, partition_depth(partition)).encode(timestamp_from_instant(instant_time, UTC))
     path = join_path(partition, PARTITION_METADATA_FILE)
     if storage.put_if_absent(path, document):
         try:
-            check_own_folders(storage, [partition])
+            check_no_nested_table(storage, [partition])
         except InvalidRequest:
             # In the root of a table with partitions it would hide them from readers that go no further down.
             storage.delete([path])

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from pyhudi.errors import Internal
 from pyhudi.format.names import WriteToken
-from pyhudi.records.record_merge import MergeRule
+from pyhudi.records.record_merge import RecordMergeRule
 from pyhudi.table.file_slices import FileSlice
-from pyhudi.tasks.append_log import AppendTask, Copies, run_append
+from pyhudi.tasks.append_log import AppendTask, DoubleWriteTargets, run_append
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.write_base_files import run_create, run_merge
 from pyhudi.tasks.write_tasks import CreateTask, MergeTask, WriterSpec, WriteStatus
 
-PIECE_BYTES = 16 << 20
+CHUNK_BYTES = 16 << 20
 """Arrow bytes of rows that are written before the writer looks how large its file has become."""
 
 _PIECE_ROWS = 1 << 16
@@ -37,7 +37,7 @@ class GroupTarget:
     file_id: str
     slice: FileSlice | None
     appends: bool = False
-    copies: Copies | None = None
+    copies: DoubleWriteTargets | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class GroupWriter:
     """
 
     spec: WriterSpec
-    rule: MergeRule
+    rule: RecordMergeRule
     match_keys: bool
     validity: InstantValidity
     new_keys: bool = False
@@ -77,7 +77,7 @@ def create_files(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -
 
 def _pieces(tables: Iterable[pa.Table], max_file_size_bytes: int) -> Iterator[pa.Table]:
     """The rows in pieces after each of which a file may be found full: small against a file, and against memory."""
-    wanted = min(PIECE_BYTES, max_file_size_bytes)
+    wanted = min(CHUNK_BYTES, max_file_size_bytes)
     for rows in tables:
         step = max(1, min(_PIECE_ROWS, rows.num_rows * wanted // max(1, rows.nbytes)))
         for start in range(0, rows.num_rows, step):

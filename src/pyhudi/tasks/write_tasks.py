@@ -18,8 +18,8 @@ from pyhudi.format.names import (
     WriteToken,
 )
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.record_merge import MergeRule
-from pyhudi.records.schema_on_read.column_ids import ColumnIds, Origin
+from pyhudi.records.record_merge import RecordMergeRule
+from pyhudi.records.schema_on_read.column_ids import ColumnIds, ColumnOrigin
 from pyhudi.storage.base import StorageSpec
 from pyhudi.tasks.base_file_writer import FileSettings
 from pyhudi.tasks.cdc_writer import ChangeLogSpec
@@ -30,7 +30,7 @@ from pyhudi.tasks.read_slice import ReadSpec
 
 
 @dataclass(frozen=True, slots=True)
-class PartialUpdate:
+class PartialUpdateSpec:
     """Incoming rows that hold some columns; the others keep their values, and keys that are not there bring nothing.
 
     data_schema: the columns that they hold, in the table's order; avro_schema: with meta columns, for log blocks.
@@ -58,10 +58,10 @@ class WriterSpec:
     files: FileSettings
     keys: KeySpec
     populate_meta_fields: bool
-    rule: MergeRule
+    rule: RecordMergeRule
     indexing: FileIndexing | None = None
     changes: ChangeLogSpec | None = None
-    partial: PartialUpdate | None = None
+    partial: PartialUpdateSpec | None = None
     early: EarlyConflicts | None = None
     ids: ColumnIds | None = None
     extension: str = PARQUET_EXTENSION
@@ -77,7 +77,7 @@ class WriterSpec:
         validity: InstantValidity,
         *,
         columns: Iterable[str] | None = None,
-        rule: MergeRule | None = None,
+        rule: RecordMergeRule | None = None,
     ) -> ReadSpec:
         """How the tasks read what is stored.
 
@@ -95,7 +95,7 @@ class WriterSpec:
             use_positions=self.files.use_positions,
         )
 
-    def origins(self, instant_time: str) -> Mapping[str, Origin] | None:
+    def origins(self, instant_time: str) -> Mapping[str, ColumnOrigin] | None:
         """Where columns stand in files of an instant, see `ColumnIds.origins`."""
         return None if self.ids is None else self.ids.origins(instant_time)
 

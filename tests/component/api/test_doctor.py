@@ -24,7 +24,7 @@ from pyhudi.operations.services.index_admin import create_index, index_request
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import liveness
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Call, FaultyStorage, SimulatedCrash
+from pyhudi.storage.fault_injection import FaultyStorage, SimulatedCrash, StorageCall
 
 ROWS = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 1]})
 QUIET = {"hoodie.compact.inline": False, "hoodie.clean.automatic": False, "hoodie.archive.automatic": False}
@@ -96,7 +96,7 @@ def test_an_index_that_is_being_built(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     seen: list[list[str]] = []
 
-    def watch(number: int, call: Call) -> None:
+    def watch(number: int, call: StorageCall) -> None:
         changing = table.context.storage.stat(PROPERTIES_BACKUP) is not None
         if not seen and not changing and table.context.reloaded().config.metadata_partitions_inflight:
             seen.append(of_table(table))
@@ -112,7 +112,7 @@ def test_an_index_that_is_being_built(tmp_path: Path) -> None:
         assert seen == [[]]
         if not dies:
             table.index.drop("bloom_filters")
-    liveness.forget(table.context.storage, table.timeline().pending(Action.INDEXING)[0].request_time)
+    liveness.remove_heartbeat(table.context.storage, table.timeline().pending(Action.INDEXING)[0].request_time)
     assert of_table(table) == ["settings: the index bloom_filters was begun and never finished: it is not used"]
 
 

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyhudi import Table
-from pyhudi.engines.arrow.tagged import GroupRows, GroupsTogether
-from pyhudi.engines.spark.driver_batch import dealt
+from pyhudi.engines.arrow.tagged import GroupRows, TaskBundle
+from pyhudi.engines.spark.driver_batch import assign_to_bins
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.tasks.write_file_group import GroupTarget
@@ -45,7 +45,7 @@ def test_what_travels_for_many_file_groups_is_bounded(slice_of_a_table: FileSlic
     for number in range(count // bins // 10):
         file_id = f"{number:08d}-0000-0000-0000-000000000000-0"
         tasks.append(GroupRows(number, GroupTarget("", file_id, replace(slice_of_a_table, file_id=file_id)), rows))
-    travelled = pickle.dumps(GroupsTogether(tuple(tasks)), protocol=5)
+    travelled = pickle.dumps(TaskBundle(tuple(tasks)), protocol=5)
     # 100,000 file groups: 70 MB, of which the rows are 25 MB.
     assert len(travelled) / len(tasks) < 700
     assert [(one.number, one.target, one.rows) for one in pickle.loads(travelled)] == [
@@ -54,16 +54,16 @@ def test_what_travels_for_many_file_groups_is_bounded(slice_of_a_table: FileSlic
 
 
 def test_tasks_are_dealt_out_by_their_size() -> None:
-    bins = dealt([100, *[10] * 10, 1, 1], 4)
+    bins = assign_to_bins([100, *[10] * 10, 1, 1], 4)
     assert sorted(at for part in bins for at in part) == list(range(13))
     assert bins[0] == [0]
     assert max(sum(10 for at in part if 0 < at < 11) for part in bins) == 40
-    assert dealt([], 4) == []
-    assert [len(part) for part in dealt([0] * 100_000, 8)] == [12_500] * 8
+    assert assign_to_bins([], 4) == []
+    assert [len(part) for part in assign_to_bins([0] * 100_000, 8)] == [12_500] * 8
 
 
 def test_one_group_that_takes_half_of_the_rows_is_one_task() -> None:
     """A file group is written by one task, as its file is one; the others share what is left of the workers."""
-    bins = dealt([1000, *[100] * 10], 4)
+    bins = assign_to_bins([1000, *[100] * 10], 4)
     assert bins[0] == [0]
     assert sorted(map(len, bins[1:])) == [3, 3, 4]

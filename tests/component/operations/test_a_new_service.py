@@ -10,9 +10,9 @@ import pytest
 
 from pyhudi import ServiceFailed, Table
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.operations.commit.service_result import NotDue, Outcome, Ran
+from pyhudi.operations.commit.service_result import Executed, NotDue, Outcome
 from pyhudi.operations.services import service_registry
-from pyhudi.operations.services.service_registry import Asked, Part, Service, Visit
+from pyhudi.operations.services.service_registry import Mode, Service, ServiceRun, Trigger
 from pyhudi.operations.services.service_settings import ServiceSettings
 
 
@@ -20,22 +20,22 @@ class Census:
     """Counts the commits of a table, every second one."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
-        self.visits: list[Visit] = []
+        self.asked: list[Trigger] = []
+        self.visits: list[ServiceRun] = []
         self.fails = False
 
-    def part(self, settings: ServiceSettings, asked: Asked) -> Part:
+    def part(self, settings: ServiceSettings, asked: Trigger) -> Mode:
         self.asked.append(asked)
-        return Part.RUN
+        return Mode.RUN
 
-    def due(self, visit: Visit) -> NotDue | None:
+    def due(self, visit: ServiceRun) -> NotDue | None:
         return NotDue("an odd number of commits") if len(visit.timeline.completed_writes()) % 2 else None
 
-    def run(self, visit: Visit) -> Outcome:
+    def run(self, visit: ServiceRun) -> Outcome:
         self.visits.append(visit)
         if self.fails:
             raise TableState("nobody counts here")
-        return Ran(f"{len(visit.timeline.completed_writes())} commits counted")
+        return Executed(f"{len(visit.timeline.completed_writes())} commits counted")
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_it_follows_writes(census: Census) -> None:
     table = new_table("census-inline")
     assert write(table)["census"] == "not due: an odd number of commits"
     assert write(table)["census"] == "run: 2 commits counted"
-    assert set(census.asked) == {Asked.AFTER_WRITE} and len(census.visits) == 1
+    assert set(census.asked) == {Trigger.AFTER_WRITE} and len(census.visits) == 1
     off = table.upsert(pa.table({"id": ["b"]}), options={"hoodie.clean.automatic": False}).services
     assert off["clean"] == "off: hoodie.clean.automatic=false" and list(off)[-1] == "census"
     census.fails = True
@@ -81,7 +81,7 @@ def test_it_runs_in_a_pass(census: Census) -> None:
 
 def test_it_runs_in_a_thread_beside_the_writer(census: Census) -> None:
     table = new_table("census-thread")
-    with table.background_services(rest_seconds=60) as beside:
+    with table.background_services(pause_seconds=60) as beside:
         assert write(table)["census"].startswith("off")
         assert write(table)["census"].startswith("off")
     assert beside.last["census"] == "run: 2 commits counted"
@@ -98,5 +98,5 @@ def test_it_runs_when_the_table_is_served(census: Census) -> None:
         seen.append(outcomes["census"])
         stop.set()
 
-    table.serve(stop, rest_seconds=600, on_pass=told)
+    table.serve(stop, pause_seconds=600, on_run=told)
     assert seen == ["run: 2 commits counted"]

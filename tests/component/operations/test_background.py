@@ -78,10 +78,10 @@ def test_a_service_that_fails_leaves_the_others_their_turn() -> None:
 
 def test_a_thread_beside_the_writer_carries_out_what_its_commits_plan() -> None:
     table = new_table("memory://background-thread", **{"hoodie.clustering.plan.strategy.sort.columns": "id"})
-    with table.background_services(rest_seconds=60) as beside:
+    with table.background_services(pause_seconds=60) as beside:
         results = [table.upsert(rows(batch)) for batch in range(6)]
         assert table.scan().count() == 20
-    assert beside.passes >= 2 and not beside.running
+    assert beside.runs >= 2 and not beside.running
     assert all(not r.services["compact"].startswith("run") for r in results)
     assert any(r.services["compact"].startswith("planned") for r in results)
     timeline = table.timeline()
@@ -95,9 +95,9 @@ def test_a_thread_beside_the_writer_carries_out_what_its_commits_plan() -> None:
 
 def test_an_error_of_the_thread_reaches_the_writer() -> None:
     table = new_table("memory://background-error")
-    beside = table.background_services(rest_seconds=60)
+    beside = table.background_services(pause_seconds=60)
     beside.stop()
-    with table.background_services(rest_seconds=60) as beside:
+    with table.background_services(pause_seconds=60) as beside:
         with pytest.raises(InvalidRequest, match="already"):
             table.background_services()
         failed = threading.Event()
@@ -130,7 +130,7 @@ def test_serving_ends_when_told() -> None:
         seen.append(outcomes)
         stop.set()
 
-    table.serve(stop, rest_seconds=600, on_pass=told)
+    table.serve(stop, pause_seconds=600, on_run=told)
     assert len(seen) == 1 and seen[0]["compact"].startswith("run:")
 
 
@@ -191,7 +191,7 @@ def test_processes_take_different_plans(served: hp.Table) -> None:
 
 
 def test_a_signal_ends_a_process_between_plans(served: hp.Table) -> None:
-    process = serve(served, "--rest", "600", "--no-plan")
+    process = serve(served, "--pause", "600", "--no-plan")
     assert process.stdout is not None
     line = process.stdout.readline()
     assert "run:" in line

@@ -10,7 +10,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import CorruptData
-from pyhudi.operations.write.micro_batches import SINK_CHECKPOINT_KEY, BatchLanded, StreamBatch, find_last_batch
+from pyhudi.operations.write.micro_batches import SINK_CHECKPOINT_KEY, BatchAlreadyCommitted, StreamBatch, find_last_batch
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
@@ -73,7 +73,7 @@ def test_of_two_attempts_at_one_batch_one_lands() -> None:
             bulk(table, 0, "a")
             return done
 
-    with pytest.raises(BatchLanded):
+    with pytest.raises(BatchAlreadyCommitted):
         run_write(table.context, Meddling(1), rows("a"), replace(settings, batch=StreamBatch("s", 0)))
     assert not table.timeline().pending()
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == ["a", "z"]

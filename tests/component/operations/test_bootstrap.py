@@ -19,11 +19,11 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest, TableExists, TableState, Unsupported
 from pyhudi.features import procedures
 from pyhudi.features.bootstrap.bootstrap_operation import BootstrapSettings, BootstrapTarget, run_bootstrap
-from pyhudi.features.bootstrap.bootstrap_tasks import run_look, run_skeleton
+from pyhudi.features.bootstrap.bootstrap_tasks import run_inspect_source, run_skeleton
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.bootstrap_index import INDEX_FILE_NAME, SourceFile
 from pyhudi.options.scope import VERBS
-from pyhudi.options.supported import HONOURED, parse_options
+from pyhudi.options.supported import SUPPORTED, parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.locks import InProcessLock
@@ -223,7 +223,7 @@ class Interrupted(LocalEngine):
         return done
 
 
-@pytest.mark.parametrize("after", [run_look, run_skeleton])
+@pytest.mark.parametrize("after", [run_inspect_source, run_skeleton])
 @pytest.mark.parametrize("what", ["another time", "another length", "gone"])
 def test_a_source_file_that_changes_meanwhile_ends_the_bootstrap(tmp_path: Path, after: Callable[..., object], what: str) -> None:
     """Between any two of its steps: whoever reads the table would be refused.  Nothing is left of it, and the next call goes."""
@@ -498,8 +498,8 @@ def test_source_and_table_lie_apart(tmp_path: Path) -> None:
 
 def test_options_act_or_are_refused(tmp_path: Path) -> None:
     verb = VERBS["pyhudi.bootstrap"]
-    for option in HONOURED.values():
-        if verb.acts(option):
+    for option in SUPPORTED.values():
+        if verb.accepts(option):
             continue
         words = option.kind if isinstance(option.kind, tuple) else ("true",) if option.kind is bool else ("7",)
         value = next((word for word in words if word != option.default), words[0])

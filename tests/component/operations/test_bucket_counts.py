@@ -163,7 +163,7 @@ def test_counts_of_an_instant_that_does_not_complete_do_not_count_and_go_with_it
     table.context.storage.put(counts_path(later.instant), later.encode())
     hp.Table(uri, options={**BUCKET, **OCC}).upsert(rows(*range(9), ts=2))
     assert values(table) == {(part, f"k{key}"): 2 for part in COUNTS for key in range(9)}
-    rescaling.let_go()
+    rescaling.stop_heartbeat()
     table.rollback(later.instant)
     assert kept(table) == ["00000000000000.hashing_config"]
 
@@ -182,9 +182,9 @@ def test_a_write_beside_which_partitions_get_other_counts_is_planned_again(uri: 
     """It begins a bucket of a partition that another writer gives other buckets meanwhile, so that no file group is common."""
     table = create(uri)
     table.upsert(rows(1, 2, parts=("p", "q")), options=BY_RULES)
-    original, raced = tag_location.Place, list[str]()
+    original, raced = tag_location.FileGroupCandidate, list[str]()
 
-    def racing(*args: Any, **kwargs: Any) -> tag_location.Place:
+    def racing(*args: Any, **kwargs: Any) -> tag_location.FileGroupCandidate:
         if not raced:
             raced.append("now")
             other = hp.Table(uri, options=BUCKET).insert_overwrite(rows(1, 2, ts=2, parts=("p",)))
@@ -192,7 +192,7 @@ def test_a_write_beside_which_partitions_get_other_counts_is_planned_again(uri: 
             table.context.storage.put(counts_path(counts.instant), counts.encode())
         return original(*args, **kwargs)
 
-    monkeypatch.setattr("pyhudi.tasks.bucket_assignment.Place", racing)
+    monkeypatch.setattr("pyhudi.tasks.bucket_assignment.FileGroupCandidate", racing)
     with pytest.raises(WriteConflict, match="other bucket counts meanwhile"):
         table.upsert(rows(*range(9), parts=("r",)), options={**OCC, "hoodie.write.num.retries.on.conflict.failures": 0})
     raced.clear()

@@ -54,7 +54,7 @@ def short(table: Table, start: str | None = "earliest", end: str | None = None) 
 def kinds(table: Table, start: str = "earliest") -> list[ChangeKind]:
     plan = table.changes(start).explain()
     assert isinstance(plan, ChangePlan)
-    return [source.kind for source in plan.sources]
+    return [source.change_type for source in plan.sources]
 
 
 def replayed(table: Table) -> dict[tuple[str, str], str]:

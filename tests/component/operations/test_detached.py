@@ -14,7 +14,7 @@ from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import WriteConflict
 from pyhudi.format.names import WriteToken
 from pyhudi.operations.write import distributed_bulk_insert
-from pyhudi.operations.write.distributed_bulk_insert import DetachedWrite, goes_detached
+from pyhudi.operations.write.distributed_bulk_insert import DetachedWrite, supports_detached
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import SystemEnvironment
@@ -112,7 +112,7 @@ def test_a_write_that_is_taken_back_leaves_the_table_as_it_was(table: Table) -> 
     before = base_files(table)
     begun = begin(table)
     attempt(begun, rows("b"), 0)
-    begun.take_back(ENGINE)
+    begun.roll_back(ENGINE)
     assert names(table) == ["a"] and left(table) == [] and base_files(table) == before
     with pytest.raises(WriteConflict, match="no heartbeat any more"):
         attempt(begun, rows("b"), 1)
@@ -141,7 +141,7 @@ def test_a_task_that_still_writes_when_the_write_is_taken_back(
         monkeypatch.setattr(SystemEnvironment, "sleep_ms", ends)
     else:
         monkeypatch.setattr(distributed_bulk_insert, "_PATIENCE_MS", 0)
-    begun.take_back(ENGINE)
+    begun.roll_back(ENGINE)
     if not in_time:
         ends()
     assert base_files(table) == before and left(table) == [] and names(table) == ["a"]
@@ -181,7 +181,7 @@ def test_the_write_lives_while_tasks_beat_and_is_rolled_back_when_none_does(tabl
     with pytest.raises(WriteConflict, match="rolled back by another writer"):
         begun.complete(ENGINE, taken)
     assert names(table) == ["a"] and left(table) == []
-    begun.take_back(ENGINE)
+    begun.roll_back(ENGINE)
     assert names(table) == ["a"] and left(table) == []
 
 
@@ -247,4 +247,4 @@ def test_an_index_that_is_begun_meanwhile_waits_for_the_write(table: Table, monk
     ],
 )
 def test_what_goes_this_way(operation: WriteOperation, options: dict[str, object], wanted: bool) -> None:
-    assert goes_detached(WriteSettings.of(parse_options(options), operation)) is wanted
+    assert supports_detached(WriteSettings.of(parse_options(options), operation)) is wanted

@@ -115,7 +115,7 @@ def test_another_function_other_options_and_an_unknown_zone_do_not_use_it(table:
     explained = str(table.scan(filter=text).explain())
     assert "expr_index" not in explained
     kept = table.scan(filter=text).to_arrow()
-    assert_same_rows(kept, row_filter(parse_filter(text), table.schema()).keep(table.scan().to_arrow()))
+    assert_same_rows(kept, row_filter(parse_filter(text), table.schema()).select(table.scan().to_arrow()))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_partitions_are_pruned_by_results_and_by_functions_of_their_columns(tmp_
     table.index.create("column_stats", "at", function="to_date", name="d")
     plan = table.scan(filter="to_date(at) = date '2024-05-02'", options=IN_UTC).explain()
     assert [slice_.partition for slice_ in plan.slices] == ["k01"]
-    assert {step.step: (step.kept, step.total) for step in plan.prunings}["index expr_index_d"] == (1, 4)
+    assert {step.step: (step.remaining, step.total) for step in plan.prunings}["index expr_index_d"] == (1, 4)
     for text in ("upper(part) = 'K02'", "part = substring(upper(part), 1, 0) or substring(part, 2) = '02'"):
         assert [slice_.partition for slice_ in table.scan(filter=text).explain().slices] == ["k02"]
     by_day = Table.create(tmp_path / "d", record_key="id", partition_by="d", ordering="ts", options=OPTIONS)
@@ -177,7 +177,7 @@ def test_no_filter_loses_a_row_of_a_table_that_changed(tmp_path: Path, kind: str
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             found = table.scan(["*"], text, options=IN_UTC).to_arrow()
-        assert_same_rows(found, row_filter(parse_filter(text), everything.schema).keep(everything))
+        assert_same_rows(found, row_filter(parse_filter(text), everything.schema).select(everything))
     assert table.validate().ok, str(table.validate())
 
 

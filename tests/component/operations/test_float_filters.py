@@ -10,7 +10,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.records.column_ranges import RangeColumn, may_match
-from pyhudi.records.column_statistics import batch_ranges, may_hide_nan
+from pyhudi.records.column_statistics import batch_ranges, may_omit_nan
 from pyhudi.records.filters.arrow_expressions import to_arrow
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_parser import parse_filter
@@ -98,7 +98,7 @@ def test_footers_state_no_bounds_of_columns_that_hold_nan() -> None:
         for slice_ in partition:
             assert slice_.base is not None
             with open_base_file(table.context.storage, slice_.base.path) as file:
-                assert not may_hide_nan(file.metadata)
+                assert not may_omit_nan(file.metadata)
                 chunks = [file.metadata.row_group(0).column(place) for place in range(file.metadata.num_columns)]
                 found = {chunk.path_in_schema: chunk.statistics for chunk in chunks if chunk.statistics is not None}
                 bounds[slice_.partition] = found["x"].has_min_max

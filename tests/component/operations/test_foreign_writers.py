@@ -15,7 +15,7 @@ from pyhudi.operations.commit.hudi_writers import wait_for_foreign_writers
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.heartbeats import heartbeat_path
 from tests.simulation.tables import World
 
@@ -123,7 +123,7 @@ def test_an_older_write_that_shows_itself_late_goes_first() -> None:
     store, stranger = table.context.timeline, f"{int(table.timeline().latest_time()) + 1}"
     env.advance_ms(1_000)
 
-    def show(number: int, call: Call) -> None:
+    def show(number: int, call: StorageCall) -> None:
         # Its inflight file says that it changes something else, once it has been waited for.
         if call.operation == "put_if_absent" and call.path.endswith(".inflight") and not store.load().pending_writes()[1:]:
             store.request(stranger, Action.COMMIT)

@@ -263,7 +263,7 @@ def test_several_indexes_in_one_plan(tmp_path: Path, kind: str) -> None:
     assert set(kinds) <= set(true(table).partitions)
     built = IndexCommitMetadata.decode(table.context.timeline.read(done))
     assert sorted(info.metadata_partition_path or "" for info in built.index_partition_infos or ()) == sorted(kinds)
-    assert table.scan(filter="id = 'k004'").explain().prunings[-1].kept == 1
+    assert table.scan(filter="id = 'k004'").explain().prunings[-1].remaining == 1
 
 
 def interrupted(*_: Any) -> list[Any]:

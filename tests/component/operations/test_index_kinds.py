@@ -17,14 +17,14 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.index_definitions import IndexDefinition
-from pyhudi.format.paths import file_name_of
-from pyhudi.metadata_table.file_group_merge import BLOOM_FILTERS_BY_FILE, MergeRule
+from pyhudi.format.paths import file_name
+from pyhudi.metadata_table.file_group_merge import BLOOM_FILTERS_BY_FILE, CellMergeRule
 from pyhudi.metadata_table.file_tasks import LogTask, run_metadata_log
-from pyhudi.metadata_table.indexes import KINDS
-from pyhudi.metadata_table.indexes.index_events import BuiltFrom, Cleaned, Commit
-from pyhudi.metadata_table.indexes.index_pruning import BasesQuestion, FileOf, Filter
+from pyhudi.metadata_table.indexes import INDEX_TYPES
+from pyhudi.metadata_table.indexes.index_events import CommitPublishing, FilesCleaned, IndexBuild
+from pyhudi.metadata_table.indexes.index_pruning import BaseFilePruner, FileT, Filter
 from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings
-from pyhudi.metadata_table.indexes.metadata_index import Index, Said
+from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
 from pyhudi.metadata_table.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.metadata_table.metadata_records import FileFilter, MetadataRecords, bloom_deletes, bloom_records, by_shard
 from pyhudi.metadata_table.reader.index_lookups import find_bloom_filters, find_files
@@ -43,7 +43,7 @@ def encode_counts(counts: Iterable[tuple[str, str, int]], time: str) -> Metadata
 
 
 def find_counts(metadata: MetadataTable, names: Mapping[str, list[str]]) -> dict[tuple[str, str], int]:
-    rows = find_bloom_filters(metadata, names, RowCounts.kind)
+    rows = find_bloom_filters(metadata, names, RowCounts.partition_type)
     stored = dict(zip(rows["key"].to_pylist(), rows["bloom_filter"].to_pylist(), strict=True))
     keys = {(p, name): bloom_filter_keys(p, file_hashes([name]))[0].as_py() for p, found in names.items() for name in found}
     return {place: int(stored[key]) for place, key in keys.items() if key in stored}
@@ -54,8 +54,8 @@ def find_counts(metadata: MetadataTable, names: Mapping[str, list[str]]) -> dict
 
 @dataclass(frozen=True, slots=True)
 class RowCounts(Index):
-    kind: ClassVar[str] = "row_counts"
-    merge: ClassVar[MergeRule] = BLOOM_FILTERS_BY_FILE
+    partition_type: ClassVar[str] = "row_counts"
+    merge: ClassVar[CellMergeRule] = BLOOM_FILTERS_BY_FILE
 
     @classmethod
     def file_ids(cls, partition: str, count: int) -> tuple[str, ...]:
@@ -64,22 +64,22 @@ class RowCounts(Index):
     def group_count(self, settings: MetadataSettings, row_count: Callable[[], int]) -> int:
         return 2
 
-    def of_commit(self, commit: Commit) -> Said:
+    def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
         written = [(p, name, s.stat.num_writes) for p, name, s in commit.reported if not name.startswith(".")]
-        return Said(encode_counts(written, commit.time))
+        return IndexUpdate(encode_counts(written, commit.time))
 
-    def of_clean(self, clean: Cleaned) -> MetadataRecords:
+    def updates_for_clean(self, clean: FilesCleaned) -> MetadataRecords:
         return bloom_deletes(clean.deleted_bases)
 
-    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
-        found = state.look(FileIndexing(), logs=False)
-        return Said(encode_counts([(f.partition, f.name, f.row_count) for f in found], time))
+    def build(self, state: IndexBuild, time: str, shards: int) -> IndexUpdate:
+        found = state.read_files(FileIndexing(), logs=False)
+        return IndexUpdate(encode_counts([(f.partition, f.name, f.row_count) for f in found], time))
 
     @classmethod
-    def bases_question(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BasesQuestion | None:
+    def prune_base_files(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BaseFilePruner | None:
         """Nothing matches in a file without rows, whatever the filter."""
 
-        def without_rows(files: Sequence[FileOf]) -> set[str]:
+        def without_rows(files: Sequence[FileT]) -> set[str]:
             names: dict[str, list[str]] = {}
             for of, base in files:
                 names.setdefault(of, []).append(base.name.text)
@@ -101,22 +101,22 @@ class RowCounts(Index):
 
     def check(self, table: CheckedTable) -> IndexFindings:
         found = IndexFindings()
-        state = BuiltFrom(table.context, table.engine, table.snapshot, (), table.schema)
-        for file in state.look(FileIndexing(), logs=False):
+        state = IndexBuild(table.context, table.engine, table.snapshot, (), table.schema)
+        for file in state.read_files(FileIndexing(), logs=False):
             said = find_counts(table.metadata, {file.partition: [file.name]}).get((file.partition, file.name))
             if said != file.row_count:
-                found.wrong(file.name, f"holds {file.row_count} rows, and row_counts says {said}")
-        found.looked_at = f"{len(table.slices)} files"
+                found.add_error(file.name, f"holds {file.row_count} rows, and row_counts says {said}")
+        found.checked = f"{len(table.slices)} files"
         return found
 
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    KINDS.append(RowCounts)
+    INDEX_TYPES.append(RowCounts)
     try:
         yield
     finally:
-        KINDS.remove(RowCounts)
+        INDEX_TYPES.remove(RowCounts)
 
 
 def rows(first: int, count: int, ts: int) -> pa.Table:
@@ -136,7 +136,7 @@ def stored(table: Table, names: Iterable[str]) -> dict[str, int]:
     metadata = MetadataTable(context, context.timeline.load())
     by_partition: dict[str, list[str]] = {}
     for path in names:
-        by_partition.setdefault(path.rpartition("/")[0], []).append(file_name_of(path))
+        by_partition.setdefault(path.rpartition("/")[0], []).append(file_name(path))
     return {f"{partition}/{name}": count for (partition, name), count in find_counts(metadata, by_partition).items()}
 
 
@@ -149,10 +149,13 @@ def say(table: Table, records: MetadataRecords) -> None:
     store = MetadataStore.open(table.context.reloaded())
     last = table.timeline().last_completed_write()
     assert last is not None
-    for shard, piece in by_shard(records, store.groups.count(RowCounts.kind)).items():
+    for shard, piece in by_shard(records, store.groups.count(RowCounts.partition_type)).items():
         run_metadata_log(
             LogTask(
-                replace(store.file(RowCounts.kind, store.groups.of(RowCounts.kind)[shard], last.request_time), token="9-9-9"),
+                replace(
+                    store.file(RowCounts.partition_type, store.groups.of(RowCounts.partition_type)[shard], last.request_time),
+                    token="9-9-9",
+                ),
                 piece,
             )
         )
@@ -162,7 +165,7 @@ def assert_true(table: Table, path: Path) -> None:
     """It speaks of every base file that is there, and says how many rows the newest ones hold; `validate` looks at it."""
     assert set(stored(table, base_files(path))) == base_files(path)
     found = table.validate()
-    assert found.ok and RowCounts.kind in dict(found.checks), str(found)
+    assert found.ok and RowCounts.partition_type in dict(found.checks), str(found)
 
 
 def test_an_index_of_a_new_kind(tmp_path: Path) -> None:
@@ -225,7 +228,7 @@ def test_a_filtered_read_asks_it(tmp_path: Path) -> None:
     assert "row_counts: 2 of 2 file slices" in str(scan.explain()) and scan.count() == 8
     # What it says wrongly is believed: so it is asked, and no other index tells.
     (file,) = (path for path in base_files(tmp_path) if path.startswith("b/"))
-    say(table, encode_counts([("b", file_name_of(file), 0)], "0"))
+    say(table, encode_counts([("b", file_name(file), 0)], "0"))
     # No writer adds a file to an instant that has completed, so `table` may go by what it has read.
     scan = Table(tmp_path).scan(filter="ts = 1")
     assert "row_counts: 1 of 2 file slices" in str(scan.explain()) and scan.count() == 4
@@ -248,7 +251,7 @@ def test_a_lookup_of_the_keys_of_a_write_asks_it(tmp_path: Path) -> None:
     result = table.upsert(rows(0, 2, 3))
     assert (result.index_source, result.rows_updated, result.rows_inserted) == ("row_counts and footers", 2, 0)
     # What it says wrongly is believed: in files without rows no key is looked for.
-    say(table, encode_counts([(path[0], file_name_of(path), 0) for path in base_files(tmp_path)], "0"))
+    say(table, encode_counts([(path[0], file_name(path), 0) for path in base_files(tmp_path)], "0"))
     result = table.upsert(rows(0, 2, 4))
     assert (result.rows_updated, result.rows_inserted) == (0, 2)
 
@@ -268,7 +271,7 @@ def test_a_table_with_an_index_that_nobody_knows_is_not_written(tmp_path: Path) 
     table = Table.create(tmp_path, record_key="id", partition_by="part", ordering="ts")
     table.upsert(rows(0, 8, 1))
     table.index.create("row_counts")
-    KINDS.remove(RowCounts)
+    INDEX_TYPES.remove(RowCounts)
     try:
         with pytest.raises(Unsupported, match="row_counts"):
             table.upsert(rows(0, 2, 2))
@@ -276,19 +279,19 @@ def test_a_table_with_an_index_that_nobody_knows_is_not_written(tmp_path: Path) 
             table.index.create("row_counts")
         assert "row_counts" in str(table.validate())
     finally:
-        KINDS.append(RowCounts)
+        INDEX_TYPES.append(RowCounts)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", INDEX_TYPES)
 def test_a_layout_that_is_not_written_is_a_question_to_the_kind(kind: type[Index]) -> None:
     for version, is_written in ((None, True), ('"V1"', True), ('"V2"', 2 in kind.layouts)):
         other = () if version is None else (("version", version),)
-        definition = IndexDefinition(f"{kind.kind}_note", "any", "identity", ("note",), other=other)
+        definition = IndexDefinition(f"{kind.partition_type}_note", "any", "identity", ("note",), other=other)
         if is_written:
-            kind.check_kept(definition)
+            kind.check_writable(definition)
         else:
             with pytest.raises(Unsupported, match="layout 2 of its records is read, and not written"):
-                kind.check_kept(definition)
+                kind.check_writable(definition)
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])

@@ -15,7 +15,7 @@ from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.operations.write.index_lookup import IndexType, _refuse_groups_of_logs
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.file_slices import FileSlice
-from pyhudi.tasks import in_memory_index, tag_location
+from pyhudi.tasks import tag_location
 from pyhudi.tasks.base_file_reader import open_base_file
 
 _names = itertools.count()
@@ -166,16 +166,16 @@ def test_a_filter_on_the_key_reads_one_bucket_of_a_partition(uri: str) -> None:
 def test_two_writers_that_begin_one_bucket_conflict(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(uri, **BUCKET)
     other = hp.Table(uri, options=BUCKET)
-    original = tag_location.Place
+    original = tag_location.FileGroupCandidate
     raced: list[str] = []
 
-    def racing(*args: Any, **kwargs: Any) -> tag_location.Place:
+    def racing(*args: Any, **kwargs: Any) -> tag_location.FileGroupCandidate:
         if not raced:
             raced.append("now")
             other.upsert(rows(1, ts=1))
         return original(*args, **kwargs)
 
-    monkeypatch.setattr("pyhudi.tasks.bucket_assignment.Place", racing)
+    monkeypatch.setattr("pyhudi.tasks.bucket_assignment.FileGroupCandidate", racing)
     options = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL", "hoodie.clean.failed.writes.policy": "LAZY"}
     with pytest.raises(WriteConflict, match="new file group of bucket"):
         table.upsert(rows(1, ts=2), options={**options, "hoodie.write.num.retries.on.conflict.failures": 0})
@@ -201,7 +201,7 @@ def test_memory_holds_the_keys_of_files(uri: str, monkeypatch: pytest.MonkeyPatc
     # Each write of p made a new file; that of q was never asked for.
     assert len(read) == len(set(read)) == 3
     assert all(path.startswith("p/") for path in read)
-    assert len(in_memory_index._HELD[uri]) == 1
+    assert len(tag_location._HELD[uri]) == 1
 
 
 def test_bloom_goes_by_the_metadata_table(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

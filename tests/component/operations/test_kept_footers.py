@@ -14,10 +14,10 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, TableState
-from pyhudi.format.parquet.parquet_file import PartedFooter, read_parted_footer
+from pyhudi.format.parquet.parquet_file import SplitFooter, read_parted_footer
 from pyhudi.storage.base import FileInfo
 from pyhudi.table import footer_cache as footers_module
-from pyhudi.table.footer_cache import KeptFooters
+from pyhudi.table.footer_cache import FooterCache
 from pyhudi.tasks import base_file_reader
 
 NO_SKIPPING = {"hoodie.enable.data.skipping": "false"}
@@ -43,7 +43,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A number for each footer that is read."""
     found: list[int] = []
 
-    def reading(source: pa.NativeFile, keys: Sequence[bytes]) -> PartedFooter:
+    def reading(source: pa.NativeFile, keys: Sequence[bytes]) -> SplitFooter:
         found.append(source.size())
         return read_parted_footer(source, keys)
 
@@ -138,15 +138,15 @@ def test_what_is_held_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pa.OSFile(str(path)) as source:
         footer = read_parted_footer(source, [b"org.apache.hudi.bloomfilter"])
     assert footer.texts
-    monkeypatch.setattr(footers_module, "MAX_FOOTER_BYTES", 5 * footer.held_bytes)
-    held = KeptFooters()
+    monkeypatch.setattr(footers_module, "MAX_FOOTER_BYTES", 5 * footer.memory_bytes)
+    held = FooterCache()
     files = [FileInfo(f"f{number}", 1, 1) for number in range(9)]
     for file in files:
         held.put(file, footer)
     assert [held.get(file) is not None for file in files] == [False] * 4 + [True] * 5
     assert held.get(FileInfo("f8", 2, 1)) is None and held.get(FileInfo("f8", 1, 2)) is None
-    monkeypatch.setattr(footers_module, "MAX_FOOTER_BYTES", footer.held_bytes - 1)
-    held = KeptFooters()
+    monkeypatch.setattr(footers_module, "MAX_FOOTER_BYTES", footer.memory_bytes - 1)
+    held = FooterCache()
     held.put(files[0], footer)
     assert held.get(files[0]) is None
 

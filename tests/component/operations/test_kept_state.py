@@ -33,7 +33,7 @@ from pyhudi.planning import data_skipping
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import FaultyStorage
 from pyhudi.table import snapshot_cache as kept_module
-from pyhudi.table.snapshot_cache import KeptState, _Kept
+from pyhudi.table.snapshot_cache import SnapshotCache, _CachedSnapshot
 
 COLUMNS = ["id", "part", "value", "ts"]
 OPTIONS = {"hoodie.parquet.small.file.limit": "0", "hoodie.metadata.compact.max.delta.commits": "3"}
@@ -165,7 +165,7 @@ def test_changes_are_missed_by_who_does_not_look(tmp_path: Path, monkeypatch: py
     table = made(tmp_path / "t")
     reader = Table(table.uri)
     before = seen(reader)
-    monkeypatch.setattr(_Kept, "stands", lambda self, context: True)
+    monkeypatch.setattr(_CachedSnapshot, "is_current", lambda self, context: True)
     CHANGES["overwrite"](table)
     now = seen(Table(table.uri))
     assert now != before
@@ -224,7 +224,7 @@ def test_properties_that_were_replaced_are_seen(tmp_path: Path) -> None:
     reader = Table(table.uri)
     check(reader, table.uri)
     context = table.context.reloaded()
-    state = KeptState()
+    state = SnapshotCache()
     first = state.snapshot(context)
     other = replace(context, config=replace(context.config, metadata_partitions=("files",)))
     assert state.snapshot(other).config.metadata_partitions == ("files",)
@@ -251,14 +251,14 @@ def test_files_of_the_metadata_table_that_its_services_took_are_not_asked_for(tm
     reader = Table(table.uri)
     context = reader.context.reloaded()
     assert reader.scan(filter="ts >= 1").count() == 0
-    snapshot = reader._open.kept.snapshot(context)
+    snapshot = reader._open.snapshot_cache.snapshot(context)
     assert isinstance(snapshot.listing, MetadataListing) and snapshot.listing.metadata is not None
     timeline = tmp_path / "t" / ".hoodie" / "metadata" / ".hoodie" / "timeline"
     newest = max(timeline.glob("*.deltacommit"))
     os.utime(newest, (1, 1))
-    again = reader._open.kept.snapshot(context)
+    again = reader._open.snapshot_cache.snapshot(context)
     assert again.listing is not snapshot.listing
-    assert reader._open.kept.snapshot(context).listing is again.listing
+    assert reader._open.snapshot_cache.snapshot(context).listing is again.listing
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
@@ -282,13 +282,13 @@ def test_a_read_of_an_unchanged_table_asks_for_properties_and_listings(kind: str
 def test_a_state_whose_lists_are_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(tmp_path / "t")
     context = table.context.reloaded()
-    state = KeptState()
+    state = SnapshotCache()
     monkeypatch.setattr(kept_module, "MAX_LISTING_BYTES", 0)
     first = state.snapshot(context)
     first.slices()
     assert state.snapshot(context).listing is not first.listing
     monkeypatch.setattr(kept_module, "MAX_REPLACED", -1)
-    state = KeptState()
+    state = SnapshotCache()
     state.snapshot(context)
     assert state._kept is None
 
@@ -304,10 +304,10 @@ def test_answers_that_are_held_are_bounded(tmp_path: Path) -> None:
         return answer
 
     for number in range(40):
-        metadata.remembered((number,), find)
-    metadata.remembered((39,), find)
+        metadata.cached((number,), find)
+    metadata.cached((39,), find)
     assert found == [40]
-    metadata.remembered((0,), find)
+    metadata.cached((0,), find)
     assert found == [41]
 
 
@@ -324,9 +324,9 @@ def test_a_state_whose_metadata_table_has_failed_is_not_kept(tmp_path: Path) -> 
 def test_a_pickled_table_keeps_nothing(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     table.scan(filter="value > 3")
-    assert table._open.kept._kept is not None
+    assert table._open.snapshot_cache._kept is not None
     arrived = pickle.loads(pickle.dumps(table))
-    assert arrived._open.kept._kept is None
+    assert arrived._open.snapshot_cache._kept is None
     check(arrived, table.uri)
 
 
@@ -334,7 +334,7 @@ def test_a_child_of_fork_loads_for_itself(tmp_path: Path) -> None:
     """Locks of the state may be held by a thread that the child does not have."""
     table = made(tmp_path / "t")
     table.scan(filter="value > 3")
-    state = table._open.kept._kept
+    state = table._open.snapshot_cache._kept
     assert state is not None and isinstance(state.snapshot.listing, MetadataListing)
     metadata = state.snapshot.listing.metadata
     assert metadata is not None

@@ -21,7 +21,7 @@ from pyhudi.format.names import WriteToken, parse_data_file_instant
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.storage import liveness, open_storage
 from pyhudi.storage.base import Storage
-from pyhudi.tasks.task_attempts import removed_when_over
+from pyhudi.tasks.task_attempts import remove_if_write_ended
 from pyhudi.tasks.write_tasks import WriteStatus
 
 LATE = WriteToken(7, 8, 9)
@@ -69,13 +69,13 @@ class Late:
             return late.begins(self, group)
 
         monkeypatch.setattr(WriteGroup, "__call__", work)
-        monkeypatch.setattr(LocalEngine, "leaves_attempts", True)
+        monkeypatch.setattr(LocalEngine, "may_leave_attempts", True)
 
     def begins(self, work: WriteGroup, group: GroupRows) -> tuple[WriteStatus, ...]:
         if self._open is None:
             spec = work.writer.spec
             self._work, self._group = work, group
-            self._open = removed_when_over(open_storage(spec.storage), spec.instant_time, LATE)
+            self._open = remove_if_write_ended(open_storage(spec.storage), spec.instant_time, LATE)
             self._open.__enter__()
             if self._fails:
                 raise EngineFailed("another task failed")
@@ -117,13 +117,13 @@ def test_one_that_writes_and_ends_while_the_write_is_taken_back(table: Table, mo
     late = Late(monkeypatch, fails=True)
 
     def forget(storage: Storage, request_time: str) -> None:
-        monkeypatch.setattr(liveness, "forget", own)
+        monkeypatch.setattr(liveness, "remove_heartbeat", own)
         late.writes()
         late.ends()
         own(storage, request_time)
 
-    own = liveness.forget
-    monkeypatch.setattr(liveness, "forget", forget)
+    own = liveness.remove_heartbeat
+    monkeypatch.setattr(liveness, "remove_heartbeat", forget)
     with pytest.raises(EngineFailed):
         table.upsert(rows("a", "b", ts=2))
     settled(table, before, "a")
@@ -133,7 +133,7 @@ def test_one_that_writes_and_ends_while_the_write_is_restored_away(table: Table,
     """A restore finds the files of a dead write by a listing; what comes after that, its attempt removes."""
     before, first = data_files(table), table.timeline().completed()[0].request_time
     late = Late(monkeypatch, fails=True)
-    monkeypatch.setattr(Transaction, "may_take_back", lambda *_: False)
+    monkeypatch.setattr(Transaction, "can_roll_back", lambda *_: False)
     with pytest.raises(EngineFailed):
         table.upsert(rows("a", "b", ts=2))
     monkeypatch.undo()
@@ -190,7 +190,7 @@ def test_one_whose_store_does_not_answer_says_what_it_failed_of(table: Table) ->
         def stat(self, path: str) -> None:
             raise EngineFailed("the store is away")
 
-    with pytest.raises(ValueError, match="a bad row") as failed, removed_when_over(Away(), "1", LATE):  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a bad row") as failed, remove_if_write_ended(Away(), "1", LATE):  # type: ignore[arg-type]
         raise ValueError("a bad row")
     assert "the store is away" in failed.value.__notes__[0]
 
@@ -216,5 +216,5 @@ def test_what_runs_on_workers_ends_so(table: Table, monkeypatch: pytest.MonkeyPa
             yield from group.rows.append_column(worker_tasks.GROUP, pa.array([0] * 2, pa.int32())).to_batches()
 
         with pytest.raises(WriteConflict, match="while a task of it wrote"):
-            list(worker_tasks.InTime(job, writer.spec)(batches()))
+            list(worker_tasks.AttemptGuard(job, writer.spec)(batches()))
     settled(table, before, "a")

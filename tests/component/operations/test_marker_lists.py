@@ -17,7 +17,7 @@ from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import SystemEnvironment
-from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultyStorage, SimulatedCrash, StorageCall
 from pyhudi.storage.locks.in_process import InProcessLock
 from pyhudi.storage.markers import Markers
 from pyhudi.table.table_context import TableContext
@@ -52,7 +52,7 @@ def _dies(table: hp.Table, act: Act, *, at: str) -> list[str]:
     """Crash before the first call whose path ends so; the paths of what was written by then."""
     written: list[str] = []
 
-    def watch(_: int, call: Call) -> Fault | None:
+    def watch(_: int, call: StorageCall) -> Fault | None:
         if call.writes and "/.hoodie/metadata/" not in call.path:
             if call.path.endswith(at):
                 return Fault(1)

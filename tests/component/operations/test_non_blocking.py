@@ -17,7 +17,7 @@ from pyhudi.format.names import format_shared_file_id, is_shared_file_id, parse_
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction
 from pyhudi.options.supported import parse_options
 from pyhudi.planning.bucket_routing import shared_file_id
-from pyhudi.planning.conflicts import taken_groups
+from pyhudi.planning.conflicts import replaced_under_us
 from pyhudi.storage import open_storage
 from pyhudi.table.pending_plans import load_compaction_plan
 from pyhudi.table.snapshot import read_commit
@@ -60,9 +60,9 @@ def test_a_file_id_that_was_replaced_is_not_made_again() -> None:
 
 def test_what_takes_a_file_group_from_under_a_write() -> None:
     mine = [("a", FIRST), ("b", FIRST)]
-    assert taken_groups(mine, [("a", FIRST), ("c", SECOND)], []) == frozenset()
-    assert taken_groups(mine, [("a", SECOND)], []) == {("a", FIRST)}
-    assert taken_groups(mine, [], [("b", FIRST), ("c", FIRST)]) == {("b", FIRST)}
+    assert replaced_under_us(mine, [("a", FIRST), ("c", SECOND)], []) == frozenset()
+    assert replaced_under_us(mine, [("a", SECOND)], []) == {("a", FIRST)}
+    assert replaced_under_us(mine, [], [("b", FIRST), ("c", FIRST)]) == {("b", FIRST)}
 
 
 # What is written

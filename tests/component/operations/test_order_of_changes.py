@@ -69,7 +69,7 @@ def changes_of(world: ChangingTable, after: str, end: str) -> Scan:
 def parts_of(scan: Scan) -> list[tuple[str, ChangeKind, ChangePart]]:
     plan = scan.explain()
     assert isinstance(plan, ChangePlan)
-    return [(source.partition, source.kind, source.part) for source in plan.sources]
+    return [(source.partition, source.change_type, source.part) for source in plan.sources]
 
 
 @pytest.mark.full

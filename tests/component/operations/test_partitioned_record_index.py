@@ -23,7 +23,7 @@ from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import SystemEnvironment
-from pyhudi.storage.fault_injection import Call, Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, SimulatedCrash, StorageCall
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.storage.memory import forget_memory
 from tests.support.golden_tables import open_golden
@@ -174,7 +174,7 @@ MANY_WRITERS: dict[str, Any] = {
 }
 
 
-def _of_the_index(call: Call) -> bool:
+def _of_the_index(call: StorageCall) -> bool:
     return call.writes and ("/metadata/record_index/" in call.path or "/metadata/.hoodie/timeline/" in call.path)
 
 
@@ -200,7 +200,7 @@ def test_a_section_outlives_the_write_that_began_it_and_died(tmp_path: Path, mon
     assert len(calls) >= 4, whole.calls
     for number, call in calls:
         table = copied(f"t{number}")
-        context, _ = faulty(table, Fault(number, Moment.AFTER))
+        context, _ = faulty(table, Fault(number, FaultPoint.AFTER))
         with pytest.raises(SimulatedCrash):
             _writes(context, dead, **MANY_WRITERS)
         table.upsert(next_)

@@ -17,7 +17,7 @@ from pyhudi.operations.read import stream_queries
 from pyhudi.operations.read.stream_queries import next_position
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.table.table_context import TableContext
 
@@ -104,7 +104,7 @@ def test_a_stream_beside_a_rollback_or_restore_that_died(tmp_path: Path, call: i
         table = Table(uri, options=QUIET, environment=env)
         (first, one), (second, two) = upserted(table, a=1), upserted(table, a=2)
         dying = Table(uri, options=QUIET, environment=env)
-        dying._open.context = replace(dying.context, storage=FaultyStorage(dying.context.storage, Fault(call, Moment.AFTER)))
+        dying._open.context = replace(dying.context, storage=FaultyStorage(dying.context.storage, Fault(call, FaultPoint.AFTER)))
         try:
             dying.rollback(second) if name == "rollback" else dying.restore(first)
         except SimulatedCrash:
@@ -122,7 +122,7 @@ def test_a_moment_while_a_write_ran_that_failed(tmp_path: Path) -> None:
     env = ReplayEnvironment(1)
     uri = made(tmp_path / "t").uri
     dying = Table(uri, options=QUIET, environment=env)
-    dying._open.context = replace(dying.context, storage=FaultyStorage(dying.context.storage, Fault(6, Moment.BEFORE)))
+    dying._open.context = replace(dying.context, storage=FaultyStorage(dying.context.storage, Fault(6, FaultPoint.BEFORE)))
     with pytest.raises(SimulatedCrash):
         dying.upsert(rows(a=2))
     env.sleep_ms(1000)
@@ -147,7 +147,7 @@ def test_a_failed_write_was_read_by_nobody(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     _, one = upserted(table, a=1)
     dying = Table(table.uri, options=QUIET)
-    dying._open.context = replace(dying.context, storage=FaultyStorage(dying.context.storage, Fault(6, Moment.BEFORE)))
+    dying._open.context = replace(dying.context, storage=FaultyStorage(dying.context.storage, Fault(6, FaultPoint.BEFORE)))
     with pytest.raises(SimulatedCrash):
         dying.upsert(rows(a=2))
     table = Table(table.uri, options=QUIET)

@@ -13,8 +13,8 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.errors import TableState
-from pyhudi.features.recovery.rebuild_timeline import REMAKING_FILE
 from pyhudi.format.instants import Action
+from pyhudi.format.paths import REBUILD_MARKER_FILE
 from pyhudi.format.schema_history import decode_schema_history, encode_schema_history
 from pyhudi.storage.memory import forget_memory
 
@@ -184,7 +184,7 @@ def test_orphans_wait_for_the_timeline(uri: str) -> None:
     table.bulk_insert(rows(0, 2))
     table.upsert(rows(0, ts=2))
     storage, store = table.context.storage, table.context.timeline
-    storage.put(REMAKING_FILE, b'{"completions": {}, "indexes": []}')
+    storage.put(REBUILD_MARKER_FILE, b'{"completions": {}, "indexes": []}')
     last = table.timeline().completed_writes()[-1]
     store.remove_pending(last.request_time, Action.COMMIT)
     store.remove_completed(last)

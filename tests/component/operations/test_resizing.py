@@ -25,10 +25,10 @@ from pyhudi.format.instants import Action, State
 from pyhudi.format.log.delete_blocks import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_blocks
 from pyhudi.format.names import MarkerType, parse_log_file
-from pyhudi.format.paths import RING_FOLDER, file_name_of
+from pyhudi.format.paths import RING_FOLDER, file_name
 from pyhudi.metadata_table.writer.initialize_partitions import ensure_metadata_table
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
-from pyhudi.operations.commit.action_attempt import abandon
+from pyhudi.operations.commit.action_attempt import rollback_own_attempt
 from pyhudi.operations.commit.rollback import rollback_instant
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.cluster import ClusterSettings, execute_clustering, plan_and_run_clustering
@@ -79,7 +79,7 @@ def values(table: hp.Table) -> Values:
 def logs_of(table: hp.Table, instant: str) -> list[str]:
     """The names of the log files that bear an instant's time."""
     paths = [info.path for info in table.context.storage.walk("p")]
-    return [path for path in paths if (name := parse_log_file(file_name_of(path))) and name.instant_time == instant]
+    return [path for path in paths if (name := parse_log_file(file_name(path))) and name.instant_time == instant]
 
 
 def plan_of(table: hp.Table, instant: str) -> ClusteringPlan:
@@ -252,7 +252,7 @@ def test_a_write_beside_a_pending_resize(uri: str, options: dict[str, Any]) -> N
         for group in plan_of(table, instant).input_groups or ()
         for node in decode_nodes((group.extra_metadata or {})["clustering.group.child.node"])
     }
-    copies = [parse_log_file(file_name_of(path)) for path in logs_of(table, instant)]
+    copies = [parse_log_file(file_name(path)) for path in logs_of(table, instant)]
     assert {copy.file_id for copy in copies if copy} <= children
     store = table.context.timeline
     done = next(i for i in store.load().completed(Action.DELTACOMMIT) if i.request_time == result.instant)
@@ -569,8 +569,8 @@ def test_a_metadata_table_lists_no_copies_of_a_write_that_is_under_way(uri: str)
     ]
     assert report.ok
     assert not listed.repair(["orphans", "metadata-table"]).steps
-    write.let_go()
-    abandon(write)
+    write.stop_heartbeat()
+    rollback_own_attempt(write)
     assert table.context.storage.read(copy) is None
     assert values(listed) == {**before, "k1": ("z", 1)}
     in_order(listed)
@@ -635,13 +635,13 @@ def test_a_second_attempt_writes_files_of_its_own(uri: str) -> None:
     class Dies(LocalEngine):
         def map(self, function: Callable[[Any], Any], tasks: Any) -> list[Any]:
             done = super().map(function, tasks)
-            names.append({file_name_of(status.stat.path or "") for part in done for status in part})
+            names.append({file_name(status.stat.path or "") for part in done for status in part})
             raise RuntimeError("this attempt is over")
 
     with pytest.raises(RuntimeError):
         execute_clustering(table.context.reloaded(), Dies(1), instant, chosen)
     execute_clustering(table.context.reloaded(), LocalEngine(1), instant, chosen)
-    present = {file_name_of(info.path) for info in table.context.storage.walk("p") if info.path.endswith(".parquet")}
+    present = {file_name(info.path) for info in table.context.storage.walk("p") if info.path.endswith(".parquet")}
     assert len(present) == len(names[0]) == 4
     assert not present & names[0]
     assert len(values(table)) == 20

@@ -13,14 +13,14 @@ import pytest
 import pyhudi as hp
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound
-from pyhudi.features.recovery.restore_properties import restore_properties
+from pyhudi.features.recovery.restore_lost_properties import restore_properties
 from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE
 from pyhudi.format.properties import parse_properties
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.table_config import load_table_config
 
@@ -257,7 +257,7 @@ def test_a_crash_at_every_call_leaves_nothing_or_the_whole(uri: str) -> None:
     was, number = lose(table), 0
     while True:
         number += 1
-        for moment in Moment:
+        for moment in FaultPoint:
             inner.delete([PROPERTIES_FILE, PROPERTIES_BACKUP])
             env = ReplayEnvironment(number)
             faulty = FaultyStorage(inner, Fault(number, moment))
@@ -267,5 +267,5 @@ def test_a_crash_at_every_call_leaves_nothing_or_the_whole(uri: str) -> None:
                 restore(inner, env)
             assert load_table_config(inner).keys.record_fields == ("id",)
             assert parse_properties(inner.read(PROPERTIES_FILE) or inner.read(PROPERTIES_BACKUP) or b"").items() <= was.items()
-            if not faulty.struck:
+            if not faulty.triggered:
                 return

@@ -119,7 +119,7 @@ def _parsed(text: str) -> Expr:
 def steps(table: Table, text: str, **options: Any) -> dict[str, tuple[int, int]]:
     plan = table.scan(filter=text, options=options or None).explain()
     assert "file slices" in str(plan)
-    return {step.step: (step.kept, step.total) for step in plan.prunings}
+    return {step.step: (step.remaining, step.total) for step in plan.prunings}
 
 
 def test_what_pruned_what_is_told(tables: dict[str, Table]) -> None:

@@ -20,7 +20,7 @@ from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.options.supported import parse_options
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.storage.memory import forget_memory
 
@@ -112,7 +112,7 @@ def upserted(made: Made, stamp: int) -> Asked:
     return Asked(Counter(call.operation for call in storage.calls), _under_lock(storage.calls))
 
 
-def _under_lock(calls: Sequence[Call]) -> int:
+def _under_lock(calls: Sequence[StorageCall]) -> int:
     turns = [n for n, call in enumerate(calls) if call.writes and call.path.endswith("table_lock.json")]
     return sum(end - begin for begin, end in zip(turns[::2], turns[1::2], strict=True))
 

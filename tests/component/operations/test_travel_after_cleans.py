@@ -12,7 +12,7 @@ from pyhudi import Table
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.storage.memory import forget_memory
 
 OPTIONS: dict[str, Any] = {
@@ -172,7 +172,7 @@ def test_a_clean_that_died_and_that_another_finished(written: Written, call: int
     elif not written.table.config.is_cow:
         written.table.compact()
     table = written.table
-    table._open.context = replace(table.context, storage=FaultyStorage(table.context.storage, Fault(call, Moment.AFTER)))
+    table._open.context = replace(table.context, storage=FaultyStorage(table.context.storage, Fault(call, FaultPoint.AFTER)))
     try:
         table.clean(dry_run=False, options=ONE_VERSION)
     except SimulatedCrash:

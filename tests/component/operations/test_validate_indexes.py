@@ -22,11 +22,11 @@ from pyhudi.metadata_table.metadata_records import (
     FileFilter,
     MetadataRecords,
     bloom_records,
+    build_records,
     by_shard,
     column_stats_deletes,
     expression_records,
     partition_stats_records,
-    records_of,
 )
 from pyhudi.metadata_table.writer.metadata_store import MetadataStore
 from pyhudi.records.column_statistics import ColumnRange
@@ -133,17 +133,17 @@ def other_filter(table: Table) -> None:
 
 
 def no_key(table: Table) -> None:
-    say(table, "record_index", records_of(deletes=pa.array(["k2"])))
+    say(table, "record_index", build_records(deletes=pa.array(["k2"])))
 
 
 def no_value(table: Table) -> None:
     gone = format_secondary_keys(pa.array(["n2"]), pa.array(["k2"]))
-    say(table, "secondary_index_note", records_of(deletes=gone))
+    say(table, "secondary_index_note", build_records(deletes=gone))
 
 
 def value_of_nobody(table: Table) -> None:
     keys = format_secondary_keys(pa.array(["n9"]), pa.array(["k2"]))
-    say(table, "secondary_index_note", records_of(keys, encode_secondary_values(1)))
+    say(table, "secondary_index_note", build_records(keys, encode_secondary_values(1)))
 
 
 def wrong_results(table: Table) -> None:

@@ -30,12 +30,12 @@ from pyhudi.operations.admin.repair import RepairSettings
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.services.async_indexing import IndexSettings
-from pyhudi.operations.services.run_services import PassSettings
+from pyhudi.operations.services.run_services import ServiceRunSettings
 from pyhudi.operations.write.micro_batches import SinkSettings, StreamBatch
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
-from pyhudi.options.declaration import Option, Options, options_of
-from pyhudi.options.scope import TABLE_OPTIONS, VERBS, check_given, check_standing, spark_write_verb, verb_of
-from pyhudi.options.supported import FLINK, HONOURED, MOOT, REFUSED, parse_options, spelled
+from pyhudi.options.declaration import Option, Options, settings_options
+from pyhudi.options.scope import TABLE_OPTIONS, VERBS, check_call_options, check_table_options, operation_for, spark_write_verb
+from pyhudi.options.supported import FLINK, NO_OP, REFUSED, SUPPORTED, canonical_name, parse_options
 from pyhudi.planning.stream_batches import BatchLimits
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import ReplayEnvironment
@@ -145,9 +145,9 @@ def test_an_option_acts_on_the_verb_or_is_refused(table: Table) -> None:
     before = files(table)
     verbs = calls(table)
     assert set(verbs) <= {*VERBS, *ALIASES}
-    for (name, call), option in itertools.product(verbs.items(), HONOURED.values()):
-        verb = verb_of(ARGUMENTS["operation"]) if name == "write_batch" else VERBS[ALIASES.get(name, name)]
-        if verb.acts(option) or verb.means.get(option) == legal_value(option):
+    for (name, call), option in itertools.product(verbs.items(), SUPPORTED.values()):
+        verb = operation_for(ARGUMENTS["operation"]) if name == "write_batch" else VERBS[ALIASES.get(name, name)]
+        if verb.accepts(option) or verb.implied.get(option) == legal_value(option):
             continue
         with pytest.raises(InvalidRequest) as caught:
             call(options={option.key: legal_value(option)})
@@ -156,12 +156,12 @@ def test_an_option_acts_on_the_verb_or_is_refused(table: Table) -> None:
 
 
 def test_every_option_acts_somewhere_and_every_other_key_has_its_reason() -> None:
-    for option in HONOURED.values():
-        assert option in TABLE_OPTIONS or any(option in verb.acting for verb in VERBS.values()), option
-        assert option.meaning
-    assert all({**MOOT, **REFUSED}.values())
-    assert all(ours in HONOURED for ours in FLINK.values() if ours is not None)
-    assert not FLINK.keys() & {*(s for o in HONOURED.values() for s in o.spellings), *MOOT, *REFUSED}
+    for option in SUPPORTED.values():
+        assert option in TABLE_OPTIONS or any(option in verb.accepted for verb in VERBS.values()), option
+        assert option.description
+    assert all({**NO_OP, **REFUSED}.values())
+    assert all(ours in SUPPORTED for ours in FLINK.values() if ours is not None)
+    assert not FLINK.keys() & {*(s for o in SUPPORTED.values() for s in o.all_names), *NO_OP, *REFUSED}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,17 +173,17 @@ class Recording(Options):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
-    def given(self, option: Option | str) -> str | None:
+    def explicit(self, option: Option | str) -> str | None:
         self.read.add(str(option))
-        return Options(self.values).given(option)
+        return Options(self.values).explicit(option)
 
     def text(self, option: Option | str) -> str | None:
         self.read.add(str(option))
         return Options(self.values).text(option)
 
-    def word(self, option: Option | str) -> str:
+    def value_or_default(self, option: Option | str) -> str:
         self.read.add(str(option))
-        return Options(self.values).word(option)
+        return Options(self.values).value_or_default(option)
 
 
 BRANCHES: tuple[Mapping[str, object], ...] = (
@@ -206,7 +206,7 @@ BRANCHES: tuple[Mapping[str, object], ...] = (
     "settings",
     [
         LockSettings,
-        PassSettings,
+        ServiceRunSettings,
         IndexSettings,
         AlterSettings,
         ReadSettings,
@@ -225,12 +225,12 @@ def test_settings_read_what_they_declare_and_nothing_else(settings: Any) -> None
         if settings is WriteSettings:
             for operation in WriteOperation:
                 WriteSettings.of(recording, operation)
-        elif settings is PassSettings:
-            PassSettings.of(recording, None, plan=True)
+        elif settings is ServiceRunSettings:
+            ServiceRunSettings.of(recording, None, plan=True)
         else:
             settings.of(recording)
         read |= recording.read
-    told = {option.key for option in options_of(settings) if not option.has_one_word}
+    told = {option.key for option in settings_options(settings) if not option.has_single_value}
     assert read == told
 
 
@@ -244,7 +244,7 @@ def test_no_module_names_an_option_that_it_reads() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READING and node.args:
                 first = node.args[0]
-                if isinstance(first, ast.Constant) and first.value in HONOURED:
+                if isinstance(first, ast.Constant) and first.value in SUPPORTED:
                     found.append(f"{path.name}:{node.lineno} {first.value!r}")
     assert not found
 
@@ -273,7 +273,7 @@ register_lock_provider(LOCK, lambda settings, storage, env: Refusing())
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name, verb in VERBS.items() if verb.acts(HONOURED["hoodie.write.lock.provider"]))
+    "name", sorted(name for name, verb in VERBS.items() if verb.accepts(SUPPORTED["hoodie.write.lock.provider"]))
 )
 def test_the_lock_that_a_call_names_is_the_one_it_takes(table: Table, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name not in calls(table):
@@ -444,7 +444,7 @@ def test_an_operation_that_is_not_the_verbs(table: Table, verb: str) -> None:
             with pytest.raises(InvalidRequest, match=f"{key}={other} contradicts {verb}"):
                 calls(Table(table.uri, options={**QUIET, key: str(other)}))[verb]()
     assert files(table) == before
-    check_given(VERBS[verb], parse_options({key: verb}))
+    check_call_options(VERBS[verb], parse_options({key: verb}))
 
 
 def test_options_of_one_operation_are_refused_by_others(table: Table) -> None:
@@ -471,8 +471,8 @@ def test_one_mapping_of_a_job_that_writes_through_spark() -> None:
         "hoodie.datasource.query.type": "snapshot",
         "hoodie.bulkinsert.sort.mode": "GLOBAL_SORT",
     }
-    check_standing(upsert, parse_options(job))
-    check_standing(VERBS["pyhudi.spark.read"], parse_options({**job, "hoodie.datasource.write.operation": "insert"}))
+    check_table_options(upsert, parse_options(job))
+    check_table_options(VERBS["pyhudi.spark.read"], parse_options({**job, "hoodie.datasource.write.operation": "insert"}))
     for option, value in (
         (AS_OF, "2020"),
         ("hoodie.datasource.query.type", "incremental"),
@@ -481,8 +481,8 @@ def test_one_mapping_of_a_job_that_writes_through_spark() -> None:
         ("hoodie.static.overwrite.partition.paths", "oslo"),
     ):
         with pytest.raises(InvalidRequest, match=re.escape(option)):
-            check_standing(upsert, parse_options({option: value}))
-    check_standing(
+            check_table_options(upsert, parse_options({option: value}))
+    check_table_options(
         spark_write_verb(WriteOperation.DELETE_PARTITION),
         parse_options({"hoodie.datasource.write.partitions.to.delete": "oslo"}),
     )
@@ -508,11 +508,11 @@ def test_a_table_is_not_made_with_names_of_flink() -> None:
 
 def test_keys_whose_capitals_were_lost() -> None:
     """Spark hands the keys of a source's options over in lower case."""
-    known = [*(spelling for option in HONOURED.values() for spelling in option.spellings), *MOOT, *REFUSED]
-    assert [spelled(key.lower()) for key in known] == known
+    known = [*(spelling for option in SUPPORTED.values() for spelling in option.all_names), *NO_OP, *REFUSED]
+    assert [canonical_name(key.lower()) for key in known] == known
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = parse_options({spelled("hoodie.fileindex.dataskippingfailuremode"): "strict"})
+        found = parse_options({canonical_name("hoodie.fileindex.dataskippingfailuremode"): "strict"})
     assert ReadSettings.of(found).strict
 
 
@@ -624,8 +624,8 @@ def test_every_provider_is_the_same_lock_by_whichever_way_it_is_named(name: str)
     wanted = seen(made.context.lock)
     assert seen(opened.context.lock) == wanted
     for verb, known in VERBS.items():
-        if known.acts(HONOURED["hoodie.write.lock.provider"]):
-            assert seen(plain._open.now(plain._open.parse(known, options)).lock) == wanted, verb
+        if known.accepts(SUPPORTED["hoodie.write.lock.provider"]):
+            assert seen(plain._open.load_context(plain._open.parse(known, options)).lock) == wanted, verb
     for verb in ("upsert", "delete_partitions"):
         with pytest.raises(Unsupported, match=r"lock provider com\.example\.NoSuchLock is not available"):
             calls(plain)[verb](options={"hoodie.write.lock.provider": "com.example.NoSuchLock"})

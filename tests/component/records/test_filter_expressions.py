@@ -70,13 +70,13 @@ def numbers(rows: pa.Table) -> list[Any]:
 
 @pytest.mark.parametrize("expression", ARROW, ids=lambda one: " ".join(str(one).split()))
 def test_an_expression_of_pyarrow_keeps_the_rows_that_pyarrow_keeps(expression: pc.Expression) -> None:
-    assert numbers(row_filter(parse_filter(expression), ROWS.schema).keep(ROWS)) == numbers(ROWS.filter(expression))
+    assert numbers(row_filter(parse_filter(expression), ROWS.schema).select(ROWS)) == numbers(ROWS.filter(expression))
 
 
 @pytest.mark.parametrize("expression", POLARS, ids=str)
 def test_an_expression_of_polars_keeps_the_rows_that_polars_keeps(expression: pl.Expr) -> None:
     expected = pl.DataFrame(ROWS).filter(expression)
-    assert numbers(row_filter(parse_filter(expression), ROWS.schema).keep(ROWS)) == expected["fare"].to_list()
+    assert numbers(row_filter(parse_filter(expression), ROWS.schema).select(ROWS)) == expected["fare"].to_list()
 
 
 def test_expressions_become_the_tree_that_text_becomes() -> None:

@@ -17,7 +17,7 @@ import pyhudi as hp
 from pyhudi.api import doctor
 from pyhudi.errors import visible
 from pyhudi.operations.commit import results
-from pyhudi.records.html_repr import ShownInNotebooks
+from pyhudi.records.html_repr import HtmlRepr
 from scripts import notebook
 
 EVIL = "<script>alert('&')</script>"
@@ -63,7 +63,7 @@ def test_scans_and_results_show_what_they_print(table: hp.Table) -> None:
 
 def test_every_result_is_shown_and_stays_a_plain_value() -> None:
     found = [one for one in vars(results).values() if is_dataclass(one) and isinstance(one, type)]
-    assert found and all(issubclass(one, ShownInNotebooks) for one in found if "__str__" in vars(one))
+    assert found and all(issubclass(one, HtmlRepr) for one in found if "__str__" in vars(one))
     result = results.WriteResult("upsert", None, None)
     assert not hasattr(result, "__dict__") and pickle.loads(pickle.dumps(result)) == result
 

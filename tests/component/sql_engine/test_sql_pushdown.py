@@ -14,7 +14,7 @@ import pyhudi as hp
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.sql_engine.duckdb_engine import read_spark
-from pyhudi.sql_engine.sql_pushdown import asked_of_table, equated_columns, is_plain_to_duck
+from pyhudi.sql_engine.sql_pushdown import equality_columns, is_exact_in_duckdb, table_predicate
 from tests.support.opened_files import recorded
 
 COLUMNS = pa.schema(
@@ -80,14 +80,14 @@ COLUMNS = pa.schema(
     ],
 )  # fmt: skip
 def test_what_a_query_asks_of_a_table(query: str, known: str | None) -> None:
-    found = asked_of_table(read_spark(query), "t", COLUMNS, is_plain_to_duck)
+    found = table_predicate(read_spark(query), "t", COLUMNS, is_exact_in_duckdb)
     assert (found and bind(found, COLUMNS)) == (None if known is None else bind(parse_filter(known), COLUMNS))
 
 
 def test_what_a_condition_equates() -> None:
     tree = read_spark("(T.id = s.key AND s.City = t.city) AND t.x < s.x AND t.y <=> s.y AND t.z = t.w", expression=True)
-    assert equated_columns(tree, "t", "s") == {"id": "key", "city": "city"}
-    assert equated_columns(read_spark("t.id = s.id OR t.x = s.x", expression=True), "t", "s") == {}
+    assert equality_columns(tree, "t", "s") == {"id": "key", "city": "city"}
+    assert equality_columns(read_spark("t.id = s.id OR t.x = s.x", expression=True), "t", "s") == {}
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_no_row_is_lost(trips: hp.Table) -> None:
     asked = 0
     for number, condition in enumerate(CONDITIONS):
         tree = read_spark(f"SELECT id FROM trips WHERE {condition}")
-        known = asked_of_table(tree, "trips", trips.schema(), is_plain_to_duck)
+        known = table_predicate(tree, "trips", trips.schema(), is_exact_in_duckdb)
         asked += known is not None
         held = set(trips.scan(["id"], known).to_arrow().column("id").to_pylist())
         assert {row["id"] for row in truth if row[f"c{number}"]} <= held, condition

@@ -16,7 +16,7 @@ from pyhudi.tasks.base_file_reader import footer_filter, open_base_file
 
 @dataclass(frozen=True)
 class Sizes:
-    bloom_kind: str = "DYNAMIC_V0"
+    bloom_type: str = "DYNAMIC_V0"
     bloom_entries: int = 1000
     bloom_fpp: float = 1e-9
     bloom_max_entries: int = 4000

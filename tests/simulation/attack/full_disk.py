@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.errors import HudiError, ServiceFailed
 from pyhudi.storage import open_storage
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 
 _CALLS = 120
 _OPTIONS: dict[str, object] = {
@@ -48,7 +48,7 @@ def attack(folder: Path, seed: int, rounds: int) -> list[str]:
     for number in range(rounds):
         at = rng.randint(1, _CALLS)
 
-        def watch(call_number: int, call: Call, at: int = at) -> None:
+        def watch(call_number: int, call: StorageCall, at: int = at) -> None:
             if call_number == at:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
 

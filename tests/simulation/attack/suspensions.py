@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.errors import HudiError
 from pyhudi.storage import open_storage
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from tests.simulation.attack.kills import Child
 from tests.simulation.attack.processes import OPTIONS, Told, begin, judge
 from tests.simulation.attack.writer import SHARED, say
@@ -62,7 +62,7 @@ def commit(path: str, name: str, value: int, options: Mapping[str, Any], point: 
         signal.alarm(HUNG_AFTER_S)
     calls = 0
 
-    def watch(number: int, call: Call) -> None:
+    def watch(number: int, call: StorageCall) -> None:
         nonlocal calls
         calls = number
         if point is not None and number == point.call:

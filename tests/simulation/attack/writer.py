@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.errors import HudiError
 from pyhudi.storage import open_storage
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 
 SHARED = "shared"
 
@@ -35,7 +35,7 @@ def write(path: str, name: str, seed: int, turns: int, options: dict[str, Any], 
     """Take so many turns.  at: the storage call before which this process sends itself the signal `number`, 0 for none."""
     rng = random.Random(f"{seed}/{name}")
 
-    def watch(call_number: int, call: Call) -> None:
+    def watch(call_number: int, call: StorageCall) -> None:
         if call_number == at:
             os.kill(os.getpid(), signal.Signals[f"SIG{number}"])
 

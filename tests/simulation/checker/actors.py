@@ -27,14 +27,14 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from pyhudi.storage.fault_injection import Call, Fault, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultOutcome, FaultPoint, SimulatedCrash, StorageCall
 
 _QUIET = ("/.hoodie/.locks/", "/.hoodie/.heartbeat/", "/.hoodie/.locks", "/.hoodie/.heartbeat")
 _PATIENCE_S = 600
 _LIMIT = 50_000
 """Calls of one run; a run that makes more goes round in circles."""
 
-_OUTCOMES = {"kill": Outcome.CRASH, "fail": Outcome.LOST_ANSWER}
+_OUTCOMES = {"kill": FaultOutcome.CRASH, "fail": FaultOutcome.LOST_RESPONSE}
 
 END = "end"
 """The place after the last call of an operation."""
@@ -82,7 +82,7 @@ class Actor:
         self.places.clear()
         self.requested = []
 
-    def watch(self, number: int, call: Call) -> Fault | None:
+    def watch(self, number: int, call: StorageCall) -> Fault | None:
         """To be called before each storage call of this actor."""
         stage = self.stage
         if stage is None:
@@ -206,7 +206,7 @@ class Stage:
         what, _, how = act.partition(" ")
         if what in _OUTCOMES:
             actor.dead = what == "kill"
-            return Fault(1, Moment(how), _OUTCOMES[what])
+            return Fault(1, FaultPoint(how), _OUTCOMES[what])
         if what == "lost":
             actor.lost = True
             self._pass_on(actor)
@@ -299,7 +299,7 @@ _TIME = re.compile(r"\d{17}")
 _TOKEN = re.compile(r"_\d+-\d+-\d+")
 
 
-def place_of(call: Call, prefix: str) -> str:
+def place_of(call: StorageCall, prefix: str) -> str:
     """A call without what differs between runs: `open_output a/F_W_T.parquet`, `put_if_absent .hoodie/timeline/T.inflight`."""
     path = call.path.removeprefix(prefix).lstrip("/")
     return f"{call.operation} {_TOKEN.sub('_W', _TIME.sub('T', _UUID.sub('F', path)))}"

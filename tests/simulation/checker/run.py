@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from pyhudi import Table
 from pyhudi.api.table import Scan
-from pyhudi.api.table_handle import OpenTable
+from pyhudi.api.table_handle import TableHandle
 from pyhudi.errors import (
     CommitUnknown,
     HudiError,
@@ -44,7 +44,7 @@ from pyhudi.storage import FileInfo, open_storage
 from pyhudi.storage.fault_injection import FaultyStorage
 from pyhudi.storage.locks import LockSettings, StorageLock
 from pyhudi.storage.memory import MemoryStorage, forget_memory
-from pyhudi.table.snapshot_cache import KeptState
+from pyhudi.table.snapshot_cache import SnapshotCache
 from pyhudi.table.table_config import load_table_config
 from pyhudi.table.table_context import TableContext
 from tests.simulation.checker.actors import END, LOCK, Actor, ActorEnvironment, Clock, Decide, Stage, Stuck
@@ -97,14 +97,14 @@ class ActorTable(Table):
         self._open = _ActorOpen(storage, actor, clock, options)
 
 
-class _ActorOpen(OpenTable):
+class _ActorOpen(TableHandle):
     def __init__(self, storage: FaultyStorage | MemoryStorage, actor: Actor, clock: Clock, options: dict[str, object]) -> None:
         environment = ActorEnvironment(actor, clock)
         self.options = _parsed(tuple(options.items()))
         lock = _Lock(actor, storage, environment, self.options)
         self.context = TableContext(storage, environment, load_table_config(storage), lock)
         self.background = None
-        self.kept = KeptState()
+        self.snapshot_cache = SnapshotCache()
 
 
 class _Lock(StorageLock):

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 from pyhudi.engines.spark.data_source import _divided_options
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.options.declaration import Option
-from pyhudi.options.supported import HONOURED
+from pyhudi.options.supported import SUPPORTED
 
 
 def test_options_with_capitals_act() -> None:
@@ -25,15 +25,15 @@ def test_options_with_capitals_act() -> None:
     assert (storage, path) == ({"region": "x"}, "/t")
 
 
-WITH_CAPITALS = [option for option in HONOURED.values() if any(s != s.lower() for s in option.spellings)]
+WITH_CAPITALS = [option for option in SUPPORTED.values() if any(s != s.lower() for s in option.all_names)]
 
 
 @pytest.mark.parametrize("option", WITH_CAPITALS, ids=str)
 def test_each_spelling_with_capitals_is_known(option: Option) -> None:
     value = option.default or (option.kind[0] if isinstance(option.kind, tuple) else "x")
-    for spelling in option.spellings:
+    for spelling in option.all_names:
         options, _, _ = _divided_options({"path": "/t", spelling.lower(): value})
-        assert options.given(option) == value
+        assert options.explicit(option) == value
 
 
 def test_names_of_flink_are_refused() -> None:

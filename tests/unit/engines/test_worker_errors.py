@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.errors import PySparkException
 
-from pyhudi.engines.spark.jobs import error_of, translated_errors
+from pyhudi.engines.spark.jobs import extract_error, translated_errors
 from pyhudi.engines.spark.worker_errors import format_error, parse_error, with_error_fields
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, HudiError)]
@@ -55,7 +55,7 @@ def test_what_a_job_raises_is_told() -> None:
     with pytest.raises(WriteConflict) as raised:
         list(job(iter([batch])))
     text = "".join(traceback.format_exception(raised.value))
-    found = error_of(f"[PYTHON_EXCEPTION] {text}\n\tat org.apache.spark.api.python")
+    found = extract_error(f"[PYTHON_EXCEPTION] {text}\n\tat org.apache.spark.api.python")
     assert isinstance(found, WriteConflict)
     assert (str(found), found.instants) == ("lost the race", ("20260101000000000",))
 
@@ -74,11 +74,11 @@ def test_what_a_job_raises_is_told() -> None:
 )
 def test_other_texts_make_no_error(text: str) -> None:
     assert parse_error(text) is None
-    assert error_of(text) is None
+    assert extract_error(text) is None
 
 
 def test_texts_without_a_note_still_tell_the_kind() -> None:
-    found = error_of("pyhudi.errors.InvalidRequest: column x is missing\n\nJVM stacktrace:\n...")
+    found = extract_error("pyhudi.errors.InvalidRequest: column x is missing\n\nJVM stacktrace:\n...")
     assert type(found) is InvalidRequest and str(found) == "column x is missing"
 
 

@@ -13,7 +13,7 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata, WriteStat
 from pyhudi.format.actions.compaction_plan import CompactionOperation, CompactionPlan
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.actions.restore_metadata import RestoreMetadata
-from pyhudi.format.archive_v1 import decode_archive_block, encode_archive_block, entries_of_row, rows_of_entries
+from pyhudi.format.archive_v1 import decode_archive_block, encode_archive_block, entries_from_row, rows_from_entries
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock, encode_block, scan_blocks
 from pyhudi.format.lsm_timeline import HistoryRow
 
@@ -28,7 +28,7 @@ ROWS = (
     HistoryRow("20260101000000005", "20260101000000006", "clean", CLEAN.encode(), CLEAN_PLAN.encode()),
     HistoryRow("20260101000000007", "20260101000000008", "replacecommit", REPLACE.encode(), RequestedReplaceMetadata().encode()),
 )
-ENTRIES = tuple(entry for row in ROWS for entry in entries_of_row(row))
+ENTRIES = tuple(entry for row in ROWS for entry in entries_from_row(row))
 BLOCK = encode_archive_block(ENTRIES)
 
 
@@ -43,28 +43,28 @@ def decoded(data: bytes) -> tuple[ArchivedEntry, ...]:
 
 def test_rows_become_entries_and_rows_again() -> None:
     assert decoded(BLOCK) == ENTRIES
-    assert tuple(rows_of_entries(ENTRIES)) == ROWS
-    assert [(e.action_type, e.action_state) for e in entries_of_row(ROWS[0])] == [
+    assert tuple(rows_from_entries(ENTRIES)) == ROWS
+    assert [(e.action_type, e.action_state) for e in entries_from_row(ROWS[0])] == [
         ("compaction", "REQUESTED"),
         ("compaction", "INFLIGHT"),
         ("commit", "COMPLETED"),
     ]
-    assert tuple(rows_of_entries(decoded(BLOCK + BLOCK))) == ROWS
+    assert tuple(rows_from_entries(decoded(BLOCK + BLOCK))) == ROWS
 
 
 def test_entries_of_old_writers() -> None:
     old = ArchivedEntry(commit_time="20260101000000001", action_type="commit", hoodie_commit_metadata=COMMIT)
-    (row,) = rows_of_entries([old])
+    (row,) = rows_from_entries([old])
     assert row.completion_time is None and row.metadata == COMMIT.encode()
     pending = ArchivedEntry(commit_time="20260101000000001", action_type="commit", action_state="INFLIGHT")
-    assert list(rows_of_entries([pending])) == []
+    assert list(rows_from_entries([pending])) == []
     without = ArchivedEntry(
         commit_time="20260101000000001",
         action_type="replacecommit",
         action_state="COMPLETED",
         hoodie_replace_commit_metadata=COMMIT,
     )
-    (row,) = rows_of_entries([without])
+    (row,) = rows_from_entries([without])
     assert CommitMetadata.decode(row.metadata or b"").partition_to_replace_file_ids == {}
 
 
@@ -74,13 +74,13 @@ def test_entries_of_old_writers() -> None:
 )
 def test_entries_that_say_nothing(entry: ArchivedEntry) -> None:
     with pytest.raises(CorruptData):
-        list(rows_of_entries([entry]))
+        list(rows_from_entries([entry]))
 
 
 def test_an_action_without_a_place_is_refused() -> None:
     row = HistoryRow("1", "2", "restore", RestoreMetadata("1", 1, (), {}).encode())
     with pytest.raises(Unsupported, match="restore"):
-        entries_of_row(row)
+        entries_from_row(row)
 
 
 def test_other_kinds_and_versions_of_blocks() -> None:
@@ -105,6 +105,6 @@ def test_a_flipped_bit_gives_entries_or_an_error(bit: int) -> None:
     data = bytearray(BLOCK)
     data[bit // 8] ^= 1 << bit % 8
     try:
-        list(rows_of_entries(decoded(bytes(data))))
+        list(rows_from_entries(decoded(bytes(data))))
     except (CorruptData, Unsupported):
         pass

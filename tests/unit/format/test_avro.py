@@ -16,8 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.avro.container import decode_container, decode_document, encode_container, seal_container
-from pyhudi.format.avro.datum import decode_datum, encode_datum
+from pyhudi.format.avro.container import (
+    add_checksum_marker,
+    decode_container,
+    decode_datum,
+    decode_document,
+    encode_container,
+    encode_datum,
+)
 from pyhudi.format.avro.json_values import from_json
 from pyhudi.format.avro.nodes import (
     DOUBLE,
@@ -27,14 +33,14 @@ from pyhudi.format.avro.nodes import (
     STRING,
     Branch,
     Union,
-    array_of,
-    map_of,
+    array_node,
+    map_node,
     optional,
     record,
     required,
     version_field,
 )
-from pyhudi.format.avro.schema import Schema, parse_schema, schema_of
+from pyhudi.format.avro.schema import Schema, parse_schema, schema_from_record
 from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.byte_cursor import encode_zigzag
@@ -59,12 +65,12 @@ class Shape:
 
 
 _POINT = record("Point", Point, x=required(LONG), label=optional(STRING))
-SHAPE = schema_of(
+SHAPE = schema_from_record(
     record(
         "Shape",
         Shape,
-        points=required(array_of(_POINT)),
-        byName=optional(map_of(_POINT), null=dict),
+        points=required(array_node(_POINT)),
+        byName=optional(map_node(_POINT), null=dict),
         weight=required(DOUBLE, 1.5),
         seen=optional(INT, null=0),
         version=version_field(1),
@@ -446,13 +452,13 @@ def test_a_sealed_container_is_what_was_written_or_refused() -> None:
     fields = [{"name": "a", "type": "string"}, {"name": "b", "type": "long"}]
     schema = parse_schema(json.dumps({"type": "record", "name": "r", "fields": fields}))
     plain = encode_container(schema, {"a": "some text", "b": 77}, SYNC)
-    sealed = seal_container(plain)
+    sealed = add_checksum_marker(plain)
     assert len(sealed) == len(plain)
     assert decode_container(sealed)[1] == decode_container(plain)[1]
     assert list(fastavro.reader(io.BytesIO(sealed))) == [{"a": "some text", "b": 77}]
-    assert seal_container(sealed) == sealed
+    assert add_checksum_marker(sealed) == sealed
     for other in (b"", b"{}", b"Obj"):
-        assert seal_container(other) == other
+        assert add_checksum_marker(other) == other
     for at in range(len(sealed)):
         for bit in range(8):
             damaged = bytearray(sealed)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.avro_columns import PAD_BYTES, Rows, Source, binary_parts, join
+from pyhudi.format.avro_columns import PAD_BYTES, RowCursors, Source, binary_parts, join
 from pyhudi.format.avro_wrappers import (
     DELETE_BRANCHES,
     STATISTICS_BRANCHES,
@@ -24,8 +24,8 @@ from pyhudi.format.avro_wrappers import (
     no_ordering,
     unwrap_ordering,
     unwrap_tuples,
-    wrap,
     wrap_ordering,
+    wrap_ordering_values,
 )
 
 UTC = datetime.UTC
@@ -38,7 +38,7 @@ def encoded(values: pa.Array, branches: tuple[Wrapper, ...] = STATISTICS_BRANCHE
 
 def decoded(values: list[bytes], branches: tuple[Wrapper, ...] = STATISTICS_BRANCHES) -> pa.Array:
     offsets, data = binary_parts(pa.array(values, pa.binary()))
-    rows = Rows(Source(data.data, 0), offsets[:-1] + PAD_BYTES, offsets[1:] + PAD_BYTES)
+    rows = RowCursors(Source(data.data, 0), offsets[:-1] + PAD_BYTES, offsets[1:] + PAD_BYTES)
     array = WrappedNode(branches).decode(rows)
     rows.expect_ends()
     return array
@@ -128,7 +128,11 @@ def test_ordering_values_of_deletes(values: pa.Array, wrapper: Wrapper) -> None:
 
 
 def test_every_delete_may_be_without_ordering() -> None:
-    for wrapped in (no_ordering(3), wrap_ordering(pa.nulls(3, pa.int64())), wrap(pa.nulls(3, pa.int64()), Wrapper.LONG)):
+    for wrapped in (
+        no_ordering(3),
+        wrap_ordering(pa.nulls(3, pa.int64())),
+        wrap_ordering_values(pa.nulls(3, pa.int64()), Wrapper.LONG),
+    ):
         values, absent = unwrap_ordering(wrapped, pa.int64())
         assert (values.to_pylist(), absent.to_pylist()) == ([None] * 3, [True] * 3)
     values, absent = unwrap_ordering(no_ordering(0), pa.string())
@@ -151,9 +155,9 @@ def test_what_is_refused() -> None:
     with pytest.raises(Unsupported, match="STRING"):
         unwrap_ordering(wrap_ordering(pa.array(["a"])), pa.int64())
     with pytest.raises(InvalidRequest):
-        wrap(pa.array([1], pa.int64()), Wrapper.INT)
+        wrap_ordering_values(pa.array([1], pa.int64()), Wrapper.INT)
     with pytest.raises(InvalidRequest):
-        encoded(wrap(pa.array([1], pa.date32()), Wrapper.LOCAL_DATE), DELETE_BRANCHES)
+        encoded(wrap_ordering_values(pa.array([1], pa.date32()), Wrapper.LOCAL_DATE), DELETE_BRANCHES)
 
 
 # Tuples of release 1.1.1: ("mysql-bin.000010", 1), and values of as many branches as its writer uses.

@@ -34,7 +34,7 @@ def test_any_number_of_keys() -> None:
     text = made.to_text().encode()
     absent = [f"absent {number}" for number in range(MAX_KEYS)]
     for keys, found in (([], False), (absent, False), ([*absent, "gone"], False), (["there", *absent], True), (["there"], True)):
-        assert text_might_contain(text, made.kind, pa.array(keys, pa.string())) is found
+        assert text_might_contain(text, made.filter_type, pa.array(keys, pa.string())) is found
 
 
 def test_damage_that_is_met() -> None:
@@ -43,10 +43,10 @@ def test_damage_that_is_met() -> None:
     text, asked = made.to_text().encode(), pa.array(["there"])
     for bad in (text[:-4], text[1:], b"", text[:50] + b"*" * (len(text) - 50), b"A" * len(text)):
         with pytest.raises((CorruptData, Unsupported)):
-            text_might_contain(bad, made.kind, asked)
+            text_might_contain(bad, made.filter_type, asked)
     with pytest.raises(Unsupported):
         text_might_contain(text, "CUCKOO", asked)
     jenkins = bytearray(made.encode())
     jenkins[8] = 0
     with pytest.raises(Unsupported):
-        text_might_contain(base64.b64encode(jenkins), made.kind, asked)
+        text_might_contain(base64.b64encode(jenkins), made.filter_type, asked)

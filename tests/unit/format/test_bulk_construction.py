@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pyhudi.format.bulk_construction import made_of_columns
+from pyhudi.table.file_slices import construct_many
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class Point:
 
 
 def test_objects_are_those_of_the_constructor() -> None:
-    assert made_of_columns(Point, 2, {"x": [1, 2], "y": iter((3, 4))}) == [Point(1, 3), Point(2, 4)]
-    assert hash(made_of_columns(Point, 1, {"x": [1], "y": [0]})[0]) == hash(Point(1))
-    assert made_of_columns(Point, 0, {"x": [], "y": []}) == []
+    assert construct_many(Point, 2, {"x": [1, 2], "y": iter((3, 4))}) == [Point(1, 3), Point(2, 4)]
+    assert hash(construct_many(Point, 1, {"x": [1], "y": [0]})[0]) == hash(Point(1))
+    assert construct_many(Point, 0, {"x": [], "y": []}) == []
 
 
 @pytest.mark.parametrize("is_on", [True, False])
@@ -30,7 +30,7 @@ def test_collection_is_left_as_it_was_found(is_on: bool) -> None:
 
     def values() -> Iterator[int]:
         seen.append(gc.isenabled())
-        made_of_columns(Point, 1, {"x": [1], "y": [1]})
+        construct_many(Point, 1, {"x": [1], "y": [1]})
         seen.append(gc.isenabled())
         yield 1
         raise ValueError("the column is damaged")
@@ -38,7 +38,7 @@ def test_collection_is_left_as_it_was_found(is_on: bool) -> None:
     try:
         (gc.enable if is_on else gc.disable)()
         with pytest.raises(ValueError, match="damaged"):
-            made_of_columns(Point, 2, {"x": values(), "y": [1, 2]})
+            construct_many(Point, 2, {"x": values(), "y": [1, 2]})
         assert seen == [False, False] and gc.isenabled() is is_on
     finally:
         (gc.enable if before else gc.disable)()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.byte_cursor import Cursor, encode_varint, encode_vlong, encode_zigzag
+from pyhudi.format.byte_cursor import ByteCursor, encode_varint, encode_vlong, encode_zigzag
 
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 U64 = st.integers(0, (1 << 64) - 1)
@@ -21,7 +21,7 @@ U64 = st.integers(0, (1 << 64) - 1)
 )
 def test_varint(value: int, data: str) -> None:
     assert encode_varint(value).hex() == data
-    assert Cursor(bytes.fromhex(data)).varint() == value
+    assert ByteCursor(bytes.fromhex(data)).varint() == value
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_varint(value: int, data: str) -> None:
 )
 def test_zigzag(value: int, data: str) -> None:
     assert encode_zigzag(value).hex() == data
-    assert Cursor(bytes.fromhex(data)).zigzag() == value
+    assert ByteCursor(bytes.fromhex(data)).zigzag() == value
 
 
 @pytest.mark.parametrize(
@@ -51,31 +51,31 @@ def test_zigzag(value: int, data: str) -> None:
 )
 def test_vlong(value: int, data: str) -> None:
     assert encode_vlong(value).hex() == data
-    assert Cursor(bytes.fromhex(data)).vlong() == value
+    assert ByteCursor(bytes.fromhex(data)).vlong() == value
 
 
 @given(I64)
 def test_signed_round_trip_and_no_prefix_is_a_value(value: int) -> None:
-    for encode, read in ((encode_zigzag, Cursor.zigzag), (encode_vlong, Cursor.vlong)):
+    for encode, read in ((encode_zigzag, ByteCursor.zigzag), (encode_vlong, ByteCursor.vlong)):
         data = encode(value)
-        cursor = Cursor(data + b"\xff")
+        cursor = ByteCursor(data + b"\xff")
         assert read(cursor) == value
         assert cursor.offset == len(data)
         for end in range(len(data)):
             with pytest.raises(CorruptData):
-                read(Cursor(data[:end]))
+                read(ByteCursor(data[:end]))
 
 
 @given(U64)
 def test_unsigned_round_trip(value: int) -> None:
     data = encode_varint(value)
-    assert Cursor(data).varint() == value
+    assert ByteCursor(data).varint() == value
     assert len(data) == max(1, -(-value.bit_length() // 7))
 
 
 @pytest.mark.parametrize("data", ["ffffffffffffffffff02", "8080808080808080808000", "ff"])
 def test_varints_that_are_too_long(data: str) -> None:
-    cursor = Cursor(bytes.fromhex(data))
+    cursor = ByteCursor(bytes.fromhex(data))
     with pytest.raises(CorruptData):
         cursor.varint()
     assert cursor.offset == 0
@@ -83,7 +83,7 @@ def test_varints_that_are_too_long(data: str) -> None:
 
 def test_vlong_of_more_than_64_bits() -> None:
     with pytest.raises(CorruptData):
-        Cursor(bytes.fromhex("88ffffffffffffffff")).vlong()
+        ByteCursor(bytes.fromhex("88ffffffffffffffff")).vlong()
 
 
 @pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1])
@@ -96,7 +96,7 @@ def test_values_that_do_not_fit(value: int) -> None:
 
 def test_fixed_numbers_are_big_endian_and_advance() -> None:
     data = struct.pack(">bBhiIqfd", -1, 200, -2, -3, 4294967295, -4, 1.5, -2.5)
-    cursor = Cursor(data, 1)
+    cursor = ByteCursor(data, 1)
     values = (cursor.u8(), cursor.i16(), cursor.i32(), cursor.u32(), cursor.i64())
     assert values == (200, -2, -3, 4294967295, -4)
     assert (cursor.f32(), cursor.f64()) == (1.5, -2.5)
@@ -105,7 +105,7 @@ def test_fixed_numbers_are_big_endian_and_advance() -> None:
 
 @pytest.mark.parametrize("name", ["u8", "i16", "i32", "u32", "i64", "f32", "f64", "varint", "zigzag", "vlong"])
 def test_reading_past_the_end_neither_advances_nor_looks_beyond(name: str) -> None:
-    cursor = Cursor(b"\x88" * 16, 3, 3, base=100)
+    cursor = ByteCursor(b"\x88" * 16, 3, 3, base=100)
     with pytest.raises(CorruptData) as caught:
         getattr(cursor, name)()
     assert caught.value.offset == 103
@@ -113,24 +113,24 @@ def test_reading_past_the_end_neither_advances_nor_looks_beyond(name: str) -> No
 
 
 def test_take_is_a_view_of_exactly_what_is_left() -> None:
-    cursor = Cursor(b"abcdef", 1, 5)
-    assert bytes(cursor.take(4)) == b"bcde"
+    cursor = ByteCursor(b"abcdef", 1, 5)
+    assert bytes(cursor.read(4)) == b"bcde"
     assert cursor.remaining == 0
     for size in (1, -1, 1 << 62):
         with pytest.raises(CorruptData):
-            cursor.take(size)
+            cursor.read(size)
 
 
 def test_text_must_be_utf8() -> None:
-    assert Cursor("é".encode()).text(2) == "é"
-    cursor = Cursor(b"\xff\xfe")
+    assert ByteCursor("é".encode()).text(2) == "é"
+    cursor = ByteCursor(b"\xff\xfe")
     with pytest.raises(CorruptData):
         cursor.text(2)
     assert cursor.offset == 0
 
 
 def test_expect_names_what_is_missing() -> None:
-    cursor = Cursor(b"#HUD")
+    cursor = ByteCursor(b"#HUD")
     with pytest.raises(CorruptData, match="the magic"):
         cursor.expect(b"#HUDI#", "the magic")
     cursor.expect(b"#HU", "the start")
@@ -141,4 +141,4 @@ def test_expect_names_what_is_missing() -> None:
 @pytest.mark.parametrize(("offset", "end"), [(-1, 2), (2, 1), (0, 4), (4, None)])
 def test_a_range_outside_the_data(offset: int, end: int | None) -> None:
     with pytest.raises(CorruptData):
-        Cursor(b"abc", offset, end)
+        ByteCursor(b"abc", offset, end)

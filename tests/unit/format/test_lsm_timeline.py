@@ -53,8 +53,8 @@ def test_file_names() -> None:
 def test_which_files_may_hold_a_range() -> None:
     for name in (HistoryFileName("20", "40", 0), HistoryFileName("40", "20", 0)):
         inside = [("10", "20"), ("40", "50"), ("25", "30"), ("10", "50"), (None, "20"), ("40", None), (None, None)]
-        assert all(name.may_hold(first, last) for first, last in inside)
-        assert not any(name.may_hold(first, last) for first, last in [("10", "19"), ("41", "50"), (None, "1"), ("5", None)])
+        assert all(name.may_contain(first, last) for first, last in inside)
+        assert not any(name.may_contain(first, last) for first, last in [("10", "19"), ("41", "50"), (None, "1"), ("5", None)])
 
 
 def test_manifest_names_and_version() -> None:

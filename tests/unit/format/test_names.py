@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.bulk_construction import made_of_columns
 from pyhudi.format.names import (
     ArchiveFileName,
     BaseFileName,
@@ -24,6 +23,7 @@ from pyhudi.format.names import (
     parse_marker,
     split_base_files,
 )
+from pyhudi.table.file_slices import construct_many
 
 UUID = "b18a400d-c906-4878-9cc3-6bd42279d131"
 
@@ -94,7 +94,7 @@ def test_whatever_parses_is_written_back(name: str) -> None:
 def test_very_many_names_are_taken_apart_alike() -> None:
     names = [*BASE_FILES, *LOG_FILES, *NEITHER]
     for name, parts in zip(names, split_base_files(pa.array(names)).to_pylist(), strict=True):
-        made = made_of_columns(BaseFileName, 1, {part: [text] for part, text in parts.items()})[0] if parts is not None else None
+        made = construct_many(BaseFileName, 1, {part: [text] for part, text in parts.items()})[0] if parts is not None else None
         assert made == parse_base_file(name)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.byte_cursor import ByteCursor
 from pyhudi.format.orc.orc_columns import from_orc
 from pyhudi.format.orc.orc_reader import ORC_AVRO_SCHEMA_KEY, OrcFile
 from pyhudi.format.orc.orc_tail import read_tail, with_user_metadata, writer_zone
@@ -192,11 +192,11 @@ def file_of_java(calendar: int | None, rows: pa.Table) -> bytes:
     po.write_table(rows, sink, compression="uncompressed")
     whole = sink.getvalue()
     length = whole[-1]
-    postscript = dict(decode_fields(Cursor(whole[-1 - length : -1])))
+    postscript = dict(decode_fields(ByteCursor(whole[-1 - length : -1])))
     footer_bytes = postscript[1]
     assert isinstance(footer_bytes, int)
     start = len(whole) - 1 - length - footer_bytes
-    fields = [(number, value) for number, value in decode_fields(Cursor(whole[start : -1 - length])) if number != 9]
+    fields = [(number, value) for number, value in decode_fields(ByteCursor(whole[start : -1 - length])) if number != 9]
     footer = b"".join(encode_number(n, v) if isinstance(v, int) else encode_bytes(n, bytes(v)) for n, v in fields)
     footer += b"" if calendar is None else encode_number(11, calendar)
     postscript[1] = len(footer)
@@ -214,7 +214,7 @@ def test_old_dates_of_files_from_outside_mean_what_their_calendar_says(calendar:
     places = pa.ListArray.from_arrays(pa.array([0, 2, 4, 6, 8, 10], pa.int32()), nested)
     named = pa.MapArray.from_arrays(pa.array(range(6), pa.int32()), pa.array(["k"] * 5), HYBRID)
     data = file_of_java(calendar, pa.table({"day": HYBRID, "places": places, "named": named, "n": [1, 2, 3, 4, 5]}))
-    outside = OrcFile(pa.BufferReader(data), outside=True).read()
+    outside = OrcFile(pa.BufferReader(data), is_bootstrapped=True).read()
     inside = OrcFile(pa.BufferReader(data)).read()
     assert inside["day"].cast(pa.int32()).to_pylist() == HYBRID.cast(pa.int32()).to_pylist()
     if calendar == 2:
@@ -229,4 +229,4 @@ def test_old_dates_of_files_from_outside_mean_what_their_calendar_says(calendar:
 def test_writers_that_are_not_of_java_count_by_the_gregorian_calendar() -> None:
     sink = io.BytesIO()
     po.write_table(pa.table({"day": pa.array(DAYS, pa.date32())}), sink)
-    assert OrcFile(pa.BufferReader(sink.getvalue()), outside=True).read()["day"].to_pylist() == DAYS
+    assert OrcFile(pa.BufferReader(sink.getvalue()), is_bootstrapped=True).read()["day"].to_pylist() == DAYS

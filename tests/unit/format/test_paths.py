@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyhudi.format.paths import SIDE_FOLDER, file_name_of, folder_of, join_path, parts_of
+from pyhudi.format.paths import SIDE_FOLDER, file_name, join_path, parent_folder, split_path
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from pyhudi.format.paths import SIDE_FOLDER, file_name_of, folder_of, join_path,
     ],
 )
 def test_a_path_is_taken_apart_and_joined(path: str, folder: str, name: str, parts: list[str]) -> None:
-    assert (folder_of(path), file_name_of(path), parts_of(path)) == (folder, name, parts)
+    assert (parent_folder(path), file_name(path), split_path(path)) == (folder, name, parts)
     assert join_path(folder, name) == join_path(*parts) == path
 
 

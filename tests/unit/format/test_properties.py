@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.properties import (
-    check_seal,
+    check_checksum,
+    format_checksummed_properties,
     format_java_date,
     format_properties,
     format_saved_comments,
-    format_sealed_properties,
     format_updated_comments,
     parse_properties,
     table_checksum,
@@ -125,25 +125,25 @@ def test_depth() -> None:
 
 
 def sealed() -> bytes:
-    return format_sealed_properties({"a": "1", "b": "text", "hoodie.table.base.file.format": "PARQUET", "c": ""}, ("saved",))
+    return format_checksummed_properties({"a": "1", "b": "text", "hoodie.table.base.file.format": "PARQUET", "c": ""}, ("saved",))
 
 
 def test_a_sealed_file_tells_every_changed_byte_of_its_pairs() -> None:
     data, passed = sealed(), 0
-    check_seal(data)
+    check_checksum(data)
     for at in range(len(data)):
         for bit in range(8):
             damaged = data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
             with suppress(CorruptData):
-                check_seal(damaged)
+                check_checksum(damaged)
                 assert {key: parse_properties(damaged).get(key) for key in "abc"} == {"a": "1", "b": "text", "c": ""}
                 passed += 1
     assert 0 < passed < 8 * len("#savedPARQUET"), "of a comment, and of a format that no reader takes"
     for text in (data + b"a=2\n", b"a=2\n" + data, data.replace(b"b=text\n", b""), data[: data.rindex(b"#")]):
         with pytest.raises(CorruptData, match="by hand"):
-            check_seal(text)
+            check_checksum(text)
 
 
 def test_other_writers_drop_the_seal_and_change_what_they_like() -> None:
-    check_seal(b"".join(line for line in sealed().splitlines(keepends=True) if not line.startswith(b"#")) + b"d=4\n")
-    check_seal(sealed().replace(b"=PARQUET", b"=ORC"))
+    check_checksum(b"".join(line for line in sealed().splitlines(keepends=True) if not line.startswith(b"#")) + b"d=4\n")
+    check_checksum(sealed().replace(b"=PARQUET", b"=ORC"))

@@ -9,9 +9,9 @@ import pytest
 from pyhudi.errors import CorruptData
 from pyhudi.format.schema_history import (
     ArrayType,
-    Column,
     MapType,
-    RecordType,
+    SchemaField,
+    StructType,
     VersionedSchema,
     decode_schema,
     decode_schema_history,
@@ -20,10 +20,10 @@ from pyhudi.format.schema_history import (
 )
 
 COLUMNS = (
-    Column(0, "_hoodie_commit_time", True, "string", ""),
-    Column(1, "de", True, "decimal(10, 2)"),
-    Column(2, "a", True, ArrayType(5, RecordType((Column(6, "x", False, "int", "note é"),)), True)),
-    Column(3, "m", True, MapType(7, "string", 8, ArrayType(9, "double", True), True)),
+    SchemaField(0, "_hoodie_commit_time", True, "string", ""),
+    SchemaField(1, "de", True, "decimal(10, 2)"),
+    SchemaField(2, "a", True, ArrayType(5, StructType((SchemaField(6, "x", False, "int", "note é"),)), True)),
+    SchemaField(3, "m", True, MapType(7, "string", 8, ArrayType(9, "double", True), True)),
 )
 TEXT = (
     '{"max_column_id":9,"version_id":20261121073254113,"type":"record","fields":['

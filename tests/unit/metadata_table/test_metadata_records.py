@@ -14,22 +14,22 @@ from pyhudi.format.avro_wrappers import Wrapper
 from pyhudi.metadata_table.codecs.bloom_filter_codec import decode_bloom_filters
 from pyhudi.metadata_table.codecs.column_stats_codec import decode_column_stats
 from pyhudi.metadata_table.codecs.files_codec import decode_files
-from pyhudi.metadata_table.codecs.metadata_schema import COMMIT_SCHEMA, RECORD_SCHEMA, RecordType, has_our_layout
+from pyhudi.metadata_table.codecs.metadata_schema import COMMIT_SCHEMA, RECORD_SCHEMA, MetadataRecordType, has_standard_layout
 from pyhudi.metadata_table.codecs.value_wrappers import unwrap
 from pyhudi.metadata_table.metadata_records import (
     FileFilter,
     FileRanges,
     bloom_deletes,
     bloom_records,
+    build_records,
     by_shard,
     column_stats_deletes,
     column_stats_records,
     files_records,
     partition_stats_records,
-    records_of,
 )
 from pyhudi.records.column_statistics import ColumnRange
-from pyhudi.records.hashing import file_hash, name_hash, shard_of_keys
+from pyhudi.records.hashing import file_hash, key_shards, name_hash
 
 SCHEMA = pa.schema([("id", pa.string()), ("fare", pa.float64()), ("moment", pa.timestamp("us", "UTC"))])
 
@@ -78,7 +78,7 @@ def test_column_stats_of_files() -> None:
     )
     records = column_stats_records([FileRanges("p", "f1", ranges), FileRanges("q", ".l1", ranges)], SCHEMA)
     stats, types = decode_column_stats(records.values, RECORD_SCHEMA)
-    assert set(types.to_pylist()) == {RecordType.COLUMN_STATS}
+    assert set(types.to_pylist()) == {MetadataRecordType.COLUMN_STATS}
     by_key = dict(zip(records.keys.to_pylist(), stats.to_pylist(), strict=True))
     one = by_key[name_hash("id") + name_hash("q") + file_hash(".l1")]
     assert (one["file_name"], one["column_name"], one["value_count"], one["null_count"]) == (".l1", "id", 5, 1)
@@ -100,7 +100,7 @@ def test_statistics_of_partitions_are_tight_and_go_with_their_files() -> None:
     full = {"id": ColumnRange("a", "b", 0, 2), "fare": ColumnRange(1.0, 2.0, 0, 2)}
     records = partition_stats_records({"p": full, "gone": None}, ("id", "fare"), SCHEMA)
     stats, types = decode_column_stats(records.values, RECORD_SCHEMA)
-    assert set(types.to_pylist()) == {RecordType.PARTITION_STATS}
+    assert set(types.to_pylist()) == {MetadataRecordType.PARTITION_STATS}
     assert {(row["file_name"], row["column_name"], row["is_tight"]) for row in stats.to_pylist()} == {
         ("p", "id", True),
         ("p", "fare", True),
@@ -133,7 +133,7 @@ def test_filters_and_deletions() -> None:
     st.integers(1, 5),
 )
 def test_records_are_ordered_distinct_and_dealt_out(written: dict[str, bytes], gone: list[str], shards: int) -> None:
-    records = records_of(
+    records = build_records(
         pa.array(list(written), pa.string()), pa.array(list(written.values()), pa.binary()), pa.array(gone, pa.string())
     )
     keys = records.keys.to_pylist()
@@ -146,19 +146,19 @@ def test_records_are_ordered_distinct_and_dealt_out(written: dict[str, bytes], g
     for shard, piece in pieces.items():
         assert not piece.is_empty
         for part in (piece.keys, piece.deletes):
-            assert set(shard_of_keys(part, shards).tolist()) <= {shard}
+            assert set(key_shards(part, shards).tolist()) <= {shard}
 
 
 def test_a_key_is_written_once() -> None:
     with pytest.raises(Internal):
-        records_of(pa.array(["a", "a"]), pa.array([b"1", b"2"]))
+        build_records(pa.array(["a", "a"]), pa.array([b"1", b"2"]))
 
 
 def test_layouts() -> None:
-    assert has_our_layout(RECORD_SCHEMA)
-    assert has_our_layout(RECORD_SCHEMA.replace('"name":"HoodieMetadataRecord"', '"doc":"x","name":"HoodieMetadataRecord"'))
-    assert not has_our_layout(COMMIT_SCHEMA)
-    assert not has_our_layout(
+    assert has_standard_layout(RECORD_SCHEMA)
+    assert has_standard_layout(RECORD_SCHEMA.replace('"name":"HoodieMetadataRecord"', '"doc":"x","name":"HoodieMetadataRecord"'))
+    assert not has_standard_layout(COMMIT_SCHEMA)
+    assert not has_standard_layout(
         RECORD_SCHEMA.replace('"name":"isTightBound","type":"boolean"', '"name":"isTightBound","type":"int"')
     )
-    assert not has_our_layout("no schema")
+    assert not has_standard_layout("no schema")

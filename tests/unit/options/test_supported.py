@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.options.supported import HONOURED, MOOT, PASSED_THROUGH, REFUSED, FileSettings, Options, SizingSettings, parse_options
+from pyhudi.options.supported import FORWARDED, NO_OP, REFUSED, SUPPORTED, FileSettings, Options, SizingSettings, parse_options
 
 
 @pytest.fixture(autouse=True)
@@ -16,15 +16,15 @@ def no_warning_unless_asked_for() -> None:
 
 
 def test_each_key_is_in_one_class_and_its_default_is_legal() -> None:
-    spelled = [key for name, option in HONOURED.items() for key in (name, *option.aliases)]
+    spelled = [key for name, option in SUPPORTED.items() for key in (name, *option.aliases)]
     assert len(set(spelled)) == len(spelled)
-    assert not set(spelled) & MOOT.keys()
+    assert not set(spelled) & NO_OP.keys()
     assert not set(spelled) & REFUSED.keys()
-    assert not MOOT.keys() & REFUSED.keys()
-    for key, option in HONOURED.items():
+    assert not NO_OP.keys() & REFUSED.keys()
+    for key, option in SUPPORTED.items():
         if option.default is not None:
-            assert parse_options({key: option.default}).given(key) == option.default
-    assert all(reason for reason in MOOT.values())
+            assert parse_options({key: option.default}).explicit(key) == option.default
+    assert all(reason for reason in NO_OP.values())
     assert all(reason and neutral for reason, neutral in REFUSED.values())
     FileSettings.of(Options(()))
     SizingSettings.of(Options(()))
@@ -45,11 +45,11 @@ def test_values_become_text_and_back() -> None:
     assert options.integer("hoodie.parquet.max.file.size") == 1024
     assert options.number("hoodie.index.bloom.fpp") == 1e-6
     assert options.names("hoodie.datasource.write.recordkey.field") == ("a", "b")
-    assert options.given("hoodie.table.name") is None
-    assert options.word("hoodie.index.type") == "GLOBAL_BLOOM"
+    assert options.explicit("hoodie.table.name") is None
+    assert options.value_or_default("hoodie.index.type") == "GLOBAL_BLOOM"
     assert options.text("hoodie.write.lock.provider") is None
     with pytest.raises(InvalidRequest, match=r"hoodie\.table\.name is required"):
-        options.word("hoodie.table.name")
+        options.value_or_default("hoodie.table.name")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_refused_and_moot_options() -> None:
         with pytest.raises(Unsupported, match=re.escape(reason)) as caught:
             parse_options({key: "com.example.Something"})
         assert key in str(caught.value)
-    for key in MOOT:
+    for key in NO_OP:
         assert parse_options({key: "anything"}) == Options(())
 
 
@@ -100,7 +100,7 @@ def test_an_unknown_option_is_told_with_its_nearest_name() -> None:
     with pytest.warns(UserWarning, match=r"hoodie\.index\.typ is unknown.*did you mean hoodie\.index\.type\?") as caught:
         options = parse_options({"hoodie.index.typ": "BLOOM"})
     assert Path(caught[0].filename) == Path(__file__)
-    assert options.given("hoodie.index.type") is None
+    assert options.explicit("hoodie.index.type") is None
     with pytest.warns(UserWarning, match="no effect$"):
         parse_options({"hoodie.zzzzz.qqqqq.xxxxxxxx": 1})
     with pytest.warns(UserWarning, match=r"pyhudi\.threads"):
@@ -110,14 +110,14 @@ def test_an_unknown_option_is_told_with_its_nearest_name() -> None:
             parse_options({key: "x"})
     # The metadata of commits and what Spark's session goes by are the caller's own.
     assert parse_options({"_batch": 7, "spark.x": "y"}).extra == (("_batch", "7"), ("spark.x", "y"))
-    for prefix in PASSED_THROUGH:
+    for prefix in FORWARDED:
         assert parse_options({prefix + "anything": "x"}).with_prefix(prefix) == {prefix + "anything": "x"}
 
 
 def test_options_of_the_metadata_of_commits_are_known_by_their_prefix() -> None:
     prefix = {"hoodie.datasource.write.commitmeta.key.prefix": "note."}
     assert parse_options({"note.batch": 7, **prefix}).extra == (("note.batch", "7"),)
-    assert parse_options({"note.batch": 7}, beside=parse_options(prefix)).extra == (("note.batch", "7"),)
+    assert parse_options({"note.batch": 7}, base_options=parse_options(prefix)).extra == (("note.batch", "7"),)
     for nowhere in ({"_batch": 7, **prefix}, {"_batch": 7, "hoodie.datasource.write.commitmeta.key.prefix": ""}):
         with pytest.warns(UserWarning, match="option _batch is unknown and has no effect"):
             parse_options(nowhere)
@@ -126,8 +126,8 @@ def test_options_of_the_metadata_of_commits_are_known_by_their_prefix() -> None:
 def test_merged() -> None:
     options = parse_options({"hoodie.table.name": "a", "_x": "1"})
     merged = options.merged({"hoodie.table.name": "b"})
-    assert (merged.given("hoodie.table.name"), merged.extra) == ("b", options.extra)
-    assert options.given("hoodie.table.name") == "a"
+    assert (merged.explicit("hoodie.table.name"), merged.extra) == ("b", options.extra)
+    assert options.explicit("hoodie.table.name") == "a"
 
 
 @pytest.mark.parametrize("value", [0, -1])

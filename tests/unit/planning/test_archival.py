@@ -149,7 +149,7 @@ def test_a_compaction_that_completed_after_a_clean_keeps_what_replaced_its_file_
 def test_savepoints_stop_archival_or_are_passed_over() -> None:
     saved = done(30, Action.SAVEPOINT)
     assert times(plan(saved)) == [10, 20]
-    beyond = plan(saved, settings=replace(SETTINGS, beyond_savepoint=True))
+    beyond = plan(saved, settings=replace(SETTINGS, archives_past_savepoint=True))
     assert times(beyond) == [10, 20, 40, 50]
     assert beyond.start == "060"
     assert times(plan(done(10, Action.SAVEPOINT))) == []

@@ -35,7 +35,7 @@ def test_file_ids() -> None:
 
 @pytest.mark.parametrize(("fields", "bucket"), [((), 2), (("a", "b"), 2), (("b",), 1), (("a",), 0)])
 def test_buckets_of_composite_keys(fields: tuple[str, ...], bucket: int) -> None:
-    assert BucketLayout(16, fields).cells_of(KEYS, pa.array(["a:1,b:2"]), pa.array(["p"])).tolist() == [bucket]
+    assert BucketLayout(16, fields).cells_for_keys(KEYS, pa.array(["a:1,b:2"]), pa.array(["p"])).tolist() == [bucket]
 
 
 def test_layouts_that_cannot_be() -> None:
@@ -43,7 +43,7 @@ def test_layouts_that_cannot_be() -> None:
         with pytest.raises(InvalidRequest, match=r"num\.buckets"):
             BucketLayout(count)
     with pytest.raises(InvalidRequest, match="cannot hash c"):
-        BucketLayout(2, ("c",)).fields_of(KEYS)
+        BucketLayout(2, ("c",)).validated_fields(KEYS)
 
 
 def test_groups_of_buckets() -> None:
@@ -79,18 +79,18 @@ def test_two_new_groups_of_one_bucket_meet() -> None:
 def test_counts_of_partitions() -> None:
     layout = BucketLayout(2, rules=r"^2026-(05|06)-\d{2}$, 8 ;a/b,3,;a,5;")
     counts = {"2026-05-01": 8, "x2026-05-01": 2, "2026-05-1": 2, "a/b": 3, "ba": 5, "": 2}
-    assert {partition: layout.count_of(partition) for partition in counts} == counts
+    assert {partition: layout.bucket_count(partition) for partition in counts} == counts
 
 
 def test_a_cell_lies_in_one_bucket_of_its_partition_and_of_any() -> None:
     keys = KeySpec.from_properties({"hoodie.table.recordkey.fields": "a"})
     layout = BucketLayout(4, rules="p,6;q,10")
     texts = pa.array([f"k{number}" for number in range(200)])
-    nowhere = layout.cells_of(keys, texts, pa.array([PLACEHOLDER_PARTITION] * 200))
+    nowhere = layout.cells_for_keys(keys, texts, pa.array([PLACEHOLDER_PARTITION] * 200))
     assert nowhere.max() < layout.cell_count == 60
     for partition, count in (("p", 6), ("q", 10), ("r", 4)):
         buckets = bucket_ids(texts, count, ["a"]).tolist()
-        assert layout.cells_of(keys, texts, pa.array([partition] * 200)).tolist() == buckets
+        assert layout.cells_for_keys(keys, texts, pa.array([partition] * 200)).tolist() == buckets
         assert [layout.bucket_at(partition, cell) for cell in nowhere.tolist()] == buckets
     # Counts without a common multiple among the hashes: then a cell is a hash.
     assert BucketLayout(99_999_989, rules="p,99_999_971".replace("_", "")).cell_count == 1 << 31
@@ -110,9 +110,9 @@ def test_patterns_that_java_may_read_in_another_way(pattern: str) -> None:
 
 def test_what_the_table_keeps_comes_before_options() -> None:
     stored = BucketCounts("p,3", 2)
-    for said in (BucketLayout(2), BucketLayout(2, rules="p,3;"), BucketLayout(256, is_given=False)):
-        assert said.kept_by(stored).count_of("p") == 3
-        assert said.kept_by(stored).count_of("q") == 2
+    for said in (BucketLayout(2), BucketLayout(2, rules="p,3;"), BucketLayout(256, is_explicit=False)):
+        assert said.from_table_counts(stored).bucket_count("p") == 3
+        assert said.from_table_counts(stored).bucket_count("q") == 2
     for wrong in (BucketLayout(3), BucketLayout(2, rules="p,4")):
         with pytest.raises(InvalidRequest, match="the table keeps"):
-            wrong.kept_by(stored)
+            wrong.from_table_counts(stored)

@@ -178,6 +178,6 @@ def test_a_clustering_is_due_by_the_writes_since_the_last_one() -> None:
     timeline = Timeline.of(
         Instant(f"2026010100000000{i}", Action.COMMIT, State.COMPLETED, f"2026010100000001{i}") for i in range(4)
     )
-    assert clustering_due(timeline, "", 4).due
+    assert clustering_due(timeline, "", 4).is_due
     after = clustering_due(timeline, "20260101000000001", 4)
-    assert not after.due and after.reason == "2 of 4 commits since the last clustering"
+    assert not after.is_due and after.reason == "2 of 4 commits since the last clustering"

@@ -21,13 +21,13 @@ from pyhudi.planning.compaction import (
     compactable_slices,
     compaction_due,
     compaction_operation,
-    kept_partitions,
     log_compaction_due,
     partition_day,
     partitions_to_plan,
     plan_compaction,
     plan_log_compaction,
     planned_groups,
+    select_partitions,
 )
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile, SlicingState, build_file_groups
@@ -59,7 +59,7 @@ def settings(trigger: str = "NUM_COMMITS", /, **more: Any) -> CompactionRules:
 
 
 def due(instants: list[Instant], trigger: str, now: int) -> bool:
-    return compaction_due(Timeline.of(instants), settings(trigger), at(now), UTC).due
+    return compaction_due(Timeline.of(instants), settings(trigger), at(now), UTC).is_due
 
 
 @pytest.mark.parametrize("trigger", list(CompactionTrigger))
@@ -108,7 +108,7 @@ def test_by_time() -> None:
     assert due([delta(0)], "TIME_ELAPSED", 100)
     # Seconds are cut before they are subtracted.
     early = Timeline.of([replace(delta(0), request_time=at(0, 999))])
-    assert compaction_due(early, settings("TIME_ELAPSED"), at(100), UTC).due
+    assert compaction_due(early, settings("TIME_ELAPSED"), at(100), UTC).is_due
     # From the request of the last compaction, not from the first delta commit after it.
     assert due([delta(0), compacted(50), delta(140)], "TIME_ELAPSED", 150)
     assert not due([delta(0), compacted(50), delta(140)], "TIME_ELAPSED", 149)
@@ -127,12 +127,12 @@ def test_by_number_and_or_time() -> None:
 def test_a_log_compaction_is_due_by_delta_commits_since_the_last_of_either_kind() -> None:
     chosen = CompactionRules(log_block_threshold=3)
     timeline = Timeline.of([delta(0), delta(2), delta(4)])
-    assert log_compaction_due(timeline, chosen, "").due
-    assert not log_compaction_due(Timeline.of([*timeline.instants, compacted(6)]), chosen, "").due
+    assert log_compaction_due(timeline, chosen, "").is_due
+    assert not log_compaction_due(Timeline.of([*timeline.instants, compacted(6)]), chosen, "").is_due
     # The log compaction of 6 is one block, so two more delta commits make three.
     after = [*timeline.instants, delta(6), delta(8)]
-    assert not log_compaction_due(Timeline.of(after), chosen, at(6)).due
-    assert log_compaction_due(Timeline.of([*after, delta(10)]), chosen, at(6)).due
+    assert not log_compaction_due(Timeline.of(after), chosen, at(6)).is_due
+    assert log_compaction_due(Timeline.of([*after, delta(10)]), chosen, at(6)).is_due
 
 
 def slice_of(partition: str, number: int, base_mb: float | None = 1.0, *logs_mb: float) -> FileSlice:
@@ -201,24 +201,24 @@ DAYS = ("2026/11/09", "2026/11/10", "dt=2026/11/11", "year=2026/month=11/day=21"
 
 def test_partitions_by_day() -> None:
     def kept(strategy: Strategy) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return kept_partitions(DAYS, settings(strategies=(strategy,), day_partitions=2), f"{DAY}120000000")
+        return select_partitions(DAYS, settings(strategies=(strategy,), day_partitions=2), f"{DAY}120000000")
 
     newest = ("year=2026/month=11/day=21", "2026/11/20")
     assert kept(Strategy.DAY) == (newest, DAYS[:3])
     # Not older than 21 - 2.
     assert kept(Strategy.BOUNDED_PARTITIONS) == (newest, DAYS[:3])
     assert kept(Strategy.UNBOUNDED_PARTITIONS) == (("dt=2026/11/11", "2026/11/10", "2026/11/09"), (DAYS[4 - 1], DAYS[4]))
-    assert kept_partitions(("2026/11/19",), settings(strategies=(Strategy.BOUNDED_PARTITIONS,), day_partitions=2), at(0))[0]
+    assert select_partitions(("2026/11/19",), settings(strategies=(Strategy.BOUNDED_PARTITIONS,), day_partitions=2), at(0))[0]
     assert kept(Strategy.LOG_FILE_SIZE) == (DAYS, ())
     assert partition_day("a=2026/b=01/c=02") == date(2026, 1, 2)
     for bad in ("", "2026", "2026/13/01", "city=sf", "2026/11/10/x"):
         with pytest.raises(InvalidRequest, match="not a day"):
-            kept_partitions((bad,), settings(strategies=(Strategy.DAY,)), at(0))
+            select_partitions((bad,), settings(strategies=(Strategy.DAY,)), at(0))
 
 
 def test_partitions_by_pattern_find_it_anywhere() -> None:
     chosen = settings(strategies=(Strategy.PARTITION_REGEX,), partition_regex="a.$|^x")
-    assert kept_partitions(("ab", "cab", "abc", "xyz"), chosen, at(0)) == (("ab", "cab", "xyz"), ("abc",))
+    assert select_partitions(("ab", "cab", "abc", "xyz"), chosen, at(0)) == (("ab", "cab", "xyz"), ("abc",))
 
 
 def test_strategies_in_a_chain_narrow_each_other() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.planning.conflicts import (
-    NEW_KEYS_ANYWHERE,
+    NEW_KEYS_IN_ANY_GROUP,
     Conflict,
     WriteStart,
     describe_conflicts,
@@ -93,11 +93,11 @@ def test_a_compaction_from_before_is_no_conflict() -> None:
 
 
 def test_new_keys_are_compared_by_partition() -> None:
-    others = {done("140"): {("p", "x"), new_keys("p"), NEW_KEYS_ANYWHERE}}
+    others = {done("140"): {("p", "x"), new_keys("p"), NEW_KEYS_IN_ANY_GROUP}}
     assert find_conflicts("130", [new_keys("q"), ("q", "y")], others, frozenset()) == ()
     found = find_conflicts("130", [new_keys("p")], others, frozenset())
     assert "records new to p" in describe_conflicts(found)
-    assert "records new to the table" in describe_conflicts(find_conflicts("1", [NEW_KEYS_ANYWHERE], others, frozenset()))
+    assert "records new to the table" in describe_conflicts(find_conflicts("1", [NEW_KEYS_IN_ANY_GROUP], others, frozenset()))
 
 
 @pytest.mark.parametrize(

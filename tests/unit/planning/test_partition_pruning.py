@@ -18,7 +18,7 @@ DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 def kept(spec: KeySpec, partitions: list[str], text: str) -> list[str]:
     found, pruning = prune_partitions(partitions, spec, SCHEMA, bind(parse_filter(text), SCHEMA))
     assert pruning is not None
-    assert (pruning.kept, pruning.total) == (len(found), len(partitions))
+    assert (pruning.remaining, pruning.total) == (len(found), len(partitions))
     return list(found)
 
 

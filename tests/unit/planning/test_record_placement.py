@@ -16,12 +16,12 @@ from pyhudi.format.instants import Action
 from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.options.supported import SizingSettings, parse_options
 from pyhudi.planning.record_placement import (
-    deal_inserts,
+    assign_inserts,
     estimate_record_size_bytes,
     plan_inserts,
     rows_per_new_file,
+    should_rewrite,
     small_files,
-    worth_rewriting,
 )
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 
@@ -108,9 +108,9 @@ def test_small_files() -> None:
 
 def test_a_file_is_rewritten_where_it_grows_by_a_share_of_its_size() -> None:
     settings = sizing(growth=0.1, always=100)
-    assert worth_rewriting(1000, 10, 10.0, settings) and not worth_rewriting(1000, 9, 10.0, settings)
-    assert worth_rewriting(100, 1, 0.0, settings) and not worth_rewriting(101, 1, 0.0, settings)
-    assert worth_rewriting(10**9, 1, 1.0, sizing(growth=0, always=0))
+    assert should_rewrite(1000, 10, 10.0, settings) and not should_rewrite(1000, 9, 10.0, settings)
+    assert should_rewrite(100, 1, 0.0, settings) and not should_rewrite(101, 1, 0.0, settings)
+    assert should_rewrite(10**9, 1, 1.0, sizing(growth=0, always=0))
 
 
 @given(st.lists(st.integers(1, 2000), min_size=1, max_size=200), st.sampled_from([0.05, 0.1, 0.5, 1.0]))
@@ -122,7 +122,7 @@ def test_bytes_written_and_files_are_bounded(batches: list[int], growth: float) 
     files: list[int] = []
     written = 0
     for batch in batches:
-        taking = [size for size in sorted(files) if worth_rewriting(size, batch, 1.0, settings)]
+        taking = [size for size in sorted(files) if should_rewrite(size, batch, 1.0, settings)]
         if taking:
             files.remove(taking[0])
         files.append(batch + (taking[0] if taking else 0))
@@ -190,7 +190,7 @@ def test_sizes_are_positive(key: str) -> None:
 
 
 def test_inserts_fill_their_targets_in_order_and_the_last_takes_what_is_left() -> None:
-    assert deal_inserts([2, 1, 2], 0, 7).tolist() == [0, 0, 1, 2, 2, 2, 2]
-    assert deal_inserts([2, 1, 2], 1, 3).tolist() == [0, 1, 2]
-    assert deal_inserts([1], 5, 2).tolist() == [0, 0]
-    assert deal_inserts([1], 0, 0).tolist() == []
+    assert assign_inserts([2, 1, 2], 0, 7).tolist() == [0, 0, 1, 2, 2, 2, 2]
+    assert assign_inserts([2, 1, 2], 1, 3).tolist() == [0, 1, 2]
+    assert assign_inserts([1], 5, 2).tolist() == [0, 0]
+    assert assign_inserts([1], 0, 0).tolist() == []

@@ -30,18 +30,18 @@ MOMENT = datetime.datetime(2026, 1, 1, 12, 30, 15, 123456, tzinfo=datetime.UTC)
 )
 def test_bounds(values: pa.Array, bounds: tuple[int | None, int | None]) -> None:
     times = EventTimes("at")
-    times.look(pa.table({"at": values}))
+    times.add(pa.table({"at": values}))
     assert (times.least, times.greatest) == bounds
     inside = EventTimes("event.at")
     if not pa.types.is_dictionary(values.type):
-        inside.look(pa.record_batch({"event": pa.StructArray.from_arrays([values], ["at"])}))
+        inside.add(pa.record_batch({"event": pa.StructArray.from_arrays([values], ["at"])}))
         assert (inside.least, inside.greatest) == bounds
 
 
 def test_bounds_grow_over_tables_and_rows_without_the_column_change_nothing() -> None:
     times = EventTimes("at")
     for rows in ({"at": [1_700_000_005]}, {"other": [1]}, {"at": [1_700_000_001]}, {"at": [1_700_000_009]}):
-        times.look(pa.table(rows))
+        times.add(pa.table(rows))
     assert (times.least, times.greatest) == (1_700_000_001_000, 1_700_000_009_000)
 
 

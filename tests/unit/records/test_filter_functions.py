@@ -15,7 +15,7 @@ from pyhudi.records.column_ranges import RangeColumn, may_match
 from pyhudi.records.column_statistics import batch_ranges, stored_value
 from pyhudi.records.filters.arrow_expressions import computed_column, row_filter, to_arrow
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.filter_ast import And, Call, Column, Compare, Expr, In, IsNull, Like, Literal, Not
+from pyhudi.records.filters.filter_ast import And, ColumnRef, Compare, Expr, FunctionCall, In, IsNull, Like, Literal, Not
 from pyhudi.records.filters.filter_functions import as_index_expression
 from pyhudi.records.filters.filter_parser import parse_filter, parse_value
 from pyhudi.records.filters.filter_visitor import calls, columns, key_literals
@@ -28,8 +28,8 @@ ROWS = rows(120)
 NUMBERED = ROWS.append_column("place", pa.array(range(120)))
 
 
-def lower(name: str) -> Call:
-    return Call("lower", (Column(name),))
+def lower(name: str) -> FunctionCall:
+    return FunctionCall("lower", (ColumnRef(name),))
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,15 @@ def lower(name: str) -> Call:
         ("lower(s) is not null", Not(IsNull(lower("s")))),
         ("'a' <> lower(s)", Compare(lower("s"), "<>", "a")),
         ("lower(s) not like 'a%'", Not(Like(lower("s"), "a%"))),
-        ("n < big", Compare(Call("<", (Column("n"), Column("big"))), "=", True)),
-        ("n + 1 > 2", Compare(Call("+", (Column("n"), Literal(1, pa.int32()))), ">", 2)),
-        ("2 * 3 + n > 1 - 2", Compare(Call("+", (Literal(6, pa.int32()), Column("n"))), ">", -1)),
-        ("n - 1 - 2 = 0", Compare(Call("-", (Call("-", (Column("n"), Literal(1, pa.int32()))), Literal(2, pa.int32()))), "=", 0)),
+        ("n < big", Compare(FunctionCall("<", (ColumnRef("n"), ColumnRef("big"))), "=", True)),
+        ("n + 1 > 2", Compare(FunctionCall("+", (ColumnRef("n"), Literal(1, pa.int32()))), ">", 2)),
+        ("2 * 3 + n > 1 - 2", Compare(FunctionCall("+", (Literal(6, pa.int32()), ColumnRef("n"))), ">", -1)),
+        (
+            "n - 1 - 2 = 0",
+            Compare(
+                FunctionCall("-", (FunctionCall("-", (ColumnRef("n"), Literal(1, pa.int32()))), Literal(2, pa.int32()))), "=", 0
+            ),
+        ),
         ("(n) = (((1)))", Compare("n", "=", 1)),
         ("(n = 1) and (s = 'a')", And((Compare("n", "=", 1), Compare("s", "=", "a")))),
         ("s = upper('a' )", Compare("s", "=", "A")),
@@ -51,8 +56,8 @@ def lower(name: str) -> Call:
         ("t = to_timestamp('2024-05-06', 'yyyy-MM-dd')", Compare("t", "=", datetime(2024, 5, 6, tzinfo=UTC))),
         ("n = lower(null)", parse_filter("n = null")),
         ("substr(s, 2) = 'a'", parse_filter("substring(s, 2, 999999999) = 'a'")),
-        ("cast(n as integer) = 1", Compare(Call("cast int", (Column("n"),)), "=", 1)),
-        ("year = 1 and year(t) = 1", And((Compare("year", "=", 1), Compare(Call("year", (Column("t"),)), "=", 1)))),
+        ("cast(n as integer) = 1", Compare(FunctionCall("cast int", (ColumnRef("n"),)), "=", 1)),
+        ("year = 1 and year(t) = 1", And((Compare("year", "=", 1), Compare(FunctionCall("year", (ColumnRef("t"),)), "=", 1)))),
     ],
 )
 def test_text_is_parsed(text: str, tree: Expr) -> None:
@@ -106,9 +111,9 @@ def test_what_a_filter_reads_and_asks_for() -> None:
 )
 def test_rows_are_kept_where_all_is_true(text: str) -> None:
     bound = bind(parse_filter(text), SCHEMA)
-    kept = row_filter(bound, SCHEMA).keep(NUMBERED)
+    kept = row_filter(bound, SCHEMA).select(NUMBERED)
     assert kept.schema == NUMBERED.schema
-    one_by_one = [place for place in range(120) if row_filter(bound, SCHEMA).keep(ROWS.slice(place, 1)).num_rows]
+    one_by_one = [place for place in range(120) if row_filter(bound, SCHEMA).select(ROWS.slice(place, 1)).num_rows]
     assert kept["place"].to_pylist() == one_by_one
 
 
@@ -116,7 +121,7 @@ def test_many_conditions_are_run_in_parts() -> None:
     text = " or ".join(f"n + 1 = {number}" for number in range(1500))
     bound = bind(parse_filter(text), SCHEMA)
     small = parse_filter(" or ".join(f"n = {number}" for number in range(-1, 1499)))
-    assert row_filter(bound, SCHEMA).keep(NUMBERED)["place"] == row_filter(small, SCHEMA).keep(NUMBERED)["place"]
+    assert row_filter(bound, SCHEMA).select(NUMBERED)["place"] == row_filter(small, SCHEMA).select(NUMBERED)["place"]
 
 
 def literal_of(value: Any) -> str:
@@ -165,7 +170,7 @@ def test_no_matching_row_is_pruned_away() -> None:
     passed_over = 0
     for text in conditions(chance):
         bound = bind(parse_filter(text), SCHEMA)
-        matching = set(row_filter(bound, SCHEMA).keep(NUMBERED)["place"].to_pylist())
+        matching = set(row_filter(bound, SCHEMA).select(NUMBERED)["place"].to_pylist())
         kept = may_match(bound, wide, len(files)).tolist()
         for file, is_kept in zip(files, kept, strict=True):
             assert is_kept or matching.isdisjoint(file["place"].to_pylist()), text

@@ -13,8 +13,8 @@ from pyhudi.records.hashing import (
     consistent_hashes,
     file_hash,
     java_string_hash,
+    key_shards,
     name_hash,
-    shard_of_keys,
 )
 
 TEXTS = st.lists(st.text() | st.none())
@@ -31,8 +31,8 @@ def java_hash(text: str | None) -> int:
 def test_java_hashes_of_real_keys() -> None:
     keys = pa.array(["5", "13", "city0$5", "+WGrmgkN3io=BrgLMXCAgW4=0zRLm+zgneL6JeRfdnmPnQ==", "😀x"])
     assert java_string_hash(keys).tolist() == [53, 1570, 785392502, 1655332094, 54959989]
-    assert shard_of_keys(keys, 10).tolist() == [3, 0, 2, 4, 9]
-    assert shard_of_keys(keys.slice(3, 1), 2).tolist() == [0]
+    assert key_shards(keys, 10).tolist() == [3, 0, 2, 4, 9]
+    assert key_shards(keys.slice(3, 1), 2).tolist() == [0]
 
 
 @given(TEXTS)
@@ -48,7 +48,7 @@ def test_java_hash_of_slices_and_many_rows() -> None:
 
 def test_the_smallest_hash_has_a_shard() -> None:
     assert java_string_hash(pa.array(["polygenelubricants"])).tolist() == [-(2**31)]
-    assert shard_of_keys(pa.array(["polygenelubricants"]), 10).tolist() == [8]
+    assert key_shards(pa.array(["polygenelubricants"]), 10).tolist() == [8]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.records.java_strings import float_text, floats_through_text, timestamp_micros, value_text
+from pyhudi.records.java_strings import float_text, timestamp_micros, value_text, widen_floats_as_text
 
 # Printed by java.lang.Double.toString.
 DOUBLES = [
@@ -48,7 +48,7 @@ def test_a_printed_double_reads_back(values: list[float]) -> None:
 
 
 def test_float_becomes_double_by_way_of_its_text() -> None:
-    assert floats_through_text(pa.array([0.1, None, float("inf")], pa.float32())).to_pylist() == [0.1, None, float("inf")]
+    assert widen_floats_as_text(pa.array([0.1, None, float("inf")], pa.float32())).to_pylist() == [0.1, None, float("inf")]
 
 
 def test_values_of_every_type_have_the_text_of_the_upsert_path() -> None:

@@ -15,7 +15,7 @@ from pyhudi.records.keys.key_spec import (
     KeyGenerator,
     KeySpec,
     PartitionField,
-    PartitionKind,
+    PartitionFieldType,
     infer_key_generator,
     partition_columns,
     path_valued_columns,
@@ -390,11 +390,11 @@ def test_properties_of_real_tables_are_read() -> None:
     assert KeySpec.from_properties(by_class).generator is KeyGenerator.COMPLEX
     custom = {"hoodie.table.partition.fields": "c:simple,t:timestamp", "hoodie.table.keygenerator.type": "CUSTOM_AVRO"}
     assert [field.kind for field in KeySpec.from_properties(custom).partition_fields] == [
-        PartitionKind.SIMPLE,
-        PartitionKind.TIMESTAMP,
+        PartitionFieldType.SIMPLE,
+        PartitionFieldType.TIMESTAMP,
     ]
     old = custom | {"hoodie.table.partition.fields": "c"}
-    assert KeySpec.from_properties(old).partition_fields == (PartitionField("c", PartitionKind.UNKNOWN),)
+    assert KeySpec.from_properties(old).partition_fields == (PartitionField("c", PartitionFieldType.UNKNOWN),)
     with pytest.raises(InvalidRequest, match="not known"):
         paths_of(KeySpec.from_properties(old), c=["x"])
     wrapped = {"hoodie.table.partition.fields": "p", "hoodie.table.keygenerator.type": "SPARK_SQL"}
@@ -437,7 +437,7 @@ def test_generators_of_others_are_refused(properties: dict[str, str]) -> None:
         lambda: spec("id,id"),
         lambda: spec("id", "p,p"),
         lambda: spec("id", "p:HOURLY"),
-        lambda: KeySpec(KeyGenerator.COMPLEX, ("id",), (PartitionField("p", PartitionKind.TIMESTAMP),)),
+        lambda: KeySpec(KeyGenerator.COMPLEX, ("id",), (PartitionField("p", PartitionFieldType.TIMESTAMP),)),
         lambda: KeySpec.from_properties({"hoodie.datasource.write.hive_style_partitioning": "yes"}),
         lambda: KeySpec.from_properties({"hoodie.keygen.timebased.timestamp.type": "MIXED"}),
         lambda: KeySpec.from_properties(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyhudi.records.meta_fields import constant, sequence_numbers
+from pyhudi.format.meta_columns import constant, sequence_numbers
 
 
 def test_sequence_numbers_count_on() -> None:

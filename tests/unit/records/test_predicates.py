@@ -16,7 +16,7 @@ from pyhudi.errors import Internal, InvalidRequest, Unsupported
 from pyhudi.records.column_statistics import ColumnRange, batch_ranges, stored_value
 from pyhudi.records.filters.arrow_expressions import arrow_scalar, row_filter, to_arrow
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.filter_ast import Always, And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
+from pyhudi.records.filters.filter_ast import And, Compare, Constant, ConstantUnlessNull, Expr, In, IsNull, Like, Not, Or
 from pyhudi.records.filters.filter_parser import parse_filter
 from pyhudi.records.filters.filter_visitor import columns, key_literals
 from pyhudi.records.filters.range_pruning import prune_ranges, prune_values
@@ -142,32 +142,32 @@ def test_tuples_that_cannot_be_read_are_refused(condition: Any) -> None:
     ("text", "bound"),
     [
         ("n = 1.0", Compare("n", "=", 1, pa.int32())),
-        ("n = 1.5", Always("n", False)),
-        ("n <> 1.5", Always("n", True)),
+        ("n = 1.5", ConstantUnlessNull("n", False)),
+        ("n <> 1.5", ConstantUnlessNull("n", True)),
         ("n < 1.5", Compare("n", "<", 2, pa.int32())),
         ("n <= 1.5", Compare("n", "<=", 1, pa.int32())),
         ("n > -1.5", Compare("n", ">", -2, pa.int32())),
         ("n >= -1.5", Compare("n", ">=", -1, pa.int32())),
-        ("n < 3000000000", Always("n", True)),
-        ("n >= 3000000000", Always("n", False)),
-        ("n > -3000000000", Always("n", True)),
-        ("n <= 1e400", Always("n", True)),
-        ("n = 1e400", Always("n", False)),
-        ("n <> 1e400", Always("n", True)),
-        ("n > 2147483647", Always("n", False)),
+        ("n < 3000000000", ConstantUnlessNull("n", True)),
+        ("n >= 3000000000", ConstantUnlessNull("n", False)),
+        ("n > -3000000000", ConstantUnlessNull("n", True)),
+        ("n <= 1e400", ConstantUnlessNull("n", True)),
+        ("n = 1e400", ConstantUnlessNull("n", False)),
+        ("n <> 1e400", ConstantUnlessNull("n", True)),
+        ("n > 2147483647", ConstantUnlessNull("n", False)),
         ("n >= 2147483647", Compare("n", ">=", 2147483647, pa.int32())),
-        ("n < -2147483648", Always("n", False)),
+        ("n < -2147483648", ConstantUnlessNull("n", False)),
         ("n <= -2147483648", Compare("n", "<=", -2147483648, pa.int32())),
         ("x = 1.5", Compare("x", "=", Decimal("1.50"), pa.decimal128(6, 2))),
         ("x < 1.555", Compare("x", "<", Decimal("1.56"), pa.decimal128(6, 2))),
-        ("x < 100000", Always("x", True)),
+        ("x < 100000", ConstantUnlessNull("x", True)),
         ("day < '2024-05-06 12:00'", Compare("day", "<", 19850, pa.date32())),
         ("day = '2024-05-06'", Compare("day", "=", 19849, pa.date32())),
         ("t = date '1970-01-02'", Compare("t", "=", 86_400_000_000, TIMESTAMP)),
         ("f = 0.1", Compare("f", "=", 0.10000000149011612, pa.float32())),
         ("fare = 1", Compare("fare", "=", 1.0, pa.float64())),
-        ("fare = 1e999", Always("fare", False)),
-        ("fare <> -1e-999", Always("fare", True)),
+        ("fare = 1e999", ConstantUnlessNull("fare", False)),
+        ("fare <> -1e-999", ConstantUnlessNull("fare", True)),
         ("fare < 1e999", Compare("fare", "<", math.inf, pa.float64())),
         ("fare > 1e999", Compare("fare", ">=", math.inf, pa.float64())),
         ("fare <= -1e999", Compare("fare", "<=", -math.inf, pa.float64())),
@@ -417,7 +417,7 @@ def test_thousands_of_parts(operator: str) -> None:
     count = 9000
     word = " and " if operator == "<>" else " or "
     text = word.join(f"v {operator} {n}" for n in range(count)) + f"{word}w = 3"
-    found = row_filter(parse_filter(text), schema).keep(rows)
+    found = row_filter(parse_filter(text), schema).select(rows)
     kept = {"=": [1, 2, 3], "<>": [3], "<": [1, 2, 3]}[operator]
     assert found.column("w").to_pylist() == kept
     sql = to_spark_sql(parse_filter(text), schema)
@@ -434,7 +434,7 @@ def test_filters_that_are_built_from_thousands() -> None:
     chain = parse_filter("v > 0")
     for number in range(9000):
         chain = chain | parse_filter(f"v = {number}")
-    assert row_filter(parse_filter(chain), schema).keep(pa.table({"v": [3, -3]})).num_rows == 1
+    assert row_filter(parse_filter(chain), schema).select(pa.table({"v": [3, -3]})).num_rows == 1
     for _ in range(9000):
         chain = ~(chain & parse_filter("v = 1"))
     with pytest.raises(InvalidRequest, match="levels deep"):

@@ -17,10 +17,10 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.records.merge_mode import infer_merge_settings
 from pyhudi.records.ordering import NO_ORDERING, Ordering, newer_or_equal, ordering_values
 from pyhudi.records.record_merge import (
+    CommitTimeRule,
+    EventTimeRule,
     Merged,
-    MergeRule,
-    PickByCommitTime,
-    PickByEventTime,
+    RecordMergeRule,
     built_in_rule,
     choose_rows,
     combine_duplicates,
@@ -83,17 +83,17 @@ def test_rules(mode: str) -> None:
     by_event = mode.startswith("EVENT")
     assert rule.ordering == Ordering(("ts",) if by_event else ())
     wins = [not by_event, True, True, True]
-    assert rule.pick_newer(older, newer, None).tolist() == wins
+    assert rule.newer_wins(older, newer, None).tolist() == wins
     plain = np.array([True, False, False, False])
-    assert rule.pick_newer(older, newer, plain).tolist() == [True] * 4
+    assert rule.newer_wins(older, newer, plain).tolist() == [True] * 4
     merged = rule.merge(older, newer)
     assert merged.changed.tolist() == wins
-    assert merged.alive.all()
+    assert merged.is_live.all()
     assert merged.rows.column("v").to_pylist() == ["n" if won else "o" for won in wins]
 
 
 def test_without_an_ordering_field_the_newer_wins() -> None:
-    assert PickByEventTime(None).pick_newer(rows(("a", 9, 0)), rows(("a", 1, 0)), None).tolist() == [True]
+    assert EventTimeRule(None).newer_wins(rows(("a", 9, 0)), rows(("a", 1, 0)), None).tolist() == [True]
 
 
 def test_custom_is_not_built_in() -> None:
@@ -163,7 +163,7 @@ def test_combining_is_reducing_in_order(given_rows: list[tuple[str, str, int]], 
         held = expected.get(name)
         if held is None or not by_event or ts >= held[0]:
             expected[name] = (ts, number)
-    rule: MergeRule = PickByEventTime("ts") if by_event else PickByCommitTime()
+    rule: RecordMergeRule = EventTimeRule("ts") if by_event else CommitTimeRule()
     combined = combine_duplicates(chunked, identity, rule)
     assert combined.column("n").to_pylist() == sorted(number for _, number in expected.values())
     if len(expected) == len(given_rows):
@@ -172,7 +172,7 @@ def test_combining_is_reducing_in_order(given_rows: list[tuple[str, str, int]], 
 
 def test_plain_deletes_among_duplicates_win() -> None:
     table = rows(("a", 5, "row"), ("a", 1, "delete"), ("b", 5, "row"))
-    combined = combine_duplicates(table, ["id"], PickByEventTime("ts"), np.array([False, True, False]))
+    combined = combine_duplicates(table, ["id"], EventTimeRule("ts"), np.array([False, True, False]))
     assert combined.column("v").to_pylist() == ["delete", "row"]
 
 

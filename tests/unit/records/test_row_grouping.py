@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyhudi.records.row_grouping import by_code, run_starts, runs
+from pyhudi.records.row_grouping import group_rows, run_starts, runs
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ def test_runs(codes: list[int], found: list[tuple[int, int]]) -> None:
 
 
 def test_rows_by_code_keep_their_order_and_codes_without_rows_have_no_place() -> None:
-    order, bounds = by_code(np.array([2, 0, 2, 0], dtype=np.int64), 4)
+    order, bounds = group_rows(np.array([2, 0, 2, 0], dtype=np.int64), 4)
     assert order.tolist() == [1, 3, 0, 2]
     assert bounds.tolist() == [0, 2, 2, 4, 4]
-    order, bounds = by_code(np.zeros(0, dtype=np.int64), 0)
+    order, bounds = group_rows(np.zeros(0, dtype=np.int64), 0)
     assert (order.tolist(), bounds.tolist()) == ([], [0])

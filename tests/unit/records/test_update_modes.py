@@ -13,7 +13,7 @@ from pyhudi.records.log_merge.merge_log_blocks import LogMerger
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, UpdateMode
 from pyhudi.records.ordering import Ordering, newer_or_equal, ordering_ranks
 from pyhudi.records.record_merge import DeleteMarker
-from pyhudi.records.update_modes import OPERATION, Filling, ModeRule, mode_rule
+from pyhudi.records.update_modes import OPERATION, PartialUpdateFill, UpdateModeRule, mode_rule
 
 BY_TS = Ordering(("ts",), null_is_zero=True)
 SCHEMA = pa.schema([("_hoodie_record_key", pa.string()), ("ts", pa.int64()), ("v", pa.string())])
@@ -31,12 +31,12 @@ def settings(mode: MergeMode, **properties: str) -> MergeSettings:
 @pytest.mark.parametrize(("operation", "deletes"), [("D", True), ("-U", True), ("U", False), ("I", False), (None, False)])
 def test_the_kind_of_a_change_deletes(operation: str | None, deletes: bool) -> None:
     table = rows(("a", 1, "x")).append_column(OPERATION, pa.array([operation], pa.string()))
-    flags = ModeRule(BY_TS).deletes(table)
+    flags = UpdateModeRule(BY_TS).deletes(table)
     assert (flags is not None and bool(flags.all())) is deletes
 
 
 def test_a_marker_counts_beside_the_flag_and_not_where_its_column_is_missing() -> None:
-    rule = ModeRule(BY_TS, own_marker=DeleteMarker("v", "DEL", beside_flag=True))
+    rule = UpdateModeRule(BY_TS, default_delete_marker=DeleteMarker("v", "DEL", combines_with_flag=True))
     table = rows(("a", 1, "DEL"), ("b", 1, "x"), ("c", 1, None)).append_column(
         "_hoodie_is_deleted", pa.array([False, True, None])
     )
@@ -48,7 +48,7 @@ def test_a_marker_counts_beside_the_flag_and_not_where_its_column_is_missing() -
 def test_commit_time_looks_at_no_ordering_field() -> None:
     rule = mode_rule(settings(MergeMode.COMMIT_TIME_ORDERING))
     assert rule is not None and not rule.ordering
-    assert rule.pick_newer(rows(("a", 9, "o")), rows(("a", 1, "n")), None).tolist() == [True]
+    assert rule.newer_wins(rows(("a", 9, "o")), rows(("a", 1, "n")), None).tolist() == [True]
 
 
 def test_an_unknown_property_is_refused_and_a_merger_has_its_own() -> None:
@@ -72,22 +72,22 @@ def test_an_unknown_property_is_refused_and_a_merger_has_its_own() -> None:
 def test_defaults_are_gaps_where_java_finds_them_equal(
     kind: pa.DataType, default: Any, values: list[Any], gaps: list[bool]
 ) -> None:
-    filling = Filling(UpdateMode.IGNORE_DEFAULTS, () if default is None else (("c", default),))
-    found = filling.gaps("c", pa.chunked_array([pa.array(values, kind)]))
+    filling = PartialUpdateFill(UpdateMode.IGNORE_DEFAULTS, () if default is None else (("c", default),))
+    found = filling.missing("c", pa.chunked_array([pa.array(values, kind)]))
     assert (np.zeros(3, np.bool_) if found is None else found).tolist() == gaps
 
 
 def test_what_was_not_carried_is_a_gap_in_text_and_bytes_alone() -> None:
-    filling = Filling(UpdateMode.FILL_UNAVAILABLE, unavailable="?")
+    filling = PartialUpdateFill(UpdateMode.FILL_UNAVAILABLE, unavailable="?")
     for column, gaps in ((pa.array(["?", "x", None]), [True, False, False]), (pa.array([b"?", None, b""]), [True, False, False])):
-        found = filling.gaps("c", pa.chunked_array([column]))
+        found = filling.missing("c", pa.chunked_array([column]))
         assert found is not None and found.tolist() == gaps
-    assert filling.gaps("c", pa.chunked_array([[1, None]])) is None
-    assert Filling(UpdateMode.FILL_UNAVAILABLE).gaps("c", pa.chunked_array([["?"]])) is None
+    assert filling.missing("c", pa.chunked_array([[1, None]])) is None
+    assert PartialUpdateFill(UpdateMode.FILL_UNAVAILABLE).missing("c", pa.chunked_array([["?"]])) is None
 
 
 def test_late_records_fill_gaps_and_deletes_do_not() -> None:
-    rule = ModeRule(BY_TS, Filling(UpdateMode.IGNORE_DEFAULTS))
+    rule = UpdateModeRule(BY_TS, PartialUpdateFill(UpdateMode.IGNORE_DEFAULTS))
     older = rows(("a", 5, None), ("b", 5, "old"), ("c", 5, None))
     newer = rows(("a", 3, "late"), ("b", 7, None), ("c", 7, "new"))
     merged = rule.merge(older, newer)
@@ -98,7 +98,7 @@ def test_late_records_fill_gaps_and_deletes_do_not() -> None:
 
 
 def test_records_revive_after_a_delete_without_an_ordering_value() -> None:
-    merger = LogMerger(SCHEMA, ModeRule(BY_TS))
+    merger = LogMerger(SCHEMA, UpdateModeRule(BY_TS))
     merger.add_deletes(pa.array(["a", "b"]), pa.array([None, 9], pa.int64()), np.array([True, False]))
     merger.add_rows(rows(("a", 1, "back"), ("b", 3, "late")))
     found = merger.finish()

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.metadata_table.indexes import indexed_columns as module
-from pyhudi.metadata_table.indexes.indexed_columns import indexed_columns
+from pyhudi.metadata_table.indexes import column_stats_index as module
+from pyhudi.metadata_table.indexes.column_stats_index import indexed_columns
 from pyhudi.records.dotted_columns import field_at
 
 WIDE = pa.schema([(f"c{number}", pa.struct([("x", pa.int64())]) if number % 2 else pa.int32()) for number in range(3_000)])

@@ -12,19 +12,19 @@ from pyhudi.sql_engine.parser import parse
 T = S.TableName(("t",))
 
 
-def merge(text: str) -> S.Merge:
+def merge(text: str) -> S.MergeInto:
     found = parse(text)
-    assert isinstance(found, S.Merge)
+    assert isinstance(found, S.MergeInto)
     return found
 
 
-def select(text: str) -> S.Query:
+def select(text: str) -> S.SelectQuery:
     found = parse(text)
     assert isinstance(found, S.Select)
     return found.query
 
 
-def names(query: S.Query) -> list[str]:
+def names(query: S.SelectQuery) -> list[str]:
     return [str(one.name) for one in query.references]
 
 
@@ -38,9 +38,9 @@ def test_a_new_table() -> None:
     """) == S.CreateTable(
         S.TableName(("db", "Trips")),
         (
-            S.Column("id", pa.int64(), nullable=False, comment="who's"),
-            S.Column("a b", pa.decimal128(10, 2)),
-            S.Column(
+            S.ColumnDefinition("id", pa.int64(), nullable=False, comment="who's"),
+            S.ColumnDefinition("a b", pa.decimal128(10, 2)),
+            S.ColumnDefinition(
                 "m",
                 pa.map_(
                     pa.string(),
@@ -49,7 +49,7 @@ def test_a_new_table() -> None:
                     ),
                 ),
             ),
-            S.Column("city", pa.string()),
+            S.ColumnDefinition("city", pa.string()),
         ),
         ("city",),
         (("primaryKey", "id"), ("hoodie.table.cdc.enabled", "true")),
@@ -70,14 +70,14 @@ def test_a_table_of_a_query() -> None:
 
 def test_inserts() -> None:
     rows = "VALUES (1, 'a')"
-    assert parse(f"INSERT INTO t {rows}") == S.Insert(T, S.Query(S.Fragment(rows, 14), ()))
+    assert parse(f"INSERT INTO t {rows}") == S.Insert(T, S.SelectQuery(S.Fragment(rows, 14), ()))
     named = parse("INSERT INTO t (a, `b c`) SELECT 1, 2")
     assert isinstance(named, S.Insert) and named.columns == ("a", "b c")
     query = parse("INSERT INTO t (SELECT 1, 2)")
     assert isinstance(query, S.Insert) and query.columns is None
     over = parse("insert overwrite table t partition (day = '1', hour = 2, part) select 1")
     assert isinstance(over, S.Insert) and over.overwrite
-    given = (S.PartitionValue("day", "1"), S.PartitionValue("hour", 2), S.PartitionValue("part", given=False))
+    given = (S.PartitionValue("day", "1"), S.PartitionValue("hour", 2), S.PartitionValue("part", has_value=False))
     assert over.partition == given
     by_name = parse("INSERT INTO t BY NAME SELECT 1 AS a")
     assert isinstance(by_name, S.Insert) and by_name.by_name
@@ -139,14 +139,16 @@ def test_the_source_of_a_merge_is_a_query(using: str, text: str, alias: str) -> 
 
 def test_changes_of_columns() -> None:
     assert parse("ALTER TABLE t ADD COLUMNS (a INT AFTER b, c.d STRING COMMENT 'x')") == S.AddColumns(
-        T, (S.Column("a", pa.int32(), place=("b",)), S.Column("c.d", pa.string(), comment="x"))
+        T, (S.ColumnDefinition("a", pa.int32(), position=("b",)), S.ColumnDefinition("c.d", pa.string(), comment="x"))
     )
     assert parse("ALTER TABLE t SET TBLPROPERTIES ('a.b' = 'x', c = 1)") == S.SetProperties(T, (("a.b", "x"), ("c", "1")))
     unset = S.SetProperties(T, (("a.b", None), ("c", None)), if_exists=False)
     assert parse("ALTER TABLE t UNSET TBLPROPERTIES ('a.b', c)") == unset
     assert parse("ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS (c)") == S.SetProperties(T, (("c", None),), if_exists=True)
     assert parse("ALTER TABLE t RENAME TO d.u") == S.RenameTable(T, S.TableName(("d", "u")))
-    assert parse("ALTER TABLE t ADD COLUMN a INT FIRST") == S.AddColumns(T, (S.Column("a", pa.int32(), place=(None,)),))
+    assert parse("ALTER TABLE t ADD COLUMN a INT FIRST") == S.AddColumns(
+        T, (S.ColumnDefinition("a", pa.int32(), position=(None,)),)
+    )
     assert parse("ALTER TABLE t DROP COLUMNS (a, b.c)") == S.DropColumns(T, ("a", "b.c"))
     assert parse("ALTER TABLE t RENAME COLUMN a.b TO c") == S.RenameColumn(T, "a.b", "c")
     assert parse("ALTER TABLE t ALTER COLUMN a TYPE BIGINT") == S.AlterColumn(T, "a", pa.int64())
@@ -155,11 +157,11 @@ def test_changes_of_columns() -> None:
 
 
 def test_other_statements() -> None:
-    assert parse("CALL system.show_commits(table => 't', limit => 10L, metadata => false)") == S.Call(
+    assert parse("CALL system.show_commits(table => 't', limit => 10L, metadata => false)") == S.CallProcedure(
         "show_commits", (("table", "t"), ("limit", 10), ("metadata", False))
     )
-    assert parse("CALL p('t', -1.5)") == S.Call("p", (), ("t", -1.5))
-    assert parse("CALL p()") == S.Call("p", ())
+    assert parse("CALL p('t', -1.5)") == S.CallProcedure("p", (), ("t", -1.5))
+    assert parse("CALL p()") == S.CallProcedure("p", ())
     assert parse("SHOW PARTITIONS t PARTITION (a = 1)") == S.ShowPartitions(T, (S.PartitionValue("a", 1),))
     assert parse("show tblproperties t ('k')") == S.ShowProperties(T, "k")
     assert parse("DESC FORMATTED t") == S.Describe(T, extended=True)

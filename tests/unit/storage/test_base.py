@@ -7,9 +7,9 @@ import pytest
 from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.format.paths import join_path
 from pyhudi.storage import Storage, StorageSpec, open_storage
-from pyhudi.storage.base import settle_put_if_absent
+from pyhudi.storage.base import put_if_absent_confirmed
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Counted, Fault, FaultyStorage, Moment, Outcome
+from pyhudi.storage.fault_injection import CountedCalls, Fault, FaultOutcome, FaultPoint, FaultyStorage
 
 
 @pytest.fixture
@@ -28,34 +28,34 @@ def test_joined_paths_skip_what_is_empty() -> None:
 
 class TestSettling:
     def test_a_free_name_is_taken(self, storage: Storage) -> None:
-        assert settle_put_if_absent(storage, "f", b"mine", ReplayEnvironment(1))
+        assert put_if_absent_confirmed(storage, "f", b"mine", ReplayEnvironment(1))
         assert storage.read("f") == b"mine"
 
     def test_another_writers_name_is_not(self, storage: Storage) -> None:
         storage.put("f", b"theirs")
-        assert not settle_put_if_absent(storage, "f", b"mine", ReplayEnvironment(1))
+        assert not put_if_absent_confirmed(storage, "f", b"mine", ReplayEnvironment(1))
         assert storage.read("f") == b"theirs"
 
-    @pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
-    def test_a_lost_answer_is_found_out(self, storage: Storage, moment: Moment) -> None:
-        faulty = FaultyStorage(storage, Fault(1, moment, Outcome.LOST_ANSWER))
-        assert settle_put_if_absent(faulty, "f", b"mine", ReplayEnvironment(1))
+    @pytest.mark.parametrize("moment", [FaultPoint.BEFORE, FaultPoint.AFTER])
+    def test_a_lost_answer_is_found_out(self, storage: Storage, moment: FaultPoint) -> None:
+        faulty = FaultyStorage(storage, Fault(1, moment, FaultOutcome.LOST_RESPONSE))
+        assert put_if_absent_confirmed(faulty, "f", b"mine", ReplayEnvironment(1))
         assert storage.read("f") == b"mine"
 
     def test_a_lost_answer_about_a_lost_race(self, storage: Storage) -> None:
         storage.put("f", b"theirs")
-        faulty = FaultyStorage(storage, Fault(1, Moment.AFTER, Outcome.LOST_ANSWER))
-        assert not settle_put_if_absent(faulty, "f", b"mine", ReplayEnvironment(1))
+        faulty = FaultyStorage(storage, Fault(1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE))
+        assert not put_if_absent_confirmed(faulty, "f", b"mine", ReplayEnvironment(1))
 
     def test_a_lost_answer_to_the_look(self, storage: Storage) -> None:
         storage.put("f", b"mine")
-        faulty = FaultyStorage(storage, Fault(1, Moment.AFTER, Outcome.LOST_ANSWER, Counted.READS))
-        assert settle_put_if_absent(faulty, "f", b"mine", ReplayEnvironment(1))
+        faulty = FaultyStorage(storage, Fault(1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE, CountedCalls.READS))
+        assert put_if_absent_confirmed(faulty, "f", b"mine", ReplayEnvironment(1))
 
     def test_a_store_that_stays_silent_leaves_it_open(self, storage: Storage) -> None:
-        faulty = FaultyStorage(storage, Fault(1, Moment.AFTER, Outcome.LOST_ANSWER))
+        faulty = FaultyStorage(storage, Fault(1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE))
         with pytest.raises(StorageUnavailable):
-            settle_put_if_absent(faulty, "f", b"mine", ReplayEnvironment(1), attempts=1)
+            put_if_absent_confirmed(faulty, "f", b"mine", ReplayEnvironment(1), attempts=1)
 
     def test_the_pauses_double(self, storage: Storage) -> None:
         class Silent(FaultyStorage):
@@ -64,9 +64,9 @@ class TestSettling:
 
         env = ReplayEnvironment(1, 0)
         with pytest.raises(StorageUnavailable):
-            settle_put_if_absent(Silent(storage), "f", b"mine", env, attempts=4, pause_ms=10)
+            put_if_absent_confirmed(Silent(storage), "f", b"mine", env, attempts=4, pause_ms=10)
         assert env.now_ms() == 10 + 20 + 40
 
     def test_no_attempt_is_a_mistake(self, storage: Storage) -> None:
         with pytest.raises(InvalidRequest):
-            settle_put_if_absent(storage, "f", b"mine", ReplayEnvironment(1), attempts=0)
+            put_if_absent_confirmed(storage, "f", b"mine", ReplayEnvironment(1), attempts=0)

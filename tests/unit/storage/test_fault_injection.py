@@ -12,7 +12,7 @@ import pytest
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.fault_injection import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import CountedCalls, Fault, FaultOutcome, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.storage.process_identity import Process
 
 
@@ -44,17 +44,17 @@ WRITES: dict[str, Callable[[Storage], object]] = {
 }
 
 
-@pytest.mark.parametrize("outcome", Outcome)
-@pytest.mark.parametrize("moment", Moment)
+@pytest.mark.parametrize("outcome", FaultOutcome)
+@pytest.mark.parametrize("moment", FaultPoint)
 @pytest.mark.parametrize("name", WRITES)
-def test_the_effect_happens_after_and_not_before(inner: Storage, name: str, moment: Moment, outcome: Outcome) -> None:
+def test_the_effect_happens_after_and_not_before(inner: Storage, name: str, moment: FaultPoint, outcome: FaultOutcome) -> None:
     before = {info.path: inner.read(info.path) for info in inner.walk("")}
     storage = FaultyStorage(inner, Fault(1, moment, outcome))
-    with pytest.raises(SimulatedCrash if outcome is Outcome.CRASH else StorageUnavailable):
+    with pytest.raises(SimulatedCrash if outcome is FaultOutcome.CRASH else StorageUnavailable):
         WRITES[name](storage)
-    assert storage.struck
+    assert storage.triggered
     after = {info.path: inner.read(info.path) for info in inner.walk("")}
-    assert (after != before) == (moment is Moment.AFTER)
+    assert (after != before) == (moment is FaultPoint.AFTER)
 
 
 def test_nothing_works_after_a_crash(inner: Storage) -> None:
@@ -74,16 +74,16 @@ def test_nothing_works_after_a_crash(inner: Storage) -> None:
 
 
 def test_everything_works_after_a_lost_answer(inner: Storage) -> None:
-    storage = FaultyStorage(inner, Fault(1, Moment.AFTER, Outcome.LOST_ANSWER))
+    storage = FaultyStorage(inner, Fault(1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE))
     with pytest.raises(StorageUnavailable):
         storage.put("a", b"1")
     assert storage.read("a") == b"1"
     storage.put("a", b"2")
 
 
-@pytest.mark.parametrize("counted", Counted)
-def test_each_kind_of_call_is_counted_by_itself(inner: Storage, counted: Counted) -> None:
-    storage = FaultyStorage(inner, Fault(2, counted=counted, outcome=Outcome.LOST_ANSWER))
+@pytest.mark.parametrize("counted", CountedCalls)
+def test_each_kind_of_call_is_counted_by_itself(inner: Storage, counted: CountedCalls) -> None:
+    storage = FaultyStorage(inner, Fault(2, counted=counted, outcome=FaultOutcome.LOST_RESPONSE))
     struck_at = None
     calls: tuple[Callable[[], object], ...] = (
         lambda: storage.read("old"),
@@ -96,7 +96,7 @@ def test_each_kind_of_call_is_counted_by_itself(inner: Storage, counted: Counted
             call()
         except StorageUnavailable:
             struck_at = step
-    assert struck_at == {Counted.ALL: 1, Counted.READS: 2, Counted.WRITES: 3}[counted]
+    assert struck_at == {CountedCalls.ALL: 1, CountedCalls.READS: 2, CountedCalls.WRITES: 3}[counted]
 
 
 def test_the_calls_are_told_in_order(inner: Storage) -> None:
@@ -121,7 +121,7 @@ def test_an_output_that_fails_by_itself_is_no_call(inner: Storage) -> None:
 
 
 def test_a_crash_inside_an_output_leaves_the_unfinished_file_of_a_dead_process(tmp_path: Path) -> None:
-    storage = FaultyStorage(open_storage(tmp_path), Fault(1, Moment.DURING))
+    storage = FaultyStorage(open_storage(tmp_path), Fault(1, FaultPoint.DURING))
     with pytest.raises(SimulatedCrash):
         output(storage)
     assert len(os.listdir(tmp_path)) == 1
@@ -136,7 +136,7 @@ def test_a_crash_inside_an_output_leaves_the_unfinished_file_of_a_dead_process(t
 def test_a_crash_inside_a_deletion_has_deleted_some(inner: Storage, delete: str) -> None:
     for number in range(4):
         inner.put(f"d/{number}", b"1")
-    storage = FaultyStorage(inner, Fault(1, Moment.DURING))
+    storage = FaultyStorage(inner, Fault(1, FaultPoint.DURING))
     with pytest.raises(SimulatedCrash):
         if delete == "delete":
             storage.delete([f"d/{number}" for number in range(4)])

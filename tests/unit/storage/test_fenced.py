@@ -14,7 +14,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import FaultyStorage
-from pyhudi.storage.fenced import LeasedStorage
+from pyhudi.storage.fenced import FencedStorage
 from pyhudi.storage.locks import LEASE_PATH, StorageLock
 
 
@@ -56,7 +56,7 @@ def test_a_lost_lease_changes_nothing(change: Callable[[Storage], object]) -> No
     inner.put("a/old", b"old")
     lock = StorageLock(inner, env)
     with lock.held():
-        storage = LeasedStorage(inner, lock)
+        storage = FencedStorage(inner, lock)
         suspend_past_the_lease(inner, env)
         with pytest.raises(StorageUnavailable, match="was lost"):
             change(storage)
@@ -69,7 +69,7 @@ def test_a_plan_that_was_stored_while_the_lease_ran_out_is_taken_back() -> None:
     inner = FaultyStorage(below, watch=lambda *_: suspend_past_the_lease(below, env))
     lock = StorageLock(below, env)
     with lock.held(), pytest.raises(StorageUnavailable, match="was lost"):
-        LeasedStorage(inner, lock).put_if_absent("t/1.compaction.requested", b"plan")
+        FencedStorage(inner, lock).put_if_absent("t/1.compaction.requested", b"plan")
     assert below.read("t/1.compaction.requested") is None
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pyhudi.storage.hdfs import webhdfs_client
 from pyhudi.storage.hdfs.webhdfs_client import HdfsClient
-from pyhudi.storage.hdfs.webhdfs_http import NoAnswer, RemoteError
+from pyhudi.storage.hdfs.webhdfs_http import NoResponse, RemoteError
 
 STATUS = {"FileStatus": {"pathSuffix": "", "type": "FILE", "length": 3, "modificationTime": 7, "fileId": 1}}
 
@@ -84,7 +84,7 @@ def test_a_failover_between_two_requests(nodes: tuple[NameNode, NameNode]) -> No
     assert len(first.asked) == 2 and "op=RENAME" in first.asked[-1]
     # What did nothing is sent again, a rename too; what may have been done is not.
     first.says, second.says = None, ""
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoResponse):
         asking.rename("/a", "/b", replace=False)
     assert asking.status("/a") is not None
 

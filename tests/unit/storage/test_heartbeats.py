@@ -7,7 +7,7 @@ import pytest
 from pyhudi.errors import StorageUnavailable, WriteConflict
 from pyhudi.storage import Storage
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultOutcome, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.storage.heartbeats import (
     Heartbeat,
     HeartbeatSettings,
@@ -68,7 +68,7 @@ def test_no_file_is_expired(storage: Storage) -> None:
 
 
 def test_the_defaults_are_real_hudis() -> None:
-    assert HeartbeatSettings().patience_ms == 120_000
+    assert HeartbeatSettings().expiry_ms == 120_000
 
 
 def test_a_writer_that_slept_too_long_must_not_publish(storage: Storage, env: ReplayEnvironment) -> None:
@@ -85,7 +85,7 @@ def test_a_writer_that_slept_too_long_must_not_publish(storage: Storage, env: Re
 
 
 def test_a_beat_that_fails_is_made_up_for_by_the_next(storage: Storage, env: ReplayEnvironment) -> None:
-    heartbeat = Heartbeat(FaultyStorage(storage, Fault(2, Moment.BEFORE, Outcome.LOST_ANSWER)), env, T, SETTINGS)
+    heartbeat = Heartbeat(FaultyStorage(storage, Fault(2, FaultPoint.BEFORE, FaultOutcome.LOST_RESPONSE)), env, T, SETTINGS)
     heartbeat.start()
     env.sleep_ms(1_500)
     assert last_heartbeat_ms(storage, T) == 10_000
@@ -94,13 +94,13 @@ def test_a_beat_that_fails_is_made_up_for_by_the_next(storage: Storage, env: Rep
 
 
 def test_the_first_beat_must_succeed(storage: Storage, env: ReplayEnvironment) -> None:
-    heartbeat = Heartbeat(FaultyStorage(storage, Fault(1, Moment.BEFORE, Outcome.LOST_ANSWER)), env, T, SETTINGS)
+    heartbeat = Heartbeat(FaultyStorage(storage, Fault(1, FaultPoint.BEFORE, FaultOutcome.LOST_RESPONSE)), env, T, SETTINGS)
     with pytest.raises(StorageUnavailable):
         heartbeat.start()
 
 
 def test_a_dead_process_beats_no_more(storage: Storage, env: ReplayEnvironment) -> None:
-    faulty = FaultyStorage(storage, Fault(2, Moment.BEFORE))
+    faulty = FaultyStorage(storage, Fault(2, FaultPoint.BEFORE))
     Heartbeat(faulty, env, T, SETTINGS).start()
     with pytest.raises(SimulatedCrash):
         faulty.put("x", b"")

@@ -18,7 +18,7 @@ from pyhudi.storage import Storage
 from pyhudi.storage.environment import ReplayEnvironment
 from pyhudi.storage.fault_injection import Fault, FaultyStorage, SimulatedCrash
 from pyhudi.storage.heartbeats import HeartbeatSettings, heartbeat_path
-from pyhudi.storage.liveness import RunningWrite, forget, is_alive
+from pyhudi.storage.liveness import WriterHeartbeat, is_alive, remove_heartbeat
 from pyhudi.storage.memory import MemoryStorage
 
 SETTINGS = HeartbeatSettings(1000, 2)
@@ -50,7 +50,7 @@ def alive_as(storage: Storage, env: ReplayEnvironment, **changes: object) -> boo
 
 
 def test_while_it_runs(storage: Storage, env: ReplayEnvironment) -> None:
-    write = RunningWrite(storage, env, TIME, SETTINGS)
+    write = WriterHeartbeat(storage, env, TIME, SETTINGS)
     assert not is_alive(storage, env, TIME, SETTINGS)
     write.start()
     assert is_alive(storage, env, TIME, SETTINGS)
@@ -63,19 +63,19 @@ def test_while_it_runs(storage: Storage, env: ReplayEnvironment) -> None:
 
 
 def test_what_this_process_gave_up_is_dead_at_once(storage: Storage, env: ReplayEnvironment) -> None:
-    write = RunningWrite(storage, env, TIME, SETTINGS)
+    write = WriterHeartbeat(storage, env, TIME, SETTINGS)
     write.start()
     write.stop(delete=False)
     assert storage.read(heartbeat_path(TIME)) is not None
     assert not is_alive(storage, env, TIME, SETTINGS)
-    forget(storage, TIME)
+    remove_heartbeat(storage, TIME)
     assert storage.read(heartbeat_path(TIME)) is None
-    forget(storage, TIME)
+    remove_heartbeat(storage, TIME)
 
 
 def test_tables_are_told_apart(env: ReplayEnvironment) -> None:
     one, other = (MemoryStorage(f"memory://liveness-{next(_names)}", env) for _ in range(2))
-    write = RunningWrite(one, env, TIME, SETTINGS)
+    write = WriterHeartbeat(one, env, TIME, SETTINGS)
     write.start()
     other.put(heartbeat_path(TIME), one.read(heartbeat_path(TIME)) or b"")
     assert not is_alive(other, env, TIME, SETTINGS)
@@ -83,16 +83,16 @@ def test_tables_are_told_apart(env: ReplayEnvironment) -> None:
 
 
 def test_a_first_beat_that_fails(storage: Storage, env: ReplayEnvironment) -> None:
-    write = RunningWrite(FaultyStorage(storage, Fault(1)), env, TIME, SETTINGS)
+    write = WriterHeartbeat(FaultyStorage(storage, Fault(1)), env, TIME, SETTINGS)
     with pytest.raises(SimulatedCrash):
         write.start()
-    RunningWrite(storage, env, "2", SETTINGS).start()
+    WriterHeartbeat(storage, env, "2", SETTINGS).start()
     storage.put(heartbeat_path(TIME), storage.read(heartbeat_path("2")) or b"")
     assert not is_alive(storage, env, TIME, SETTINGS)
 
 
 def test_silence_is_death_on_any_machine(storage: Storage, env: ReplayEnvironment) -> None:
-    RunningWrite(storage, env, TIME, SETTINGS).start()
+    WriterHeartbeat(storage, env, TIME, SETTINGS).start()
     assert alive_as(storage, env, host="elsewhere")
     env.stall_ms(2001)
     assert not is_alive(storage, env, TIME, SETTINGS)
@@ -106,7 +106,7 @@ def test_heartbeats_of_others(storage: Storage, env: ReplayEnvironment) -> None:
 
 
 def test_another_process_of_this_machine(storage: Storage, env: ReplayEnvironment) -> None:
-    RunningWrite(storage, env, TIME, SETTINGS).start()
+    WriterHeartbeat(storage, env, TIME, SETTINGS).start()
     me = content(storage)
     assert me["host"] == socket.gethostname()
     assert me["pid"] == os.getpid()
@@ -132,7 +132,7 @@ def _dead_pid() -> int:
 
 
 def test_a_dead_child_that_nobody_waited_for(storage: Storage, env: ReplayEnvironment) -> None:
-    RunningWrite(storage, env, TIME, SETTINGS).start()
+    WriterHeartbeat(storage, env, TIME, SETTINGS).start()
     ready, held = os.pipe()
     child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=ready)
     started = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19])
@@ -152,7 +152,7 @@ def _forked(storage: Storage, answers: multiprocessing.Queue[bool]) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_is_not_the_writer(storage: Storage, env: ReplayEnvironment) -> None:
     """The child has a copy of what its parent runs; the parent's write lives as long as the parent does."""
-    write = RunningWrite(storage, env, TIME, SETTINGS)
+    write = WriterHeartbeat(storage, env, TIME, SETTINGS)
     write.start()
     context = multiprocessing.get_context("fork")
     answers: multiprocessing.Queue[bool] = context.Queue()

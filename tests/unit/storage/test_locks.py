@@ -19,7 +19,7 @@ from pyhudi.options.supported import parse_options
 from pyhudi.records.hashing import path_hash
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.environment import ReplayEnvironment, SystemEnvironment
-from pyhudi.storage.fault_injection import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.fault_injection import CountedCalls, Fault, FaultOutcome, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.storage.locks import (
     LEASE_PATH,
     QUEUE_FOLDER,
@@ -159,20 +159,20 @@ class TestStorageLock:
         assert lease(storage) == after
 
     def test_renewal_survives_a_store_that_is_away_for_a_while(self, storage: Storage, env: ReplayEnvironment) -> None:
-        faulty = FaultyStorage(storage, Fault(2, Moment.BEFORE, Outcome.LOST_ANSWER))
+        faulty = FaultyStorage(storage, Fault(2, FaultPoint.BEFORE, FaultOutcome.LOST_RESPONSE))
         lock = StorageLock(faulty, env)
         lock.acquire()
         env.sleep_ms(25_000)
-        assert faulty.struck
+        assert faulty.triggered
         assert lease(storage)["validUntil"] == 1_020_000 + 60_000
         lock.check()
 
-    @pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
-    @pytest.mark.parametrize("counted", [Counted.READS, Counted.WRITES])
+    @pytest.mark.parametrize("moment", [FaultPoint.BEFORE, FaultPoint.AFTER])
+    @pytest.mark.parametrize("counted", [CountedCalls.READS, CountedCalls.WRITES])
     def test_a_lost_answer_while_it_is_taken(
-        self, storage: Storage, env: ReplayEnvironment, moment: Moment, counted: Counted
+        self, storage: Storage, env: ReplayEnvironment, moment: FaultPoint, counted: CountedCalls
     ) -> None:
-        lock = StorageLock(FaultyStorage(storage, Fault(1, moment, Outcome.LOST_ANSWER, counted)), env)
+        lock = StorageLock(FaultyStorage(storage, Fault(1, moment, FaultOutcome.LOST_RESPONSE, counted)), env)
         lock.acquire(5_000)
         assert lease(storage)["owner"] == lock.owner
         lock.release()
@@ -181,19 +181,19 @@ class TestStorageLock:
     def test_a_lost_answer_while_it_is_taken_over(self, storage: Storage, env: ReplayEnvironment) -> None:
         with StorageLock(storage, env).held():
             pass
-        lock = StorageLock(FaultyStorage(storage, Fault(1, Moment.AFTER, Outcome.LOST_ANSWER)), env)
+        lock = StorageLock(FaultyStorage(storage, Fault(1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE)), env)
         lock.acquire(5_000)
         assert lease(storage)["owner"] == lock.owner
 
     def test_giving_up_after_a_lost_answer_leaves_no_lease(self, storage: Storage, env: ReplayEnvironment) -> None:
-        lock = StorageLock(FaultyStorage(storage, Fault(1, Moment.AFTER, Outcome.LOST_ANSWER)), env)
+        lock = StorageLock(FaultyStorage(storage, Fault(1, FaultPoint.AFTER, FaultOutcome.LOST_RESPONSE)), env)
         with pytest.raises(StorageUnavailable):
             lock.acquire(0)
         StorageLock(storage, env).acquire(0)
 
-    @pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
-    def test_a_lost_answer_at_release_raises_nothing(self, storage: Storage, env: ReplayEnvironment, moment: Moment) -> None:
-        with StorageLock(FaultyStorage(storage, Fault(2, moment, Outcome.LOST_ANSWER)), env).held():
+    @pytest.mark.parametrize("moment", [FaultPoint.BEFORE, FaultPoint.AFTER])
+    def test_a_lost_answer_at_release_raises_nothing(self, storage: Storage, env: ReplayEnvironment, moment: FaultPoint) -> None:
+        with StorageLock(FaultyStorage(storage, Fault(2, moment, FaultOutcome.LOST_RESPONSE)), env).held():
             pass
         StorageLock(storage, env).acquire(120_000)
 
@@ -212,10 +212,10 @@ class TestStorageLock:
         work(counting)
         assert len(counting.calls) > 8
         for call in range(1, len(counting.calls) + 1):
-            for moment in (Moment.BEFORE, Moment.AFTER):
+            for moment in (FaultPoint.BEFORE, FaultPoint.AFTER):
                 storage = fresh()
                 with pytest.raises(SimulatedCrash):
-                    work(FaultyStorage(storage, Fault(call, moment, counted=Counted.ALL)))
+                    work(FaultyStorage(storage, Fault(call, moment, counted=CountedCalls.ALL)))
                 StorageLock(storage, env).acquire(62_000)
 
     @pytest.mark.parametrize(

@@ -112,9 +112,9 @@ def test_what_may_hide_a_marker_is_an_error_that_names_the_file(storage: Storage
 def test_a_list_that_its_server_is_writing_counts_as_far_as_it_goes(storage: Storage) -> None:
     markers = Markers(storage, T)
     storage.put(f".hoodie/.temp/{T}/MARKERS0", f"{BASE}.marker.CREATE\n{LOG}.marker.CRE".encode())
-    assert markers.list(under_way=True) == ((BASE, MarkerType.CREATE),)
+    assert markers.list(in_progress=True) == ((BASE, MarkerType.CREATE),)
     storage.put(f".hoodie/.temp/{T}/MARKERS.type", b"TIMELINE_SERVER_BASED")
-    assert markers.list(under_way=True) == ((BASE, MarkerType.CREATE),)
+    assert markers.list(in_progress=True) == ((BASE, MarkerType.CREATE),)
     with pytest.raises(CorruptData, match="MARKERS0"):
         markers.list()
 

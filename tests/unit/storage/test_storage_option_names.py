@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 import pytest
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, Unsupported
-from pyhudi.features.procedures.procedure import Call
-from pyhudi.format.properties import shown
+from pyhudi.features.procedures.procedure import ProcedureCall
+from pyhudi.format.properties import redact_secret
 from pyhudi.operations.write.save_modes import Save
 from pyhudi.options.supported import parse_options
-from pyhudi.sql_engine.duckdb_session import Session
+from pyhudi.sql_engine.duckdb_session import EmbeddedStatementSession
 from pyhudi.storage import open_storage
 from pyhudi.storage.object_store.object_errors import store_error
 from pyhudi.storage.object_store.object_options import store_settings, store_target
-from pyhudi.storage.storage_option_names import MEANINGS, REFUSED
+from pyhudi.storage.storage_option_names import OPTION_TARGETS, REFUSED
 from pyhudi.storage.uris import parse_uri
 
 URIS = {"s3": "s3://bucket/t", "gcs": "gs://bucket/t", "azure": "abfss://c@acc.dfs.core.windows.net/t"}
@@ -196,7 +196,7 @@ def test_that_are_refused(kind: str, options: dict[str, str], error: type[HudiEr
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in REFUSED for name in REFUSED[kind]])
 def test_names_without_a_meaning_of_their_own(kind: str, name: str) -> None:
-    assert name not in MEANINGS[kind]
+    assert name not in OPTION_TARGETS[kind]
     with pytest.raises(InvalidRequest, match=name) as caught:
         open_storage(URIS[kind], {name: VALUE})
     assert VALUE not in str(caught.value)
@@ -218,11 +218,11 @@ def test_values_that_are_no_text() -> None:
 
 def test_what_is_secret_is_told_by_its_name() -> None:
     for name in ("sas_key", "connection_string", "adls.connection-string", "encryption_key", "sse_customer_key_base64"):
-        assert shown(name, VALUE) != VALUE
+        assert redact_secret(name, VALUE) != VALUE
     given = {"account_key": VALUE}
     for holder in (
-        Session(None, given),  # type: ignore[arg-type]
-        Call("t", given, None, {}),
+        EmbeddedStatementSession(None, given),  # type: ignore[arg-type]
+        ProcedureCall("t", given, None, {}),
         Save("t", given, parse_options({}), None, None, True),  # type: ignore[arg-type]
     ):
         assert VALUE not in repr(holder)
@@ -251,7 +251,7 @@ def test_the_examples_of_the_page() -> None:
         open_storage("az://c/t" if name.startswith("azure") else URIS["s3"], names[name])
     # The key file itself is looked for when the store is opened.
     assert settings("gcs", names["gcs"]) == names["gcs"]
-    known = {name for kind in MEANINGS for name in (*MEANINGS[kind], *REFUSED[kind])}
+    known = {name for kind in OPTION_TARGETS for name in (*OPTION_TARGETS[kind], *REFUSED[kind])}
     table = page.partition("## Names of options")[2].partition("\n## ")[0]
     for name in re.findall(r"`((?:s3|adls|gcs|fs)\.[a-z0-9.-]+)`", table):
         assert name in known, name

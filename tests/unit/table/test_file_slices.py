@@ -19,10 +19,10 @@ from pyhudi.table.file_slices import (
     FileSlice,
     SlicingState,
     build_file_groups,
-    logs_beside_base,
+    logs_with_uncovered_keys,
     visible_slice,
     visible_slices,
-    visible_slices_of_rows,
+    visible_slices_from_rows,
 )
 from pyhudi.table.timeline.active_timeline import Timeline
 from tests.support.instants import done, inflight, requested
@@ -210,8 +210,8 @@ def test_logs_that_may_hold_keys_which_the_base_file_lacks(base_completion: str 
     slice_ = visible_slice(group_of([base("050"), log("060"), log("070"), log("080")], known), known)
     assert slice_ is not None
     assert shown(slice_) == ("050", ["060", "070", "080"])
-    assert [each.name.instant_time for each in logs_beside_base(slice_, known.timeline)] == found
-    assert logs_beside_base(replace(slice_, base=None), known.timeline) == ()
+    assert [each.name.instant_time for each in logs_with_uncovered_keys(slice_, known.timeline)] == found
+    assert logs_with_uncovered_keys(replace(slice_, base=None), known.timeline) == ()
 
 
 def test_time_travel_before_a_pending_compaction() -> None:
@@ -286,4 +286,4 @@ def test_many_files_at_once_give_the_same_slices(draw: st.DataObject) -> None:
         }
     )
     expected = visible_slices(build_file_groups("p", infos, known), known, as_of)
-    assert visible_slices_of_rows(rows, known, as_of).get("p", ()) == expected
+    assert visible_slices_from_rows(rows, known, as_of).get("p", ()) == expected

@@ -75,5 +75,5 @@ def test_partitions_named_are_listed_alone(asked: list[str]) -> None:
 
 def test_the_files_of_some_groups() -> None:
     storage = table(f"a/{META}", "a/g1_0-0-0_001.parquet", "a/.g1_002.log.1_0-0-0", "a/g2_0-0-0_001.parquet")
-    found = DirectoryListing(storage).files_of_groups({"a": {"g1"}})  # type: ignore[arg-type]
+    found = DirectoryListing(storage).group_files({"a": {"g1"}})  # type: ignore[arg-type]
     assert [info.name for info in found["a"]] == [".g1_002.log.1_0-0-0", "g1_0-0-0_001.parquet"]

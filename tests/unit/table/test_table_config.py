@@ -15,7 +15,7 @@ from pyhudi.records.keys.key_spec import KeyGenerator
 from pyhudi.records.merge_mode import MergeMode
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.table.table_config import (
     TableConfig,
     TableType,
@@ -208,7 +208,7 @@ def test_a_change_killed_at_every_call() -> None:
     whole = FaultyStorage(storage_with(main=MINIMAL))
     store_table_config(whole, {"hoodie.own": "x"}, ENV)
     for call in range(1, whole.write_count + 1):
-        for moment in Moment:
+        for moment in FaultPoint:
             inner = storage_with(main=MINIMAL)
             with pytest.raises(SimulatedCrash):
                 store_table_config(FaultyStorage(inner, Fault(call, moment)), {"hoodie.own": "x"}, ENV)

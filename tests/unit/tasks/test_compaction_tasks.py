@@ -18,7 +18,7 @@ from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
 from pyhudi.format.names import MarkerType, WriteToken
 from pyhudi.records.ordering import Ordering
 from pyhudi.records.payloads import payload_rule
-from pyhudi.records.record_merge import MergeRule
+from pyhudi.records.record_merge import RecordMergeRule
 from pyhudi.storage.markers import Markers
 from pyhudi.tasks.base_file_reader import footer_filter
 from pyhudi.tasks.compaction_tasks import CompactionTask, run_compact
@@ -157,7 +157,7 @@ AFTER = {
         for rule in (EVENT, COMMIT)
     ],
 )
-def test_a_log_compaction_changes_nothing_for_readers(logs: str, after: str, based: bool, rule: MergeRule) -> None:
+def test_a_log_compaction_changes_nothing_for_readers(logs: str, after: str, based: bool, rule: RecordMergeRule) -> None:
     """Neither at once, nor when more follows; whether the merged blocks are passed over or read as well."""
     base = [("a", 5, 1), ("b", 5, 2)] if based else None
     raw, merged = LOGS[logs](Slice(base, rule)), LOGS[logs](Slice(base, rule))

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyhudi.format.names import WriteToken
-from pyhudi.records.record_merge import PickByEventTime
+from pyhudi.records.record_merge import EventTimeRule
 from pyhudi.storage import Storage
 from pyhudi.tasks.base_file_reader import open_base_file
-from pyhudi.tasks.dictionary_columns import CODED, coded_rows, coded_schema, plain_rows, repeated, replace_coded
+from pyhudi.tasks.dictionary_columns import CODED, coded_rows, coded_schema, decode_dictionaries, repeated, replace_coded
 from pyhudi.tasks.write_base_files import run_merge
 from pyhudi.tasks.write_tasks import MergeTask, WriteStatus
 from tests.support.base_writer import create, incoming, new_storage, read, spec
@@ -38,7 +38,7 @@ def merged(storage: Storage, old: WriteStatus, newer: pa.Table, instant: str, **
     made = spec(storage, SCHEMA, instant, **more)
     assert old.stat.file_id is not None and old.stat.path is not None
     task = MergeTask("", old.stat.file_id, old.stat.path, WriteToken(1, 0, 1))
-    return run_merge(made, task, incoming(newer), PickByEventTime("ts"))
+    return run_merge(made, task, incoming(newer), EventTimeRule("ts"))
 
 
 def by_key(table: pa.Table) -> dict[str, tuple[Any, ...]]:
@@ -120,7 +120,7 @@ def test_rows_there_and_back() -> None:
     schema = coded_schema(plain.schema, {"a"})
     there = coded_rows(plain, schema)
     assert there.schema.equals(schema)
-    assert plain_rows(there).equals(plain)
+    assert decode_dictionaries(there).equals(plain)
     assert coded_rows(there, plain.schema).equals(plain)
     assert repeated("v", 3).to_pylist() == ["v"] * 3
 
@@ -149,6 +149,6 @@ def test_texts_of_one_width(texts: list[str], kind: str) -> None:
     if kind == "sliced":
         column = column.slice(3, 20)
     rows = pa.table({"a": pa.chunked_array([column, column], column.type), "b": pa.array(range(2 * len(column)))})
-    found = plain_rows(rows).column("a")
+    found = decode_dictionaries(rows).column("a")
     found.validate(full=True)
     assert found.equals(pa.chunked_array([column.cast(pa.string())] * 2, pa.string()))

@@ -10,7 +10,7 @@ import pytest
 from pyhudi.errors import CorruptData
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.log.record_positions import decode_positions, encode_positions
-from pyhudi.records.record_merge import MergeRule, PickByCommitTime, PickByEventTime
+from pyhudi.records.record_merge import CommitTimeRule, EventTimeRule, RecordMergeRule
 from tests.support.positioned_logs import BASE_TIME, Group, rows
 
 OF = HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS
@@ -31,9 +31,9 @@ def test_updates_and_deletes_say_where_their_rows_stand() -> None:
     assert len(group.read(["v"])) == 38
 
 
-@pytest.mark.parametrize("rule", [PickByEventTime("ts"), PickByCommitTime()])
+@pytest.mark.parametrize("rule", [EventTimeRule("ts"), CommitTimeRule()])
 @pytest.mark.parametrize("seed", range(6))
-def test_merging_by_position_is_merging_by_key(rule: MergeRule, seed: int) -> None:
+def test_merging_by_position_is_merging_by_key(rule: RecordMergeRule, seed: int) -> None:
     chance = random.Random(seed)
     group = Group.of(chance.sample(range(200), 60), rule)
     present = [int(str(row[0])[1:]) for row in group.read(["id"])]

@@ -9,7 +9,7 @@ import pytest
 
 from pyhudi.engines.arrow.engine import LocalEngine
 from pyhudi.tasks import progress
-from pyhudi.tasks.progress import TerminalReporter, set_reporter, shown, stage, stage_name
+from pyhudi.tasks.progress import TerminalReporter, set_reporter, show_stage, stage, stage_name
 
 
 class Terminal(io.StringIO):
@@ -74,7 +74,7 @@ def test_a_terminal_that_went_away() -> None:
 def test_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, setting: str, draws: bool) -> None:
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("PYHUDI_PROGRESS", setting)
-    with shown("x") as show:
+    with show_stage("x") as show:
         assert (show is not None) is draws
 
 

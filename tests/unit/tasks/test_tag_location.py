@@ -17,7 +17,7 @@ from pyhudi.storage.fault_injection import FaultyStorage
 from pyhudi.table.file_slices import BaseFile, FileSlice
 from pyhudi.tasks import tag_location
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
-from pyhudi.tasks.tag_location import ByKeyColumns, ByKeyFilters, Place, TagHits, TagTask, run_tag
+from pyhudi.tasks.tag_location import FileGroupCandidate, LookupByKeyColumns, LookupByKeyFilters, TagHits, TagTask, run_tag
 from pyhudi.tasks.write_base_files import run_create, run_merge
 from pyhudi.tasks.write_tasks import CreateTask, MergeTask
 from tests.support.base_writer import KEYS, incoming, new_storage, spec
@@ -28,7 +28,7 @@ Pairs = set[tuple[str, int, int]]
 
 def files(
     storage: Storage, contents: Sequence[Sequence[str]], *, populate: bool = True, options: dict[str, object] | None = None
-) -> tuple[Place, ...]:
+) -> tuple[FileGroupCandidate, ...]:
     """One base file of each list of keys."""
     made = spec(storage, SCHEMA, populate=populate, options=options)
     found = []
@@ -44,10 +44,10 @@ def files(
     return tuple(found)
 
 
-def place(number: int, path: str) -> Place:
+def place(number: int, path: str) -> FileGroupCandidate:
     name = parse_base_file(path)
     assert name is not None
-    return Place("", f"g{number}-0", FileSlice("", f"g{number}-0", "1", BaseFile(path, name, 1)))
+    return FileGroupCandidate("", f"g{number}-0", FileSlice("", f"g{number}-0", "1", BaseFile(path, name, 1)))
 
 
 def one() -> pa.Table:
@@ -61,11 +61,13 @@ def emptied(storage: Storage, populate: bool, path: str, number: int) -> str:
 
 
 def pairs(hits: TagHits, keys: Sequence[str]) -> Pairs:
-    return {(keys[r], f, p) for r, f, p in zip(hits.row.tolist(), hits.place.tolist(), hits.position.tolist(), strict=True)}
+    return {(keys[r], f, p) for r, f, p in zip(hits.row.tolist(), hits.candidate.tolist(), hits.position.tolist(), strict=True)}
 
 
-def task(storage: Storage, found: tuple[Place, ...], *, bloom: bool, ranges: bool = True, populate: bool = True) -> TagTask:
-    return TagTask(storage.spec(), found, KEYS, populate, ByKeyFilters(ranges) if bloom else ByKeyColumns())
+def task(
+    storage: Storage, found: tuple[FileGroupCandidate, ...], *, bloom: bool, ranges: bool = True, populate: bool = True
+) -> TagTask:
+    return TagTask(storage.spec(), found, KEYS, populate, LookupByKeyFilters(ranges) if bloom else LookupByKeyColumns())
 
 
 CONTENTS: tuple[list[str], ...] = (["b", "a", "c"], [], ["k", "a", "a"], ["m", "n"])
@@ -95,7 +97,7 @@ def test_every_copy_is_found(bloom: bool, ranges: bool, populate: bool, kind: st
 
 def test_no_files() -> None:
     (hits,) = run_tag(task(new_storage(), (), bloom=False), [pa.array(["a"])])
-    assert (len(hits.row), len(hits.place), len(hits.position)) == (0, 0, 0)
+    assert (len(hits.row), len(hits.candidate), len(hits.position)) == (0, 0, 0)
 
 
 def test_many_keys_are_looked_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +107,9 @@ def test_many_keys_are_looked_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
     assert pairs(hits, ["a", "n"]) == {("a", 0, 1), ("a", 2, 1), ("a", 2, 2), ("n", 3, 1)}
 
 
-def looked_into(found: tuple[Place, ...], inner: Storage, keys: list[str], *, bloom: bool, ranges: bool = True) -> int:
+def looked_into(
+    found: tuple[FileGroupCandidate, ...], inner: Storage, keys: list[str], *, bloom: bool, ranges: bool = True
+) -> int:
     """How many files had their keys read."""
     read: list[int] = []
     original = tag_location._keys_in

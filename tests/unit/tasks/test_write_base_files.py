@@ -13,7 +13,7 @@ from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import MarkerType, WriteToken
 from pyhudi.format.partition_metadata import PartitionMetadata
-from pyhudi.records.record_merge import MergeRule, PickByCommitTime, PickByEventTime
+from pyhudi.records.record_merge import CommitTimeRule, EventTimeRule, RecordMergeRule
 from pyhudi.storage import Storage
 from pyhudi.storage.markers import Markers
 from pyhudi.tasks.base_file_reader import footer_filter, open_base_file
@@ -37,11 +37,11 @@ def merge(
     storage: Storage,
     old: WriteStatus,
     newer: pa.Table,
-    rule: MergeRule | None = None,
+    rule: RecordMergeRule | None = None,
     schema: pa.Schema = SCHEMA,
     **more: Any,
 ) -> WriteStatus:
-    rule = rule or PickByEventTime("ts")
+    rule = rule or EventTimeRule("ts")
     match = more.pop("match_keys", True)
     made = spec(storage, schema, NEW, rule=rule, **more)
     assert old.stat.file_id is not None
@@ -206,7 +206,7 @@ def test_updates_inserts_and_what_stays() -> None:
 def test_by_commit_time_the_incoming_row_wins() -> None:
     storage = new_storage()
     (old,) = create(spec(storage, SCHEMA, OLD), rows(("a", 5, "a")))
-    assert data(storage, merge(storage, old, incoming(rows(("a", 1, "b"))), PickByCommitTime())) == [("a", 1, "b")]
+    assert data(storage, merge(storage, old, incoming(rows(("a", 1, "b"))), CommitTimeRule())) == [("a", 1, "b")]
 
 
 def test_deletes_of_both_kinds() -> None:

@@ -34,7 +34,7 @@ class LocalEngine:
     """Runs tasks in threads.  threads: 0 for one a processor."""
 
     name = "embedded"
-    leaves_attempts = False
+    may_leave_attempts = False
 
     def __init__(self, threads: int = 0) -> None:
         if threads < 0:
@@ -60,7 +60,7 @@ class LocalEngine:
         with stage(stage_name(getattr(function, "func", function)), len(todo)) as advance:
             return self._run_all(function, todo, advance)
 
-    def spread(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
+    def run_tasks(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
         """As `map`: this process does all work, whatever its size."""
         return self.map(function, tasks)
 

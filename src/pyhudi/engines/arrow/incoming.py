@@ -12,33 +12,34 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi import features
 from pyhudi.engines.arrow.tagged import LocalTagged, TaggedRows, Workers
-from pyhudi.features.hbase_index.hbase_tasks import ByHbase, find_in_hbase
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import WriteToken
 from pyhudi.metadata_table.reader.file_group_reader import PartitionReader
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import combine_duplicates, row_codes
-from pyhudi.records.row_grouping import by_code, run_starts, runs
-from pyhudi.tasks.bucket_assignment import BucketPlaces
+from pyhudi.records.row_grouping import group_rows, run_starts, runs
+from pyhudi.tasks.bucket_assignment import BucketCandidates
 from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, TagRequest
+from pyhudi.tasks.hbase_lookup import LookupInHbaseIndex
 from pyhudi.tasks.incoming_rows import StoredRows, check_refits, incoming_schema, refitted_rows, resolve_moves, run_stored
-from pyhudi.tasks.resolve_duplicates import LiveTask, keep_live, run_live
+from pyhudi.tasks.resolve_duplicates import LiveKeysTask, filter_live, run_live_keys
 from pyhudi.tasks.spill import RowBuffer
 from pyhudi.tasks.tag_location import (
-    ByBuckets,
-    ByKeyColumns,
-    ByKeyFilters,
-    ByRecordIndex,
-    Place,
-    PlaceNumbers,
+    CandidateIds,
+    FileGroupCandidate,
+    LookupByBuckets,
+    LookupByKeyColumns,
+    LookupByKeyFilters,
+    LookupByRecordIndex,
     TagHits,
     TagTask,
     distinct_pairs,
     find_in_record_index,
     run_tag,
 )
-from pyhudi.tasks.write_file_group import PIECE_BYTES, create_files
+from pyhudi.tasks.write_file_group import CHUNK_BYTES, create_files
 from pyhudi.tasks.write_tasks import CreateTask, WriteStatus
 
 Ints = npt.NDArray[np.int64]
@@ -59,11 +60,11 @@ _LookUp = Callable[[Sequence[pa.Table]], list[tuple[Ints, Ints]]]
 class LocalIncoming:
     """The rows of one write, keyed and combined; one table for each bucket of the row buffer."""
 
-    def __init__(self, workers: Workers, given: pa.Schema, prepared: Iterable[pa.Table], request: PrepareRequest) -> None:
+    def __init__(self, workers: Workers, input_schema: pa.Schema, prepared: Iterable[pa.Table], request: PrepareRequest) -> None:
         """given: the columns as the caller had them.  prepared: the rows in the incoming layout of the request."""
         self._workers = workers
         self._request = request
-        self._given = given
+        self._given = input_schema
         self._buffer = RowBuffer(incoming_schema(request), RECORD_KEY, request.memory_budget_bytes)
         try:
             for rows in prepared:
@@ -124,7 +125,7 @@ class LocalIncoming:
                     continue
                 (rows,) = in_order
             # A partition's rows are not spread over several small files only to use more threads.
-            parts = min(spread, max(1, rows.nbytes // PIECE_BYTES))
+            parts = min(spread, max(1, rows.nbytes // CHUNK_BYTES))
             step = -(-rows.num_rows // parts)
             for start in range(0, rows.num_rows, step):
                 add(partition, [rows.slice(start, step)])
@@ -181,24 +182,24 @@ class LocalIncoming:
             return _KeysByPartition(keys, {None: np.arange(len(keys), dtype=np.int64)})
         encoded = pc.dictionary_encode(rows.column(PARTITION_PATH).combine_chunks())
         names = encoded.dictionary.to_pylist()
-        order, bounds = by_code(np.asarray(encoded.indices, dtype=np.int64), len(names))
+        order, bounds = group_rows(np.asarray(encoded.indices, dtype=np.int64), len(names))
         return _KeysByPartition(keys, {name: order[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)})
 
-    def _lookup_of(self, request: TagRequest) -> tuple[_LookUp, Sequence[Place]]:
+    def _lookup_of(self, request: TagRequest) -> tuple[_LookUp, Sequence[FileGroupCandidate]]:
         """How rows are looked up, and the places that the answers number; some may be added while it is used."""
         lookup = request.lookup
-        if isinstance(lookup, ByBuckets):
-            return self._by_buckets(request, places := BucketPlaces(request.places, lookup)), places.places
-        if isinstance(lookup, ByRecordIndex):
-            return self._by_record_index(request, lookup), request.places
-        if isinstance(lookup, ByHbase):
-            return partial(self._by_hbase, request, lookup), request.places
-        return partial(self._in_files, request, lookup), request.places
+        if isinstance(lookup, LookupByBuckets):
+            return self._by_buckets(request, places := BucketCandidates(request.candidates, lookup)), places.candidates
+        if isinstance(lookup, LookupByRecordIndex):
+            return self._by_record_index(request, lookup), request.candidates
+        if isinstance(lookup, LookupInHbaseIndex):
+            return partial(self._by_hbase, request, lookup), request.candidates
+        return partial(self._in_files, request, lookup), request.candidates
 
-    def _by_buckets(self, request: TagRequest, places: BucketPlaces) -> _LookUp:
+    def _by_buckets(self, request: TagRequest, candidates: BucketCandidates) -> _LookUp:
         def look_up(buckets: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
             return [
-                places.route(
+                candidates.route(
                     request.spec.keys,
                     rows.column(RECORD_KEY).combine_chunks(),
                     rows.column(PARTITION_PATH).combine_chunks(),
@@ -208,8 +209,8 @@ class LocalIncoming:
 
         return look_up
 
-    def _by_record_index(self, request: TagRequest, lookup: ByRecordIndex) -> _LookUp:
-        numbers = PlaceNumbers(request.places)
+    def _by_record_index(self, request: TagRequest, lookup: LookupByRecordIndex) -> _LookUp:
+        numbers = CandidateIds(request.candidates)
 
         def reader_of(path: str | None) -> PartitionReader:
             return PartitionReader(lookup.index if path is None else lookup.index.section(path))
@@ -230,42 +231,43 @@ class LocalIncoming:
 
         return look_up
 
-    def _by_hbase(self, request: TagRequest, lookup: ByHbase, tables: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
-        groups = {(place.partition, place.file_id): number for number, place in enumerate(request.places)}
+    def _by_hbase(self, request: TagRequest, lookup: LookupInHbaseIndex, tables: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
+        groups = {(place.partition, place.file_id): number for number, place in enumerate(request.candidates)}
+        find = features.load("hbase_index", "index HBASE").find_in_hbase
         answers = []
         for rows in tables:
             asked = _key_set(self._tag_bucket_setup(rows, global_keys=True), None)
-            found, numbers, unsure = find_in_hbase(lookup, asked.keys, groups)
+            found, numbers, unsure = find(lookup, asked.keys, groups)
             row, place = asked.expand(found, numbers)
             if len(unsure):
                 here, _ = asked.expand(unsure, np.zeros(len(unsure), dtype=np.int64))
-                by_columns = replace(request, lookup=ByKeyColumns())
-                ((more, places),) = self._in_files(by_columns, ByKeyColumns(), [rows.take(pa.array(here))])
+                by_columns = replace(request, lookup=LookupByKeyColumns())
+                ((more, places),) = self._in_files(by_columns, LookupByKeyColumns(), [rows.take(pa.array(here))])
                 row, place = np.concatenate([row, here[more]]), np.concatenate([place, places])
             answers.append((row, place))
         return answers
 
     def _in_files(
-        self, request: TagRequest, lookup: ByKeyColumns | ByKeyFilters, tables: Sequence[pa.Table]
+        self, request: TagRequest, lookup: LookupByKeyColumns | LookupByKeyFilters, tables: Sequence[pa.Table]
     ) -> list[tuple[Ints, Ints]]:
         """For each table the pairs (row, number of a place)."""
         buckets = [self._tag_bucket_setup(rows, global_keys=request.global_keys) for rows in tables]
-        by_partition = request.places_by_partition().items()
+        by_partition = request.candidates_by_partition().items()
         asked = [(path, numbers) for path, numbers in by_partition if any(path in bucket.rows for bucket in buckets)]
-        lanes = self._workers.lanes(sum(_lookup_bytes(request.places[number]) for _, numbers in asked for number in numbers))
+        lanes = self._workers.lanes(sum(_lookup_bytes(request.candidates[number]) for _, numbers in asked for number in numbers))
         lookups: list[tuple[Ints, list[_KeySet]]] = []
         for path, numbers in asked:
             sets = [_key_set(bucket, path) for bucket in buckets]
             step = max(1, -(-len(numbers) // lanes))
             lookups += [(np.array(numbers[i : i + step], dtype=np.int64), sets) for i in range(0, len(numbers), step)]
-        tasks = [LookUpKeys(request.task(numbers.tolist()), tuple(s.keys for s in sets)) for numbers, sets in lookups]
-        if isinstance(request.lookup, ByKeyColumns) and request.lookup.held:
+        tasks = [LookupTask(request.task(numbers.tolist()), tuple(s.keys for s in sets)) for numbers, sets in lookups]
+        if isinstance(request.lookup, LookupByKeyColumns) and request.lookup.use_cache:
             # What is held is held in this process.
-            answers = self._workers.map(look_up_keys, tasks)
+            answers = self._workers.map(lookup_keys, tasks)
         else:
-            answers = self._workers.spread(look_up_keys, tasks, [task.size_bytes for task in tasks])
+            answers = self._workers.run_tasks(lookup_keys, tasks, [task.size_bytes for task in tasks])
         hits = [
-            [keys.expand(hit.row, numbers[hit.place]) for keys, hit in zip(sets, answer, strict=True)]
+            [keys.expand(hit.row, numbers[hit.candidate]) for keys, hit in zip(sets, answer, strict=True)]
             for (numbers, sets), answer in zip(lookups, answers, strict=True)
         ]
         combined = []
@@ -278,19 +280,19 @@ class LocalIncoming:
                     np.concatenate(groups) if groups else np.zeros(0, np.int64),
                 )
             )
-        return keep_live(request, [bucket.keys for bucket in buckets], combined, self._read_live)
+        return filter_live(request, [bucket.keys for bucket in buckets], combined, self._read_live)
 
-    def _read_live(self, tasks: Sequence[LiveTask]) -> list[pa.Array]:
-        return self._workers.spread(run_live, tasks, [task.slice.size_bytes for task in tasks])
+    def _read_live(self, tasks: Sequence[LiveKeysTask]) -> list[pa.Array]:
+        return self._workers.run_tasks(run_live_keys, tasks, [task.slice.size_bytes for task in tasks])
 
     def _settle_partitions(
-        self, rows: pa.Table, pairs_row: Ints, pairs_place: Ints, request: TagRequest
+        self, rows: pa.Table, pairs_row: Ints, pairs_candidate: Ints, request: TagRequest
     ) -> tuple[pa.Table, Ints, Ints]:
         """Global index: rows found in another partition stay there, or move, as the request says."""
-        homes = pa.array([place.partition for place in request.places], pa.string())
+        homes = pa.array([place.partition for place in request.candidates], pa.string())
         if not len(pairs_row):
-            return rows, pairs_row, pairs_place
-        stored = homes.take(pa.array(pairs_place))
+            return rows, pairs_row, pairs_candidate
+        stored = homes.take(pa.array(pairs_candidate))
         own = rows.column(PARTITION_PATH).take(pa.array(pairs_row)).combine_chunks()
         moved = np.asarray(pc.not_equal(stored, own), dtype=np.bool_)
         placeless = np.asarray(pc.equal(own, PLACEHOLDER_PARTITION), dtype=np.bool_)
@@ -298,16 +300,16 @@ class LocalIncoming:
         rows = _with_partition(rows, pairs_row[stays], stored.filter(pa.array(stays)))
         goes = moved & ~stays
         if not goes.any():
-            return rows, pairs_row, pairs_place
-        rows, pairs_row, pairs_place = resolve_moves(request, rows, pairs_row, pairs_place, goes, self._read_stored)
-        return self._buffer.store(rows), pairs_row, pairs_place
+            return rows, pairs_row, pairs_candidate
+        rows, pairs_row, pairs_candidate = resolve_moves(request, rows, pairs_row, pairs_candidate, goes, self._read_stored)
+        return self._buffer.store(rows), pairs_row, pairs_candidate
 
     def _read_stored(self, tasks: Sequence[StoredRows]) -> list[pa.Table]:
-        return self._workers.spread(run_stored, tasks, [task.slice.size_bytes for task in tasks])
+        return self._workers.run_tasks(run_stored, tasks, [task.slice.size_bytes for task in tasks])
 
 
 @dataclass(frozen=True, slots=True)
-class LookUpKeys:
+class LookupTask:
     """Keys for some places.  key_sets: of the rows of each bucket of the row buffer."""
 
     task: TagTask
@@ -316,15 +318,15 @@ class LookUpKeys:
     @property
     def size_bytes(self) -> int:
         """Bytes that reading the places takes, about."""
-        return sum(map(_lookup_bytes, self.task.places))
+        return sum(map(_lookup_bytes, self.task.candidates))
 
 
-def _lookup_bytes(place: Place) -> int:
+def _lookup_bytes(candidate: FileGroupCandidate) -> int:
     """A file's keys are a part of it, and opening it costs, too."""
-    return max(FILE_BYTES, place.slice.size_bytes // KEYS_SHARE) if place.slice is not None else 0
+    return max(FILE_BYTES, candidate.slice.size_bytes // KEYS_SHARE) if candidate.slice is not None else 0
 
 
-def look_up_keys(lookup: LookUpKeys) -> list[TagHits]:
+def lookup_keys(lookup: LookupTask) -> list[TagHits]:
     """The hits of each set of keys."""
     return run_tag(lookup.task, lookup.key_sets)
 

@@ -15,14 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.format.meta_columns import PARTITION_PATH
 from pyhudi.format.names import WriteToken
-from pyhudi.planning.record_placement import WorkloadProfile, deal_inserts
-from pyhudi.records.meta_fields import PARTITION_PATH
-from pyhudi.records.row_grouping import by_code
+from pyhudi.planning.record_placement import WorkloadProfile, assign_inserts
+from pyhudi.records.row_grouping import group_rows
 from pyhudi.tasks.engine_protocol import WritePlan
 from pyhudi.tasks.spill import store_rows
 from pyhudi.tasks.tag_location import (
-    Place,
+    FileGroupCandidate,
 )
 from pyhudi.tasks.write_file_group import GroupTarget, GroupWriter
 from pyhudi.tasks.write_tasks import WriteStatus
@@ -44,7 +44,7 @@ class Workers(Protocol):
         """Run tasks in this process; results in order.  The first error stops the rest and is raised."""
         ...
 
-    def spread(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
+    def run_tasks(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
         """Run tasks here or elsewhere; results in order.  function, tasks and results can be pickled.
 
         size_bytes: what each task reads and writes of the table, about.
@@ -78,11 +78,11 @@ class GroupRows:
         return int(self.rows.nbytes) + slice_.base.size_bytes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _first, (GroupsTogether((self,)),)
+        return _first, (TaskBundle((self,)),)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupsTogether:
+class TaskBundle:
     """Tasks that travel together: their rows as one stream, of which each is told how many are its own.
 
     A stream for each would take some bytes for each column; and a slice is pickled with all that it was cut from.
@@ -105,7 +105,7 @@ class GroupsTogether:
         return _apart, (tuple(parts),)
 
 
-def _apart(parts: tuple[tuple[tuple[tuple[int, GroupTarget, int], ...], bytes], ...]) -> GroupsTogether:
+def _apart(parts: tuple[tuple[tuple[tuple[int, GroupTarget, int], ...], bytes], ...]) -> TaskBundle:
     tasks = []
     for told, stream in parts:
         with pa.ipc.open_stream(stream) as reader:
@@ -114,10 +114,10 @@ def _apart(parts: tuple[tuple[tuple[tuple[int, GroupTarget, int], ...], bytes], 
         for number, target, count in told:
             tasks.append(GroupRows(number, target, rows.slice(start, count)))
             start += count
-    return GroupsTogether(tuple(tasks))
+    return TaskBundle(tuple(tasks))
 
 
-def _first(together: GroupsTogether) -> GroupRows:
+def _first(together: TaskBundle) -> GroupRows:
     return together.tasks[0]
 
 
@@ -141,17 +141,19 @@ class TaggedRows:
 
     rows: pa.Table
     pairs_row: Ints
-    pairs_place: Ints
+    pairs_candidate: Ints
     inserts: Ints
 
 
 class LocalTagged:
     """Incoming rows that know their file group."""
 
-    def __init__(self, workers: Workers, parts: list[TaggedRows], places: tuple[Place, ...], *, spilled: bool) -> None:
+    def __init__(
+        self, workers: Workers, parts: list[TaggedRows], candidates: tuple[FileGroupCandidate, ...], *, spilled: bool
+    ) -> None:
         self._workers = workers
         self._parts = parts
-        self._places = places
+        self._places = candidates
         self._spilled = spilled
 
     def profile(self) -> WorkloadProfile:
@@ -159,7 +161,7 @@ class LocalTagged:
         updates: Counter[int] = Counter()
         inserts: Counter[str] = Counter()
         for part in self._parts:
-            numbers, counts = np.unique(part.pairs_place, return_counts=True)
+            numbers, counts = np.unique(part.pairs_candidate, return_counts=True)
             for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
                 updates[number] += count
             paths = part.rows.column(PARTITION_PATH).take(pa.array(part.inserts))
@@ -184,7 +186,7 @@ class LocalTagged:
                 GroupRows(number, plan.target(*group), routed.rows(group)) for number, group in enumerate(sorted(routed.groups))
             ]
             work = WriteGroup(plan.writer, self._workers.token)
-            written = self._workers.spread(work, tasks, [task.size_bytes for task in tasks])
+            written = self._workers.run_tasks(work, tasks, [task.size_bytes for task in tasks])
             tasks.clear()
             routed.close()
         return [status for statuses in written for status in statuses]
@@ -193,18 +195,20 @@ class LocalTagged:
 class _Routed:
     """Rows sorted by the file group that takes them."""
 
-    def __init__(self, plan: WritePlan, places: tuple[Place, ...], parts: Sequence[TaggedRows], folder: str | None) -> None:
+    def __init__(
+        self, plan: WritePlan, candidates: tuple[FileGroupCandidate, ...], parts: Sequence[TaggedRows], folder: str | None
+    ) -> None:
         self.groups: dict[tuple[str, str], list[pa.Table]] = {}
         fill = _InsertFill(plan)
         for number, part in enumerate(parts):
             names: dict[tuple[str, str], int] = {}
             rows = [part.pairs_row]
-            codes = [_codes_of_places(part.pairs_place, places, names)]
-            placed_rows, placed_codes = fill.place(part, names)
+            codes = [_codes_of_places(part.pairs_candidate, candidates, names)]
+            placed_rows, placed_codes = fill.assign(part, names)
             rows.append(placed_rows)
             codes.append(placed_codes)
             all_rows = np.concatenate(rows)
-            order, bounds = by_code(np.concatenate(codes), len(names))
+            order, bounds = group_rows(np.concatenate(codes), len(names))
             table = part.rows.take(pa.array(all_rows[order]))
             if folder is not None:
                 table = store_rows(os.path.join(folder, f"{number}.arrow"), table.schema, [table])
@@ -230,7 +234,7 @@ class _InsertFill:
         self._targets = plan.inserts
         self._placed: Counter[str] = Counter()
 
-    def place(self, part: TaggedRows, names: dict[tuple[str, str], int]) -> tuple[Ints, Ints]:
+    def assign(self, part: TaggedRows, names: dict[tuple[str, str], int]) -> tuple[Ints, Ints]:
         """Rows that have a target, and the code of the group that takes each; new groups are added to `names`."""
         rows: list[Ints] = []
         codes: list[Ints] = []
@@ -243,7 +247,7 @@ class _InsertFill:
             mine = part.inserts[partition_codes == number]
             if not targets or not len(mine):
                 continue
-            which = deal_inserts([target.row_count for target in targets], self._placed[partition], len(mine))
+            which = assign_inserts([target.row_count for target in targets], self._placed[partition], len(mine))
             self._placed[partition] += len(mine)
             lookup = np.array([names.setdefault((partition, t.file_id), len(names)) for t in targets], dtype=np.int64)
             rows.append(mine)
@@ -254,11 +258,13 @@ class _InsertFill:
         return np.concatenate(rows), np.concatenate(codes)
 
 
-def _codes_of_places(pairs_place: Ints, places: tuple[Place, ...], names: dict[tuple[str, str], int]) -> Ints:
-    if not len(pairs_place):
-        return pairs_place
-    used = np.unique(pairs_place)
+def _codes_of_places(
+    pairs_candidate: Ints, candidates: tuple[FileGroupCandidate, ...], names: dict[tuple[str, str], int]
+) -> Ints:
+    if not len(pairs_candidate):
+        return pairs_candidate
+    used = np.unique(pairs_candidate)
     lookup = np.zeros(int(used[-1]) + 1, dtype=np.int64)
     for number in used.tolist():
-        lookup[number] = names.setdefault((places[number].partition, places[number].file_id), len(names))
-    return lookup[pairs_place]
+        lookup[number] = names.setdefault((candidates[number].partition, candidates[number].file_id), len(names))
+    return lookup[pairs_candidate]

@@ -20,12 +20,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pyhudi.engines.spark.jobs import REFUSAL
-from pyhudi.engines.spark.type_conversion import Column, column, quoted
+from pyhudi.engines.spark.type_conversion import Column, column, quote_spark_name
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.build import joined
-from pyhudi.records.filters.exact_pushdown import READ_OTHERWISE, certain
+from pyhudi.records.filters.build import join_conditions
 from pyhudi.records.filters.filter_ast import And, Expr
 from pyhudi.records.filters.filter_parser import parse_filter
+from pyhudi.records.filters.pushdown import COMPARED_DIFFERENTLY, exact_filter
 
 
 def expression(value: Any) -> Column:
@@ -42,57 +42,58 @@ def side(alias: str | None, name: str) -> Column:
     return column(name) if alias is None else F.col(f"{_quoted_part(alias)}.{_quoted_part(name)}")
 
 
-def refused(bad: Column, why: Column, value: Column) -> Column:
-    """The value; where `bad` is true the job fails with InvalidRequest, whose text is `why`."""
-    return F.when(bad, F.raise_error(F.concat(F.lit(REFUSAL), why))).otherwise(value)
+def refused(bad: Column, reason: Column, value: Column) -> Column:
+    """The value; where `bad` is true the job fails with InvalidRequest, whose text is `reason`."""
+    return F.when(bad, F.raise_error(F.concat(F.lit(REFUSAL), reason))).otherwise(value)
 
 
-def stored_as(value: Column, given: T.DataType, wanted: T.DataType, name: str, *, exactly: bool = False) -> Column:
+def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, name: str, *, exactly: bool = False) -> Column:
     """A value as a column takes it; see the module's head.  exactly: what a number's kind would round or cut is refused too.
 
     Raises InvalidRequest for a type that the column does not take.
     """
-    if _same(given, wanted):
+    if _same(input_type, target_type):
         return value
-    if isinstance(given, T.NullType):
-        return value.cast(wanted)
-    if not _taken(given, wanted):
+    if isinstance(input_type, T.NullType):
+        return value.cast(target_type)
+    if not _taken(input_type, target_type):
         raise InvalidRequest(
-            f"column {name!r} is {wanted.simpleString()} and does not take a value of type {given.simpleString()}: cast it in "
+            f"column {name!r} is {target_type.simpleString()} and does not take a value of type {input_type.simpleString()}: "
+            "cast it in "
             "the expression"
         )
-    if not isinstance(wanted, T.NumericType):
-        return value.cast(wanted)
-    if exactly and isinstance(given, T.FloatType) and isinstance(wanted, T.DoubleType):
+    if not isinstance(target_type, T.NumericType):
+        return value.cast(target_type)
+    if exactly and isinstance(input_type, T.FloatType) and isinstance(target_type, T.DoubleType):
         # By way of the shortest text, as any other write takes it: 0.1 as a float becomes 0.1, not 0.10000000149011612.
-        return value.cast("string").cast(wanted)
-    found = value.try_cast(wanted)
-    lost = found.isNull() | ~found.try_cast(given).eqNullSafe(value) if exactly else found.isNull()
-    why = F.concat(F.lit(f"column {name!r} of type {wanted.simpleString()} cannot hold "), value.cast("string"))
+        return value.cast("string").cast(target_type)
+    found = value.try_cast(target_type)
+    lost = found.isNull() | ~found.try_cast(input_type).eqNullSafe(value) if exactly else found.isNull()
+    why = F.concat(F.lit(f"column {name!r} of type {target_type.simpleString()} cannot hold "), value.cast("string"))
     return refused(value.isNotNull() & lost, why, found)
 
 
-def _taken(given: T.DataType, wanted: T.DataType) -> bool:
+def _taken(input_type: T.DataType, target_type: T.DataType) -> bool:
     """Whether Spark stores values of one type in columns of the other."""
-    if isinstance(given, T.NumericType) and isinstance(wanted, T.NumericType):
+    if isinstance(input_type, T.NumericType) and isinstance(target_type, T.NumericType):
         return True
-    if isinstance(wanted, T.StringType):
-        return isinstance(given, T.AtomicType)
+    if isinstance(target_type, T.StringType):
+        return isinstance(input_type, T.AtomicType)
     times = (T.DateType, T.TimestampType, T.TimestampNTZType)
-    return isinstance(given, times) and isinstance(wanted, times)
+    return isinstance(input_type, times) and isinstance(target_type, times)
 
 
-def _same(given: T.DataType, wanted: T.DataType) -> bool:
+def _same(input_type: T.DataType, target_type: T.DataType) -> bool:
     """Whether two types differ in nothing but what may be null."""
-    if isinstance(given, T.ArrayType) and isinstance(wanted, T.ArrayType):
-        return _same(given.elementType, wanted.elementType)
-    if isinstance(given, T.MapType) and isinstance(wanted, T.MapType):
-        return _same(given.keyType, wanted.keyType) and _same(given.valueType, wanted.valueType)
-    if isinstance(given, T.StructType) and isinstance(wanted, T.StructType):
-        return given.names == wanted.names and all(
-            _same(one.dataType, other.dataType) for one, other in zip(given.fields, wanted.fields, strict=True)
+    if isinstance(input_type, T.ArrayType) and isinstance(target_type, T.ArrayType):
+        return _same(input_type.elementType, target_type.elementType)
+    if isinstance(input_type, T.MapType) and isinstance(target_type, T.MapType):
+        return _same(input_type.keyType, target_type.keyType) and _same(input_type.valueType, target_type.valueType)
+    if isinstance(input_type, T.StructType) and isinstance(target_type, T.StructType):
+        return input_type.names == target_type.names and all(
+            _same(one.dataType, other.dataType) for one, other in zip(input_type.fields, target_type.fields, strict=True)
         )
-    return given == wanted
+    return input_type == target_type
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -100,15 +101,17 @@ def _same(given: T.DataType, wanted: T.DataType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class MatchedBy:
-    """The condition of a merge.  pairs: (column of the table, column of the source) that it equates; alone: it says no more."""
+class MatchCondition:
+    """The condition of a merge.  pairs: (column of the table, column of the source) that it equates; is_equality_only: it says no
+    more.
+    """
 
     condition: Column
     pairs: tuple[tuple[str, str], ...]
-    alone: bool
+    is_equality_only: bool
 
     @classmethod
-    def names(cls, names: tuple[str, ...], target: str, source: str) -> MatchedBy:
+    def names(cls, names: tuple[str, ...], target: str, source: str) -> MatchCondition:
         """Columns of one name."""
         condition = F.lit(True)
         for name in names:
@@ -116,7 +119,7 @@ class MatchedBy:
         return cls(condition, tuple((name, name) for name in names), True)
 
     @classmethod
-    def text(cls, text: str, target: str, source: str) -> MatchedBy:
+    def text(cls, text: str, target: str, source: str) -> MatchCondition:
         """A condition over both aliases."""
         pairs: list[tuple[str, str]] = []
         parts = conjuncts(text)
@@ -152,7 +155,7 @@ def _plain(name: str) -> str:
 
 
 def _quoted_part(name: str) -> str:
-    return quoted(name) if "." not in name else "`" + name.replace("`", "``") + "`"
+    return quote_spark_name(name) if "." not in name else "`" + name.replace("`", "``") + "`"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -161,17 +164,17 @@ def _quoted_part(name: str) -> str:
 
 def files_condition(where: Any, alias: str | None, table: pa.Schema) -> Expr | None:
     """A filter that is true for every row for which the text is, as Spark reads it; None where nothing is known."""
-    if not isinstance(where, str) or READ_OTHERWISE.search(where):
+    if not isinstance(where, str) or COMPARED_DIFFERENTLY.search(where):
         return None
     found: list[Expr] = []
     for part in conjuncts(where):
         try:
-            known = certain(parse_filter(part), table, alias=alias)
+            known = exact_filter(parse_filter(part), table, alias=alias)
         except (InvalidRequest, Unsupported):
             continue
         if known is not None:
             found.append(known)
-    return joined(And, found) if found else None
+    return join_conditions(And, found) if found else None
 
 
 def conjuncts(text: str) -> list[str]:

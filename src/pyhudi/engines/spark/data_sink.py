@@ -63,7 +63,7 @@ _DECIDED = "decided"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SinkTarget:
     """Where rows go, and how.  path: of the table; mode: a save mode; options: Hudi's and PyHudi's.
 
     Each attempt at a write is planned anew, in the process that makes it.
@@ -85,7 +85,7 @@ class Target:
             raise InvalidRequest(f"delete_partition through a format needs option {PARTITIONS_TO_DELETE}")
         return save
 
-    def fitting(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def cast_rows(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of a task in the columns' very types."""
         return (part for batch in rows for part in conform_table(pa.Table.from_batches([batch]), self.columns).to_batches())
 
@@ -94,9 +94,9 @@ class Target:
         context = TaskContext.get()
         assert context is not None, "rows come within a Spark task"
         attempt = f"{context.partitionId()}-{context.taskAttemptId()}"
-        return stage_rows(open_storage(self.path, self.storage_options), write, attempt, self.columns, self.fitting(rows))
+        return stage_rows(open_storage(self.path, self.storage_options), write, attempt, self.columns, self.cast_rows(rows))
 
-    def take_in(self, parts: Sequence[StagedRows], batch: StreamBatch | None = None) -> WriteResult:
+    def write_staged(self, parts: Sequence[StagedRows], batch: StreamBatch | None = None) -> WriteResult:
         """Write what the tasks have put aside."""
         storage = open_storage(self.path, self.storage_options)
         save = self.planned()
@@ -125,7 +125,7 @@ class Target:
 
 
 @dataclass
-class Staged(WriterCommitMessage):
+class StagedTaskCommit(WriterCommitMessage):
     """The answer of a task.  write: the name of the write that it belongs to."""
 
     write: str
@@ -133,7 +133,7 @@ class Staged(WriterCommitMessage):
 
 
 @dataclass
-class Wrote(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     """The answer of a task that wrote base files.  statuses: of the files, pickled."""
 
     statuses: bytes
@@ -142,16 +142,16 @@ class Wrote(WriterCommitMessage):
 class HudiWriter(DataSourceArrowWriter):
     """Writes a DataFrame.  Spark makes one when all that the rows need is computed but the last stage."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         save = target.planned()
         self._target = target
         self._write = uuid4().hex
-        self._begun = save.begin(target.engine, target.columns) if save.goes_detached else None
+        self._begun = save.begin(target.engine, target.columns) if save.supports_detached else None
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged | Wrote:  # type: ignore[override]  # as the arrow writers of PySpark
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTaskCommit | TaskCommit:  # type: ignore[override]  # as the arrow writers of PySpark
         """What a task does with its rows."""
         if self._begun is None:
-            return Staged(self._write, self._target.stage(self._write, iterator))
+            return StagedTaskCommit(self._write, self._target.stage(self._write, iterator))
         begun = self._begun.write
         request = begun.request
         job = WritePartitions(
@@ -165,19 +165,19 @@ class HudiWriter(DataSourceArrowWriter):
             request,
         )
         with begun.attempt(task_token()):
-            answers = list(job(self._target.fitting(iterator)))
+            answers = list(job(self._target.cast_rows(iterator)))
         statuses = [status for batch in answers for status in decode_statuses(pa.Table.from_batches([batch]))]
-        return Wrote(pickle.dumps(statuses, protocol=5))
+        return TaskCommit(pickle.dumps(statuses, protocol=5))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what all tasks have written, or write what they have put aside, in the order of the tasks."""
         if self._begun is None:
             try:
-                self._target.take_in([one.rows for one in _answers(messages, Staged)])
+                self._target.write_staged([one.rows for one in _answers(messages, StagedTaskCommit)])
             finally:
                 self._target.drop({self._write})
             return
-        statuses = [status for one in _answers(messages, Wrote) for status in pickle.loads(one.statuses)]
+        statuses = [status for one in _answers(messages, TaskCommit) for status in pickle.loads(one.statuses)]
         # Spark calls `abort` where this fails, and what has failed may have landed.
         self._target.decide(self._write)
         self._begun.complete(self._target.engine, statuses)
@@ -187,7 +187,7 @@ class HudiWriter(DataSourceArrowWriter):
         """A task has failed to the end, or the commit."""
         try:
             if self._begun is not None and not self._target.is_decided(self._write):
-                self._begun.take_back(self._target.engine)
+                self._begun.roll_back(self._target.engine)
         finally:
             self._target.drop({self._write})
 
@@ -195,12 +195,12 @@ class HudiWriter(DataSourceArrowWriter):
 class HudiStreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a stream, each once.  Spark makes one for the tasks and another one for each commit."""
 
-    def __init__(self, target: Target, checkpoint: str | None, *, complete: bool) -> None:
+    def __init__(self, target: SinkTarget, checkpoint: str | None, *, complete: bool) -> None:
         """complete: each batch replaces the table.  checkpoint: where Spark keeps the state of the query."""
         self._settings = SinkSettings.of(target.options)
         operation = stream_operation(target.options, "complete" if complete else "append")
         fixed = {} if operation is None else {OPERATION.key: str(operation)}
-        if self._settings.compacts_nothing:
+        if self._settings.skips_compaction:
             fixed[COMPACT_INLINE.key] = "false"
         target = replace(target, options=target.options.merged(fixed))
         if self._settings.identifier is None and checkpoint is None:
@@ -212,20 +212,20 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
         self._checkpoint = checkpoint
         self._write = uuid4().hex
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:  # type: ignore[override]  # as the arrow writers of PySpark
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTaskCommit:  # type: ignore[override]  # as the arrow writers of PySpark
         """What a task does with its rows."""
-        return Staged(self._write, self._target.stage(self._write, iterator))
+        return StagedTaskCommit(self._write, self._target.stage(self._write, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Write a batch, unless it is in the table already."""
-        parts = [one.rows for one in _answers(messages, Staged)]
+        parts = [one.rows for one in _answers(messages, StagedTaskCommit)]
         batch = StreamBatch(self._identifier(), batchId)
-        retried(lambda: self._target.take_in(parts, batch), self._settings, SystemEnvironment(), batchId, self._target.path)
+        retried(lambda: self._target.write_staged(parts, batch), self._settings, SystemEnvironment(), batchId, self._target.path)
         self.abort(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what the tasks of a batch have put aside."""
-        self._target.drop({one.write for one in messages if isinstance(one, Staged)})
+        self._target.drop({one.write for one in messages if isinstance(one, StagedTaskCommit)})
 
     def _identifier(self) -> str:
         if self._settings.identifier is not None:

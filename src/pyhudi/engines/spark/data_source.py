@@ -48,17 +48,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.datasource import Filter as PushedFilter
 from pyspark.sql.types import StructField, StructType
 
-from pyhudi.engines.spark.data_sink import HudiStreamWriter, HudiWriter, Target
+from pyhudi.engines.spark.data_sink import HudiStreamWriter, HudiWriter, SinkTarget
+from pyhudi.engines.spark.jobs import set_worker_python
 from pyhudi.engines.spark.read_dataframe import plan_query, streamed_schema
 from pyhudi.engines.spark.stream_source import HudiStreamReader, arrow_batches
-from pyhudi.engines.spark.type_conversion import KEPT_OPTIONS, options_kept, to_arrow_schema, to_spark_schema
-from pyhudi.engines.spark.workers import use_this_python
+from pyhudi.engines.spark.type_conversion import CATALOG_OPTIONS, catalog_options, to_arrow_schema, to_spark_schema
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.admin.open_table import open_context
 from pyhudi.operations.read.change_queries import ChangeQuery
-from pyhudi.operations.read.query import BEGIN, QUERY_TYPE, Query
-from pyhudi.options.scope import VERBS, check_standing
-from pyhudi.options.supported import Options, parse_options, spelled
+from pyhudi.operations.read.query import BEGIN, QUERY_TYPE, SnapshotQuery
+from pyhudi.options.scope import VERBS, check_table_options
+from pyhudi.options.supported import Options, canonical_name, parse_options
 from pyhudi.planning.change_data import ChangeSource
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.build import escaped_pattern
@@ -83,7 +83,7 @@ _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 def register(spark: SparkSession, alias: str | None) -> None:
     """Register the source in a session as `pyhudi`, and as `alias` too; let filters reach its readers."""
-    use_this_python(spark)
+    set_worker_python(spark)
     spark.dataSource.register(HudiSource)
     if alias is not None and alias != FORMAT:
         spark.dataSource.register(type("AliasedHudiSource", (HudiSource,), {"name": classmethod(lambda cls: alias)}))
@@ -105,7 +105,7 @@ class HudiSource(DataSource):
         return columns if kept is None else _with_options(columns, kept)
 
     def _columns(self, context: TableContext, options: Options) -> StructType:
-        if options.word(QUERY_TYPE) == "incremental" and not _begins(options):
+        if options.value_or_default(QUERY_TYPE) == "incremental" and not _begins(options):
             # What a stream gives is known without a range; a batch query will say that it lacks one.
             return to_spark_schema(streamed_schema(context, options))
         return to_spark_schema(plan_query(context, options, None, None).schema)
@@ -113,15 +113,15 @@ class HudiSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of `schema`, which are some of the table's."""
         wanted = to_arrow_schema(schema)
-        context, options = _open_table({**options_kept(schema), **self.options})
-        check_standing(VERBS["pyhudi.spark.read"], options)
+        context, options = _open_table({**catalog_options(schema), **self.options})
+        check_table_options(VERBS["pyhudi.spark.read"], options)
         query = plan_query(context, options, wanted.names, None)
         for field, stored in zip(wanted, query.schema, strict=True):
             if not same_type(field.type, stored.type):
                 raise InvalidRequest(f"column {field.name!r} is asked for as {field.type}, and the table has it as {stored.type}")
         # Spark refuses a reader with pushFilters where the session does not push filters, and only its own planning knows.
         pushing = any("data_source_pushdown_filters" in argument for argument in sys.argv)
-        if pushing and isinstance(query, Query):
+        if pushing and isinstance(query, SnapshotQuery):
             return PushedHudiReader(query, wanted)
         return HudiReader(query, wanted)
 
@@ -150,12 +150,12 @@ class TasksPartition(InputPartition):
 
 
 class HudiReader(DataSourceReader):
-    """Reads the tasks of a query.  wanted: the columns as Spark expects them."""
+    """Reads the tasks of a query.  expected_schema: the columns as Spark expects them."""
 
-    def __init__(self, query: Query | ChangeQuery, wanted: pa.Schema) -> None:
+    def __init__(self, query: SnapshotQuery | ChangeQuery, expected_schema: pa.Schema) -> None:
         self._read: Callable[[Any], Iterator[pa.Table]] = query.reader
         self._tasks: tuple[FileSlice | ChangeSource, ...] = query.tasks
-        self._wanted = wanted
+        self._wanted = expected_schema
 
     def partitions(self) -> Sequence[InputPartition]:
         """Tasks together up to some size; one partition at least, because Spark reads an empty list as one unnamed partition."""
@@ -184,19 +184,19 @@ def packed(tasks: Iterable[FileSlice | ChangeSource]) -> list[TasksPartition]:
 
 
 def arrow_rows(
-    read: Callable[[Any], Iterator[pa.Table]], partition: TasksPartition, wanted: pa.Schema
+    read: Callable[[Any], Iterator[pa.Table]], partition: TasksPartition, expected_schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a partition in the very types that Spark expects."""
     for task in partition.tasks:
-        yield from arrow_batches(read(task), wanted)
+        yield from arrow_batches(read(task), expected_schema)
 
 
 class PushedHudiReader(HudiReader):
     """The same, choosing files and row groups by the filters that Spark pushes: every index is asked that serves them."""
 
-    def __init__(self, query: Query, wanted: pa.Schema) -> None:
-        super().__init__(query, wanted)
-        self._query: Query | None = query
+    def __init__(self, query: SnapshotQuery, expected_schema: pa.Schema) -> None:
+        super().__init__(query, expected_schema)
+        self._query: SnapshotQuery | None = query
 
     def pushFilters(self, filters: list[PushedFilter]) -> Iterable[PushedFilter]:
         """Take what can be said in our terms; Spark applies all filters again."""
@@ -211,7 +211,7 @@ class PushedHudiReader(HudiReader):
         yield from filters
 
 
-def _bound(pushed: PushedFilter, query: Query) -> Expr | None:
+def _bound(pushed: PushedFilter, query: SnapshotQuery) -> Expr | None:
     """The filter as a condition of the table's columns; None for one that has no counterpart, which is left to Spark."""
     found = _as_expression(pushed)
     try:
@@ -260,41 +260,41 @@ def _begins(options: Options) -> bool:
     return options.text(BEGIN) is not None
 
 
-def _open_table(given: Mapping[str, str]) -> tuple[TableContext, Options]:
+def _open_table(user_options: Mapping[str, str]) -> tuple[TableContext, Options]:
     """The table that a source's options name, and the options of Hudi and PyHudi among them."""
-    options, storage_options, path = _divided_options(given)
+    options, storage_options, path = _divided_options(user_options)
     return open_context(path, storage_options, options), options
 
 
-def _target(given: Mapping[str, str], schema: StructType, mode: str) -> Target:
+def _target(user_options: Mapping[str, str], schema: StructType, mode: str) -> SinkTarget:
     """Where rows with these columns go."""
-    if not given.get("path"):
+    if not user_options.get("path"):
         raise InvalidRequest(
             "Spark tells no Python source which table of its catalog is written. pyhudi.spark.sql(spark, 'INSERT INTO ...') "
             "and pyhudi.spark.save_as_table know it; or say where the table lies, by .option('path', ...) or INSERT INTO t WITH "
             "(path = '...')"
         )
-    options, storage_options, path = _divided_options(given)
-    return Target(path, mode, options, storage_options, to_arrow_schema(schema))
+    options, storage_options, path = _divided_options(user_options)
+    return SinkTarget(path, mode, options, storage_options, to_arrow_schema(schema))
 
 
-def _is_of_catalog(given: Mapping[str, str]) -> bool:
+def _is_of_catalog(user_options: Mapping[str, str]) -> bool:
     """Whether these are the options of a table that CREATE TABLE makes."""
-    return "provider" in given and "location" in given
+    return "provider" in user_options and "location" in user_options
 
 
-def _own(given: Mapping[str, str]) -> dict[str, str]:
+def _own(user_options: Mapping[str, str]) -> dict[str, str]:
     """The options without those that Spark adds."""
-    added = {_CHECKPOINT, *(_OF_CATALOG if _is_of_catalog(given) else ())}
-    return {key: value for key, value in given.items() if key not in added and not key.startswith(_OPTION_OF_CATALOG)}
+    added = {_CHECKPOINT, *(_OF_CATALOG if _is_of_catalog(user_options) else ())}
+    return {key: value for key, value in user_options.items() if key not in added and not key.startswith(_OPTION_OF_CATALOG)}
 
 
-def _kept_by_catalog(given: Mapping[str, str]) -> dict[str, str]:
+def _kept_by_catalog(user_options: Mapping[str, str]) -> dict[str, str]:
     """The path and the options of a table that the catalog keeps.
 
     Raises InvalidRequest for options of the storage, which may be credentials: the catalog shows its columns to anybody.
     """
-    kept = _own(given)
+    kept = _own(user_options)
     secrets = sorted(key for key in kept if key.startswith(_STORAGE_PREFIX))
     if secrets:
         raise InvalidRequest(
@@ -304,23 +304,29 @@ def _kept_by_catalog(given: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def _with_options(columns: StructType, kept: Mapping[str, str]) -> StructType:
+def _with_options(columns: StructType, retained_options: Mapping[str, str]) -> StructType:
     """The columns, of which the first one carries the path and the options of the table."""
     first, *others = columns.fields
-    carrying = StructField(first.name, first.dataType, first.nullable, {**first.metadata, KEPT_OPTIONS: json.dumps(kept)})
+    carrying = StructField(
+        first.name, first.dataType, first.nullable, {**first.metadata, CATALOG_OPTIONS: json.dumps(retained_options)}
+    )
     return StructType([carrying, *others])
 
 
-def _divided_options(given: Mapping[str, str]) -> tuple[Options, dict[str, str], str]:
+def _divided_options(user_options: Mapping[str, str]) -> tuple[Options, dict[str, str], str]:
     """Options of Hudi and PyHudi, options of the storage, and the path."""
-    path = given.get("path")
+    path = user_options.get("path")
     if not path:
         raise InvalidRequest(
             "the source needs a path: .load(path). Of a table of its catalog Spark tells it only where CREATE TABLE t USING "
             "pyhudi LOCATION '...' was given no columns, and saveAsTable and CREATE TABLE AS SELECT give some: make the name "
             "over a table that is there, or by pyhudi.spark.save_as_table"
         )
-    storage = {key[len(_STORAGE_PREFIX) :]: value for key, value in given.items() if key.startswith(_STORAGE_PREFIX)}
+    storage = {key[len(_STORAGE_PREFIX) :]: value for key, value in user_options.items() if key.startswith(_STORAGE_PREFIX)}
     # Spark hands the keys over in lower case.
-    rest = {spelled(key): value for key, value in _own(given).items() if key != "path" and not key.startswith(_STORAGE_PREFIX)}
+    rest = {
+        canonical_name(key): value
+        for key, value in _own(user_options).items()
+        if key != "path" and not key.startswith(_STORAGE_PREFIX)
+    }
     return parse_options(rest), storage, path

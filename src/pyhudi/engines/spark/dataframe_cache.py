@@ -21,7 +21,7 @@ _users: WeakKeyDictionary[SparkSession, tuple[int, str]] = WeakKeyDictionary()
 """For each session whose setting is changed: by how many writes, and what it was before."""
 
 
-class PlainCache:
+class CacheSettingGuard:
     """One write's hold on the setting of a session."""
 
     def __init__(self, session: SparkSession) -> None:
@@ -40,7 +40,7 @@ class PlainCache:
             _users[self._session] = count + 1, before
             self._held = True
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """This write needs it no more."""
         with _lock:
             if not self._held:

@@ -19,8 +19,8 @@ from pyhudi.engines.spark.jobs import translated_errors
 from pyhudi.engines.spark.read_dataframe import plan_query, query_dataframe
 from pyhudi.engines.spark.type_conversion import DataFrame, SparkSession, column, to_arrow_schema
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.read.query import COLUMNS, Query
-from pyhudi.operations.read.semi_join import MAX_MATCHED, matched_rows, narrowed_to, narrowed_to_ranges
+from pyhudi.operations.read.query import COLUMNS, SnapshotQuery
+from pyhudi.operations.read.semi_join import MAX_JOIN_KEYS, matched_rows, narrowed_to_ranges, semi_join_filter
 from pyhudi.options.declaration import Options
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.table.table_context import TableContext
@@ -45,15 +45,15 @@ def matching_dataframe(
     chosen = list(columns if columns is not None else (options.names(COLUMNS) or ["*"]))
     more = [] if "*" in chosen else [name for name in names if name not in chosen]
     query = plan_query(context, options, [*chosen, *more], condition)
-    if not isinstance(query, Query):
+    if not isinstance(query, SnapshotQuery):
         raise InvalidRequest("keys= goes with queries of rows, not with those of changes")
     if rows is None:
         matched_rows(to_arrow_schema(keys.schema).empty_table(), query.spec.table_schema)
         with translated_errors():
-            rows = keys.distinct().limit(MAX_MATCHED + 1).toArrow()
-    if rows.num_rows <= MAX_MATCHED:
+            rows = keys.distinct().limit(MAX_JOIN_KEYS + 1).toArrow()
+    if rows.num_rows <= MAX_JOIN_KEYS:
         wanted = matched_rows(rows, query.spec.table_schema)
-        query = narrowed_to(query, wanted)
+        query = semi_join_filter(query, wanted)
         if len(names) == 1 or not wanted.num_rows:
             return _chosen(query_dataframe(session, query), query, more)
         side = session.createDataFrame(wanted)
@@ -64,18 +64,18 @@ def matching_dataframe(
     return _chosen(_joined(frame, side, names, "left_semi"), query, more)
 
 
-def rows_without_known(context: TableContext, options: Options, frame: DataFrame, names: Sequence[str]) -> DataFrame:
+def anti_join_table(context: TableContext, options: Options, frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """The rows of a DataFrame that equal no row of the table in some columns; a row with a null there equals none."""
     asked = frame.select(*[column(name) for name in names])
     known = matching_dataframe(frame.sparkSession, context, options, names, None, asked)
     return _joined(frame, known, names, "left_anti")
 
 
-def _joined(frame: DataFrame, side: DataFrame, names: Sequence[str], how: str) -> DataFrame:
+def _joined(frame: DataFrame, side: DataFrame, names: Sequence[str], join_type: str) -> DataFrame:
     """side: its columns are those of the names, in order."""
     renamed = side.toDF(*[_SIDE + str(number) for number in range(len(names))])
     pairs = [column(name) == column(_SIDE + str(number)) for number, name in enumerate(names)]
-    return frame.join(renamed, functools.reduce(operator.and_, pairs), how)
+    return frame.join(renamed, functools.reduce(operator.and_, pairs), join_type)
 
 
 def _bounds(keys: DataFrame, names: Sequence[str]) -> dict[str, tuple[pa.Scalar, pa.Scalar]]:
@@ -85,6 +85,6 @@ def _bounds(keys: DataFrame, names: Sequence[str]) -> dict[str, tuple[pa.Scalar,
     return {name: (found[f"min{number}"][0], found[f"max{number}"][0]) for number, name in enumerate(names)}
 
 
-def _chosen(frame: DataFrame, query: Query, more: Sequence[str]) -> DataFrame:
+def _chosen(frame: DataFrame, query: SnapshotQuery, more: Sequence[str]) -> DataFrame:
     """The columns that were asked for, without those that were read to match rows."""
     return frame.select(*[column(name) for name in query.schema.names if name not in more]) if more else frame

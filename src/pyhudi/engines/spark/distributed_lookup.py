@@ -30,26 +30,26 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows, translated_errors
 from pyhudi.engines.spark.native_keys import key_column
 from pyhudi.engines.spark.type_conversion import PAGES_COMPARED, column, ddl, to_spark_schema
-from pyhudi.engines.spark.worker_tasks import FILE, FILE_ID, FILES, HOME, AskRecordIndex
+from pyhudi.engines.spark.worker_tasks import FILE, FILE_ID, FILES, KEY_PARTITION, LookupInRecordIndex
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import is_orc
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition, PartitionReader, by_section
 from pyhudi.planning.bucket_routing import Placement
-from pyhudi.records.hashing import shard_of_keys
+from pyhudi.records.hashing import key_shards
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import row_codes
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.tasks.engine_protocol import TagRequest
 from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
-from pyhudi.tasks.resolve_duplicates import keep_live, run_live
+from pyhudi.tasks.resolve_duplicates import filter_live, run_live_keys
 from pyhudi.tasks.tag_location import (
-    ByKeyColumns,
-    ByKeyFilters,
-    ByRecordIndex,
-    Place,
-    PlaceNumbers,
+    CandidateIds,
+    FileGroupCandidate,
+    LookupByKeyColumns,
+    LookupByKeyFilters,
+    LookupByRecordIndex,
     TagTask,
     distinct_pairs,
     find_in_record_index,
@@ -64,7 +64,7 @@ FEW_KEYS = 1_000_000
 FEW_KEY_BYTES = 48 << 20
 """Up to both of these the incoming keys are few."""
 
-HOMES = "#homes"
+KEY_PARTITIONS = "#homes"
 """Partition paths of all files that hold a key."""
 
 _LOOKUPS_A_CORE = 4
@@ -136,14 +136,14 @@ class _Lookup:
         if not len(hits.row):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         # A file may hold a key twice; one pair is enough.
-        rows, places = distinct_pairs(hits.row, hits.place)
+        rows, places = distinct_pairs(hits.row, hits.candidate)
         return self.rows[rows], self.numbers[places]
 
 
-def look_up_few(session: SparkSession, keys: KeyTable, request: TagRequest) -> tuple[Ints, Ints]:
+def lookup_on_driver(session: SparkSession, keys: KeyTable, request: TagRequest) -> tuple[Ints, Ints]:
     """Pairs of a key (its number in the key table) and a file (its number in the request) that holds it."""
     lookups: list[_Lookup] = []
-    by_partition = request.places_by_partition()
+    by_partition = request.candidates_by_partition()
     wanted = _LOOKUPS_A_CORE * parallelism(session)
     total = sum(len(numbers) for path, numbers in by_partition.items() if path is None or path in keys.paths)
     code_of = {path: code for code, path in enumerate(keys.paths)}
@@ -161,26 +161,30 @@ def look_up_few(session: SparkSession, keys: KeyTable, request: TagRequest) -> t
     # Many small partitions share tasks, because a Spark task costs more than reading a few key columns.
     bins = min(len(lookups), wanted)
     tasks = [lookups[i::bins] for i in range(bins)]
-    in_this_process = isinstance(request.lookup, ByKeyColumns) and request.lookup.held
+    in_this_process = isinstance(request.lookup, LookupByKeyColumns) and request.lookup.use_cache
     found = [_run_lookups(task) for task in tasks] if in_this_process else run_tasks(session, _run_lookups, tasks)
     nothing = np.zeros(0, np.int64)
     pairs = np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
-    return keep_live(request, [keys.keys], [pairs], functools.partial(run_tasks, session, run_live))[0]
+    return filter_live(request, [keys.keys], [pairs], functools.partial(run_tasks, session, run_live_keys))[0]
 
 
-def ask_few(session: SparkSession, keys: KeyTable, request: TagRequest, lookup: ByRecordIndex) -> tuple[Ints, Ints]:
-    """As `look_up_few`, of the record index: each task asks some of its file groups."""
+def lookup_record_index_on_driver(
+    session: SparkSession, keys: KeyTable, request: TagRequest, lookup: LookupByRecordIndex
+) -> tuple[Ints, Ints]:
+    """As `lookup_on_driver`, of the record index: each task asks some of its file groups."""
     index = lookup.index
     if lookup.by_partition:
         return _ask_sections(session, keys, request, index)
     distinct = pc.unique(keys.keys)
-    shards = shard_of_keys(distinct, len(index.slices))
+    shards = key_shards(distinct, len(index.slices))
     used = len(np.unique(shards))
     pieces = np.array_split(np.argsort(shards, kind="stable"), max(1, min(used, _LOOKUPS_A_CORE * parallelism(session))))
     tasks = [
-        _Question(index.narrowed(np.unique(shards[part]).tolist()), distinct.take(pa.array(part))) for part in pieces if len(part)
+        _RecordIndexLookup(index.narrowed(np.unique(shards[part]).tolist()), distinct.take(pa.array(part)))
+        for part in pieces
+        if len(part)
     ]
-    numbers = PlaceNumbers(request.places)
+    numbers = CandidateIds(request.candidates)
     place_of = np.full(len(distinct), -1, dtype=np.int64)
     for part, (rows, codes, groups) in zip(pieces, run_tasks(session, _run_question, tasks), strict=False):
         place_of[part[rows]] = numbers.of(groups)[codes]
@@ -191,7 +195,9 @@ def ask_few(session: SparkSession, keys: KeyTable, request: TagRequest, lookup: 
 
 
 def _ask_sections(session: SparkSession, keys: KeyTable, request: TagRequest, index: MetadataPartition) -> tuple[Ints, Ints]:
-    """As `ask_few`, of a partitioned index: each task asks some of its sections.  Keys without a partition are asked of all."""
+    """As `lookup_record_index_on_driver`, of a partitioned index: each task asks some of its sections.  Keys without a partition
+    are asked of all.
+    """
     if request.global_keys:
         every = np.arange(len(keys.keys), dtype=np.int64)
         asked = [(every, replace(index, slices=slices)) for slices in by_section(index.slices)]
@@ -203,8 +209,8 @@ def _ask_sections(session: SparkSession, keys: KeyTable, request: TagRequest, in
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     bins = min(len(asked), _LOOKUPS_A_CORE * parallelism(session))
     dealt = [asked[number::bins] for number in range(bins)]
-    tasks = [[_Question(section, keys.keys.take(pa.array(rows))) for rows, section in part] for part in dealt]
-    numbers = PlaceNumbers(request.places)
+    tasks = [[_RecordIndexLookup(section, keys.keys.take(pa.array(rows))) for rows, section in part] for part in dealt]
+    numbers = CandidateIds(request.candidates)
     found, places = [], []
     for part, answers in zip(dealt, run_tasks(session, _run_questions, tasks), strict=True):
         for (rows, _), (at, codes, groups) in zip(part, answers, strict=True):
@@ -213,8 +219,11 @@ def _ask_sections(session: SparkSession, keys: KeyTable, request: TagRequest, in
     return np.concatenate(found), np.concatenate(places)
 
 
-def ask_many(session: SparkSession, rows: DataFrame, request: TagRequest, lookup: ByRecordIndex) -> DataFrame:
-    """As `look_up_many` of global keys, of the record index; the file numbers have a null where the table has no such group.
+def lookup_record_index_distributed(
+    session: SparkSession, rows: DataFrame, request: TagRequest, lookup: LookupByRecordIndex
+) -> DataFrame:
+    """As `lookup_distributed` of global keys, of the record index; the file numbers have a null where the table has no such
+    group.
 
     A shuffle brings the keys of a file group of the index into one task, sorted by group.  Of a partitioned index each key is
     asked within its partition, and the hits have PARTITION_PATH too.
@@ -229,34 +238,40 @@ def ask_many(session: SparkSession, rows: DataFrame, request: TagRequest, lookup
         by_shard = asked.repartition(tasks, PARTITION_PATH, "#shard").sortWithinPartitions(PARTITION_PATH, "#shard")
     else:
         by_shard = asked.repartitionById(tasks, F.pmod("#shard", F.lit(tasks))).sortWithinPartitions("#shard")
-    job = AskRecordIndex(lookup.index, within)
-    found = by_shard.select(*names).mapInArrow(job, ddl((RECORD_KEY, "string"), (HOME, "string"), (FILE_ID, "string")))
+    job = LookupInRecordIndex(lookup.index, within)
+    found = by_shard.select(*names).mapInArrow(job, ddl((RECORD_KEY, "string"), (KEY_PARTITION, "string"), (FILE_ID, "string")))
     table = pa.table(
         {
-            HOME: pa.array([place.partition for place in request.places], pa.string()),
-            FILE_ID: pa.array([place.file_id for place in request.places], pa.string()),
-            FILE: pa.array(range(len(request.places)), pa.int32()),
+            KEY_PARTITION: pa.array([place.partition for place in request.candidates], pa.string()),
+            FILE_ID: pa.array([place.file_id for place in request.candidates], pa.string()),
+            FILE: pa.array(range(len(request.candidates)), pa.int32()),
         }
     )
-    placed = found.join(F.broadcast(session.createDataFrame(table)), [HOME, FILE_ID], "left")
-    hits = placed.select(RECORD_KEY, FILE_ID, F.array(FILE).alias(FILES), F.array(HOME).alias(HOMES))
-    return hits.withColumn(PARTITION_PATH, F.element_at(HOMES, 1)) if within else hits
+    placed = found.join(F.broadcast(session.createDataFrame(table)), [KEY_PARTITION, FILE_ID], "left")
+    hits = placed.select(RECORD_KEY, FILE_ID, F.array(FILE).alias(FILES), F.array(KEY_PARTITION).alias(KEY_PARTITIONS))
+    return hits.withColumn(PARTITION_PATH, F.element_at(KEY_PARTITIONS, 1)) if within else hits
 
 
-def check_groups(hits: DataFrame) -> DataFrame:
-    """The hits of `ask_many` as those of `look_up_many`.  Raises TableState when the index names a group that is not there."""
+def check_index_groups(hits: DataFrame) -> DataFrame:
+    """The hits of `lookup_record_index_distributed` as those of `lookup_distributed`.  Raises TableState when the index names a
+    group that is not there.
+    """
     with translated_errors():
-        lost = hits.where(F.element_at(FILES, 1).isNull()).select(F.element_at(HOMES, 1).alias(HOME), FILE_ID).take(1)
+        lost = (
+            hits.where(F.element_at(FILES, 1).isNull())
+            .select(F.element_at(KEY_PARTITIONS, 1).alias(KEY_PARTITION), FILE_ID)
+            .take(1)
+        )
     if lost:
-        raise unknown_group(lost[0][HOME], lost[0][FILE_ID])
-    return hits.drop(FILE_ID, *((HOMES,) if PARTITION_PATH in hits.columns else ()))
+        raise unknown_group(lost[0][KEY_PARTITION], lost[0][FILE_ID])
+    return hits.drop(FILE_ID, *((KEY_PARTITIONS,) if PARTITION_PATH in hits.columns else ()))
 
 
 def shard_column(count: int) -> Column:
     """The file group of the record index that would hold each row's key."""
 
     def shards(texts: pa.Array) -> pa.Array:
-        return pa.array(shard_of_keys(texts.cast(pa.string()), count), pa.int32())
+        return pa.array(key_shards(texts.cast(pa.string()), count), pa.int32())
 
     return _column_of(shards, RECORD_KEY)
 
@@ -265,7 +280,7 @@ def cell_column(layout: Placement, keys: KeySpec) -> Column:
     """The cell of each row's key."""
 
     def cells(texts: pa.Array, paths: pa.Array) -> pa.Array:
-        return pa.array(layout.cells_of(keys, texts.cast(pa.string()), paths.cast(pa.string())), pa.int32())
+        return pa.array(layout.cells_for_keys(keys, texts.cast(pa.string()), paths.cast(pa.string())), pa.int32())
 
     return _column_of(cells, RECORD_KEY, PARTITION_PATH)
 
@@ -278,63 +293,63 @@ def _column_of(function: Callable[..., pa.Array], *columns: str) -> Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _RecordIndexLookup:
     """Keys for some file groups of the record index."""
 
     index: MetadataPartition
     keys: pa.StringArray
 
 
-def _run_question(question: _Question) -> tuple[Ints, Ints, tuple[tuple[str, str], ...]]:
-    return find_in_record_index(PartitionReader(question.index), question.keys)
+def _run_question(request: _RecordIndexLookup) -> tuple[Ints, Ints, tuple[tuple[str, str], ...]]:
+    return find_in_record_index(PartitionReader(request.index), request.keys)
 
 
-def _run_questions(questions: list[_Question]) -> list[tuple[Ints, Ints, tuple[tuple[str, str], ...]]]:
-    return [_run_question(question) for question in questions]
+def _run_questions(requests: list[_RecordIndexLookup]) -> list[tuple[Ints, Ints, tuple[tuple[str, str], ...]]]:
+    return [_run_question(question) for question in requests]
 
 
-def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) -> DataFrame:
+def lookup_distributed(session: SparkSession, rows: DataFrame, request: TagRequest) -> DataFrame:
     """Hits of all keys of the rows: RECORD_KEY, unless the keys are global also PARTITION_PATH, and FILES (array of int,
     sorted); for global keys HOMES, too (array of string, sorted).
     """
     names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
     asked = rows.select(*names)
-    numbers = [number for number, place in enumerate(request.places) if place.has_base]
-    if isinstance(request.lookup, ByKeyFilters) and request.lookup.prune_by_ranges:
+    numbers = [number for number, place in enumerate(request.candidates) if place.has_base]
+    if isinstance(request.lookup, LookupByKeyFilters) and request.lookup.prune_by_ranges:
         numbers = _files_in_range(session, asked, request)
-    frames = [frame for frame in (stored_keys(session, request, numbers), log_keys(session, request)) if frame is not None]
+    frames = [frame for frame in (load_stored_keys(session, request, numbers), log_keys(session, request)) if frame is not None]
     if not frames:
         none = asked.limit(0).withColumn(FILES, F.lit(None).cast("array<int>"))
-        return none.withColumn(HOMES, F.lit(None).cast("array<string>")) if request.global_keys else none
+        return none.withColumn(KEY_PARTITIONS, F.lit(None).cast("array<string>")) if request.global_keys else none
     stored = functools.reduce(DataFrame.unionByName, frames)
     on = asked[RECORD_KEY] == stored["#stored_key"]
     if not request.global_keys:
-        on = on & (asked[PARTITION_PATH] == stored[HOME])
+        on = on & (asked[PARTITION_PATH] == stored[KEY_PARTITION])
     hits = stored.join(asked.distinct(), on)
-    homes = [F.sort_array(F.collect_set(HOME)).alias(HOMES)] if request.global_keys else []
+    homes = [F.sort_array(F.collect_set(KEY_PARTITION)).alias(KEY_PARTITIONS)] if request.global_keys else []
     return hits.groupBy(*names).agg(F.sort_array(F.collect_set(FILE)).alias(FILES), *homes)
 
 
-def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[int]) -> DataFrame | None:
+def load_stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[int]) -> DataFrame | None:
     """The keys that stand in base files: `#stored_key`, HOME and FILE (its number).  None without files."""
     if not numbers:
         return None
-    of_orc = [number for number in numbers if is_orc(request.places[number].base.path)]
+    of_orc = [number for number in numbers if is_orc(request.candidates[number].base.path)]
     scanned = _scanned_keys(session, request, [number for number in numbers if number not in set(of_orc)])
     if not of_orc:
         return scanned
     spec = request.spec
-    tasks = [PlaceTask(number, request.places[number]) for number in of_orc]
+    tasks = [KeyReadTask(number, request.candidates[number]) for number in of_orc]
     read = task_rows(session, _BaseKeys(spec.storage, spec.keys, spec.populate_meta_fields), tasks, KEY_ROWS)
     return read if scanned is None else scanned.unionByName(read)
 
 
 def _scanned_keys(session: SparkSession, request: TagRequest, numbers: Sequence[int]) -> DataFrame | None:
-    """As `stored_keys`, of Parquet files, by Spark's own scan."""
+    """As `load_stored_keys`, of Parquet files, by Spark's own scan."""
     if not numbers:
         return None
     storage = open_storage(request.spec.storage)
-    places = [request.places[number] for number in numbers]
+    places = [request.candidates[number] for number in numbers]
     spec = request.spec
     if spec.populate_meta_fields:
         schema, key = pa.schema([(RECORD_KEY, pa.string())]), column(RECORD_KEY)
@@ -345,7 +360,7 @@ def _scanned_keys(session: SparkSession, request: TagRequest, numbers: Sequence[
     table = pa.table(
         {
             "#name": pa.array([place.base.name.text for place in places], pa.string()),
-            HOME: pa.array([place.partition for place in places], pa.string()),
+            KEY_PARTITION: pa.array([place.partition for place in places], pa.string()),
             FILE: pa.array(list(numbers), pa.int32()),
         }
     )
@@ -356,28 +371,28 @@ def _scanned_keys(session: SparkSession, request: TagRequest, numbers: Sequence[
         .parquet(*[storage.absolute(place.base.path) for place in places])
     )
     named = scan.select(key.alias("#stored_key"), column("_metadata.file_name").alias("#name"))
-    return named.join(F.broadcast(session.createDataFrame(table)), "#name").select("#stored_key", HOME, FILE)
+    return named.join(F.broadcast(session.createDataFrame(table)), "#name").select("#stored_key", KEY_PARTITION, FILE)
 
 
 def log_keys(session: SparkSession, request: TagRequest) -> DataFrame | None:
-    """As `stored_keys`, of those logs that may hold keys which the base files lack; None without any."""
-    numbered = [number for number, place in enumerate(request.places) if place.logs]
+    """As `load_stored_keys`, of those logs that may hold keys which the base files lack; None without any."""
+    numbered = [number for number, place in enumerate(request.candidates) if place.logs]
     if not numbered:
         return None
-    tasks = [PlaceTask(number, request.places[number]) for number in numbered]
+    tasks = [KeyReadTask(number, request.candidates[number]) for number in numbered]
     return task_rows(session, _LogKeys(request.log_reader), tasks, KEY_ROWS)
 
 
-KEY_ROWS = ddl(("#stored_key", "string"), (HOME, "string"), (FILE, "int"))
+KEY_ROWS = ddl(("#stored_key", "string"), (KEY_PARTITION, "string"), (FILE, "int"))
 """Stored keys with their place, as tasks give them."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceTask:
+class KeyReadTask:
     """A place whose keys are read.  number: its number in the request."""
 
     number: int
-    place: Place
+    candidate: FileGroupCandidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,8 +401,8 @@ class _LogKeys:
 
     reader: ReadSpec
 
-    def __call__(self, _: int, task: PlaceTask) -> Iterator[pa.RecordBatch]:
-        for keys in read_live_keys(self.reader, task.place.log_slice):
+    def __call__(self, _: int, task: KeyReadTask) -> Iterator[pa.RecordBatch]:
+        for keys in read_live_keys(self.reader, task.candidate.log_slice):
             if len(keys):
                 yield key_rows(task, keys)
 
@@ -400,18 +415,18 @@ class _BaseKeys:
     keys: KeySpec
     populate_meta_fields: bool
 
-    def __call__(self, _: int, task: PlaceTask) -> Iterator[pa.RecordBatch]:
-        path = task.place.base.path
+    def __call__(self, _: int, task: KeyReadTask) -> Iterator[pa.RecordBatch]:
+        path = task.candidate.base.path
         yield key_rows(
             task, read_keys(open_storage(self.storage), path, self.keys, populate_meta_fields=self.populate_meta_fields)
         )
 
 
-def key_rows(task: PlaceTask, keys: pa.Array) -> pa.RecordBatch:
+def key_rows(task: KeyReadTask, keys: pa.Array) -> pa.RecordBatch:
     """Keys of a place, in the columns of KEY_ROWS."""
-    home = pa.repeat(pa.scalar(task.place.partition, pa.string()), len(keys))
+    home = pa.repeat(pa.scalar(task.candidate.partition, pa.string()), len(keys))
     number = pa.repeat(pa.scalar(task.number, pa.int32()), len(keys))
-    return pa.record_batch([keys.cast(pa.string()), home, number], names=["#stored_key", HOME, FILE])
+    return pa.record_batch([keys.cast(pa.string()), home, number], names=["#stored_key", KEY_PARTITION, FILE])
 
 
 def _run_lookups(lookups: list[_Lookup]) -> tuple[Ints, Ints]:
@@ -436,23 +451,23 @@ def _run_ranges(task: _RangeTask) -> list[tuple[str | None, str | None]]:
     return ranges
 
 
-def _files_in_range(session: SparkSession, asked: DataFrame, request: TagRequest) -> list[int]:
+def _files_in_range(session: SparkSession, key_ranges: DataFrame, request: TagRequest) -> list[int]:
     """The numbers of the places that may hold some of the keys, by the key ranges that come with them or stand in footers."""
-    bounds = asked.groupBy() if request.global_keys else asked.groupBy(PARTITION_PATH)
+    bounds = key_ranges.groupBy() if request.global_keys else key_ranges.groupBy(PARTITION_PATH)
     with translated_errors():
         found = bounds.agg(F.min(RECORD_KEY).alias("least"), F.max(RECORD_KEY).alias("greatest")).collect()
     wanted = {None if request.global_keys else row[PARTITION_PATH]: (row["least"], row["greatest"]) for row in found}
-    known = [place.key_range for place in request.places]
+    known = [place.key_range for place in request.candidates]
     unknown = [number for number, key_range in enumerate(known) if key_range is None]
     bins = min(len(unknown), _LOOKUPS_A_CORE * parallelism(session))
     numbered = [unknown[start::bins] for start in range(bins)]
-    tasks = [_RangeTask(request.spec.storage, tuple(request.places[n].base.path for n in numbers)) for numbers in numbered]
+    tasks = [_RangeTask(request.spec.storage, tuple(request.candidates[n].base.path for n in numbers)) for numbers in numbered]
     bounds_of: dict[int, tuple[str | None, str | None]] = {n: found for n, found in enumerate(known) if found is not None}
     for numbers, ranges in zip(numbered, run_tasks(session, _run_ranges, tasks), strict=True):
         bounds_of.update(zip(numbers, ranges, strict=True))
     kept: list[int] = []
     for number, (least, greatest) in sorted(bounds_of.items()):
-        keys = wanted.get(None if request.global_keys else request.places[number].partition)
+        keys = wanted.get(None if request.global_keys else request.candidates[number].partition)
         if keys is not None and _overlap(keys[0], keys[1], least, greatest):
             kept.append(number)
     return kept

@@ -21,13 +21,13 @@ from typing import TypeVar
 from pyspark import TaskContext
 
 from pyhudi.engines.arrow.engine import LocalEngine
-from pyhudi.engines.arrow.tagged import GroupRows, GroupsTogether, WriteGroup
+from pyhudi.engines.arrow.tagged import GroupRows, TaskBundle, WriteGroup
 from pyhudi.engines.spark.jobs import parallelism, run_tasks
 from pyhudi.engines.spark.type_conversion import SparkSession
 from pyhudi.engines.spark.worker_tasks import task_token
 from pyhudi.format.names import WriteToken
 from pyhudi.storage import open_storage
-from pyhudi.tasks.task_attempts import removed_when_over
+from pyhudi.tasks.task_attempts import remove_if_write_ended
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -50,12 +50,12 @@ class DriverWorkers:
         """Run tasks in threads of the driver; results in order."""
         return self._here.map(function, tasks)
 
-    def spread(self, function: Callable[[A], R], tasks: Iterable[A], size_bytes: Sequence[int]) -> list[R]:
+    def run_tasks(self, function: Callable[[A], R], tasks: Iterable[A], size_bytes: Sequence[int]) -> list[R]:
         """Run tasks in threads of the driver, or in one job, by what they read and write; results in order."""
         todo = list(tasks)
-        if fits_here(size_bytes, self._work_bytes):
+        if fits_driver(size_bytes, self._work_bytes):
             return self.map(function, todo)
-        bins = dealt(size_bytes, self.lanes(sum(size_bytes)))
+        bins = assign_to_bins(size_bytes, self.lanes(sum(size_bytes)))
         answers = run_tasks(
             self._session, partial(_each, function), [_together([todo[at] for at in numbers]) for numbers in bins]
         )
@@ -64,7 +64,7 @@ class DriverWorkers:
 
     def lanes(self, size_bytes: int) -> int:
         """How many tasks work of so many bytes is dealt out to."""
-        return self.threads if fits_here([size_bytes], self._work_bytes) else _TASKS_A_CORE * parallelism(self._session)
+        return self.threads if fits_driver([size_bytes], self._work_bytes) else _TASKS_A_CORE * parallelism(self._session)
 
     @property
     def token(self) -> Callable[[int], WriteToken]:
@@ -72,12 +72,12 @@ class DriverWorkers:
         return _token
 
 
-def fits_here(size_bytes: Sequence[int], work_bytes: int) -> bool:
+def fits_driver(size_bytes: Sequence[int], work_bytes: int) -> bool:
     """Whether tasks that read and write so many bytes run in the driver."""
     return sum(size_bytes) <= work_bytes
 
 
-def dealt(size_bytes: Sequence[int], most: int) -> list[list[int]]:
+def assign_to_bins(size_bytes: Sequence[int], most: int) -> list[list[int]]:
     """Numbers of tasks in at most so many bins of about equal sizes: the largest first, each to the bin that has least."""
     bins: list[list[int]] = [[] for _ in range(min(most, len(size_bytes)))]
     loads = [(0, number) for number in range(len(bins))]
@@ -91,7 +91,7 @@ def dealt(size_bytes: Sequence[int], most: int) -> list[list[int]]:
 
 def _together(tasks: list[A]) -> Iterable[A]:
     groups = tuple(task for task in tasks if isinstance(task, GroupRows))
-    return GroupsTogether(groups) if len(groups) == len(tasks) else tasks  # type: ignore[return-value]  # tasks of one kind
+    return TaskBundle(groups) if len(groups) == len(tasks) else tasks  # type: ignore[return-value]  # tasks of one kind
 
 
 def _each(function: Callable[[A], R], tasks: Iterable[A]) -> list[R]:
@@ -104,7 +104,7 @@ def _in_time(function: object) -> AbstractContextManager[None]:
     if not isinstance(function, WriteGroup):
         return nullcontext()
     spec = function.writer.spec
-    return removed_when_over(open_storage(spec.storage), spec.instant_time, task_token())
+    return remove_if_write_ended(open_storage(spec.storage), spec.instant_time, task_token())
 
 
 def _token(number: int) -> WriteToken:

@@ -27,9 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.engines.arrow.incoming import LocalIncoming
-from pyhudi.engines.spark.driver_batch import DriverWorkers, fits_here
+from pyhudi.engines.spark.driver_batch import DriverWorkers, fits_driver
 from pyhudi.engines.spark.incoming import FrameIncoming
-from pyhudi.engines.spark.jobs import run_tasks, translated_errors
+from pyhudi.engines.spark.jobs import run_tasks, set_worker_python, translated_errors
 from pyhudi.engines.spark.native_keys import path_column
 from pyhudi.engines.spark.routing import check_reachable
 from pyhudi.engines.spark.type_conversion import (
@@ -37,10 +37,9 @@ from pyhudi.engines.spark.type_conversion import (
     SparkSession,
     to_arrow_schema,
 )
-from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.meta_columns import PARTITION_PATH
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.meta_fields import PARTITION_PATH
 from pyhudi.records.type_normalization import normalise
 from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, Tagged, TagRequest
 from pyhudi.tasks.write_tasks import WriteStatus
@@ -56,10 +55,10 @@ class SparkEngine:
     """Runs on the cluster of a Spark session, classic or Connect."""
 
     name = "spark"
-    leaves_attempts = True
+    may_leave_attempts = True
 
     def __init__(self, session: SparkSession) -> None:
-        use_this_python(session)
+        set_worker_python(session)
         self.session = session
 
     def input_schema(self, data: Any) -> pa.Schema:
@@ -81,9 +80,9 @@ class SparkEngine:
         """Run tasks on the cluster; results in order.  The first error fails the job and is raised."""
         return run_tasks(self.session, function, tasks)
 
-    def spread(self, function: Callable[[A], R], tasks: Iterable[A], size_bytes: Sequence[int]) -> list[R]:
+    def run_tasks(self, function: Callable[[A], R], tasks: Iterable[A], size_bytes: Sequence[int]) -> list[R]:
         """As `map`, in a few threads of the driver where the tasks are less work than a job is; results in order."""
-        if not fits_here(size_bytes, _WORK_LESS_THAN_A_JOB):
+        if not fits_driver(size_bytes, _WORK_LESS_THAN_A_JOB):
             return self.map(function, tasks)
         return DriverWorkers(self.session, _WORK_LESS_THAN_A_JOB).map(function, tasks)
 
@@ -160,10 +159,10 @@ def rows_for_driver(rows: FrameIncoming, request: PrepareRequest) -> pa.Table | 
     limit = request.driver_batch_bytes
     if limit <= 0:
         return None
-    few = rows.few_taken()
+    few = rows.collect_if_small()
     if few is not None:
         return few
-    return rows.taken() if rows.measured()[1] <= limit else None
+    return rows.collect() if rows.measured()[1] <= limit else None
 
 
 def _frame_of(data: Any) -> DataFrame:

@@ -10,28 +10,29 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pyhudi.engines.spark.dataframe_cache import PlainCache
+from pyhudi import features
+from pyhudi.engines.spark.dataframe_cache import CacheSettingGuard
 from pyhudi.engines.spark.distributed_lookup import (
     FEW_KEY_BYTES,
     FEW_KEYS,
     KeyTable,
-    ask_few,
-    ask_many,
-    check_groups,
-    look_up_few,
-    look_up_many,
+    check_index_groups,
+    lookup_distributed,
+    lookup_on_driver,
+    lookup_record_index_distributed,
+    lookup_record_index_on_driver,
 )
 from pyhudi.engines.spark.job_progress import spark_stage
 from pyhudi.engines.spark.jobs import parallelism, translated_errors
 from pyhudi.engines.spark.prepare_rows import prepared_rows
-from pyhudi.engines.spark.resolve_hits import live_hits
+from pyhudi.engines.spark.resolve_hits import resolve_live_hits
 from pyhudi.engines.spark.routing import TASKS_A_CORE, check_reachable
-from pyhudi.engines.spark.tagged import FewTagged, ManyTagged
+from pyhudi.engines.spark.tagged import DistributedTagged, DriverTagged
 from pyhudi.engines.spark.type_conversion import (
     DataFrame,
     SparkSession,
     column,
-    quoted,
+    quote_spark_name,
     to_arrow_schema,
     to_spark_schema,
 )
@@ -39,21 +40,20 @@ from pyhudi.engines.spark.worker_tasks import (
     FILE,
     ORDER,
     STATUS_SCHEMA,
+    AttemptGuard,
     CombineKeys,
-    InTime,
     WritePartitions,
     decode_statuses,
     wire_schema,
 )
 from pyhudi.errors import Unsupported
-from pyhudi.features.hbase_index.hbase_tasks import ByHbase
-from pyhudi.features.hbase_index.spark_lookup import ask_few_of_hbase, ask_many_of_hbase
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.record_merge import MergeRule
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.record_merge import RecordMergeRule
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.tasks.engine_protocol import BulkPlan, PrepareRequest, TagRequest
+from pyhudi.tasks.hbase_lookup import LookupInHbaseIndex
 from pyhudi.tasks.incoming_rows import incoming_schema
-from pyhudi.tasks.tag_location import ByBuckets, ByKeyColumns, ByRecordIndex
+from pyhudi.tasks.tag_location import LookupByBuckets, LookupByKeyColumns, LookupByRecordIndex
 from pyhudi.tasks.write_tasks import WriteStatus
 
 _LONGEST_FEW_KEY = 256
@@ -81,7 +81,7 @@ class FrameIncoming:
         self._session = session
         self._frame = frame
         self._persisted: list[DataFrame] = []
-        self._plain = PlainCache(session)
+        self._plain = CacheSettingGuard(session)
         self._take(request)
 
     def _take(self, request: PrepareRequest) -> None:
@@ -101,7 +101,7 @@ class FrameIncoming:
         return self._session
 
     @property
-    def rule(self) -> MergeRule:
+    def rule(self) -> RecordMergeRule:
         """The rule between incoming records of one key."""
         return self._request.rule
 
@@ -121,7 +121,7 @@ class FrameIncoming:
             self._measure = int(found["n"]), int(found["wide"] or 0) + per_row * int(found["n"])
         return self._measure
 
-    def few_taken(self) -> pa.Table | None:
+    def collect_if_small(self) -> pa.Table | None:
         """All rows, in their order, where one query that is bounded beforehand brings them; None where they are more, or wide.
 
         Computes the rows, and keeps them until `release`: what is None here is measured and goes on from what was kept.
@@ -144,7 +144,7 @@ class FrameIncoming:
         rows = pa.table(values, names=self.schema.names).take(pc.sort_indices(at))
         return conform_table(rows, wire_schema(self.schema))
 
-    def taken(self) -> pa.Table:
+    def collect(self) -> pa.Table:
         """All rows, in their order; `measured` says how many bytes come to the driver."""
         with translated_errors(), spark_stage(self.session, "take rows"):
             found = self.rows.select(*_optional_parts(self.schema)).toArrow()
@@ -154,7 +154,7 @@ class FrameIncoming:
         """Rows by partition path, before duplicates are combined.  Computes the rows and keeps them until `release`."""
         if self._counts is None:
             row_count, _ = self.measured()
-            if self._request.looked_up and row_count <= FEW_KEYS:
+            if self._request.lookup_columns and row_count <= FEW_KEYS:
                 self._counts = self._take_few_keys()
         if self._counts is None:
             grouped = self.rows.groupBy(PARTITION_PATH).agg(F.count(F.lit(1)).alias("n"))
@@ -174,40 +174,50 @@ class FrameIncoming:
         self._few = KeyTable.of(found)
         return {entry["values"]: entry["counts"] for entry in pc.value_counts(found.column(PARTITION_PATH)).to_pylist()}
 
-    def tag(self, request: TagRequest) -> FewTagged | ManyTagged:
+    def tag(self, request: TagRequest) -> DriverTagged | DistributedTagged:
         """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
         check_reachable(request.spec)
         lookup = request.lookup
-        if isinstance(lookup, ByBuckets):
-            return ManyTagged.of_buckets(self, request, lookup)
+        if isinstance(lookup, LookupByBuckets):
+            return DistributedTagged.of_buckets(self, request, lookup)
         self.partitions()
-        held = isinstance(lookup, ByKeyColumns) and lookup.held
+        held = isinstance(lookup, LookupByKeyColumns) and lookup.use_cache
         if self._few is None and not held:
             if request.global_keys:
                 self._combine_now()
-            if isinstance(lookup, ByRecordIndex):
-                hits = check_groups(self.keep(ask_many(self.session, self.rows, request, lookup)))
-            elif isinstance(lookup, ByHbase):
-                asked = self.keep(ask_many_of_hbase(self.session, self.rows, request, lookup, self.keep))
-                hits = live_hits(self.session, asked, request, self.keep)
+            if isinstance(lookup, LookupByRecordIndex):
+                hits = check_index_groups(self.persist(lookup_record_index_distributed(self.session, self.rows, request, lookup)))
+            elif isinstance(lookup, LookupInHbaseIndex):
+                asked = self.persist(
+                    features.load("hbase_index", "index HBASE").ask_many_of_hbase(
+                        self.session, self.rows, request, lookup, self.persist
+                    )
+                )
+                hits = resolve_live_hits(self.session, asked, request, self.persist)
             else:
-                hits = live_hits(self.session, self.keep(look_up_many(self.session, self.rows, request)), request, self.keep)
-            return ManyTagged.of(self, request, hits)
+                hits = resolve_live_hits(
+                    self.session, self.persist(lookup_distributed(self.session, self.rows, request)), request, self.persist
+                )
+            return DistributedTagged.of(self, request, hits)
         keys = self._few or KeyTable.collect(self.rows)
         if request.global_keys and self.combine and (keys.has_duplicates or not keys.keys_are_unique):
             self._combine_now()
             keys = KeyTable.collect(self.rows)
-        if isinstance(lookup, ByRecordIndex):
-            pair_row, pair_place = ask_few(self.session, keys, request, lookup)
-        elif isinstance(lookup, ByHbase):
-            pair_row, pair_place = ask_few_of_hbase(self.session, keys, request, lookup)
+        if isinstance(lookup, LookupByRecordIndex):
+            pair_row, pair_place = lookup_record_index_on_driver(self.session, keys, request, lookup)
+        elif isinstance(lookup, LookupInHbaseIndex):
+            pair_row, pair_place = features.load("hbase_index", "index HBASE").ask_few_of_hbase(
+                self.session, keys, request, lookup
+            )
         else:
-            pair_row, pair_place = look_up_few(self.session, keys, request)
-        return FewTagged.of(self, request, keys, pair_row, pair_place)
+            pair_row, pair_place = lookup_on_driver(self.session, keys, request)
+        return DriverTagged.of(self, request, keys, pair_row, pair_place)
 
-    def untagged(self) -> ManyTagged:
+    def untagged(self) -> DistributedTagged:
         """All rows as inserts."""
-        return ManyTagged(self, (), self.rows.withColumn(FILE, F.lit(None).cast("int")), self.partitions(), {}, not self.combine)
+        return DistributedTagged(
+            self, (), self.rows.withColumn(FILE, F.lit(None).cast("int")), self.partitions(), {}, not self.combine
+        )
 
     def write_bulk(self, plan: BulkPlan) -> list[WriteStatus]:
         """Write all rows to new file groups."""
@@ -227,7 +237,7 @@ class FrameIncoming:
             None if raw is None else self._request,
         )
         with translated_errors(), spark_stage(self.session, "write"):
-            return decode_statuses(rows.mapInArrow(InTime(job, plan.spec), STATUS_SCHEMA).toArrow())
+            return decode_statuses(rows.mapInArrow(AttemptGuard(job, plan.spec), STATUS_SCHEMA).toArrow())
 
     def refit(self, request: PrepareRequest) -> None:
         """Prepare the caller's rows once more."""
@@ -239,9 +249,9 @@ class FrameIncoming:
         for frame in self._persisted:
             frame.unpersist()
         self._persisted.clear()
-        self._plain.leave()
+        self._plain.release()
 
-    def keep(self, frame: DataFrame) -> DataFrame:
+    def persist(self, frame: DataFrame) -> DataFrame:
         """The same rows, computed once and kept until `release`."""
         # On Connect this already plans the query, and folding constants may come upon a refused row.
         with translated_errors():
@@ -260,7 +270,7 @@ class FrameIncoming:
 
     def _keep_rows(self) -> None:
         if not self._kept:
-            self.rows = self.keep(self.rows)
+            self.rows = self.persist(self.rows)
             self._kept = True
 
     def _combine_now(self) -> None:
@@ -269,7 +279,7 @@ class FrameIncoming:
             return
         job = CombineKeys(self.schema, self._request.rule)
         sorted_rows = self.rows.repartition(self.task_count(), RECORD_KEY).sortWithinPartitions(RECORD_KEY, ORDER)
-        self.rows = self.keep(sorted_rows.mapInArrow(job, to_spark_schema(wire_schema(self.schema))))
+        self.rows = self.persist(sorted_rows.mapInArrow(job, to_spark_schema(wire_schema(self.schema))))
         self.combine = False
         self._counts = None
         self._few = None
@@ -332,7 +342,7 @@ def _optional_parts(schema: pa.Schema) -> list[Column | str]:
     columns: list[Column | str] = []
     for name, field in zip(schema.names, to_spark_schema(schema).fields, strict=True):
         loose = _optional(field.dataType)
-        columns.append(quoted(name) if loose == field.dataType else column(name).cast(loose).alias(name))
+        columns.append(quote_spark_name(name) if loose == field.dataType else column(name).cast(loose).alias(name))
     return columns
 
 
@@ -355,7 +365,9 @@ def _row_bytes(schema: pa.Schema) -> tuple[str, int]:
             continue
         per_row += 5
         # Text of nested values is longer than they are, except for the shortest.
-        value = f"to_json(struct({quoted(field.name)}))" if pa.types.is_nested(field.type) else quoted(field.name)
+        value = (
+            f"to_json(struct({quote_spark_name(field.name)}))" if pa.types.is_nested(field.type) else quote_spark_name(field.name)
+        )
         wide.append(f"coalesce(octet_length({value}), 0)")
     return " + ".join(wide), per_row
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyhudi.engines.spark.type_conversion import SparkSession
-from pyhudi.tasks.progress import shown
+from pyhudi.tasks.progress import show_stage
 
 POLL_S = 0.5
 
@@ -20,7 +20,7 @@ POLL_S = 0.5
 @contextmanager
 def spark_stage(session: SparkSession, name: str) -> Iterator[None]:
     """Show the Spark stages that run meanwhile as one stage of this name."""
-    with shown(name) as show:
+    with show_stage(name) as show:
         if show is None:
             yield
             return
@@ -33,10 +33,10 @@ def _is_connect(session: SparkSession) -> bool:
 
 
 @contextmanager
-def _reported(session: SparkSession, show: Callable[[int, int], None]) -> Iterator[None]:
+def _reported(session: SparkSession, reporter: Callable[[int, int], None]) -> Iterator[None]:
     def handle(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         known = list(stages or ())
-        show(sum(one.num_completed_tasks for one in known), sum(one.num_tasks for one in known))
+        reporter(sum(one.num_completed_tasks for one in known), sum(one.num_tasks for one in known))
 
     handler: Any = handle
     session.registerProgressHandler(handler)
@@ -47,7 +47,7 @@ def _reported(session: SparkSession, show: Callable[[int, int], None]) -> Iterat
 
 
 @contextmanager
-def _polled(session: SparkSession, show: Callable[[int, int], None]) -> Iterator[None]:
+def _polled(session: SparkSession, reporter: Callable[[int, int], None]) -> Iterator[None]:
     tracker = session.sparkContext.statusTracker()
     over = threading.Event()
 
@@ -58,7 +58,7 @@ def _polled(session: SparkSession, show: Callable[[int, int], None]) -> Iterator
             except Exception:
                 # The session ends: the job itself says so.
                 return
-            show(sum(one.numCompletedTasks for one in stages if one), sum(one.numTasks for one in stages if one))
+            reporter(sum(one.numCompletedTasks for one in stages if one), sum(one.numTasks for one in stages if one))
 
     thread = threading.Thread(target=poll, name="pyhudi-progress", daemon=True)
     thread.start()

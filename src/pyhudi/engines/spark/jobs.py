@@ -11,8 +11,10 @@ is not there, a function of theirs that raised) stay Spark's own exceptions.
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -28,9 +30,46 @@ from pyhudi import errors
 from pyhudi.engines.spark.job_progress import spark_stage
 from pyhudi.engines.spark.type_conversion import ddl
 from pyhudi.engines.spark.worker_errors import parse_error, with_error_fields
-from pyhudi.engines.spark.workers import of_wrong_worker, use_this_python
 from pyhudi.errors import EngineFailed, HudiError, Internal, InvalidRequest
 from pyhudi.tasks.progress import stage_name
+
+# Which Python the workers of a session run.
+#
+#     PYSPARK_PYTHON is set    that one: whoever set it knows the cluster
+#     a local master           this interpreter, which has PyHudi; Spark itself would take the first `python3` of PATH, also in a
+#                              program that was started as `venv/bin/python job.py`
+#     a cluster, Connect       what they are set up with: a path of this machine says nothing there
+#
+# Where workers have no PyHudi, or another Python, tasks fail at their start: `wrong_worker_hint` tells that failure by its text.
+
+_SPARKS_OWN = "python3"
+_WRONG_WORKER = re.compile(
+    r"No module named '(?:pyhudi|pyarrow)'|PYTHON_VERSION_MISMATCH|Python in worker has different version|"
+    r'Cannot run program "[^"]*python[^"]*"'
+)
+
+
+def set_worker_python(session: SparkSession) -> bool:
+    """Let a local session whose Python nobody chose run its workers with this interpreter.  Whether that was done just now."""
+    if os.environ.get("PYSPARK_PYTHON") or type(session).__module__.startswith("pyspark.sql.connect"):
+        return False
+    context = session.sparkContext
+    if context.pythonExec != _SPARKS_OWN or not str(context.master).startswith("local"):
+        return False
+    context.pythonExec = sys.executable
+    return True
+
+
+def wrong_worker_hint(text: str) -> str | None:
+    """What to do about a failure whose text says that the workers' Python cannot run PyHudi; None for any other."""
+    found = _WRONG_WORKER.search(text)
+    if found is None:
+        return None
+    return (
+        f"the Python that Spark's workers run cannot run PyHudi ({found[0]}): export PYSPARK_PYTHON={sys.executable}, or another "
+        "one that has PyHudi, before the session starts, or install PyHudi where the workers start; `pyhudi doctor` looks at it"
+    )
+
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -58,7 +97,7 @@ def run_tasks(session: SparkSession, function: Callable[[A], R], tasks: Iterable
     todo = list(tasks)
     if not todo:
         return []
-    frame = task_rows(session, _Answering(function), todo, ddl(("task", "long"), ("result", "binary")))
+    frame = task_rows(session, _ResultRows(function), todo, ddl(("task", "long"), ("result", "binary")))
     with translated_errors(), spark_stage(session, stage_name(getattr(function, "func", function))):
         answers = frame.toArrow()
     results: list[Any] = [None] * len(todo)
@@ -79,14 +118,14 @@ def task_rows(
     The partitions of the DataFrame, and the rows in each of them, are in the order of the tasks.  work and tasks must be
     picklable.  schema: of the batches.
     """
-    use_this_python(session)
+    set_worker_python(session)
     blobs = [pickle.dumps(task, protocol=5) for task in tasks]
     slots = min(len(blobs), _MOST_SPARK_TASKS)
     if sum(len(blob) for blob in blobs) <= _CLOSURE_BYTES and slots == len(blobs):
-        return session.range(0, slots, 1, slots).mapInArrow(_Working(work, tuple(blobs)), schema)
+        return session.range(0, slots, 1, slots).mapInArrow(_TaskRunner(work, tuple(blobs)), schema)
     rows = pa.table({"task": pa.array(range(len(blobs)), pa.int64()), "blob": pa.array(blobs, pa.binary())})
     dealt = session.createDataFrame(rows).repartitionById(slots, F.expr(f"cast(task * {slots} div {len(blobs)} as int)"))
-    return dealt.sortWithinPartitions("task").mapInArrow(_Working(work), schema)
+    return dealt.sortWithinPartitions("task").mapInArrow(_TaskRunner(work), schema)
 
 
 @contextmanager
@@ -100,8 +139,8 @@ def translated_errors() -> Iterator[None]:
         if not of_jvm and not isinstance(error, PySparkException):
             raise
         text = str(error)
-        found = error_of(text)
-        remedy = of_wrong_worker(text) if found is None else None
+        found = extract_error(text)
+        remedy = wrong_worker_hint(text) if found is None else None
         if remedy is not None:
             found = EngineFailed(remedy)
         if found is None and (of_jvm or _DEAD_WORKER.search(text)):
@@ -111,7 +150,7 @@ def translated_errors() -> Iterator[None]:
         raise found from error
 
 
-def error_of(text: str) -> HudiError | None:
+def extract_error(text: str) -> HudiError | None:
     """The error of PyHudi that the message of a Spark exception carries, None when there is none."""
     parsed = parse_error(text)
     if parsed is not None:
@@ -144,7 +183,7 @@ def parallelism(session: SparkSession) -> int:
     return known
 
 
-class _Working:
+class _TaskRunner:
     """Works on the tasks of its rows, one after the other.  blobs: the tasks, where the rows hold no more than their numbers."""
 
     def __init__(self, work: Callable[[int, Any], Iterator[pa.RecordBatch]], blobs: tuple[bytes, ...] | None = None) -> None:
@@ -160,7 +199,7 @@ class _Working:
                 yield from self._work(number, pickle.loads(blob))
 
 
-class _Answering:
+class _ResultRows:
     """The result of a function as a row: the task's number and the pickled result."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:

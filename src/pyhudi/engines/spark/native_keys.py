@@ -19,9 +19,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from pyhudi.engines.spark.jobs import REFUSAL
-from pyhudi.engines.spark.type_conversion import column, literal, quoted
+from pyhudi.engines.spark.type_conversion import column, literal, quote_spark_name
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.records.keys.key_spec import KeySpec, PartitionKind, partition_columns
+from pyhudi.records.keys.key_spec import KeySpec, PartitionFieldType, partition_columns
 from pyhudi.records.keys.partition_paths import (
     DEFAULT_PARTITION,
     ENCODED_CHARACTERS,
@@ -49,7 +49,7 @@ def path_column(spec: KeySpec, schema: pa.Schema) -> Column:
     """The partition path of each row, never null; '' for an unpartitioned table."""
     if not spec.partition_fields:
         return F.lit("")
-    if any(field.kind is not PartitionKind.SIMPLE for field in spec.partition_fields):
+    if any(field.kind is not PartitionFieldType.SIMPLE for field in spec.partition_fields):
         return _through_arrow(partition_paths, spec, partition_columns(spec))
     parts: list[str] = []
     free_text = False
@@ -110,7 +110,7 @@ def _native_text(spec: KeySpec, schema: pa.Schema, name: str) -> str | None:
     """The text of a column as SQL; None where Spark's is not Hudi's."""
     kind = field_at(schema, name).type
     types = pa.types
-    value = quoted(name)
+    value = quote_spark_name(name)
     if types.is_string(kind):
         return value
     if types.is_integer(kind) or types.is_boolean(kind) or types.is_date32(kind):
@@ -132,8 +132,8 @@ def _is_gap(text: str) -> str:
     return f"{text} IS NULL OR {text} = ''"
 
 
-def _refused(value: str, bad: str, why: str) -> str:
-    return f"CASE WHEN {bad} THEN raise_error({literal(REFUSAL + why)}) ELSE {value} END"
+def _refused(value: str, bad: str, reason: str) -> str:
+    return f"CASE WHEN {bad} THEN raise_error({literal(REFUSAL + reason)}) ELSE {value} END"
 
 
 def _encoded(text: str) -> str:

@@ -13,7 +13,7 @@ from pyhudi.engines.spark.native_keys import auto_key_column, key_column, path_c
 from pyhudi.engines.spark.type_conversion import (
     DataFrame,
     column,
-    quoted,
+    quote_spark_name,
     to_spark_schema,
 )
 from pyhudi.engines.spark.worker_errors import with_error_fields
@@ -24,9 +24,9 @@ from pyhudi.engines.spark.worker_tasks import (
 )
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_to_arrow import column_default
+from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
-from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema_cast import same_type
 from pyhudi.records.schema_evolution import typed_nulls
 from pyhudi.records.type_normalization import normalise
@@ -35,9 +35,9 @@ from pyhudi.tasks.incoming_layout import DELETE_COLUMN
 from pyhudi.tasks.incoming_rows import incoming_schema, key_columns
 
 
-def prepared_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame:
-    """The rows of a frame whose columns are `given`, in the incoming layout; with ORDER where duplicates are combined."""
-    rows = _key_rows(frame, given, request) if request.keys_only else _native_rows(frame, given, request)
+def prepared_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest) -> DataFrame:
+    """The rows of a frame whose columns are `input_schema`, in the incoming layout; with ORDER where duplicates are combined."""
+    rows = _key_rows(frame, input_schema, request) if request.keys_only else _native_rows(frame, input_schema, request)
     if rows is None:
         schema = to_spark_schema(incoming_schema(request))
         rows = frame.mapInArrow(_Prepare(request), schema)
@@ -55,14 +55,14 @@ class _Prepare:
         yield from prepared(self._request, batches, task_token().partition)
 
 
-def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame | None:
+def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest) -> DataFrame | None:
     """The incoming layout as native expressions; None when a column needs a cast that has to be Hudi's."""
     data: list[Column | str] = []
-    taken = request.taken_schema
+    taken = request.input_schema
     types = to_spark_schema(taken)
-    untyped, given = given, typed_nulls(given, taken)
+    untyped, input_schema = input_schema, typed_nulls(input_schema, taken)
     nulls = {field.name for field in untyped if pa.types.is_null(field.type)}
-    columns = normalise(pa.schema([field for field in given if field.name not in (*META_COLUMNS, DELETE_COLUMN)]))
+    columns = normalise(pa.schema([field for field in input_schema if field.name not in (*META_COLUMNS, DELETE_COLUMN)]))
     held = set(columns.names)
     for field, spark in zip(taken, types.fields, strict=True):
         if field.name not in held:
@@ -72,7 +72,7 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
                 raise InvalidRequest(f"column {field.name!r} is missing and may not be null")
             data.append(F.lit(None).cast(spark.dataType).alias(field.name))
             continue
-        raw, normal = given.field(field.name), columns.field(field.name)
+        raw, normal = input_schema.field(field.name), columns.field(field.name)
         why = ""
         if not field.nullable and raw.nullable:
             why = f"column {field.name!r} may not be null, and is in a row"
@@ -85,7 +85,7 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
             value = column(field.name).cast(spark.dataType)
         elif same_type(raw.type, field.type):
             if not why:
-                data.append(quoted(field.name))
+                data.append(quote_spark_name(field.name))
                 continue
             value = column(field.name)
         elif _safe_cast(raw.type, field.type) or (same_type(normal.type, field.type) and _safe_cast(raw.type, normal.type)):
@@ -105,10 +105,12 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
         else key_column(request.keys, _fitting(columns, taken))
     )
     path = path_column(request.keys, _fitting(columns, taken))
-    marked = [quoted(DELETE_COLUMN)] if request.marks_deletes else []
+    marked = [quote_spark_name(DELETE_COLUMN)] if request.marks_deletes else []
     cast = frame.select(*data, *marked)
     # Keys are made of the cast values, as the embedded engine makes them.
-    return cast.select(key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quoted, request.data_schema.names), *marked)
+    return cast.select(
+        key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quote_spark_name, request.data_schema.names), *marked
+    )
 
 
 def _fitting(columns: pa.Schema, data_schema: pa.Schema) -> pa.Schema:
@@ -120,15 +122,15 @@ def _fitting(columns: pa.Schema, data_schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _key_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame:
-    if {RECORD_KEY, PARTITION_PATH} <= set(given.names):
+def _key_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest) -> DataFrame:
+    if {RECORD_KEY, PARTITION_PATH} <= set(input_schema.names):
         why = F.raise_error(F.lit(f"{REFUSAL}{RECORD_KEY} is null in a row to delete"))
         key = F.when(column(RECORD_KEY).isNull(), why).otherwise(column(RECORD_KEY))
         path = F.coalesce(PARTITION_PATH, F.lit(""))
     else:
-        columns = normalise(key_columns(pa.schema([field for field in given if field.name not in META_COLUMNS]), request))
+        columns = normalise(key_columns(pa.schema([field for field in input_schema if field.name not in META_COLUMNS]), request))
         key = key_column(request.keys, columns)
-        named = all(name.split(".")[0] in given.names for name in partition_columns(request.keys))
+        named = all(name.split(".")[0] in input_schema.names for name in partition_columns(request.keys))
         path = path_column(request.keys, columns) if named else F.lit(PLACEHOLDER_PARTITION)
     return frame.select(
         key.cast("string").alias(RECORD_KEY), path.cast("string").alias(PARTITION_PATH), F.lit(True).alias(DELETE_COLUMN)

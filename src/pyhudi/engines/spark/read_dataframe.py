@@ -29,6 +29,7 @@ from pyhudi.engines.spark.type_conversion import PAGES_COMPARED, DataFrame, Spar
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.instants import Instant, State
+from pyhudi.format.meta_columns import META_COLUMNS
 from pyhudi.format.names import is_orc
 from pyhudi.operations.read.change_queries import ChangeQuery, chosen_change_columns, plan_change_query
 from pyhudi.operations.read.file_pruning import ReadSettings
@@ -41,7 +42,7 @@ from pyhudi.operations.read.query import (
     FILTER,
     QUERY_TYPE,
     VALUES_FROM_PATH,
-    Query,
+    SnapshotQuery,
     incremental_range,
     plan_incremental_query,
     plan_snapshot_query,
@@ -55,7 +56,6 @@ from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.filters.filter_visitor import columns as filter_columns
 from pyhudi.records.filters.spark_sql import to_spark_sql
 from pyhudi.records.keys.key_spec import path_valued_columns
-from pyhudi.records.meta_fields import META_COLUMNS
 from pyhudi.records.schema_cast import relabel, same_type
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
@@ -90,9 +90,9 @@ def to_dataframe(session: SparkSession, snapshot: Snapshot, spec: ReadSpec, plan
     return functools.reduce(DataFrame.unionByName, frames)
 
 
-def query_dataframe(session: SparkSession, query: Query | ChangeQuery) -> DataFrame:
+def query_dataframe(session: SparkSession, query: SnapshotQuery | ChangeQuery) -> DataFrame:
     """The rows of a query.  Raises as `to_dataframe`."""
-    if isinstance(query, Query):
+    if isinstance(query, SnapshotQuery):
         return to_dataframe(session, query.snapshot, query.spec, query.plan)
     _check_reachable(query.spec.reader.storage)
     if not query.tasks:
@@ -102,14 +102,14 @@ def query_dataframe(session: SparkSession, query: Query | ChangeQuery) -> DataFr
 
 def plan_query(
     context: TableContext, options: Options, columns: Sequence[str] | None, condition: Filter | None
-) -> Query | ChangeQuery:
+) -> SnapshotQuery | ChangeQuery:
     """The query that Hudi's read options describe.  columns, condition: those of `pyhudi.columns` and `pyhudi.filter` when
     None, else every column, the `_hoodie_` columns among them, and every row.
     """
     chosen: Sequence[str] = columns if columns is not None else (options.names(COLUMNS) or ["*"])
     wanted = condition if condition is not None else options.text(FILTER)
     from_path = options.flag(VALUES_FROM_PATH)
-    kind = options.word(QUERY_TYPE)
+    kind = options.value_or_default(QUERY_TYPE)
     reads_changes(options)
     _check_question(options, kind)
     if kind == "incremental":
@@ -213,7 +213,7 @@ def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | Non
             return None
         if position < 0 or field.name in META_COLUMNS or same_type(stored.field(position).type, field.type):
             fields.append(field)
-        elif pa.types.is_nested(field.type) or cast_of(column(field.name), stored.field(position).type, field.type) is None:
+        elif pa.types.is_nested(field.type) or spark_cast(column(field.name), stored.field(position).type, field.type) is None:
             return None
         else:
             fields.append(field.with_type(stored.field(position).type))
@@ -230,7 +230,7 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
     for field in schema:
         wanted = spec.table_schema.field(field.name).type
         if not same_type(field.type, wanted):
-            cast = cast_of(column(field.name), field.type, wanted)
+            cast = spark_cast(column(field.name), field.type, wanted)
             assert cast is not None, "columns without a cast were left to tasks"
             casts[field.name] = cast
     if casts:
@@ -252,7 +252,7 @@ def _unreachable(error: Exception, uri: str) -> InvalidRequest | None:
     )
 
 
-def cast_of(value: Column, source: pa.DataType, target: pa.DataType) -> Column | None:
+def spark_cast(value: Column, source: pa.DataType, target: pa.DataType) -> Column | None:
     """Hudi's widening of a plain column in Spark's words; None when Spark would give another value."""
     types = pa.types
     spark = to_spark_schema(pa.schema([("c", target)])).fields[0].dataType
@@ -281,10 +281,10 @@ def _through_tasks(session: SparkSession, spec: ReadSpec, slices: Sequence[FileS
 def _through_reader(
     session: SparkSession, reader: Callable[[Any], Iterator[pa.Table]], tasks: Sequence[Any], schema: pa.Schema
 ) -> DataFrame:
-    return task_rows(session, _Reading(reader, schema), tasks, to_spark_schema(schema))
+    return task_rows(session, _SliceReader(reader, schema), tasks, to_spark_schema(schema))
 
 
-class _Reading:
+class _SliceReader:
     """A task to its rows."""
 
     def __init__(self, reader: Callable[[Any], Iterator[pa.Table]], schema: pa.Schema) -> None:

@@ -19,24 +19,24 @@ from pyhudi.engines.spark.type_conversion import (
     DataFrame,
     SparkSession,
     column,
-    quoted,
+    quote_spark_name,
 )
 from pyhudi.engines.spark.worker_tasks import (
     FILE,
     GROUP,
     ORDER,
     STATUS_SCHEMA,
-    InTime,
+    AttemptGuard,
     WriteGroups,
     decode_statuses,
     wire_schema,
 )
 from pyhudi.errors import Unsupported
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.record_merge import MergeRule
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.record_merge import RecordMergeRule
 from pyhudi.tasks.engine_protocol import WritePlan
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
-from pyhudi.tasks.tag_location import Place
+from pyhudi.tasks.tag_location import FileGroupCandidate
 from pyhudi.tasks.write_file_group import GroupTarget
 from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
@@ -57,7 +57,7 @@ class ClusterRows(Protocol):
         ...
 
     @property
-    def rule(self) -> MergeRule:
+    def rule(self) -> RecordMergeRule:
         """The rule between incoming records of one key."""
         ...
 
@@ -66,7 +66,7 @@ class ClusterRows(Protocol):
         """Bytes of incoming rows that one task may hold in memory."""
         ...
 
-    def keep(self, frame: DataFrame) -> DataFrame:
+    def persist(self, frame: DataFrame) -> DataFrame:
         """The same rows, computed once and kept until the write is over."""
         ...
 
@@ -76,7 +76,7 @@ class ClusterRows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class ResolvedMoves:
     """Settled moves: rows in the incoming layout with DELETE_COLUMN and FILE, and their counts."""
 
     rows: DataFrame
@@ -87,29 +87,31 @@ class Moved:
 class Groups:
     """The file groups of a plan, numbered.
 
-    of_places: for each looked-up file the number of its group.  inserts: partition path -> (group, rows) of its targets, in
+    for_candidates: for each looked-up file the number of its group.  inserts: partition path -> (group, rows) of its targets, in
     order.
     """
 
-    def __init__(self, plan: WritePlan, places: Sequence[Place], cores: int) -> None:
+    def __init__(self, plan: WritePlan, candidates: Sequence[FileGroupCandidate], cores: int) -> None:
         self._cores = cores
         self.targets: list[GroupTarget] = []
         self._weights: list[int] = []
         self._known: dict[tuple[str, str], int] = {}
         self._plan = plan
-        self.of_places: Ints = np.array([self._number(place.partition, place.file_id, 0) for place in places], dtype=np.int64)
+        self.for_candidates: Ints = np.array(
+            [self._number(place.partition, place.file_id, 0) for place in candidates], dtype=np.int64
+        )
         self.inserts: dict[str, list[tuple[int, int]]] = {
             path: [(self._number(t.partition, t.file_id, t.row_count), t.row_count) for t in targets]
             for path, targets in plan.inserts.items()
             if targets
         }
 
-    def numbers_of(self, moved: Moved | None) -> Ints:
+    def group_numbers(self, moved: ResolvedMoves | None) -> Ints:
         """The groups that settled moves may go to."""
         if moved is None:
             return np.zeros(0, np.int64)
         inserts = [number for path in moved.inserts for number, _ in self.inserts.get(path, ())]
-        updates = self.of_places[np.array(sorted(moved.updates), dtype=np.int64)]
+        updates = self.for_candidates[np.array(sorted(moved.updates), dtype=np.int64)]
         return np.concatenate([updates, np.array(inserts, dtype=np.int64)])
 
     def label(self, used: Ints) -> Ints:
@@ -150,7 +152,7 @@ def write_routed(
     labels: Ints,
     rows: DataFrame | None,
     *,
-    moved: Moved | None,
+    moved: ResolvedMoves | None,
     combine: bool,
 ) -> list[WriteStatus]:
     """rows: the incoming layout, GROUP (a label), and ORDER when combining."""
@@ -160,24 +162,24 @@ def write_routed(
         schema = with_delete(schema)
         placed = with_groups(moved.rows, groups, labels)
         names = [*schema.names, GROUP]
-        settled = placed.select(*map(quoted, names))
+        settled = placed.select(*map(quote_spark_name, names))
         if rows is None:
             rows = settled
         else:
             flagged = rows if DELETE_COLUMN in rows.columns else rows.withColumn(DELETE_COLUMN, F.lit(False))
-            rows = flagged.select(*map(quoted, names)).unionByName(settled)
+            rows = flagged.select(*map(quote_spark_name, names)).unionByName(settled)
         combine = False
     if rows is None:
         return []
     schema = wire_schema(schema)
     sort = [GROUP, RECORD_KEY, ORDER] if combine else [GROUP]
-    kept = rows.select(*map(quoted, [*schema.names, GROUP, *([ORDER] if combine else [])]))
+    kept = rows.select(*map(quote_spark_name, [*schema.names, GROUP, *([ORDER] if combine else [])]))
     routed = kept.repartitionById(groups.task_count, column(GROUP)).sortWithinPartitions(*sort)
     targets = {int(label): groups.targets[number] for number, label in enumerate(labels.tolist()) if label >= 0}
     rule = incoming.rule if combine else None
     job = WriteGroups(plan.writer, schema, targets, rule, incoming.budget_bytes)
     with translated_errors(), spark_stage(incoming.session, "write"):
-        return decode_statuses(routed.mapInArrow(InTime(job, plan.spec), STATUS_SCHEMA).toArrow())
+        return decode_statuses(routed.mapInArrow(AttemptGuard(job, plan.spec), STATUS_SCHEMA).toArrow())
 
 
 def with_groups(rows: DataFrame, groups: Groups, labels: Ints) -> DataFrame:
@@ -186,11 +188,11 @@ def with_groups(rows: DataFrame, groups: Groups, labels: Ints) -> DataFrame:
     Inserts are dealt out over their targets by the hash of their key; those without a target are dropped (a delete has none).
     """
     session = rows.sparkSession
-    if len(groups.of_places):
+    if len(groups.for_candidates):
         files = pa.table(
             {
-                FILE: pa.array(range(len(groups.of_places)), pa.int32()),
-                "#update": pa.array(labels[groups.of_places], pa.int32()),
+                FILE: pa.array(range(len(groups.for_candidates)), pa.int32()),
+                "#update": pa.array(labels[groups.for_candidates], pa.int32()),
             }
         )
         rows = rows.join(F.broadcast(session.createDataFrame(files)), FILE, "left")

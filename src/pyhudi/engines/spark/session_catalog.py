@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from pyhudi.engines.spark.type_conversion import catalogued_path, quoted
+from pyhudi.engines.spark.type_conversion import catalogued_path, quote_spark_name
 from pyhudi.errors import InvalidRequest, TableExists
 
 _FORMAT = "pyhudi"
@@ -19,13 +19,13 @@ _WAREHOUSE = "spark.sql.warehouse.dir"
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogTable:
-    """A name of the catalog and the place that it stands for.  known: whether the catalog has it already."""
+class CatalogEntry:
+    """A name of the catalog and the place that it stands for.  exists: whether the catalog has it already."""
 
     spark: SparkSession
     name: str
     path: str
-    known: bool
+    exists: bool
 
     @property
     def parts(self) -> list[str]:
@@ -33,7 +33,7 @@ class CatalogTable:
         return [part.strip("`") for part in self.name.split(".")]
 
     @classmethod
-    def of(cls, spark: SparkSession, name: str, path: str | os.PathLike[str] | None) -> CatalogTable:
+    def of(cls, spark: SparkSession, name: str, path: str | os.PathLike[str] | None) -> CatalogEntry:
         """The table of a name.  path: None for the place that the catalog has, else one below the warehouse.
 
         Raises TableExists where the name stands for something else, InvalidRequest where it has another place.
@@ -53,16 +53,16 @@ class CatalogTable:
     def enter(self) -> None:
         """Let the catalog have the table with its present columns."""
         text = self.path.replace("\\", "\\\\").replace("'", "\\'")
-        if self.known:
-            stored = self.spark.table(quoted(self.name)).schema
+        if self.exists:
+            stored = self.spark.table(quote_spark_name(self.name)).schema
             if stored.names == (now := self.spark.read.format(_FORMAT).load(self.path).schema).names and all(
                 old.dataType == new.dataType for old, new in zip(stored, now, strict=True)
             ):
                 return
-            self.spark.sql(f"DROP TABLE {quoted(self.name)}")
-        self.spark.sql(f"CREATE TABLE {quoted(self.name)} USING {_FORMAT} LOCATION '{text}'")
+            self.spark.sql(f"DROP TABLE {quote_spark_name(self.name)}")
+        self.spark.sql(f"CREATE TABLE {quote_spark_name(self.name)} USING {_FORMAT} LOCATION '{text}'")
 
 
-def _bare(place: str) -> str:
+def _bare(location: str) -> str:
     """A place without the scheme of local files."""
-    return place.removeprefix("file://").removeprefix("file:").rstrip("/")
+    return location.removeprefix("file://").removeprefix("file:").rstrip("/")

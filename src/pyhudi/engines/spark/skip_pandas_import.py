@@ -28,24 +28,24 @@ _NAME = "pandas"
 
 def spare_pandas() -> None:
     """Let PyArrow go without pandas until somebody imports it."""
-    if _NAME in sys.modules or any(isinstance(finder, _Watch) for finder in sys.meta_path):
+    if _NAME in sys.modules or any(isinstance(finder, _PandasImportHook) for finder in sys.meta_path):
         return
-    watch = _Watch()
+    watch = _PandasImportHook()
     sys.meta_path.insert(0, watch)
     pa.array([])
-    watch.hiding = False
+    watch.is_hiding = False
 
 
-class _Watch(MetaPathFinder):
+class _PandasImportHook(MetaPathFinder):
     """Hides pandas at first, then waits for its import and tells PyArrow of it."""
 
     def __init__(self) -> None:
-        self.hiding = True
+        self.is_hiding = True
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != _NAME:
             return None
-        if self.hiding:
+        if self.is_hiding:
             raise ModuleNotFoundError(f"No module named {_NAME!r}", name=_NAME)
         sys.meta_path.remove(self)
         spec = find_spec(_NAME)

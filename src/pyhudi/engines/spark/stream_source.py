@@ -74,13 +74,13 @@ class _StreamReader(DataSourceStreamReader):
     def __init__(
         self,
         open_table: OpenTable,
-        wanted: pa.Schema,
+        expected_schema: pa.Schema,
         pack: Callable[[Sequence[Any]], Sequence[tuple[Any, ...]]],
     ) -> None:
-        """open_table: see `OpenTable`.  wanted: the columns as Spark expects them.  pack: tasks for each Spark task."""
+        """open_table: see `OpenTable`.  expected_schema: the columns as Spark expects them.  pack: tasks for each Spark task."""
         # Nothing is checked here: what a constructor raises, Spark covers with an error of its own.
         self._open_table = open_table
-        self._wanted = wanted
+        self._wanted = expected_schema
         self._pack = pack
         self._until: str | None = None
 
@@ -120,13 +120,13 @@ class _StreamReader(DataSourceStreamReader):
             yield from arrow_batches(partition.read(task), self._wanted)
 
 
-def arrow_batches(tables: Iterator[pa.Table], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def arrow_batches(tables: Iterator[pa.Table], expected_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows in the very types that Spark expects."""
     for rows in tables:
         for batch in rows.to_batches():
             if batch.num_rows:
                 yield pa.RecordBatch.from_arrays(
-                    [relabel_array(c, f) for c, f in zip(batch.columns, wanted, strict=True)], schema=wanted
+                    [relabel_array(c, f) for c, f in zip(batch.columns, expected_schema, strict=True)], schema=expected_schema
                 )
 
 

@@ -13,18 +13,18 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pyhudi.engines.spark.distributed_lookup import (
-    HOMES,
+    KEY_PARTITIONS,
     Ints,
     KeyTable,
     cell_column,
 )
 from pyhudi.engines.spark.job_progress import spark_stage
 from pyhudi.engines.spark.jobs import parallelism, translated_errors
-from pyhudi.engines.spark.routing import ClusterRows, Groups, Moved, with_delete, with_groups, write_routed
+from pyhudi.engines.spark.routing import ClusterRows, Groups, ResolvedMoves, with_delete, with_groups, write_routed
 from pyhudi.engines.spark.type_conversion import (
     DataFrame,
     column,
-    quoted,
+    quote_spark_name,
     small_frame,
     to_spark_schema,
 )
@@ -32,103 +32,106 @@ from pyhudi.engines.spark.worker_tasks import (
     FILE,
     FILES,
     GROUP,
-    HOME,
-    SettleMoves,
+    KEY_PARTITION,
+    ResolveMoves,
     wire_schema,
 )
-from pyhudi.planning.record_placement import WorkloadProfile, deal_inserts
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
+from pyhudi.planning.record_placement import WorkloadProfile, assign_inserts
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.tasks.bucket_assignment import BucketPlaces
+from pyhudi.tasks.bucket_assignment import BucketCandidates
 from pyhudi.tasks.engine_protocol import TagRequest, WritePlan
-from pyhudi.tasks.tag_location import ByBuckets, Place
+from pyhudi.tasks.tag_location import FileGroupCandidate, LookupByBuckets
 from pyhudi.tasks.write_tasks import WriteStatus
 
 _CELL = "#cell"
 
 
 @dataclass(frozen=True, slots=True)
-class FewTagged:
+class DriverTagged:
     """Rows whose keys the driver knows.
 
-    pair_row, pair_place: a key (its number in `keys`) and the place that it goes to.  takes_home_path: such rows get the
-    partition path of their place.  inserts: keys that stand nowhere.  moved: rows that changed their partition, already settled
-    (see SettleMoves).
+    pair_row, pair_candidate: a key (its number in `keys`) and the place that it goes to.  uses_stored_partition: such rows get
+    the partition path of their place.  inserts: keys that stand nowhere.  moved: rows that changed their partition, already
+    settled (see ResolveMoves).
     """
 
     incoming: ClusterRows
-    places: tuple[Place, ...]
+    candidates: tuple[FileGroupCandidate, ...]
     keys: KeyTable
     pair_row: Ints
-    pair_place: Ints
-    takes_home_path: bool
+    pair_candidate: Ints
+    uses_stored_partition: bool
     inserts: Ints
-    moved: Moved | None
+    moved: ResolvedMoves | None
 
     @classmethod
-    def of(cls, incoming: ClusterRows, request: TagRequest, keys: KeyTable, pair_row: Ints, pair_place: Ints) -> FewTagged:
+    def of(cls, incoming: ClusterRows, request: TagRequest, keys: KeyTable, pair_row: Ints, pair_candidate: Ints) -> DriverTagged:
         """From the pairs that a lookup found."""
         found = np.zeros(len(keys.keys), dtype=np.bool_)
         found[pair_row] = True
         inserts = np.flatnonzero(~found).astype(np.int64)
         if not request.global_keys or not len(pair_row):
-            return cls(incoming, request.places, keys, pair_row, pair_place, False, inserts, None)
+            return cls(incoming, request.candidates, keys, pair_row, pair_candidate, False, inserts, None)
         own = np.array(keys.paths, dtype=object)[keys.path_codes[pair_row]]
-        homes = np.array([place.partition for place in request.places], dtype=object)[pair_place]
+        homes = np.array([place.partition for place in request.candidates], dtype=object)[pair_candidate]
         away = (homes != own) & (own != PLACEHOLDER_PARTITION)
         if not request.update_partition_path or not away.any():
-            return cls(incoming, request.places, keys, pair_row, pair_place, True, inserts, None)
+            return cls(incoming, request.candidates, keys, pair_row, pair_candidate, True, inserts, None)
         # A record moves as a whole: with one copy elsewhere, all its copies are settled together.
         moving_keys = np.unique(pair_row[away])
         moving = np.isin(pair_row, moving_keys)
-        table = _files_by_key(keys, pair_row[moving], pair_place[moving])
+        table = _files_by_key(keys, pair_row[moving], pair_candidate[moving])
         moved = _settle(
             incoming,
             request,
             incoming.rows.join(F.broadcast(incoming.session.createDataFrame(table)), [RECORD_KEY, PARTITION_PATH]),
         )
-        return cls(incoming, request.places, keys, pair_row[~moving], pair_place[~moving], True, inserts, moved)
+        return cls(incoming, request.candidates, keys, pair_row[~moving], pair_candidate[~moving], True, inserts, moved)
 
     def profile(self) -> WorkloadProfile:
         """Counts of distinct keys, so exact also before duplicates are combined."""
-        numbers, sizes = np.unique(self.pair_place, return_counts=True)
+        numbers, sizes = np.unique(self.pair_candidate, return_counts=True)
         updates = Counter(dict(zip(numbers.tolist(), sizes.tolist(), strict=True)))
         codes, sizes = np.unique(self.keys.path_codes[self.inserts], return_counts=True)
         inserts = Counter({self.keys.paths[code]: size for code, size in zip(codes.tolist(), sizes.tolist(), strict=True)})
         if self.moved is not None:
             updates.update(self.moved.updates)
             inserts.update(self.moved.inserts)
-        return WorkloadProfile(_by_group(self.places, updates), dict(inserts))
+        return WorkloadProfile(_by_group(self.candidates, updates), dict(inserts))
 
-    def without_existing(self) -> FewTagged:
+    def without_existing(self) -> DriverTagged:
         """Only rows that stand nowhere."""
         nothing = np.zeros(0, np.int64)
-        return replace(self, pair_row=nothing, pair_place=nothing, moved=None)
+        return replace(self, pair_row=nothing, pair_candidate=nothing, moved=None)
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
         """Each file group in one task."""
-        groups = Groups(plan, self.places, parallelism(self.incoming.session))
+        groups = Groups(plan, self.candidates, parallelism(self.incoming.session))
         row, number = self._placed(groups)
-        labels = groups.label(np.concatenate([number, groups.numbers_of(self.moved)]))
+        labels = groups.label(np.concatenate([number, groups.group_numbers(self.moved)]))
         rows = None
         if len(row):
             route = self._route(row, labels[number])
             joined = self.incoming.rows.join(F.broadcast(route), [c for c in route.columns if c in (RECORD_KEY, PARTITION_PATH)])
-            path = column(HOME) if HOME in route.columns else column(PARTITION_PATH)
+            path = column(KEY_PARTITION) if KEY_PARTITION in route.columns else column(PARTITION_PATH)
             rows = _with_path(joined, path)
         combine = self.incoming.combine and self.keys.has_duplicates
         return write_routed(self.incoming, plan, groups, labels, rows, moved=self.moved, combine=combine)
 
     def _placed(self, groups: Groups) -> tuple[Ints, Ints]:
         """Keys and the number of the group that takes each; inserts fill their targets in order."""
-        rows, numbers = [self.pair_row], [groups.of_places[self.pair_place] if len(self.pair_place) else self.pair_place]
+        rows, numbers = (
+            [self.pair_row],
+            [groups.for_candidates[self.pair_candidate] if len(self.pair_candidate) else self.pair_candidate],
+        )
         codes = self.keys.path_codes[self.inserts]
         for code, path in enumerate(self.keys.paths):
             targets = groups.inserts.get(path)
             if targets is None:
                 continue
             mine = self.inserts[codes == code]
-            which = deal_inserts([count for _, count in targets], 0, len(mine))
+            which = assign_inserts([count for _, count in targets], 0, len(mine))
             rows.append(mine)
             numbers.append(np.array([number for number, _ in targets], dtype=np.int64)[which])
         return np.concatenate(rows), np.concatenate(numbers)
@@ -139,39 +142,39 @@ class FewTagged:
         if not self.keys.keys_are_unique:
             columns[PARTITION_PATH] = self.keys.path_array().take(at)
         columns[GROUP] = pa.array(labels, pa.int32())
-        if self.takes_home_path:
-            homes = pa.array([place.partition for place in self.places], pa.string()).take(pa.array(self.pair_place))
+        if self.uses_stored_partition:
+            homes = pa.array([place.partition for place in self.candidates], pa.string()).take(pa.array(self.pair_candidate))
             own = self.keys.path_array().take(pa.array(row[len(self.pair_row) :]))
-            columns[HOME] = pa.concat_arrays([homes, own])
+            columns[KEY_PARTITION] = pa.concat_arrays([homes, own])
         return self.incoming.session.createDataFrame(pa.table(columns))
 
 
 @dataclass(frozen=True, slots=True)
-class ManyTagged:
+class DistributedTagged:
     """Rows that carry their place: the incoming layout, ORDER, and FILE (the number of a place), null for inserts.
 
     insert_counts: inserts by partition path, at least as many as there are; update_counts: by number of the file.
     """
 
     incoming: ClusterRows
-    places: tuple[Place, ...]
+    candidates: tuple[FileGroupCandidate, ...]
     rows: DataFrame
     insert_counts: Mapping[str, int]
     update_counts: Mapping[int, int]
     exact: bool
-    moved: Moved | None = None
+    moved: ResolvedMoves | None = None
 
     @classmethod
-    def of(cls, incoming: ClusterRows, request: TagRequest, hits: DataFrame) -> ManyTagged:
-        """From the hits of a lookup (see `look_up_many`)."""
+    def of(cls, incoming: ClusterRows, request: TagRequest, hits: DataFrame) -> DistributedTagged:
+        """From the hits of a lookup (see `lookup_distributed`)."""
         names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
         joined = incoming.rows.join(hits, names, "left")
         moved = None
-        if request.global_keys and request.update_partition_path and request.places:
+        if request.global_keys and request.update_partition_path and request.candidates:
             stays = (
                 column(FILES).isNull()
                 | (column(PARTITION_PATH) == PLACEHOLDER_PARTITION)
-                | ((F.size(HOMES) == 1) & (F.element_at(HOMES, 1) == column(PARTITION_PATH)))
+                | ((F.size(KEY_PARTITIONS) == 1) & (F.element_at(KEY_PARTITIONS, 1) == column(PARTITION_PATH)))
             )
             moved = _settle(incoming, request, joined.where(~stays))
             joined = joined.where(stays)
@@ -183,15 +186,15 @@ class ManyTagged:
         if request.global_keys:
             homes = pa.table(
                 {
-                    FILE: pa.array(range(len(request.places)), pa.int32()),
-                    HOME: pa.array([place.partition for place in request.places], pa.string()),
+                    FILE: pa.array(range(len(request.candidates)), pa.int32()),
+                    KEY_PARTITION: pa.array([place.partition for place in request.candidates], pa.string()),
                 }
             )
             placed = rows.join(F.broadcast(incoming.session.createDataFrame(homes)), FILE, "left")
-            rows = placed.withColumn(PARTITION_PATH, F.coalesce(HOME, PARTITION_PATH))
+            rows = placed.withColumn(PARTITION_PATH, F.coalesce(KEY_PARTITION, PARTITION_PATH))
         return cls(
             incoming,
-            request.places,
+            request.candidates,
             rows,
             {row[PARTITION_PATH]: int(row["count"]) for row in counted if row[FILE] is None},
             {row[FILE]: int(row["count"]) for row in counted if row[FILE] is not None},
@@ -200,12 +203,12 @@ class ManyTagged:
         )
 
     @classmethod
-    def of_buckets(cls, incoming: ClusterRows, request: TagRequest, lookup: ByBuckets) -> ManyTagged:
+    def of_buckets(cls, incoming: ClusterRows, request: TagRequest, lookup: LookupByBuckets) -> DistributedTagged:
         """Rows with the places of their buckets; the cells that occur are counted and come to the driver."""
-        bucketed = incoming.keep(incoming.rows.withColumn(_CELL, cell_column(lookup.layout, request.spec.keys)))
+        bucketed = incoming.persist(incoming.rows.withColumn(_CELL, cell_column(lookup.layout, request.spec.keys)))
         with translated_errors():
             found = bucketed.groupBy(PARTITION_PATH, _CELL).count().collect()
-        known = BucketPlaces(request.places, lookup)
+        known = BucketCandidates(request.candidates, lookup)
         numbers = [known.numbers(row[PARTITION_PATH], row[_CELL]) for row in found]
         updates: Counter[int] = Counter()
         inserts: Counter[str] = Counter()
@@ -222,7 +225,7 @@ class ManyTagged:
         )
         routes = F.broadcast(small_frame(incoming.session, table))
         rows = bucketed.join(routes, [PARTITION_PATH, _CELL], "left").withColumn(FILE, F.explode_outer(FILES)).drop(FILES)
-        return cls(incoming, tuple(known.places), rows.drop(_CELL), dict(inserts), dict(updates), not incoming.combine)
+        return cls(incoming, tuple(known.candidates), rows.drop(_CELL), dict(inserts), dict(updates), not incoming.combine)
 
     def profile(self) -> WorkloadProfile:
         """Counts of rows; upper bounds while duplicates are still to be combined."""
@@ -230,18 +233,18 @@ class ManyTagged:
         if self.moved is not None:
             updates.update(self.moved.updates)
             inserts.update(self.moved.inserts)
-        return WorkloadProfile(_by_group(self.places, updates), dict(inserts), self.exact)
+        return WorkloadProfile(_by_group(self.candidates, updates), dict(inserts), self.exact)
 
-    def without_existing(self) -> ManyTagged:
+    def without_existing(self) -> DistributedTagged:
         """Only rows that stand nowhere."""
         return replace(self, rows=self.rows.where(column(FILE).isNull()), update_counts={}, moved=None)
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
         """Each file group in one task."""
-        groups = Groups(plan, self.places, parallelism(self.incoming.session))
-        used = [groups.of_places[np.array(sorted(self.update_counts), dtype=np.int64)]] if self.update_counts else []
+        groups = Groups(plan, self.candidates, parallelism(self.incoming.session))
+        used = [groups.for_candidates[np.array(sorted(self.update_counts), dtype=np.int64)]] if self.update_counts else []
         used += [np.array([number for path in self.insert_counts for number, _ in groups.inserts.get(path, ())], dtype=np.int64)]
-        labels = groups.label(np.concatenate([*used, groups.numbers_of(self.moved)]))
+        labels = groups.label(np.concatenate([*used, groups.group_numbers(self.moved)]))
         return write_routed(
             self.incoming,
             plan,
@@ -253,13 +256,15 @@ class ManyTagged:
         )
 
 
-def _settle(incoming: ClusterRows, request: TagRequest, rows: DataFrame) -> Moved:
+def _settle(incoming: ClusterRows, request: TagRequest, rows: DataFrame) -> ResolvedMoves:
     """rows: the incoming layout and FILES."""
-    job = SettleMoves(request, incoming.schema)
+    job = ResolveMoves(request, incoming.schema)
     spark_schema = to_spark_schema(wire_schema(with_delete(incoming.schema))).add(FILE, T.IntegerType())
     first = F.element_at(FILES, 1)
-    by_file = rows.repartitionById(min(len(request.places), incoming.task_count()), first).sortWithinPartitions(first)
-    settled = incoming.keep(by_file.select(*map(quoted, [*incoming.schema.names, FILES])).mapInArrow(job, spark_schema))
+    by_file = rows.repartitionById(min(len(request.candidates), incoming.task_count()), first).sortWithinPartitions(first)
+    settled = incoming.persist(
+        by_file.select(*map(quote_spark_name, [*incoming.schema.names, FILES])).mapInArrow(job, spark_schema)
+    )
     with translated_errors():
         counts = settled.groupBy(FILE, PARTITION_PATH).count().collect()
     updates: Counter[int] = Counter()
@@ -269,20 +274,20 @@ def _settle(incoming: ClusterRows, request: TagRequest, rows: DataFrame) -> Move
             inserts[row[PARTITION_PATH]] += int(row["count"])
         else:
             updates[row[FILE]] += int(row["count"])
-    return Moved(settled, updates, inserts)
+    return ResolvedMoves(settled, updates, inserts)
 
 
 def _with_path(rows: DataFrame, path: Column) -> DataFrame:
     return rows.withColumn("#path", path).drop(PARTITION_PATH).withColumnRenamed("#path", PARTITION_PATH)
 
 
-def _files_by_key(keys: KeyTable, pair_row: Ints, pair_place: Ints) -> pa.Table:
-    order = np.lexsort((pair_place, pair_row))
+def _files_by_key(keys: KeyTable, pair_row: Ints, pair_candidate: Ints) -> pa.Table:
+    order = np.lexsort((pair_candidate, pair_row))
     rows, starts = np.unique(pair_row[order], return_index=True)
-    files = pa.ListArray.from_arrays(pa.array(np.r_[starts, len(order)], pa.int32()), pa.array(pair_place[order], pa.int32()))
+    files = pa.ListArray.from_arrays(pa.array(np.r_[starts, len(order)], pa.int32()), pa.array(pair_candidate[order], pa.int32()))
     at = pa.array(rows)
     return pa.table({RECORD_KEY: keys.keys.take(at), PARTITION_PATH: keys.path_array().take(at), FILES: files})
 
 
-def _by_group(places: Sequence[Place], counts: Mapping[int, int]) -> dict[tuple[str, str], int]:
-    return {(places[number].partition, places[number].file_id): count for number, count in sorted(counts.items())}
+def _by_group(candidates: Sequence[FileGroupCandidate], counts: Mapping[int, int]) -> dict[tuple[str, str], int]:
+    return {(candidates[number].partition, candidates[number].file_id): count for number, count in sorted(counts.items())}

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyhudi.errors import InvalidRequest, Unsupported
 
 __all__ = [
-    "KEPT_OPTIONS",
+    "CATALOG_OPTIONS",
     "PAGES_COMPARED",
     "Column",
     "DataFrame",
@@ -39,8 +39,8 @@ __all__ = [
     "ddl",
     "literal",
     "located",
-    "options_kept",
-    "quoted",
+    "catalog_options",
+    "quote_spark_name",
     "quoted_name",
     "small_frame",
     "sql_refused",
@@ -56,7 +56,7 @@ PAGES_COMPARED = "parquet.page.verify-checksum.enabled"
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _:.,;=/()<>-]*")
 """Text that means the same between quotes of SQL in every session."""
 
-KEPT_OPTIONS = "pyhudi.options.supported"
+CATALOG_OPTIONS = "pyhudi.options.supported"
 """In the metadata of the first column of a table of the session's catalog: its path and its options, as JSON."""
 
 _TO_ARROW: dict[type[T.DataType], pa.DataType] = {
@@ -90,10 +90,10 @@ def to_spark_schema(schema: pa.Schema) -> T.StructType:
 
 def column(name: str) -> Column:
     """A column by its dotted name, whatever characters its parts have."""
-    return F.col(quoted(name))
+    return F.col(quote_spark_name(name))
 
 
-def quoted(name: str) -> str:
+def quote_spark_name(name: str) -> str:
     """The dotted name of a column as `select` takes it, whatever characters its parts have.
 
     A list of many columns goes to the JVM several times faster as names than as Column objects.
@@ -124,31 +124,31 @@ def table_location(session: SparkSession, name: str) -> str:
     kept = catalogued_path(session, unquoted)
     if kept is not None:
         return kept
-    for row in session.sql(f"DESCRIBE TABLE EXTENDED {quoted(unquoted)}").collect():
+    for row in session.sql(f"DESCRIBE TABLE EXTENDED {quote_spark_name(unquoted)}").collect():
         if row["col_name"] == "Location":
             return str(row["data_type"])
     raise InvalidRequest(f"table {name!r} of the session's catalog has no location; give its path instead")
 
 
-def options_kept(columns: T.StructType) -> dict[str, str]:
+def catalog_options(columns: T.StructType) -> dict[str, str]:
     """The path and the options of a table of ours that the session's catalog has; nothing for other columns."""
-    text = columns.fields[0].metadata.get(KEPT_OPTIONS) if columns.fields else None
+    text = columns.fields[0].metadata.get(CATALOG_OPTIONS) if columns.fields else None
     return {} if text is None else dict(json.loads(text))
 
 
 def catalogued_path(session: SparkSession, name: str) -> str | None:
     """Where a table lies that the session's catalog has by `CREATE TABLE ... USING pyhudi`; None for any other, and for views."""
-    known = session.catalog.getTable(quoted(name))
+    known = session.catalog.getTable(quote_spark_name(name))
     if known.isTemporary or "VIEW" in known.tableType:
         # The columns of a view may be those of such a table.
         return None
-    return options_kept(session.table(quoted(name)).schema).get("path")
+    return catalog_options(session.table(quote_spark_name(name)).schema).get("path")
 
 
 def located(session: SparkSession, name: str) -> str | None:
     """Where the table of the session's catalog lies; None where it has no such table, or that one no place, such as a view."""
     try:
-        return table_location(session, quoted(name))
+        return table_location(session, quote_spark_name(name))
     except InvalidRequest:
         return None
 

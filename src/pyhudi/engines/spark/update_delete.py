@@ -27,16 +27,16 @@ from pyhudi.engines.spark.column_expressions import (
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.jobs import translated_errors
 from pyhudi.engines.spark.native_keys import key_column, path_column
-from pyhudi.engines.spark.read_dataframe import cast_of, query_dataframe
-from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, column, quoted, to_spark_schema
+from pyhudi.engines.spark.read_dataframe import query_dataframe, spark_cast
+from pyhudi.engines.spark.type_conversion import Column, DataFrame, SparkSession, column, quote_spark_name, to_spark_schema
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.read.query import Query, plan_snapshot_query, table_schema
+from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query, table_schema
 from pyhudi.operations.write.delete_where import key_names, run_delete_where
-from pyhudi.operations.write.update_merge import Outcome, columns_to_read, data_columns, run_changes
+from pyhudi.operations.write.update_merge import ClauseAction, columns_to_read, load_table_columns, run_merge_changes
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.keys.key_spec import partition_columns
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema_cast import same_type
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_config import TableConfig
@@ -79,36 +79,36 @@ class SparkDelete:
 def run_spark_update(context: TableContext, update: SparkUpdate, settings: WriteSettings) -> WriteResult:
     """Give the rows for which a condition is true other values.  Errors as of `pyhudi.spark.update`."""
 
-    def plan(now: TableContext) -> Query:
-        table = columns_of(now)
+    def plan(now: TableContext) -> SnapshotQuery:
+        table = load_data_columns(now)
         moves = not set(assigned(table, update.values, update.session)).isdisjoint(partition_columns(now.config.keys))
         # What goes to another partition is compared with the keys that are there.
         known = None if moves else files_condition(update.where, update.alias, table)
         return plan_snapshot_query(now, columns_to_read(now.config), known)
 
-    def change(query: Query) -> DataFrame:
-        target = Target.of(query, settings, update.alias)
+    def change(query: SnapshotQuery) -> DataFrame:
+        target = UpdateTarget.of(query, settings, update.alias)
         frame = _called(target.frame(update.session), update.alias)
         values = target.stored(assigned(target.table, update.values, update.session), frame)
         chosen = frame if update.where is None else frame.where(update.where)
-        return changed_rows(target, [BoundClause(Outcome.UPDATE, values)], target.table, chosen.withColumn(CLAUSE, F.lit(0)))
+        return changed_rows(target, [BoundClause(ClauseAction.UPDATE, values)], target.table, chosen.withColumn(CLAUSE, F.lit(0)))
 
     engine = SparkEngine(update.session)
     with translated_errors():
-        return run_changes(context, engine, plan, change, settings, what="an update", repeated=_REPEATED)
+        return run_merge_changes(context, engine, plan, change, settings, description="an update", repeated=_REPEATED)
 
 
 def run_spark_delete(context: TableContext, delete: SparkDelete, settings: WriteSettings) -> WriteResult:
     """Delete the rows for which a condition is true."""
 
-    def keys_of(query: Query) -> DataFrame:
+    def keys_of(query: SnapshotQuery) -> DataFrame:
         frame = _called(query_dataframe(delete.session, query), delete.alias)
         chosen = frame if delete.where is None else frame.where(delete.where)
-        return chosen.select(*map(quoted, key_names(context.config)))
+        return chosen.select(*map(quote_spark_name, key_names(context.config)))
 
-    known = files_condition(delete.where, delete.alias, columns_of(context))
+    known = files_condition(delete.where, delete.alias, load_data_columns(context))
     with translated_errors():
-        return run_delete_where(context, SparkEngine(delete.session), known, settings, keys_of, whole_rows=True)
+        return run_delete_where(context, SparkEngine(delete.session), known, settings, keys_of, all_columns=True)
 
 
 _REPEATED = (
@@ -119,18 +119,18 @@ _REPEATED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class UpdateTarget:
     """The rows of the table that are read.  table: their data columns."""
 
-    query: Query
+    query: SnapshotQuery
     config: TableConfig
     settings: WriteSettings
     table: pa.Schema
     alias: str | None
 
     @classmethod
-    def of(cls, query: Query, settings: WriteSettings, alias: str | None) -> Target:
-        return cls(query, query.snapshot.config, settings, data_columns(query.schema), alias)
+    def of(cls, query: SnapshotQuery, settings: WriteSettings, alias: str | None) -> UpdateTarget:
+        return cls(query, query.snapshot.config, settings, load_table_columns(query.schema), alias)
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ class Target:
         return self.config.keys.record_fields
 
     @property
-    def placing(self) -> tuple[str, ...]:
+    def partition_columns(self) -> tuple[str, ...]:
         """The columns of which the partition path is made."""
         return partition_columns(self.config.keys)
 
@@ -151,10 +151,10 @@ class Target:
         same = key_column(self.config.keys, self.table).eqNullSafe(column(RECORD_KEY))
         return rows.withColumns({TARGET: same & path.eqNullSafe(column(PARTITION_PATH)), _OLD_PATH: column(PARTITION_PATH)})
 
-    def stored(self, values: Mapping[str, Column], beside: DataFrame) -> dict[str, Column]:
-        """Values as their columns take them.  beside: the rows over which they are expressions."""
+    def stored(self, values: Mapping[str, Column], other_rows: DataFrame) -> dict[str, Column]:
+        """Values as their columns take them.  other_rows: the rows over which they are expressions."""
         types = {field.name: field.dataType for field in to_spark_schema(self.table).fields}
-        given = _types_of(values, beside)
+        given = _types_of(values, other_rows)
         return {name: stored_as(value, given[name], types[name], name) for name, value in values.items()}
 
     def old(self, name: str) -> Column:
@@ -162,7 +162,7 @@ class Target:
         return side(self.alias, name)
 
 
-def columns_of(context: TableContext) -> pa.Schema:
+def load_data_columns(context: TableContext) -> pa.Schema:
     """The data columns of the table as it is."""
     return table_schema(load_snapshot(context), meta_columns=False)
 
@@ -179,31 +179,31 @@ def assigned(table: pa.Schema, values: Mapping[str, Any], session: SparkSession)
         )
     found: dict[str, Column] = {}
     for given, value in values.items():
-        name = column_named(given, table, session)
+        name = resolve_column(given, table, session)
         if name in found:
             raise InvalidRequest(f"column {name!r} is assigned twice")
         found[name] = expression(value)
     return found
 
 
-def column_named(name: str, table: pa.Schema, session: SparkSession) -> str:
+def resolve_column(name: str, table: pa.Schema, session: SparkSession) -> str:
     """A column of the table by the name that a caller gives it, as the session compares names."""
-    found = resolved(name, table.names, session)
+    found = resolve_assignments(name, table.names, session)
     if found is not None:
         return found
     inside = name.split(".")[0]
-    if "." in name and resolved(inside, table.names, session) is not None:
+    if "." in name and resolve_assignments(inside, table.names, session) is not None:
         raise Unsupported(f"assigning {name!r}, a field inside of a struct: assign the whole column {inside!r}")
     raise InvalidRequest(f"column {name!r} is assigned, and the columns of the table are {', '.join(table.names)}")
 
 
-def _types_of(values: Mapping[str, Column], beside: DataFrame) -> dict[str, Any]:
+def _types_of(values: Mapping[str, Column], other_rows: DataFrame) -> dict[str, Any]:
     names = list(values)
-    fields = beside.select(*[values[name].alias(f"_{at}") for at, name in enumerate(names)]).schema.fields
+    fields = other_rows.select(*[values[name].alias(f"_{at}") for at, name in enumerate(names)]).schema.fields
     return dict(zip(names, (field.dataType for field in fields), strict=True))
 
 
-def resolved(name: str, names: Sequence[str], session: SparkSession) -> str | None:
+def resolve_assignments(name: str, names: Sequence[str], session: SparkSession) -> str | None:
     """The one of the names that a session takes a name for; None where there is none, or several."""
     if name in names:
         return name
@@ -221,20 +221,20 @@ def resolved(name: str, names: Sequence[str], session: SparkSession) -> str | No
 class BoundClause:
     """A clause, ready.
 
-    values: by column.  unsure: what it inserts, or takes to another partition, may have the key of a record that it was not
+    values: by column.  may_be_null: what it inserts, or takes to another partition, may have the key of a record that it was not
     compared with.
     """
 
-    outcome: Outcome
+    outcome: ClauseAction
     values: Mapping[str, Column]
-    unsure: bool = True
+    may_be_null: bool = True
 
 
-def changed_rows(target: Target, clauses: Sequence[BoundClause], after: pa.Schema, chosen: DataFrame) -> DataFrame:
+def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa.Schema, chosen: DataFrame) -> DataFrame:
     """The rows to upsert, with DELETE_COLUMN.  chosen: rows over both sides, with the number of their clause; after: the columns
     of the table once they are written.
     """
-    number, old_row, by_key_alone = column(CLAUSE), column(TARGET), target.settings.index.kind.is_global
+    number, old_row, by_key_alone = column(CLAUSE), column(TARGET), target.settings.index.index_type.is_global
     types = to_spark_schema(after)
     names: dict[str, Column] = {}
     for field, spark in zip(after, types.fields, strict=True):
@@ -251,22 +251,22 @@ def changed_rows(target: Target, clauses: Sequence[BoundClause], after: pa.Schem
                 F.coalesce(value.cast("string"), F.lit("null")),
                 F.lit(": a record keeps its key; delete it and insert it under the other one"),
             )  # fmt: skip
-            if any(field.name in clause.values and clause.outcome is Outcome.UPDATE for clause in clauses):
+            if any(field.name in clause.values and clause.outcome is ClauseAction.UPDATE for clause in clauses):
                 value = refused(old_row.isNotNull() & ~value.eqNullSafe(before), why, value)
             why = F.lit(
                 "a row is stored under another record key or partition path than its columns make: it cannot be written back"
             )
             value = refused(old_row.eqNullSafe(F.lit(False)), why, value)
         names[field.name] = value
-    flags = number.isin(_numbers(clauses, Outcome.DELETE))
+    flags = number.isin(_numbers(clauses, ClauseAction.DELETE))
     moving = [
         at
         for at, clause in enumerate(clauses)
-        if clause.outcome is Outcome.UPDATE and not set(target.placing).isdisjoint(clause.values)
+        if clause.outcome is ClauseAction.UPDATE and not set(target.partition_columns).isdisjoint(clause.values)
     ]
-    unsure = [at for at, clause in enumerate(clauses) if clause.unsure and clause.outcome is Outcome.INSERT]
+    unsure = [at for at, clause in enumerate(clauses) if clause.may_be_null and clause.outcome is ClauseAction.INSERT]
     # A global index finds the record that moves, wherever it is.
-    unsure_moves = [at for at in moving if clauses[at].unsure and not by_key_alone]
+    unsure_moves = [at for at in moving if clauses[at].may_be_null and not by_key_alone]
     moves = number.isin(moving)
     rows = chosen.select(
         *[value.alias(name) for name, value in names.items()],
@@ -274,16 +274,16 @@ def changed_rows(target: Target, clauses: Sequence[BoundClause], after: pa.Schem
         moves.alias(_LEAVES),
         number.isin([*unsure, *unsure_moves]).alias(_NEW),
         column(_OLD_PATH),
-        *[target.old(name).alias(_OLD + name) for name in (target.placing if moving else ())],
+        *[target.old(name).alias(_OLD + name) for name in (target.partition_columns if moving else ())],
     )
     if moving:
         rows = _moved(target, rows, after) if not by_key_alone else _moved_by_index(target, rows, after)
     if unsure or unsure_moves:
-        rows = _without_known(target, rows, after, by_key_alone=by_key_alone)
-    return rows.select(*map(quoted, [*after.names, DELETE_COLUMN]))
+        rows = _without_known(target, rows, after, by_key_only=by_key_alone)
+    return rows.select(*map(quote_spark_name, [*after.names, DELETE_COLUMN]))
 
 
-def _numbers(clauses: Sequence[BoundClause], outcome: Outcome) -> list[int]:
+def _numbers(clauses: Sequence[BoundClause], outcome: ClauseAction) -> list[int]:
     return [at for at, clause in enumerate(clauses) if clause.outcome is outcome]
 
 
@@ -291,7 +291,7 @@ def _widened(value: Column, before: pa.Field, after: pa.Field) -> Column:
     """A stored value in the type that its column will have."""
     if same_type(before.type, after.type):
         return value
-    found = cast_of(value, before.type, after.type)
+    found = spark_cast(value, before.type, after.type)
     if found is None and pa.types.is_nested(after.type):
         raise Unsupported(
             f"a merge that changes column {after.name!r} from {before.type} to {after.type}: upsert rows of the new type first"
@@ -299,7 +299,7 @@ def _widened(value: Column, before: pa.Field, after: pa.Field) -> Column:
     return value.cast(to_spark_schema(pa.schema([after])).fields[0].dataType) if found is None else found
 
 
-def _moved(target: Target, rows: DataFrame, after: pa.Schema) -> DataFrame:
+def _moved(target: UpdateTarget, rows: DataFrame, after: pa.Schema) -> DataFrame:
     """Records that go to another partition as two rows: a delete where they were, and the record, which is new where it goes."""
     goes = column(_LEAVES) & (column(_NEW_PATH) != column(_OLD_PATH))
     both = F.when(goes, F.array(F.lit(True), F.lit(False)))
@@ -307,25 +307,25 @@ def _moved(target: Target, rows: DataFrame, after: pa.Schema) -> DataFrame:
     rows = rows.withColumn(_NEW, column(_NEW) & (goes | ~column(_LEAVES)))
     rows = rows.withColumn(_LEAVES, F.explode(both.otherwise(F.array(F.lit(False)))))
     leaves = column(_LEAVES)
-    placed = {name: F.when(leaves, column(_OLD + name)).otherwise(column(name)) for name in target.placing}
+    placed = {name: F.when(leaves, column(_OLD + name)).otherwise(column(name)) for name in target.partition_columns}
     return rows.withColumns({**placed, DELETE_COLUMN: column(DELETE_COLUMN) | leaves, _NEW: column(_NEW) & ~leaves})
 
 
-def _moved_by_index(target: Target, rows: DataFrame, after: pa.Schema) -> DataFrame:
+def _moved_by_index(target: UpdateTarget, rows: DataFrame, after: pa.Schema) -> DataFrame:
     """Records that go to another partition, which the write itself moves where its index lets it."""
     index = target.settings.index
     if index.update_partition_path:
         return rows
     goes = column(_LEAVES) & (path_column(target.config.keys, after) != column(_OLD_PATH))
     why = F.lit(
-        f"a record would change its partition, and index {index.kind} leaves records where they are: set its option "
+        f"a record would change its partition, and index {index.index_type} leaves records where they are: set its option "
         "update.partition.path"
     )
-    name = target.placing[0]
+    name = target.partition_columns[0]
     return rows.withColumn(name, refused(goes, why, column(name)))
 
 
-def _without_known(target: Target, rows: DataFrame, after: pa.Schema, *, by_key_alone: bool) -> DataFrame:
+def _without_known(target: UpdateTarget, rows: DataFrame, after: pa.Schema, *, by_key_only: bool) -> DataFrame:
     """The rows; those that are new and have the key of a record that is there fail the job."""
     keys = target.fixed
     rows = rows.withColumn(_NEW_PATH, path_column(target.config.keys, after))
@@ -335,7 +335,7 @@ def _without_known(target: Target, rows: DataFrame, after: pa.Schema, *, by_key_
     same = column(_NEW)
     for name in keys:
         same = same & column(name).eqNullSafe(column(_KNOWN + name))
-    if not by_key_alone:
+    if not by_key_only:
         same = same & (column(_NEW_PATH) == column(_KNOWN))
     found = rows.join(stored, same, "left")
     why = F.concat(

@@ -3,9 +3,9 @@
     WriteGroups        rows sorted by group number; one group after the other is merged into its file, appended to its log, or new
     WritePartitions    rows of any number of partition paths; each path becomes new files
     CombineKeys        rows sorted by key; one row for each key
-    SettleMoves        rows whose key stands in another partition; they become a delete there and an insert here
-    AskRecordIndex     keys, sorted by the record index's file group; each with its place, where it has one
-    InTime             one of the first two, whose attempts remove what they wrote where they end when the write is over
+    ResolveMoves        rows whose key stands in another partition; they become a delete there and an insert here
+    LookupInRecordIndex     keys, sorted by the record index's file group; each with its place, where it has one
+    AttemptGuard             one of the first two, whose attempts remove what they wrote where they end when the write is over
 
 Each is a callable for `mapInArrow`.  In memory are the incoming rows of one file group, up to a budget; beyond it they lie in
 an Arrow file of the worker's temporary folder that is mapped into memory.
@@ -31,19 +31,19 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from pyhudi.engines.spark.worker_errors import with_error_fields
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.format.names import WriteToken
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition, PartitionReader
 from pyhudi.metadata_table.reader.index_lookups import find_records
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.record_merge import MergeRule, combine_duplicates
-from pyhudi.records.row_grouping import by_code, runs
+from pyhudi.records.record_merge import RecordMergeRule, combine_duplicates
+from pyhudi.records.row_grouping import group_rows, runs
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.storage import open_storage
 from pyhudi.tasks.engine_protocol import PrepareRequest, TagRequest
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
 from pyhudi.tasks.incoming_rows import incoming_rows, resolve_moves
 from pyhudi.tasks.spill import store_rows
-from pyhudi.tasks.task_attempts import removed_when_over
+from pyhudi.tasks.task_attempts import remove_if_write_ended
 from pyhudi.tasks.write_file_group import GroupTarget, GroupWriter, create_files
 from pyhudi.tasks.write_tasks import CreateTask, WriterSpec, WriteStatus
 
@@ -59,7 +59,7 @@ FILE = "#file"
 ORDER = "#order"
 """Position of the row in the input: of two equal records the later one is newer."""
 
-HOME = "#home"
+KEY_PARTITION = "#home"
 """Partition path of a file group that holds a key."""
 
 FILE_ID = "#file_id"
@@ -82,7 +82,7 @@ class WriteGroups:
     writer: GroupWriter
     schema: pa.Schema
     groups: Mapping[int, GroupTarget]
-    combine: MergeRule | None
+    combine: RecordMergeRule | None
     budget_bytes: int
 
     @with_error_fields
@@ -114,7 +114,7 @@ class WritePartitions:
     id_seed: str
     ordered: bool
     combine: bool
-    rule: MergeRule
+    rule: RecordMergeRule
     budget_bytes: int
     raw: PrepareRequest | None = None
 
@@ -142,7 +142,7 @@ class WritePartitions:
 
 
 @dataclass(frozen=True, slots=True)
-class InTime:
+class AttemptGuard:
     """A job that writes files.  What an attempt writes that ends when the write is over is removed by the attempt."""
 
     job: WriteGroups | WritePartitions
@@ -150,7 +150,7 @@ class InTime:
 
     @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with removed_when_over(open_storage(self.spec.storage), self.spec.instant_time, task_token()):
+        with remove_if_write_ended(open_storage(self.spec.storage), self.spec.instant_time, task_token()):
             yield from self.job(batches)
 
 
@@ -159,7 +159,7 @@ class CombineKeys:
     """Rows in `schema`, sorted by key and order, to one row for each key."""
 
     schema: pa.Schema
-    rule: MergeRule
+    rule: RecordMergeRule
 
     @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -169,7 +169,7 @@ class CombineKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class SettleMoves:
+class ResolveMoves:
     """Rows in `schema` and FILES (which holds their key, at least one in another partition) to rows in `schema`, DELETE_COLUMN
     and FILE.
 
@@ -181,7 +181,7 @@ class SettleMoves:
 
     @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        homes = np.array([place.partition for place in self.request.places], dtype=object)
+        homes = np.array([place.partition for place in self.request.candidates], dtype=object)
         for batch in batches:
             table = pa.Table.from_batches([batch])
             files = table.column(FILES).combine_chunks()
@@ -200,7 +200,7 @@ class SettleMoves:
 
 
 @dataclass(frozen=True, slots=True)
-class AskRecordIndex:
+class LookupInRecordIndex:
     """Keys (column RECORD_KEY, distinct) to RECORD_KEY, HOME and FILE_ID of those that the record index knows.
 
     Rows are sorted by the file group of the index that would hold them, so that a question to the index concerns few of them.
@@ -233,9 +233,9 @@ class AskRecordIndex:
             for path in pc.unique(paths).to_pylist():
                 yield from self._ask(reader_of(path), [keys.filter(pc.equal(paths, path))])
 
-    def _ask(self, reader: PartitionReader, held: list[pa.Array]) -> Iterator[pa.RecordBatch]:
-        found = find_records(reader, pa.concat_arrays(held)).select(["key", "partition", "file_id"])
-        yield from found.rename_columns([RECORD_KEY, HOME, FILE_ID]).combine_chunks().to_batches()
+    def _ask(self, reader: PartitionReader, key_arrays: list[pa.Array]) -> Iterator[pa.RecordBatch]:
+        found = find_records(reader, pa.concat_arrays(key_arrays)).select(["key", "partition", "file_id"])
+        yield from found.rename_columns([RECORD_KEY, KEY_PARTITION, FILE_ID]).combine_chunks().to_batches()
 
 
 def task_token() -> WriteToken:
@@ -245,7 +245,7 @@ def task_token() -> WriteToken:
     return WriteToken(context.partitionId(), context.stageId(), context.taskAttemptId())
 
 
-def combined(rows: Iterator[pa.Table], rule: MergeRule) -> Iterator[pa.Table]:
+def combined(rows: Iterator[pa.Table], rule: RecordMergeRule) -> Iterator[pa.Table]:
     """One row for each key, from tables whose rows are sorted by key; of equal keys the later row counts as newer."""
     carry: pa.Table | None = None
     for table in rows:
@@ -313,7 +313,7 @@ def _spread(batches: Iterator[pa.RecordBatch], schema: pa.Schema, budget_bytes: 
     in_memory = 0
     for number, chunk in enumerate(_chunks(batches, schema)):
         encoded = pc.dictionary_encode(chunk.column(PARTITION_PATH).combine_chunks())
-        order, bounds = by_code(np.asarray(encoded.indices, dtype=np.int64), len(encoded.dictionary))
+        order, bounds = group_rows(np.asarray(encoded.indices, dtype=np.int64), len(encoded.dictionary))
         rows = chunk if len(encoded.dictionary) == 1 else chunk.take(pa.array(order))
         in_memory += rows.nbytes
         if in_memory > budget_bytes:

@@ -23,15 +23,23 @@ from functools import partial
 import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, TableExists, TableNotFound, TableState, Unsupported
-from pyhudi.features.bootstrap.bootstrap_tasks import BootstrapTask, Looked, LookTask, run_full, run_look, run_same, run_skeleton
+from pyhudi.features.bootstrap.bootstrap_tasks import (
+    BootstrapTask,
+    InspectSourceTask,
+    SourceInfo,
+    run_check_sources,
+    run_full,
+    run_inspect_source,
+    run_skeleton,
+)
 from pyhudi.features.bootstrap.plan_bootstrap import BootstrapMode, BootstrapRules, is_hive_style, typed_partition_columns
 from pyhudi.format.actions.commit_metadata import BOOTSTRAP_PARTS_KEY, Operation
 from pyhudi.format.arrow_to_avro import arrow_to_avro
-from pyhudi.format.bootstrap_index import INDEX_FILE_NAME, IndexedGroup, SourceFile, encode_file_ids, encode_partitions
+from pyhudi.format.bootstrap_index import INDEX_FILE_NAME, BootstrappedGroup, SourceFile, encode_file_ids, encode_partitions
 from pyhudi.format.instants import FULL_BOOTSTRAP_INSTANT_TIME, METADATA_BOOTSTRAP_INSTANT_TIME, Action
 from pyhudi.format.meta_columns import is_meta_field, with_meta_fields
 from pyhudi.format.names import BASE_EXTENSIONS, WriteToken
-from pyhudi.format.paths import BOOTSTRAP_FILE_IDS_FOLDER, BOOTSTRAP_PARTITIONS_FOLDER, META_FOLDER, file_name_of, join_path
+from pyhudi.format.paths import BOOTSTRAP_FILE_IDS_FOLDER, BOOTSTRAP_PARTITIONS_FOLDER, META_FOLDER, file_name, join_path
 from pyhudi.metadata_table.writer.initialize_partitions import ensure_metadata_table
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.create_table import check_columns, discard_new_table, new_table_properties
@@ -42,7 +50,7 @@ from pyhudi.operations.admin.table_settings import (
     TableSettings,
     check_base_format,
 )
-from pyhudi.operations.commit.action_attempt import taken_back_on_error
+from pyhudi.operations.commit.action_attempt import rollback_on_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.results import BootstrapResult
@@ -52,7 +60,7 @@ from pyhudi.options.declaration import Options, read_settings
 from pyhudi.records.keys.key_spec import HIVE_STYLE, partition_columns
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.schema_evolution import SchemaMode, evolve
-from pyhudi.records.timestamp_coercion import WithoutZone, with_zones
+from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
 from pyhudi.storage import FileInfo, Storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.storage.environment import Environment
@@ -96,18 +104,18 @@ class BootstrapTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _SourceEntry:
     """A source file.  folder: relative to the source; partition: of the table; mode: of its folder."""
 
     folder: str
     partition: str
     mode: BootstrapMode
     source: SourceFile
-    looked: Looked
+    source_info: SourceInfo
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _BootstrapPlan:
     """What is taken over.  properties: of the table; base_path: as these name the source; schema: the columns of the source and
     of its folders; stored: those of them that the table's files have.
     """
@@ -116,7 +124,7 @@ class _Plan:
     base_path: str
     schema: pa.Schema
     stored: pa.Schema
-    files: tuple[_Found, ...]
+    files: tuple[_SourceEntry, ...]
 
     @property
     def modes(self) -> tuple[BootstrapMode, ...]:
@@ -150,15 +158,18 @@ def run_bootstrap(
 # Looking
 
 
-def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engine, rules: BootstrapRules) -> _Plan:
+def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engine, rules: BootstrapRules) -> _BootstrapPlan:
     _check_apart(target.storage, source)
     form = TableSettings.of(target.options).base_file_format
     check_base_format(form)
     listed = list(_files_below(source, "", form))
-    tasks = [LookTask(target.storage.spec(), SourceFile(source.absolute(i.path), i.size_bytes, i.modified_ms)) for _, i in listed]
-    looked = engine.map(run_look, tasks)
+    tasks = [
+        InspectSourceTask(target.storage.spec(), SourceFile(source.absolute(i.path), i.size_bytes, i.modified_ms))
+        for _, i in listed
+    ]
+    looked = engine.map(run_inspect_source, tasks)
     files = tuple(
-        _Found(folder, rules.partition_of(folder), rules.mode_of(folder), task.source, seen)
+        _SourceEntry(folder, rules.partition_name(folder), rules.select_mode(folder), task.source, seen)
         for (folder, _), task, seen in zip(listed, tasks, looked, strict=True)
         if seen.row_count
     )
@@ -174,7 +185,7 @@ def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engi
     properties[BOOTSTRAP_INDEX_TYPE.key] = "HFILE"
     omitted = partition_columns(table.keys) if table.omits_partition_columns else ()
     stored = pa.schema([field for field in schema if field.name not in omitted])
-    return _Plan(properties, base_path, schema, stored, files)
+    return _BootstrapPlan(properties, base_path, schema, stored, files)
 
 
 def _files_below(source: Storage, folder: str, form: str) -> Iterator[tuple[str, FileInfo]]:
@@ -190,9 +201,9 @@ def _files_below(source: Storage, folder: str, form: str) -> Iterator[tuple[str,
             raise Unsupported(_other_format(source.absolute(info.path), form))
         yield folder, info
     for path in listing.folders:
-        if file_name_of(path) == META_FOLDER:
+        if file_name(path) == META_FOLDER:
             raise InvalidRequest(f"{source.absolute(folder)} is a Hudi table already: read it, and write its rows to another one")
-        if not file_name_of(path).startswith((".", "_")):
+        if not file_name(path).startswith((".", "_")):
             yield from _files_below(source, path, form)
 
 
@@ -217,7 +228,7 @@ def _check_apart(table: Storage, source: Storage) -> None:
 def _with_hive_style(options: Options, partitions: Iterable[str]) -> Options:
     """The options, with the style of partition paths that the folders of the source have, where the caller does not say it."""
     keys = TableSettings.of(options).keys
-    if options.given(HIVE_STYLE) is not None or not keys.partition_fields:
+    if options.explicit(HIVE_STYLE) is not None or not keys.partition_fields:
         return options
     return options.merged({HIVE_STYLE: "true" if is_hive_style(partition_columns(keys), partitions) else "false"})
 
@@ -230,20 +241,20 @@ def _check_possible(table: TableSettings, source: Storage) -> None:
             raise Unsupported(f"a table over files outside of it {what} is not made")
 
 
-def _schema(files: Sequence[_Found], table: TableSettings) -> pa.Schema:
+def _schema(files: Sequence[_SourceEntry], table: TableSettings) -> pa.Schema:
     """The columns of all source files, in the order of the first, and the partition columns that they lack."""
     schema: pa.Schema | None = None
     held: set[str] | None = None
     for file in files:
-        names = set(file.looked.schema.names)
+        names = set(file.source_info.schema.names)
         held = names if held is None else held & names
-        own = next((name for name in file.looked.schema.names if is_meta_field(name)), None)
+        own = next((name for name in file.source_info.schema.names if is_meta_field(name)), None)
         if own is not None:
             raise InvalidRequest(
                 f"{file.source.uri} has the column {own}, which is one of Hudi's own: these are files of a Hudi table"
             )
         try:
-            typed = with_zones(file.looked.schema, None, WithoutZone.REFUSE)
+            typed = with_zones(file.source_info.schema, None, ZonelessTimestamps.REFUSE)
             schema = evolve(schema, typed, SchemaMode.WIDEN, null_for_missing=True)
         except InvalidRequest as error:
             raise InvalidRequest(f"{file.source.uri} cannot be taken into the table: {error}") from error
@@ -256,7 +267,7 @@ def _schema(files: Sequence[_Found], table: TableSettings) -> pa.Schema:
 # What is there already
 
 
-def _remove_earlier(target: BootstrapTarget, plan: _Plan, settings: BootstrapSettings) -> None:
+def _remove_earlier(target: BootstrapTarget, plan: _BootstrapPlan, settings: BootstrapSettings) -> None:
     """Remove what an earlier bootstrap of the same source left, which died before it was whole.
 
     Raises TableExists for any other table, TableState for a bootstrap that is under way.
@@ -292,7 +303,7 @@ def _remove_earlier(target: BootstrapTarget, plan: _Plan, settings: BootstrapSet
 
 
 @observed("bootstrap")
-def _take_over(context: TableContext, engine: Engine, plan: _Plan, settings: BootstrapSettings) -> BootstrapResult:
+def _take_over(context: TableContext, engine: Engine, plan: _BootstrapPlan, settings: BootstrapSettings) -> BootstrapResult:
     action = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT
     schema_text = arrow_to_avro(plan.stored, context.config.name)
     parts = {BOOTSTRAP_PARTS_KEY: ",".join(_TIMES.values())} if len(plan.modes) > 1 else {}
@@ -301,7 +312,7 @@ def _take_over(context: TableContext, engine: Engine, plan: _Plan, settings: Boo
     with ExitStack() as stack:
         for mode in plan.modes:
             transaction = Transaction.begin(context, action, settings.commit, at=_TIMES[mode])
-            transactions[mode] = stack.enter_context(taken_back_on_error(transaction))
+            transactions[mode] = stack.enter_context(rollback_on_error(transaction))
             transaction.start()
         for mode in plan.modes:
             spec = _writer_spec(context, plan, schema_text, settings, _TIMES[mode])
@@ -323,7 +334,9 @@ def _take_over(context: TableContext, engine: Engine, plan: _Plan, settings: Boo
     )
 
 
-def _writer_spec(context: TableContext, plan: _Plan, schema_text: str, settings: BootstrapSettings, time: str) -> WriterSpec:
+def _writer_spec(
+    context: TableContext, plan: _BootstrapPlan, schema_text: str, settings: BootstrapSettings, time: str
+) -> WriterSpec:
     config = context.config
     return WriterSpec(
         storage=context.storage.spec(),
@@ -338,7 +351,9 @@ def _writer_spec(context: TableContext, plan: _Plan, schema_text: str, settings:
     )
 
 
-def _write(context: TableContext, engine: Engine, plan: _Plan, spec: WriterSpec, mode: BootstrapMode) -> list[WriteStatus]:
+def _write(
+    context: TableContext, engine: Engine, plan: _BootstrapPlan, spec: WriterSpec, mode: BootstrapMode
+) -> list[WriteStatus]:
     required = () if context.config.is_cow else context.config.ordering_fields
     files = [file for file in plan.files if file.mode is mode]
     tasks = [
@@ -349,18 +364,18 @@ def _write(context: TableContext, engine: Engine, plan: _Plan, spec: WriterSpec,
         return [status for found in engine.map(partial(run_full, spec, plan.schema), tasks) for status in found]
     statuses = engine.map(partial(run_skeleton, spec, plan.schema), tasks)
     groups = [
-        IndexedGroup(file.partition, file.folder, task.file_id, file.source) for file, task in zip(files, tasks, strict=True)
+        BootstrappedGroup(file.partition, file.folder, task.file_id, file.source) for file, task in zip(files, tasks, strict=True)
     ]
     _store_index(context, groups, plan.base_path)
     return statuses
 
 
-def _check_unchanged(table: StorageSpec, engine: Engine, files: Sequence[_Found]) -> None:
+def _check_unchanged(table: StorageSpec, engine: Engine, files: Sequence[_SourceEntry]) -> None:
     """Raises TableState where a source file is not what it was when it was listed: whoever reads the table would be refused."""
-    engine.map(run_same, [LookTask(table, file.source) for file in files])
+    engine.map(run_check_sources, [InspectSourceTask(table, file.source) for file in files])
 
 
-def _store_index(context: TableContext, groups: Sequence[IndexedGroup], base_path: str) -> None:
+def _store_index(context: TableContext, groups: Sequence[BootstrappedGroup], base_path: str) -> None:
     # What the rollback of another writer has left would be read beside this one.
     remove_bootstrap_index(context.storage)
     now_ms = context.env.now_ms()

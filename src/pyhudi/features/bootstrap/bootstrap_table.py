@@ -22,7 +22,7 @@ from pyhudi.operations.admin.table_settings import (
 )
 from pyhudi.operations.commit.commit_settings import THREADS
 from pyhudi.operations.commit.results import BootstrapResult
-from pyhudi.options.scope import VERBS, check_given
+from pyhudi.options.scope import VERBS, check_call_options
 from pyhudi.options.supported import Options, parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import Environment, SystemEnvironment
@@ -93,12 +93,12 @@ def bootstrap(
             BOOTSTRAP_BASE_PATH: base_path,
         },
     )
-    check_given(VERBS["pyhudi.bootstrap"], given)
-    if given.given(NAME) is None:
+    check_call_options(VERBS["pyhudi.bootstrap"], given)
+    if given.explicit(NAME) is None:
         given = given.merged({NAME.key: name_from_uri(storage.uri)})
     # The table says where its rows are once it is made so; no creation takes it from a caller.
     table = Options(tuple(pair for pair in given.values if pair[0] != BOOTSTRAP_BASE_PATH.key), given.extra)
-    lock = open_lock(LockSettings.of(given, given.word(NAME)), storage, env)
+    lock = open_lock(LockSettings.of(given, given.value_or_default(NAME)), storage, env)
     made = BootstrapTarget(storage, env, lock, table)
     folder = open_storage(base_path, storage_options)
     return run_bootstrap(made, folder, base_path, _engine(spark, given), BootstrapSettings.of(given))

@@ -1,7 +1,7 @@
 """Tasks of a bootstrap, one for each source file: look at it, then write the base file that stands beside it, or its rows anew.
 
-    run_look       columns and row count, from the footer
-    run_same       whether it is still the file that was looked at
+    run_inspect_source       columns and row count, from the footer
+    run_check_sources       whether it is still the file that was looked at
     run_skeleton   METADATA_ONLY: a base file of meta columns alone, whose row n belongs to row n of the source file
     run_full       FULL_RECORD: new file groups with the rows
 
@@ -23,20 +23,19 @@ import pyarrow.parquet as pq
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.bootstrap_index import SourceFile
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_fields
 from pyhudi.format.names import BaseFileName, MarkerType, WriteToken
-from pyhudi.format.paths import file_name_of, folder_of, join_path
+from pyhudi.format.paths import file_name, join_path, parent_folder
 from pyhudi.records.keys.key_spec import partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.timestamp_coercion import WithoutZone, with_zones
+from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.storage.markers import Markers
 from pyhudi.tasks.base_file_reader import open_base_file
 from pyhudi.tasks.base_file_writer import BaseFileWriter
-from pyhudi.tasks.bootstrap_join import JoinedColumns, check_same, source_rows
+from pyhudi.tasks.bootstrap_join import JoinedColumns, check_source_unchanged, source_rows
 from pyhudi.tasks.incoming_layout import as_batch
 from pyhudi.tasks.row_layouts import stored_rows
 from pyhudi.tasks.write_base_files import create_stat, ensure_partition
@@ -48,7 +47,7 @@ _SKELETON_NAME = "HoodieRecordKey"
 
 
 @dataclass(frozen=True, slots=True)
-class LookTask:
+class InspectSourceTask:
     """A source file to look at.  table: where the table will lie, whose options open the file too."""
 
     table: StorageSpec
@@ -56,7 +55,7 @@ class LookTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class SourceInfo:
     """What the footer of a source file says."""
 
     row_count: int
@@ -77,17 +76,17 @@ class BootstrapTask:
     required: tuple[str, ...] = ()
 
 
-def run_look(task: LookTask) -> Looked:
+def run_inspect_source(task: InspectSourceTask) -> SourceInfo:
     """Raises CorruptData for what is not of the format that the file's name says, TableState for a file that is gone."""
-    storage = open_storage(StorageSpec(folder_of(task.source.uri), task.table.options))
-    with open_base_file(storage, file_name_of(task.source.uri)) as file:
+    storage = open_storage(StorageSpec(parent_folder(task.source.uri), task.table.options))
+    with open_base_file(storage, file_name(task.source.uri)) as file:
         schema = _with_moments(file) if isinstance(file, pq.ParquetFile) else file.schema_arrow
-        return Looked(file.metadata.num_rows, schema)
+        return SourceInfo(file.metadata.num_rows, schema)
 
 
-def run_same(task: LookTask) -> None:
-    """Raises as `joined.check_same`."""
-    check_same(task.table, task.source)
+def run_check_sources(task: InspectSourceTask) -> None:
+    """Raises as `joined.check_source_unchanged`."""
+    check_source_unchanged(task.table, task.source)
 
 
 def run_skeleton(spec: WriterSpec, columns: pa.Schema, task: BootstrapTask) -> WriteStatus:
@@ -158,7 +157,7 @@ def _with_moments(file: pq.ParquetFile) -> pa.Schema:
         if column.physical_type == "INT96" or (told.startswith("Timestamp") and "isAdjustedToUTC=false" in told):
             leaves.setdefault(column.path.split(".")[0], []).append(column.physical_type == "INT96")
     schema = file.schema_arrow.remove_metadata()
-    moments = with_zones(schema, None, WithoutZone.UTC)
+    moments = with_zones(schema, None, ZonelessTimestamps.UTC)
     return pa.schema([moments.field(f.name) if all(leaves.get(f.name, [False])) else f for f in schema])
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
-from pyhudi.format.paths import parts_of
+from pyhudi.format.paths import split_path
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns, path_valued_columns
 from pyhudi.records.keys.partition_paths import decode_partition_value, parse_partition_path
@@ -89,28 +89,30 @@ class BootstrapRules:
         mode = _known(options, SELECTOR, _SELECTORS, _PACKAGE + "selector.")
         decodes = _known(options, _TRANSLATOR, _TRANSLATORS, _PACKAGE + "translator.")
         try:
-            re.compile(options.word(_REGEX))
+            re.compile(options.value_or_default(_REGEX))
         except re.error as error:
-            raise InvalidRequest(f"option {_REGEX}={options.word(_REGEX)} is no regular expression: {error}") from error
+            raise InvalidRequest(
+                f"option {_REGEX}={options.value_or_default(_REGEX)} is no regular expression: {error}"
+            ) from error
         return read_settings(cls, options, mode=mode, decodes=decodes)
 
-    def mode_of(self, source_partition: str) -> BootstrapMode:
+    def select_mode(self, source_partition: str) -> BootstrapMode:
         """The mode of a folder of the source."""
         if self.mode is not None:
             return self.mode
         return self.regex_mode if re.fullmatch(self.regex, source_partition) else self.regex_mode.other
 
-    def partition_of(self, source_partition: str) -> str:
+    def partition_name(self, source_partition: str) -> str:
         """The table's partition for a folder of the source."""
         return decode_partition_value(source_partition) if self.decodes else source_partition
 
 
-def _known(options: Options, option: Option, known: dict[str, V], package: str) -> V:
-    given = options.word(option)
+def _known(options: Options, option: Option, candidates: dict[str, V], package: str) -> V:
+    given = options.value_or_default(option)
     name = given.removeprefix(package)
-    if name not in known:
-        raise Unsupported(f"option {option}={given}: classes of users do not run here; use {', '.join(known)}")
-    return known[name]
+    if name not in candidates:
+        raise Unsupported(f"option {option}={given}: classes of users do not run here; use {', '.join(candidates)}")
+    return candidates[name]
 
 
 def parse_bootstrap_mode(text: str) -> str:
@@ -124,16 +126,18 @@ def parse_bootstrap_mode(text: str) -> str:
 def is_hive_style(fields: Iterable[str], partitions: Iterable[str]) -> bool:
     """Whether every partition path is made of folders `field=value`."""
     names = list(fields)
-    return all([folder.partition("=")[:2] for folder in parts_of(path)] == [(name, "=") for name in names] for path in partitions)
+    return all(
+        [folder.partition("=")[:2] for folder in split_path(path)] == [(name, "=") for name in names] for path in partitions
+    )
 
 
-def typed_partition_columns(keys: KeySpec, partitions: Iterable[str], held: Iterable[str]) -> pa.Schema:
+def typed_partition_columns(keys: KeySpec, partitions: Iterable[str], observed_values: Iterable[str]) -> pa.Schema:
     """The partition columns that no file of the source holds, as paths tell them: whole numbers where all values are written as
     such, text otherwise.
 
-    held: columns of the files.  Raises InvalidRequest for a path that does not fit the partition fields.
+    observed_values: columns of the files.  Raises InvalidRequest for a path that does not fit the partition fields.
     """
-    names = [name for name in partition_columns(keys) if name not in set(held)]
+    names = [name for name in partition_columns(keys) if name not in set(observed_values)]
     strange = [name for name in names if name not in path_valued_columns(keys) or "." in name]
     if strange:
         raise InvalidRequest(

@@ -30,9 +30,9 @@ from typing import Any
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.json_document import jackson_text, parse_json
 from pyhudi.format.names import format_file_id, parse_log_file
-from pyhudi.format.paths import RING_FOLDER, file_name_of, join_path
+from pyhudi.format.paths import RING_FOLDER, file_name, join_path
 
-LAST_PLACE = (1 << 31) - 1
+MAX_HASH = (1 << 31) - 1
 """The greatest hash, and where the last node of a first ring stands."""
 
 FIRST_INSTANT = "00000000000000"
@@ -53,7 +53,7 @@ class NodeTag(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RingNode:
+class HashingNode:
     """A node.  prefix: of the file id of its group; None for one that goes."""
 
     value: int
@@ -69,7 +69,7 @@ class RingNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
+class HashingRing:
     """The nodes of a partition, by rising place, and the instant that made them.
 
     first_count: how many nodes the first ring had; resizes leave that number as it is.  sequence: 0, and one more by each resize.
@@ -79,14 +79,14 @@ class Ring:
     instant: str
     first_count: int
     sequence: int
-    nodes: tuple[RingNode, ...]
+    nodes: tuple[HashingNode, ...]
 
     def __post_init__(self) -> None:
         values = [node.value for node in self.nodes]
         if not values or any(low >= high for low, high in pairwise(values)):
             raise CorruptData(f"a ring's nodes stand at {values}, and have to rise")
-        if not 0 <= values[0] <= values[-1] <= LAST_PLACE:
-            raise CorruptData(f"a ring's nodes stand at {values}, and have to lie within 0 and {LAST_PLACE}")
+        if not 0 <= values[0] <= values[-1] <= MAX_HASH:
+            raise CorruptData(f"a ring's nodes stand at {values}, and have to lie within 0 and {MAX_HASH}")
         if any(node.prefix is None or node.tag is not NodeTag.NORMAL for node in self.nodes):
             raise CorruptData("a ring holds a node that goes or comes")
 
@@ -95,7 +95,7 @@ class Ring:
         """The file id of each node."""
         return tuple(node.file_id for node in self.nodes)
 
-    def changed(self, instant: str, children: Iterable[RingNode]) -> Ring:
+    def changed(self, instant: str, children: Iterable[HashingNode]) -> HashingRing:
         """The ring after a resize.  children: those that come, also in place of others, and those that go."""
         nodes = {node.value: node for node in self.nodes}
         for child in children:
@@ -124,7 +124,7 @@ class Ring:
         return values[values.index(value) - 1]
 
     @classmethod
-    def decode(cls, data: bytes) -> Ring:
+    def decode(cls, data: bytes) -> HashingRing:
         """Raises CorruptData for what is no ring."""
         document = parse_json(data, "the ring of a partition is")
         try:
@@ -139,29 +139,29 @@ class Ring:
             raise CorruptData(f"the ring of a partition lacks a field, or has another kind there: {error!r}") from error
 
 
-def first_ring(partition: str, count: int) -> Ring:
+def first_ring(partition: str, count: int) -> HashingRing:
     """The ring with which a partition begins.  count: its nodes, at least 1."""
-    if not 1 <= count <= LAST_PLACE:
+    if not 1 <= count <= MAX_HASH:
         raise InvalidRequest(f"a ring has at least one node, not {count}")
-    step = -(-LAST_PLACE // count)
-    ends = [min(step * number, LAST_PLACE) for number in range(1, count + 1)]
+    step = -(-MAX_HASH // count)
+    ends = [min(step * number, MAX_HASH) for number in range(1, count + 1)]
     if len(set(ends)) < count:
         raise InvalidRequest(f"a ring cannot have {count} nodes")
     nodes = []
     start = 0
     for end in ends:
         seed = start.to_bytes(8, "big") + end.to_bytes(8, "big") + partition.encode()
-        nodes.append(RingNode(end, _name_uuid(seed)))
+        nodes.append(HashingNode(end, _name_uuid(seed)))
         start = end
-    return Ring(partition, FIRST_INSTANT, count, 0, tuple(nodes))
+    return HashingRing(partition, FIRST_INSTANT, count, 0, tuple(nodes))
 
 
-def encode_nodes(nodes: Iterable[RingNode]) -> str:
+def encode_nodes(nodes: Iterable[HashingNode]) -> str:
     """Nodes that come and go, as the plan of a resize holds them."""
     return jackson_text([_document(node) for node in nodes])
 
 
-def decode_nodes(text: str) -> tuple[RingNode, ...]:
+def decode_nodes(text: str) -> tuple[HashingNode, ...]:
     """Raises CorruptData for what are no nodes that come and go."""
     found = parse_json(text.encode(), "the nodes in the plan of a resize are")
     try:
@@ -177,7 +177,7 @@ def is_copy(path: str, instant_time: str) -> bool:
     """Whether a log file that a write made, from table version 8 on, is the second one of its rows, which a pending resize is to
     uncover: its name bears the resize's instant.
     """
-    name = parse_log_file(file_name_of(path))
+    name = parse_log_file(file_name(path))
     return name is not None and name.instant_time != instant_time
 
 
@@ -198,7 +198,7 @@ def mark_path(partition: str, instant: str) -> str:
 
 def parse_ring_file(path: str) -> tuple[str, str] | None:
     """Instant and suffix of a file in a ring folder; None for what is neither ring nor mark."""
-    match = _FILE.fullmatch(file_name_of(path))
+    match = _FILE.fullmatch(file_name(path))
     return None if match is None else (match[1], match[2])
 
 
@@ -214,13 +214,13 @@ def _name_uuid(name: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _document(node: RingNode) -> Mapping[str, Any]:
+def _document(node: HashingNode) -> Mapping[str, Any]:
     return {"value": node.value, "fileIdPrefix": node.prefix, "tag": node.tag.value}
 
 
-def _node(entry: Mapping[str, Any]) -> RingNode:
+def _node(entry: Mapping[str, Any]) -> HashingNode:
     prefix = entry["fileIdPrefix"]
-    return RingNode(_typed(entry["value"], int), None if prefix is None else _typed(prefix, str), NodeTag(entry["tag"]))
+    return HashingNode(_typed(entry["value"], int), None if prefix is None else _typed(prefix, str), NodeTag(entry["tag"]))
 
 
 def _typed(value: Any, kind: type) -> Any:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.features.consistent_hashing.hashing_metadata import LAST_PLACE, NodeTag, Ring, RingNode
+from pyhudi.features.consistent_hashing.hashing_metadata import MAX_HASH, HashingNode, HashingRing, NodeTag
 from pyhudi.features.consistent_hashing.ring_routing import MAX_NODES
 from pyhudi.options.declaration import Option, Options
 from pyhudi.planning.bucket_routing import BUCKET_COUNT
@@ -45,13 +45,14 @@ class ResizeRules:
 
     split_bytes: Annotated[int, _SPLIT, MAX_FILE_SIZE]
     merge_bytes: Annotated[int, _MERGE, MAX_FILE_SIZE]
-    fewest: Annotated[int, _FEWEST_NODES, BUCKET_COUNT]
-    most: Annotated[int, _MOST_NODES, BUCKET_COUNT]
+    min_nodes: Annotated[int, _FEWEST_NODES, BUCKET_COUNT]
+    max_nodes: Annotated[int, _MOST_NODES, BUCKET_COUNT]
 
     def __post_init__(self) -> None:
-        if not 1 <= self.fewest <= self.most <= MAX_NODES:
+        if not 1 <= self.min_nodes <= self.max_nodes <= MAX_NODES:
             raise InvalidRequest(
-                f"{_FEWEST_NODES}={self.fewest} and {_MOST_NODES}={self.most} have to rise, from 1 to {MAX_NODES}; unset, they "
+                f"{_FEWEST_NODES}={self.min_nodes} and {_MOST_NODES}={self.max_nodes} have to rise, from 1 to {MAX_NODES}; "
+                "unset, they "
                 f"are {BUCKET_COUNT}"
             )
         if self.split_bytes < 0 or self.merge_bytes < 0:
@@ -61,12 +62,12 @@ class ResizeRules:
     def of(cls, options: Options) -> ResizeRules:
         """From checked options."""
         largest, count = options.integer(MAX_FILE_SIZE), options.integer(BUCKET_COUNT)
-        fewest, most = (None if options.given(o) is None else options.integer(o) for o in (_FEWEST_NODES, _MOST_NODES))
+        fewest, most = (None if options.explicit(o) is None else options.integer(o) for o in (_FEWEST_NODES, _MOST_NODES))
         return cls(
             split_bytes=int(options.number(_SPLIT) * largest),
             merge_bytes=int(options.number(_MERGE) * largest),
-            fewest=count if fewest is None else fewest,
-            most=count if most is None else most,
+            min_nodes=count if fewest is None else fewest,
+            max_nodes=count if most is None else most,
         )
 
 
@@ -74,40 +75,42 @@ class ResizeRules:
 class NodeChange:
     """What takes the place of some nodes.  nodes: those that come and go; sequence: of the ring that they belong to."""
 
-    nodes: tuple[RingNode, ...]
+    nodes: tuple[HashingNode, ...]
     sequence: int
 
     @property
-    def coming(self) -> tuple[RingNode, ...]:
+    def new_nodes(self) -> tuple[HashingNode, ...]:
         """The nodes that take rows."""
         return tuple(node for node in self.nodes if node.prefix is not None)
 
 
 @dataclass(frozen=True, slots=True)
-class Resized:
+class ResizeGroup:
     """Slices that are rewritten together, and what becomes of their nodes."""
 
     slices: tuple[FileSlice, ...]
     change: NodeChange
 
 
-def plan_resize(ring: Ring, slices: Iterable[FileSlice], rules: ResizeRules, new_uuid: Callable[[], str]) -> tuple[Resized, ...]:
+def plan_resize(
+    ring: HashingRing, slices: Iterable[FileSlice], rules: ResizeRules, new_uuid: Callable[[], str]
+) -> tuple[ResizeGroup, ...]:
     """How the nodes of a partition change.  slices: those that may be rewritten, each of a node of the ring."""
     by_file_id = {node.file_id: node for node in ring.nodes}
     placed = sorted(((by_file_id[slice_.file_id].value, slice_) for slice_ in slices), key=lambda entry: entry[0])
-    found: list[Resized] = []
+    found: list[ResizeGroup] = []
     left: list[tuple[int, FileSlice]] = []
     splits = 0
     for value, slice_ in placed:
         middle = _middle(ring, value)
-        if slice_.size_bytes > rules.split_bytes and len(ring.nodes) + splits < rules.most and middle is not None:
+        if slice_.size_bytes > rules.split_bytes and len(ring.nodes) + splits < rules.max_nodes and middle is not None:
             splits += 1
             found.append(_resized(ring, [slice_], [_comes(middle, new_uuid), _comes(value, new_uuid)]))
         else:
             left.append((value, slice_))
     merged: set[int] = set()
-    for run in _runs(ring, left, rules.merge_bytes, len(ring.nodes) - rules.fewest + splits):
-        going = [RingNode(left[at][0], None, NodeTag.DELETE) for at in run[:-1]]
+    for run in _runs(ring, left, rules.merge_bytes, len(ring.nodes) - rules.min_nodes + splits):
+        going = [HashingNode(left[at][0], None, NodeTag.DELETE) for at in run[:-1]]
         found.append(_resized(ring, [left[at][1] for at in run], [*going, _comes(left[run[-1]][0], new_uuid)]))
         merged.update(run)
     for at, (value, slice_) in enumerate(left):
@@ -116,40 +119,40 @@ def plan_resize(ring: Ring, slices: Iterable[FileSlice], rules: ResizeRules, new
     return tuple(found)
 
 
-def _resized(ring: Ring, slices: Sequence[FileSlice], nodes: Sequence[RingNode]) -> Resized:
-    return Resized(tuple(slices), NodeChange(tuple(nodes), ring.sequence))
+def _resized(ring: HashingRing, slices: Sequence[FileSlice], nodes: Sequence[HashingNode]) -> ResizeGroup:
+    return ResizeGroup(tuple(slices), NodeChange(tuple(nodes), ring.sequence))
 
 
-def _comes(value: int, new_uuid: Callable[[], str]) -> RingNode:
-    return RingNode(value, new_uuid(), NodeTag.REPLACE)
+def _comes(value: int, new_uuid: Callable[[], str]) -> HashingNode:
+    return HashingNode(value, new_uuid(), NodeTag.REPLACE)
 
 
-def _middle(ring: Ring, value: int) -> int | None:
+def _middle(ring: HashingRing, value: int) -> int | None:
     """The place half-way between the node before one and itself, round the ring; None where there is none between them."""
     former = ring.former_value(value)
-    around = LAST_PLACE + 1 if former >= value else 0
-    middle = ((former + value + around) >> 1) & LAST_PLACE
+    around = MAX_HASH + 1 if former >= value else 0
+    middle = ((former + value + around) >> 1) & MAX_HASH
     return None if middle in (former, value) else middle
 
 
-def _runs(ring: Ring, left: Sequence[tuple[int, FileSlice]], limit_bytes: int, most: int) -> list[list[int]]:
-    """Neighbours that become one node each, as indices of `left` in order round the ring.  most: how many nodes may go."""
+def _runs(ring: HashingRing, remaining: Sequence[tuple[int, FileSlice]], limit_bytes: int, most: int) -> list[list[int]]:
+    """Neighbours that become one node each, as indices of `remaining` in order round the ring.  most: how many nodes may go."""
     runs: list[list[int]] = []
     taken: set[int] = set()
-    for begin, (_, slice_) in enumerate(left):
+    for begin, (_, slice_) in enumerate(remaining):
         if begin in taken or slice_.size_bytes > limit_bytes:
             continue
         run, total = [begin], slice_.size_bytes
         for step in (-1, 1):
             while most > 0 and total <= limit_bytes:
                 end = run[0] if step < 0 else run[-1]
-                at = (end + step) % len(left)
+                at = (end + step) % len(remaining)
                 earlier, later = (at, end) if step < 0 else (end, at)
-                is_neighbour = ring.former_value(left[later][0]) == left[earlier][0]
-                if at in run or at in taken or not is_neighbour or left[at][1].size_bytes > limit_bytes:
+                is_neighbour = ring.former_value(remaining[later][0]) == remaining[earlier][0]
+                if at in run or at in taken or not is_neighbour or remaining[at][1].size_bytes > limit_bytes:
                     break
                 run.insert(0, at) if step < 0 else run.append(at)
-                total += left[at][1].size_bytes
+                total += remaining[at][1].size_bytes
                 most -= 1
         if len(run) > 1:
             runs.append(run)

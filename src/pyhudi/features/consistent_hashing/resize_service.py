@@ -14,14 +14,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pyhudi.errors import TableState
-from pyhudi.features.consistent_hashing.hashing_metadata import Ring
+from pyhudi.features.consistent_hashing.hashing_metadata import HashingRing
 from pyhudi.features.consistent_hashing.plan_resizes import ResizeRules, plan_resize
-from pyhudi.features.consistent_hashing.ring_routing import RingLayout, check_groups
-from pyhudi.features.consistent_hashing.ring_store import check_seen, load_ring, partitions_with_rings, prefixes_of
+from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout, check_ring_groups
+from pyhudi.features.consistent_hashing.ring_store import (
+    check_ring_groups_exist,
+    file_id_prefixes,
+    load_ring,
+    partitions_with_consistent_hashing,
+)
 from pyhudi.format.instants import Action, Instant
-from pyhudi.operations.commit.plan_ownership import PlanOvertaken
+from pyhudi.operations.commit.plan_ownership import PlanSuperseded
 from pyhudi.operations.commit.service_result import NotDue
-from pyhudi.operations.commit.touched_file_groups import touched_groups
+from pyhudi.operations.commit.touched_file_groups import touched_file_groups
 from pyhudi.operations.services.clustering_plans import ClusteringWork, load_node_changes
 from pyhudi.planning.clustering import ClusterGroup
 from pyhudi.table.snapshot import Snapshot
@@ -48,31 +53,31 @@ def choose_resizes(snapshot: Snapshot, partitions: Iterable[str], rules: ResizeR
     for partition, slices in snapshot.slices(tuple(partitions)).items():
         if not slices or any(place == partition for place, _ in busy):
             continue
-        ring = load_ring(context, snapshot.timeline, partition, prefixes_of(s.file_id for s in slices if s.base is not None))
+        ring = load_ring(context, snapshot.timeline, partition, file_id_prefixes(s.file_id for s in slices if s.base is not None))
         if ring is None:
             raise TableState(
                 f"partition {partition!r} of {context.storage.uri} has file groups and no ring: it was written by another index, "
                 "and cannot be resized"
             )
-        check_seen(context, ring, snapshot.slicing.replaced)
-        check_groups(slices, RingLayout({partition: ring}))
+        check_ring_groups_exist(context, ring, snapshot.slicing.replaced)
+        check_ring_groups(slices, ConsistentHashingLayout({partition: ring}))
         free = [s for s in slices if (partition, s.file_id) not in snapshot.slicing.pending_compactions]
         for found in plan_resize(ring, free, rules, context.env.uuid4):
-            groups.append(ClusterGroup(partition, found.slices, len(found.change.coming), found.change))
+            groups.append(ClusterGroup(partition, found.slices, len(found.change.new_nodes), found.change))
     return tuple(groups)
 
 
-def rings_after(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Mapping[str, Ring]:
+def resized_rings(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Mapping[str, HashingRing]:
     """The rings of the partitions of a plan once it is carried out.
 
-    Raises PlanOvertaken where another ring counts than the one that the plan was made for.
+    Raises PlanSuperseded where another ring counts than the one that the plan was made for.
     """
     context, changes = snapshot.context, work.changes
-    rings: dict[str, Ring] = {}
+    rings: dict[str, HashingRing] = {}
     for partition, slices in snapshot.slices(sorted(changes)).items():
-        ring = load_ring(context, snapshot.timeline, partition, prefixes_of(s.file_id for s in slices if s.base is not None))
+        ring = load_ring(context, snapshot.timeline, partition, file_id_prefixes(s.file_id for s in slices if s.base is not None))
         if ring is None or {change.sequence for change in changes[partition]} != {ring.sequence}:
-            raise PlanOvertaken(
+            raise PlanSuperseded(
                 f"clustering {instant} of {context.storage.uri} resizes another ring of partition {partition!r} than the one "
                 "that counts by now",
                 instants=(instant,),
@@ -81,9 +86,9 @@ def rings_after(snapshot: Snapshot, work: ClusteringWork, instant: str) -> Mappi
     return rings
 
 
-def check_is_resize(context: TableContext, ringed: Iterable[str], work: ClusteringWork, instant: str) -> None:
-    """Raises TableState for a plan that would take rows out of the nodes of rings.  ringed: partitions with rings."""
-    plain = {group.partition for group in work.groups if group.change is None}.intersection(ringed)
+def check_is_resize(context: TableContext, has_rings: Iterable[str], work: ClusteringWork, instant: str) -> None:
+    """Raises TableState for a plan that would take rows out of the nodes of rings.  has_rings: partitions with rings."""
+    plain = {group.partition for group in work.groups if group.change is None}.intersection(has_rings)
     if plain:
         raise TableState(
             f"clustering {instant} of {context.storage.uri} would take records out of the nodes of the ring of partition "
@@ -92,12 +97,12 @@ def check_is_resize(context: TableContext, ringed: Iterable[str], work: Clusteri
         )
 
 
-def leaves_nodes(context: TableContext, instant: Instant) -> bool:
+def changes_ring(context: TableContext, instant: Instant) -> bool:
     """Whether a pending clustering would take rows out of the nodes of rings that their keys name: it is no resize.
 
     Nobody should carry it out, and writes to these file groups wait for it.
     """
-    groups = touched_groups(context, instant)
+    groups = touched_file_groups(context, instant)
     changes = load_node_changes(context, instant.request_time)
-    ringed = partitions_with_rings(context)
+    ringed = partitions_with_consistent_hashing(context)
     return any(partition in ringed and partition not in changes for partition, _ in groups)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.features.consistent_hashing.hashing_metadata import LAST_PLACE, Ring
+from pyhudi.features.consistent_hashing.hashing_metadata import MAX_HASH, HashingRing
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.planning.bucket_routing import BUCKET_COUNT, HASH_FIELDS, hashed_fields
 from pyhudi.records.hashing import consistent_hashes
@@ -29,7 +29,7 @@ MAX_NODES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class RingSettings:
+class ConsistentHashingSettings:
     """How the partitions of a consistent hashing index begin.
 
     first_count: nodes of a new partition's ring, at least 1; hash_fields: empty for all record key fields.
@@ -43,23 +43,23 @@ class RingSettings:
             raise InvalidRequest(f"option {BUCKET_COUNT}={self.first_count} has to be from 1 to {MAX_NODES}")
 
     @classmethod
-    def of(cls, options: Options) -> RingSettings:
+    def of(cls, options: Options) -> ConsistentHashingSettings:
         """From checked options."""
         return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)
-class RingLayout:
-    """The rings of partitions, as a `Placement`.  hash_fields: as of `RingSettings`."""
+class ConsistentHashingLayout:
+    """The rings of partitions, as a `Placement`.  hash_fields: as of `ConsistentHashingSettings`."""
 
-    rings: Mapping[str, Ring]
+    rings: Mapping[str, HashingRing]
     hash_fields: tuple[str, ...] = ()
     _bounds: npt.NDArray[np.int64] = field(init=False, repr=False)
     _nodes: Mapping[str, npt.NDArray[np.int64]] = field(init=False, repr=False)
     _buckets: Mapping[tuple[str, str], int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        values = {node.value for ring in self.rings.values() for node in ring.nodes} | {LAST_PLACE}
+        values = {node.value for ring in self.rings.values() for node in ring.nodes} | {MAX_HASH}
         bounds = np.array(sorted(values), dtype=np.int64)
         nodes = {partition: _places(ring)(bounds) for partition, ring in self.rings.items()}
         buckets = {
@@ -74,7 +74,7 @@ class RingLayout:
         """As of `Placement`."""
         return len(self._bounds)
 
-    def cells_of(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray | None = None) -> npt.NDArray[np.int32]:
+    def cells_for_keys(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray | None = None) -> npt.NDArray[np.int32]:
         """As of `Placement`; the cells of all partitions are the same."""
         hashes = consistent_hashes(texts, keys.record_fields, hashed_fields(keys, self.hash_fields))
         return np.searchsorted(self._bounds, hashes, side="left").astype(np.int32)
@@ -88,25 +88,25 @@ class RingLayout:
         """The numbers of the nodes in which cells of a partition that has a ring lie."""
         return self._nodes[partition][cells]
 
-    def bucket_of(self, partition: str, file_id: str) -> int | None:
+    def bucket_from_file_id(self, partition: str, file_id: str) -> int | None:
         """As of `Placement`."""
         return self._buckets.get((partition, file_id))
 
-    def file_id_of(self, partition: str, bucket: int) -> str:
+    def node_file_id(self, partition: str, bucket: int) -> str:
         """The file id of a node's group."""
         return self.rings[partition].nodes[bucket].file_id
 
 
-def _places(ring: Ring) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+def _places(ring: HashingRing) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
     """Hashes to the numbers of nodes: the first at or after a hash, the first of all beyond the last."""
     values = np.array([node.value for node in ring.nodes], dtype=np.int64)
     return lambda hashes: np.searchsorted(values, hashes, side="left") % len(values)
 
 
-def check_groups(slices: Iterable[FileSlice], layout: RingLayout) -> None:
+def check_ring_groups(slices: Iterable[FileSlice], layout: ConsistentHashingLayout) -> None:
     """Raises TableState for file groups that no node has, whose keys no write would find."""
     for slice_ in slices:
-        if layout.bucket_of(slice_.partition, slice_.file_id) is None:
+        if layout.bucket_from_file_id(slice_.partition, slice_.file_id) is None:
             place = slice_.partition or "the table"
             raise TableState(
                 f"file group {slice_.file_id} in {place} belongs to no node of the ring there: another index has written it, or "

@@ -25,27 +25,27 @@ from pyhudi.features.consistent_hashing.hashing_metadata import (
     FIRST_INSTANT,
     MARK_SUFFIX,
     RING_SUFFIX,
+    HashingNode,
+    HashingRing,
     NodeTag,
-    Ring,
-    RingNode,
     first_ring,
     mark_path,
     parse_ring_file,
     ring_folder,
     ring_path,
 )
-from pyhudi.format.paths import RING_FOLDER, folder_of
+from pyhudi.format.paths import RING_FOLDER, parent_folder
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
 
 def load_ring(
-    context: TableContext, timeline: Timeline, partition: str, present: Collection[str], *, marks: bool = False
-) -> Ring | None:
+    context: TableContext, timeline: Timeline, partition: str, is_present: Collection[str], *, marks: bool = False
+) -> HashingRing | None:
     """The ring of a partition; None when it has none yet.
 
-    timeline: by which rings count.  present: prefixes of the file ids of the base files that the partition has.  marks: make the
-    marks that are missing, as writers do.
+    timeline: by which rings count.  is_present: prefixes of the file ids of the base files that the partition has.  marks: make
+    the marks that are missing, as writers do.
     Raises TableState for a mark without its ring and where rings lie and none counts, CorruptData for one that is damaged.
     """
     found = [parsed for info in context.storage.list(ring_folder(partition)).files if (parsed := parse_ring_file(info.path))]
@@ -69,7 +69,7 @@ def load_ring(
         if instant in pending:
             continue
         ring = _read(context, partition, instant)
-        if _has_completed(timeline, instant) or any(node.prefix in present for node in ring.nodes):
+        if _has_completed(timeline, instant) or any(node.prefix in is_present for node in ring.nodes):
             counting = ring
             if marks:
                 _mark(context, partition, instant)
@@ -78,11 +78,11 @@ def load_ring(
     return counting
 
 
-def load_or_make_ring(
-    context: TableContext, timeline: Timeline, partition: str, present: Collection[str], first_count: int
-) -> Ring:
+def load_or_create_ring(
+    context: TableContext, timeline: Timeline, partition: str, is_present: Collection[str], first_count: int
+) -> HashingRing:
     """The ring of a partition for a write; the first one is made where there is none.  first_count: its nodes."""
-    ring = load_ring(context, timeline, partition, present, marks=True)
+    ring = load_ring(context, timeline, partition, is_present, marks=True)
     if ring is not None:
         return ring
     made = first_ring(partition, first_count)
@@ -92,17 +92,17 @@ def load_or_make_ring(
     return _read(context, partition, FIRST_INSTANT)
 
 
-def renewed(ring: Ring, instant: str, new_uuid: Callable[[], str]) -> Ring:
+def renewed(ring: HashingRing, instant: str, new_uuid: Callable[[], str]) -> HashingRing:
     """A ring with the places of another, and new file groups."""
-    return ring.changed(instant, tuple(RingNode(node.value, new_uuid(), NodeTag.REPLACE) for node in ring.nodes))
+    return ring.changed(instant, tuple(HashingNode(node.value, new_uuid(), NodeTag.REPLACE) for node in ring.nodes))
 
 
-def store_ring(context: TableContext, ring: Ring) -> None:
+def store_ring(context: TableContext, ring: HashingRing) -> None:
     """Put a ring that its instant made in its place; what an attempt that died left there is replaced."""
     context.storage.put(ring_path(ring.partition, ring.instant), ring.encode())
 
 
-def check_seen(context: TableContext, ring: Ring, replaced: Mapping[tuple[str, str], str]) -> None:
+def check_ring_groups_exist(context: TableContext, ring: HashingRing, replaced: Mapping[tuple[str, str], str]) -> None:
     """Raises TableState for a ring whose file groups were replaced, as the real Hudi's overwrites leave them.
 
     replaced: (partition, file id) of replaced file groups -> the instant that replaced them.
@@ -115,9 +115,9 @@ def check_seen(context: TableContext, ring: Ring, replaced: Mapping[tuple[str, s
         )
 
 
-def partitions_with_rings(context: TableContext) -> frozenset[str]:
+def partitions_with_consistent_hashing(context: TableContext) -> frozenset[str]:
     """The partitions that have rings."""
-    folders = (folder_of(info.path) for info in context.storage.walk(RING_FOLDER) if parse_ring_file(info.path))
+    folders = (parent_folder(info.path) for info in context.storage.walk(RING_FOLDER) if parse_ring_file(info.path))
     return frozenset(folder.removeprefix(RING_FOLDER).removeprefix("/") for folder in folders)
 
 
@@ -129,18 +129,18 @@ def remove_rings(context: TableContext, instants: Collection[str]) -> None:
         context.storage.delete(path for path in own if path.endswith(suffix))
 
 
-def prefixes_of(file_ids: Iterable[str]) -> frozenset[str]:
+def file_id_prefixes(file_ids: Iterable[str]) -> frozenset[str]:
     """What file ids begin with, before the number of their file."""
     return frozenset(file_id.rpartition("-")[0] for file_id in file_ids)
 
 
-def _read(context: TableContext, partition: str, instant: str) -> Ring:
+def _read(context: TableContext, partition: str, instant: str) -> HashingRing:
     path = ring_path(partition, instant)
     data = context.storage.read(path)
     if data is None:
         raise TableState(f"{context.storage.absolute(path)} is gone; another process has rolled its instant back")
     try:
-        ring = Ring.decode(data)
+        ring = HashingRing.decode(data)
     except CorruptData as error:
         raise error.with_path(context.storage.absolute(path)) from error
     # The instant is that of the file's name, by which it was chosen.

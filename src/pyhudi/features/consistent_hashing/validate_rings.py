@@ -15,36 +15,38 @@ from collections.abc import Sequence
 
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.features.consistent_hashing.hashing_metadata import ring_folder
-from pyhudi.features.consistent_hashing.ring_store import load_ring, partitions_with_rings, prefixes_of
-from pyhudi.metadata_table.indexes.index_validation import LOST, IndexFindings
+from pyhudi.features.consistent_hashing.ring_store import file_id_prefixes, load_ring, partitions_with_consistent_hashing
+from pyhudi.metadata_table.indexes.index_validation import MISSING_ROWS, IndexFindings
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 
 
-def check_rings(context: TableContext, snapshot: Snapshot, slices: Sequence[FileSlice]) -> IndexFindings:
+def check_consistent_hashing(context: TableContext, snapshot: Snapshot, slices: Sequence[FileSlice]) -> IndexFindings:
     """Nothing is looked at in a table without rings.  slices: the present ones."""
     findings = IndexFindings()
-    ringed = sorted(partitions_with_rings(context))
+    ringed = sorted(partitions_with_consistent_hashing(context))
     for partition in ringed:
         groups = {s.file_id for s in slices if s.partition == partition}
-        present = prefixes_of(s.file_id for s in slices if s.partition == partition and s.base is not None)
+        present = file_id_prefixes(s.file_id for s in slices if s.partition == partition and s.base is not None)
         where = ring_folder(partition)
         try:
             ring = load_ring(context, snapshot.timeline, partition, present)
         except (CorruptData, TableState) as error:
-            findings.wrong(where, str(error), LOST)
+            findings.add_error(where, str(error), MISSING_ROWS)
             continue
         nodes = set(ring.file_ids) if ring is not None else set()
         for file_id in sorted(groups - nodes):
-            findings.wrong(where, f"file group {file_id} belongs to no node of the ring; writes do not find its keys", LOST)
+            findings.add_error(
+                where, f"file group {file_id} belongs to no node of the ring; writes do not find its keys", MISSING_ROWS
+            )
         for file_id in sorted(nodes):
             by = snapshot.slicing.replaced.get((partition, file_id))
             if by is not None:
-                findings.wrong(
+                findings.add_error(
                     where, f"file group {file_id} of a node was replaced by {by}: nobody sees what comes there", REWRITE
                 )
-    findings.looked_at = f"{len(ringed):,} partitions" if ringed else ""
+    findings.checked = f"{len(ringed):,} partitions" if ringed else ""
     return findings
 
 

@@ -12,52 +12,56 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyhudi.errors import WriteConflict
-from pyhudi.features.consistent_hashing.hashing_metadata import Ring
-from pyhudi.features.consistent_hashing.ring_routing import RingLayout, RingSettings
+from pyhudi.features.consistent_hashing.hashing_metadata import HashingRing
+from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout, ConsistentHashingSettings
 from pyhudi.features.consistent_hashing.ring_store import (
-    check_seen,
-    load_or_make_ring,
+    check_ring_groups_exist,
+    file_id_prefixes,
+    load_or_create_ring,
     load_ring,
-    prefixes_of,
     renewed,
     store_ring,
 )
 from pyhudi.format.instants import Action
-from pyhudi.operations.commit.touched_file_groups import touched_groups
+from pyhudi.operations.commit.touched_file_groups import touched_file_groups
 from pyhudi.operations.services.clustering_plans import load_node_changes
 from pyhudi.planning.conflicts import FileGroupId
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import Snapshot, load_rollback_targets
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
-from pyhudi.tasks.append_log import Copies
+from pyhudi.tasks.append_log import DoubleWriteTargets
 
 
 @dataclass(frozen=True, slots=True)
-class RingsOfWrite:
-    """layout: where rows go.  counted: the rings that counted when the write was planned.  given_up: the file groups of the nodes
-    that new rings take the place of, also of those that have no files.
+class ConsistentHashingWrite:
+    """layout: where rows go.  valid_rings: the rings that counted when the write was planned.  replaced_groups: the file groups
+    of the nodes that new rings take the place of, also of those that have no files.
 
     copies: (partition, file id) of the file groups whose rows go to those of a pending resize as well, and to which.
     """
 
-    layout: RingLayout
-    counted: Mapping[str, Ring]
-    given_up: tuple[FileGroupId, ...] = ()
-    copies: Mapping[FileGroupId, Copies] = field(default_factory=dict)
+    layout: ConsistentHashingLayout
+    valid_rings: Mapping[str, HashingRing]
+    replaced_groups: tuple[FileGroupId, ...] = ()
+    copies: Mapping[FileGroupId, DoubleWriteTargets] = field(default_factory=dict)
 
     @property
-    def followed(self) -> frozenset[str]:
+    def double_written_resizes(self) -> frozenset[str]:
         """The resizes for which the write copies rows: they may complete beside it."""
         return frozenset(copies.instant_time for copies in self.copies.values())
 
-    def check_still_count(self, context: TableContext, planned: Timeline, now: Timeline) -> None:
+    def check_rings_unchanged(self, context: TableContext, planned: Timeline, current_timeline: Timeline) -> None:
         """Raises WriteConflict where another ring counts by now, and where a resize was dropped for which rows were copied.
 
         planned: the timeline that the write was planned on.
         """
-        going = {i.request_time for i in now.pending(Action.CLUSTERING)} - load_rollback_targets(context.timeline, now).keys()
-        gone = [time for time in self.followed if time not in going and now.completion_time(time) is None]
+        going = {i.request_time for i in current_timeline.pending(Action.CLUSTERING)} - load_rollback_targets(
+            context.timeline, current_timeline
+        ).keys()
+        gone = [
+            time for time in self.double_written_resizes if time not in going and current_timeline.completion_time(time) is None
+        ]
         if gone:
             raise WriteConflict(
                 f"clustering {gone[0]} of {context.storage.uri} was dropped meanwhile, for which this write has copied rows; "
@@ -65,53 +69,56 @@ class RingsOfWrite:
                 instants=tuple(gone),
             )
         # Nothing else makes rings.
-        if set(now.completed(Action.REPLACECOMMIT)).issubset(planned.completed(Action.REPLACECOMMIT)):
+        if set(current_timeline.completed(Action.REPLACECOMMIT)).issubset(planned.completed(Action.REPLACECOMMIT)):
             return
-        for partition, ring in self.counted.items():
-            present = load_ring(context, now, partition, prefixes_of(ring.file_ids))
-            if present is None or present.instant not in {ring.instant, *self.followed}:
+        for partition, ring in self.valid_rings.items():
+            present = load_ring(context, current_timeline, partition, file_id_prefixes(ring.file_ids))
+            if present is None or present.instant not in {ring.instant, *self.double_written_resizes}:
                 raise WriteConflict(
                     f"partition {partition!r} of {context.storage.uri} was given other file groups meanwhile (ring "
                     f"{present.instant if present else 'gone'} in place of {ring.instant}); plan the write again"
                 )
 
 
-def rings_to_write(
+def load_rings_for_write(
     context: TableContext,
     snapshot: Snapshot,
     slices: Mapping[str, Iterable[FileSlice]],
-    settings: RingSettings,
+    settings: ConsistentHashingSettings,
     *,
-    makes: bool,
-) -> RingsOfWrite:
-    """The rings of partitions.  slices: present ones, by partition.  makes: partitions without a ring get their first one.
+    create_missing: bool,
+) -> ConsistentHashingWrite:
+    """The rings of partitions.  slices: present ones, by partition.  create_missing: partitions without a ring get their first
+    one.
 
     Raises TableState for a ring whose file groups were replaced, as the real Hudi's overwrites leave them.
     """
-    counted: dict[str, Ring] = {}
+    counted: dict[str, HashingRing] = {}
     timeline = snapshot.timeline
     for partition, found in slices.items():
-        present = prefixes_of(s.file_id for s in found if s.base is not None)
-        if makes:
-            counted[partition] = load_or_make_ring(context, timeline, partition, present, settings.first_count)
+        present = file_id_prefixes(s.file_id for s in found if s.base is not None)
+        if create_missing:
+            counted[partition] = load_or_create_ring(context, timeline, partition, present, settings.first_count)
         elif (ring := load_ring(context, timeline, partition, present, marks=True)) is not None:
             counted[partition] = ring
     for ring in counted.values():
-        check_seen(context, ring, snapshot.slicing.replaced)
-    return RingsOfWrite(RingLayout(counted, settings.hash_fields), counted)
+        check_ring_groups_exist(context, ring, snapshot.slicing.replaced)
+    return ConsistentHashingWrite(ConsistentHashingLayout(counted, settings.hash_fields), counted)
 
 
-def with_copies(rings: RingsOfWrite, context: TableContext, snapshot: Snapshot, groups: Iterable[FileGroupId]) -> RingsOfWrite:
+def with_copies(
+    rings: ConsistentHashingWrite, context: TableContext, snapshot: Snapshot, groups: Iterable[FileGroupId]
+) -> ConsistentHashingWrite:
     """The same for a write beside pending resizes: what it changes of the nodes that go is for those that come, too.
 
     groups: those that the write changes.
     """
     wanted = frozenset(groups) & snapshot.pending_clusterings
-    copies: dict[FileGroupId, Copies] = {}
+    copies: dict[FileGroupId, DoubleWriteTargets] = {}
     for instant in snapshot.timeline.pending(Action.CLUSTERING) if wanted else ():
-        planned = touched_groups(context, instant) & wanted
+        planned = touched_file_groups(context, instant) & wanted
         for partition, changes in load_node_changes(context, instant.request_time).items() if planned else ():
-            ring = rings.counted.get(partition)
+            ring = rings.valid_rings.get(partition)
             if ring is None or {change.sequence for change in changes} != {ring.sequence}:
                 continue
             after = ring.changed(instant.request_time, (node for change in changes for node in change.nodes))
@@ -120,23 +127,23 @@ def with_copies(rings: RingsOfWrite, context: TableContext, snapshot: Snapshot, 
                 for log in (log for slice_ in group.slices for log in slice_.logs):
                     if log.name.instant_time == instant.request_time:
                         versions[group.file_id] = max(versions.get(group.file_id, 0), log.name.version + 1)
-            copy = Copies(instant.request_time, after, rings.layout.hash_fields, versions)
+            copy = DoubleWriteTargets(instant.request_time, after, rings.layout.hash_fields, versions)
             copies.update({group: copy for group in planned if group[0] == partition})
     return replace(rings, copies=copies)
 
 
-def renew_rings(
-    context: TableContext, snapshot: Snapshot, partitions: Iterable[str], instant: str, settings: RingSettings | None
-) -> RingsOfWrite:
+def replace_rings(
+    context: TableContext, snapshot: Snapshot, partitions: Iterable[str], instant: str, settings: ConsistentHashingSettings | None
+) -> ConsistentHashingWrite:
     """Rings of new file groups for partitions whose groups make way, stored; they count once the instant has completed.
 
     settings: how partitions begin that have no ring; None leaves these without one.
     """
-    counted: dict[str, Ring] = {}
-    made: dict[str, Ring] = {}
+    counted: dict[str, HashingRing] = {}
+    made: dict[str, HashingRing] = {}
     slices = snapshot.slices(sorted(set(partitions)))
     for partition in sorted(set(partitions)):
-        present = prefixes_of(s.file_id for s in slices.get(partition, ()) if s.base is not None)
+        present = file_id_prefixes(s.file_id for s in slices.get(partition, ()) if s.base is not None)
         ring = load_ring(context, snapshot.timeline, partition, present, marks=True)
         if ring is not None:
             counted[partition] = ring
@@ -144,7 +151,7 @@ def renew_rings(
             store_ring(context, made[partition])
         elif settings is not None:
             # Its file groups were never replaced, so the first ring will do.
-            first = load_or_make_ring(context, snapshot.timeline, partition, present, settings.first_count)
+            first = load_or_create_ring(context, snapshot.timeline, partition, present, settings.first_count)
             counted[partition] = made[partition] = first
     given_up = tuple((partition, file_id) for partition, ring in counted.items() for file_id in ring.file_ids)
-    return RingsOfWrite(RingLayout(made, settings.hash_fields if settings else ()), counted, given_up)
+    return ConsistentHashingWrite(ConsistentHashingLayout(made, settings.hash_fields if settings else ()), counted, given_up)

@@ -25,88 +25,21 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
-from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.thrift_client import connect_to_first, load_messages
+from pyhudi.tasks.hbase_lookup import TABLE, HbaseSettings
 
 T = TypeVar("T")
 
-SERVERS = Option(
-    "pyhudi.index.hbase.thrift.uris",
-    str,
-    None,
-    "Thrift servers of HBase (its second interface, `hbase thrift2`), thrift://host:port, with commas between them",
-)
-TABLE = Option("hoodie.index.hbase.table", str, None, "table of HBase that is the index; it has to be there, with the family _s")
-ROLLBACK_SYNC = Option(
-    "hoodie.index.hbase.rollback.sync",
-    bool,
-    "false",
-    "a rollback takes what its write told index HBASE out of it, found by a scan of the time since",
-)
 
 FAMILY = b"_s"
 COMMIT, FILE, PARTITION, DELETING = b"commit_ts", b"file_name", b"partition_path", b"deleting"
 
 _ANSWER_TIMEOUT_MS = 120_000
 _ROWS_OF_SCAN = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class HbaseSettings:
-    """Where the index is, and how it is asked.
-
-    pauses: milliseconds after each batch of a task.  rollback_sync: rollbacks take their write's entries out.
-    """
-
-    servers: Annotated[tuple[str, ...], SERVERS] = ()
-    table: Annotated[str | None, TABLE] = None
-    get_batch_size: Annotated[
-        int, Option("hoodie.index.hbase.get.batch.size", int, "100", "keys that one request asks index HBASE for", at_least=1)
-    ] = 100
-    put_batch_size: Annotated[
-        int, Option("hoodie.index.hbase.put.batch.size", int, "100", "entries that one request tells index HBASE", at_least=1)
-    ] = 100
-    get_pause_ms: Annotated[
-        int,
-        Option(
-            "hoodie.index.hbase.sleep.ms.for.get.batch",
-            int,
-            "0",
-            "milliseconds that a task waits after each batch of keys that it asks index HBASE for",
-            at_least=0,
-        ),
-    ] = 0
-    put_pause_ms: Annotated[
-        int,
-        Option(
-            "hoodie.index.hbase.sleep.ms.for.put.batch",
-            int,
-            "0",
-            "milliseconds that a task waits after each batch of entries that it tells index HBASE",
-            at_least=0,
-        ),
-    ] = 0
-    rollback_sync: Annotated[bool, ROLLBACK_SYNC] = False
-
-    @classmethod
-    def of(cls, options: Options) -> HbaseSettings:
-        """From checked options.  Raises InvalidRequest as `addresses`."""
-        settings = read_settings(cls, options)
-        assert settings.addresses
-        return settings
-
-    @property
-    def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each server.  Raises InvalidRequest where an option is missing or says none."""
-        for option, value in ((SERVERS, self.servers), (TABLE, self.table)):
-            if not value:
-                raise InvalidRequest(f"index HBASE needs the option {option}")
-        return tuple(map(_address, self.servers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +91,13 @@ class HbaseTable:
             self._ask(self._client.putMultiple, self._name, puts)
             _pause(self._settings.put_pause_ms)
 
-    def delete_places(self, rows: Iterable[tuple[str, int]]) -> None:
+    def delete_locations(self, rows: Iterable[tuple[str, int]]) -> None:
         """Remove where keys stand, but not `deleting`, as far as it was put at a time or before: ms of the server's clock."""
         self._delete(
             rows, self._m.TDeleteType.DELETE_COLUMNS, [self._m.TColumn(FAMILY, name) for name in (COMMIT, FILE, PARTITION)]
         )
 
-    def delete_puts(self, rows: Iterable[tuple[str, int]]) -> None:
+    def delete_written(self, rows: Iterable[tuple[str, int]]) -> None:
         """Remove the cells of keys that were put at a time; where HBase keeps what stood there before, that comes back."""
         self._delete(rows, self._m.TDeleteType.DELETE_FAMILY_VERSION, [self._m.TColumn(FAMILY)])
 
@@ -237,17 +170,6 @@ def open_hbase(settings: HbaseSettings) -> Iterator[HbaseTable]:
 @cache
 def _messages() -> Any:
     return load_messages(Path(__file__).with_name("hbase.thrift"), "pyhudi_hbase_thrift", "index HBASE", extra="hbase")
-
-
-def _address(uri: str) -> tuple[str, int]:
-    try:
-        parsed = urlsplit(uri)
-        host, port = parsed.hostname, parsed.port
-    except ValueError:
-        host, port = None, None
-    if host is None or port is None or parsed.scheme != "thrift":
-        raise InvalidRequest(f"{SERVERS}={uri}: expected thrift://host:port")
-    return host, port
 
 
 def _entry(found: Any) -> Entry | None:

@@ -10,18 +10,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from pyhudi.errors import HudiError, Unsupported
-from pyhudi.features.hbase_index.hbase_client import HbaseSettings, open_hbase
-from pyhudi.features.hbase_index.hbase_tasks import ByHbase, CommitsThatCount, HbaseChange, run_settle, run_tell, take_out
-from pyhudi.format.instants import stamp_of_instant
+from pyhudi.features.hbase_index.hbase_client import open_hbase
+from pyhudi.features.hbase_index.hbase_tasks import HbaseChange, roll_back_hbase, run_finish_hbase, run_prepare_hbase
+from pyhudi.format.instants import timestamp_from_instant
 from pyhudi.format.paths import SIDE_FOLDER, join_path
 from pyhudi.operations.commit.commit_settings import INDEX_TYPE, CommitSettings
 from pyhudi.table.table_context import TableContext
-from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
-from pyhudi.tasks.file_stats import FileIndexing
+from pyhudi.tasks.hbase_lookup import HbaseSettings
 from pyhudi.tasks.write_tasks import WriteStatus
 
 _LOG = logging.getLogger("pyhudi.features.hbase_index.hbase_commits")
@@ -47,21 +45,8 @@ def check_hbase(context: TableContext, settings: HbaseSettings | None, *, has_me
         table.check()
 
 
-def by_hbase(settings: HbaseSettings, timeline: Timeline) -> ByHbase:
-    """How keys are looked up in the index by a write that is planned on a timeline."""
-    completed = frozenset(instant.request_time for instant in timeline.completed_writes())
-    return ByHbase(settings, CommitsThatCount(completed, timeline.start, timeline.archived_completions))
-
-
-def with_keys(indexing: FileIndexing | None, settings: HbaseSettings | None) -> FileIndexing | None:
-    """What tasks are to find out, the keys that come to file groups and leave them among it where index HBASE wants them."""
-    if settings is None or indexing is None or indexing.key_shards:
-        return indexing
-    return replace(indexing, key_shards=1)
-
-
 @contextmanager
-def told_to_hbase(
+def update_hbase_index(
     context: TableContext, engine: Engine, settings: HbaseSettings | None, statuses: Sequence[WriteStatus], instant_time: str
 ) -> Iterator[None]:
     """Around the commit of what tasks wrote: tell the index before it, and remove what was deleted after it.
@@ -73,10 +58,10 @@ def told_to_hbase(
         yield
         return
     changes = list(_changes(context, settings, statuses, instant_time))
-    engine.map(run_tell, changes)
+    engine.map(run_prepare_hbase, changes)
     yield
     try:
-        engine.map(run_settle, changes)
+        engine.map(run_finish_hbase, changes)
         context.storage.delete_folder(join_path(SIDE_FOLDER, instant_time))
     except HudiError as error:
         _LOG.warning("%s is committed; deleted keys could not be removed from index HBASE: %s", instant_time, error)
@@ -88,7 +73,9 @@ def sync_rollback(context: TableContext, settings: CommitSettings, rolled_back: 
     if index is None or not index.rollback_sync:
         return
     for instant_time in rolled_back:
-        count = take_out(index, instant_time, stamp_of_instant(instant_time, context.config.zone) - _CLOCKS_DIFFER_MS)
+        count = roll_back_hbase(
+            index, instant_time, timestamp_from_instant(instant_time, context.config.zone) - _CLOCKS_DIFFER_MS
+        )
         _LOG.info("%d keys of %s were taken out of index HBASE", count, instant_time)
 
 

@@ -19,7 +19,7 @@ Source: docs/formats/writing.md, "Indexes used for writing"; docs/decisions/0019
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -27,17 +27,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.features.hbase_index.hbase_client import COMMIT, DELETING, FILE, PARTITION, HbaseSettings, open_hbase
+from pyhudi.features.hbase_index.hbase_client import COMMIT, DELETING, FILE, PARTITION, open_hbase
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.tasks.file_stats import KEY_CHANGES, open_side_file
+from pyhudi.tasks.hbase_lookup import HbaseSettings, LookupInHbaseIndex
 
 Ints = npt.NDArray[np.int64]
 
-KEYS_PER_QUESTION = 100_000
+KEYS_PER_LOOKUP = 100_000
 """Keys whose entries are in memory at once."""
 
-SAID = pa.schema(
+LOOKUP_SCHEMA = pa.schema(
     [
         pa.field("key", pa.string(), nullable=False),
         pa.field("partition", pa.string()),
@@ -47,33 +48,7 @@ SAID = pa.schema(
 """What the index says of the keys that it has; partition and file_id are null where an entry is not believed."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitsThatCount:
-    """Request times of writes: those that completed of the active timeline, its start, and the completion times of archived ones.
-
-    An instant before the start that the history does not know is one that was rolled back: the real Hudi takes it for complete.
-    """
-
-    completed: frozenset[str]
-    start: str | None
-    archived: Mapping[str, str] = field(default_factory=dict)
-
-    def counts(self, instant_time: str) -> bool:
-        """Whether the write of a request time completed."""
-        if instant_time in self.completed:
-            return True
-        return self.start is not None and instant_time < self.start and instant_time in self.archived
-
-
-@dataclass(frozen=True, slots=True)
-class ByHbase:
-    """Ask the index; what it says and is not believed is looked for in key columns."""
-
-    index: HbaseSettings
-    commits: CommitsThatCount
-
-
-def ask_hbase(lookup: ByHbase, keys: pa.StringArray) -> Iterator[pa.RecordBatch]:
+def lookup_in_hbase(lookup: LookupInHbaseIndex, keys: pa.StringArray) -> Iterator[pa.RecordBatch]:
     """What the index says of distinct keys, in batches of SAID.  Errors as of `open_hbase`."""
     known: dict[str, bool] = {}
 
@@ -85,8 +60,8 @@ def ask_hbase(lookup: ByHbase, keys: pa.StringArray) -> Iterator[pa.RecordBatch]
     if not len(keys):
         return
     with open_hbase(lookup.index) as table:
-        for start in range(0, len(keys), KEYS_PER_QUESTION):
-            asked = keys.slice(start, KEYS_PER_QUESTION)
+        for start in range(0, len(keys), KEYS_PER_LOOKUP):
+            asked = keys.slice(start, KEYS_PER_LOOKUP)
             rows: list[int] = []
             partitions: list[str | None] = []
             file_ids: list[str | None] = []
@@ -100,16 +75,20 @@ def ask_hbase(lookup: ByHbase, keys: pa.StringArray) -> Iterator[pa.RecordBatch]
                 partitions.append(entry.partition if believed else None)
                 file_ids.append(entry.file_id if believed else None)
             found = asked.take(pa.array(rows, pa.int64()))
-            yield pa.record_batch([found, pa.array(partitions, pa.string()), pa.array(file_ids, pa.string())], schema=SAID)
+            yield pa.record_batch(
+                [found, pa.array(partitions, pa.string()), pa.array(file_ids, pa.string())], schema=LOOKUP_SCHEMA
+            )
 
 
-def find_in_hbase(lookup: ByHbase, keys: pa.StringArray, groups: Mapping[tuple[str, str], int]) -> tuple[Ints, Ints, Ints]:
+def find_in_hbase(
+    lookup: LookupInHbaseIndex, keys: pa.StringArray, groups: Mapping[tuple[str, str], int]
+) -> tuple[Ints, Ints, Ints]:
     """Where keys stand: pairs of a key (its index) and a group (its number); then the indices of keys to be looked for in files.
 
     keys: distinct, no nulls.  groups: the numbers of those that the table has.
     """
     rows, numbers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for said in ask_hbase(lookup, keys):
+    for said in lookup_in_hbase(lookup, keys):
         rows.append(np.asarray(pc.index_in(said.column("key"), value_set=keys), dtype=np.int64))
         pairs = zip(said.column("partition").to_pylist(), said.column("file_id").to_pylist(), strict=True)
         numbers.append(np.array([groups.get(pair, -1) for pair in pairs], dtype=np.int64))
@@ -130,7 +109,7 @@ class HbaseChange:
     file_id: str
 
 
-def run_tell(change: HbaseChange) -> int:
+def run_prepare_hbase(change: HbaseChange) -> int:
     """Before the commit: put the keys that came, mark those that left.  Returns how many there were."""
     count = 0
     came = {COMMIT: change.instant_time, FILE: change.file_id, PARTITION: change.partition, DELETING: ""}
@@ -143,8 +122,10 @@ def run_tell(change: HbaseChange) -> int:
     return count
 
 
-def run_settle(change: HbaseChange) -> int:
-    """After the commit: leave the mark alone of what `run_tell` marked, where nothing was put since.  Returns how many keys."""
+def run_finish_hbase(change: HbaseChange) -> int:
+    """After the commit: leave the mark alone of what `run_prepare_hbase` marked, where nothing was put since.  Returns how many
+    keys.
+    """
     count = 0
     with open_hbase(change.index) as table:
         for batch in _key_changes(change):
@@ -155,12 +136,12 @@ def run_settle(change: HbaseChange) -> int:
                 for key, entry in entries
                 if entry is not None and entry.deleting == change.instant_time and entry.commit not in ("", change.instant_time)
             ]
-            table.delete_places(marked)
+            table.delete_locations(marked)
             count += len(marked)
     return count
 
 
-def take_out(index: HbaseSettings, instant_time: str, since_ms: int) -> int:
+def roll_back_hbase(index: HbaseSettings, instant_time: str, since_ms: int) -> int:
     """Take out what a write told the index that is rolled back: its puts and its marks.  Returns how many keys there were.
 
     since_ms: when the write began, by the clocks of the region servers, or earlier: the table is scanned for what was put since.
@@ -170,15 +151,15 @@ def take_out(index: HbaseSettings, instant_time: str, since_ms: int) -> int:
     count = 0
     with open_hbase(index) as table:
         changed = table.changed_since(since_ms)
-        while rows := list(islice(changed, KEYS_PER_QUESTION)):
+        while rows := list(islice(changed, KEYS_PER_LOOKUP)):
             put = [(key, cells[COMMIT][1]) for key, cells in rows if cells.get(COMMIT, _NOTHING)[0] == instant_time]
-            table.delete_puts(put)
+            table.delete_written(put)
             keys = [key for key, _ in put]
             table.put((key, {DELETING: instant_time}) for key, entry in zip(keys, table.get(keys), strict=True) if entry is None)
             marked = [key for key, cells in rows if cells.get(DELETING, _NOTHING)[0] == instant_time]
             entries = zip(marked, table.get(marked), strict=True)
             # A mark that stands alone says that the record was there before.
-            table.delete_puts((key, e.deleting_ms) for key, e in entries if e and e.commit and e.deleting == instant_time)
+            table.delete_written((key, e.deleting_ms) for key, e in entries if e and e.commit and e.deleting == instant_time)
             count += len(put) + len(marked)
     return count
 
@@ -193,5 +174,5 @@ def _key_changes(change: HbaseChange) -> Iterator[pa.RecordBatch]:
         assert reader.schema == KEY_CHANGES, "side files are written by `tasks.file_stats` alone"
         for number in range(reader.num_record_batches):
             batch = reader.get_batch(number)
-            for start in range(0, batch.num_rows, KEYS_PER_QUESTION):
-                yield batch.slice(start, KEYS_PER_QUESTION)
+            for start in range(0, batch.num_rows, KEYS_PER_LOOKUP):
+                yield batch.slice(start, KEYS_PER_LOOKUP)

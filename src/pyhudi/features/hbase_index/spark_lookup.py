@@ -15,28 +15,31 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pyhudi.engines.spark.distributed_lookup import HOMES, KeyTable, look_up_few, look_up_many
+from pyhudi.engines.spark.distributed_lookup import KEY_PARTITIONS, KeyTable, lookup_distributed, lookup_on_driver
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, translated_errors
 from pyhudi.engines.spark.type_conversion import column, ddl
 from pyhudi.engines.spark.worker_errors import with_error_fields
-from pyhudi.engines.spark.worker_tasks import FILE, FILE_ID, FILES, HOME
-from pyhudi.features.hbase_index.hbase_tasks import KEYS_PER_QUESTION, ByHbase, ask_hbase, find_in_hbase
-from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.engines.spark.worker_tasks import FILE, FILE_ID, FILES, KEY_PARTITION
+from pyhudi.features.hbase_index.hbase_tasks import KEYS_PER_LOOKUP, find_in_hbase, lookup_in_hbase
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.tasks.engine_protocol import TagRequest
-from pyhudi.tasks.tag_location import ByKeyColumns
+from pyhudi.tasks.hbase_lookup import LookupInHbaseIndex
+from pyhudi.tasks.tag_location import LookupByKeyColumns
 
 Ints = npt.NDArray[np.int64]
 
 _QUESTIONS_A_CORE = 2
 
 
-def ask_few_of_hbase(session: SparkSession, keys: KeyTable, request: TagRequest, lookup: ByHbase) -> tuple[Ints, Ints]:
+def lookup_hbase_on_driver(
+    session: SparkSession, keys: KeyTable, request: TagRequest, lookup: LookupInHbaseIndex
+) -> tuple[Ints, Ints]:
     """Pairs of a key (its number in the key table) and a place (its number in the request) that holds it."""
     distinct = pc.unique(keys.keys)
-    groups = {(place.partition, place.file_id): number for number, place in enumerate(request.places)}
+    groups = {(place.partition, place.file_id): number for number, place in enumerate(request.candidates)}
     wanted = max(1, min(len(distinct) // lookup.index.get_batch_size, _QUESTIONS_A_CORE * parallelism(session)))
     pieces = np.array_split(np.arange(len(distinct), dtype=np.int64), wanted)
-    tasks = [_Question(lookup, distinct.take(pa.array(part)), groups) for part in pieces]
+    tasks = [_HbaseLookup(lookup, distinct.take(pa.array(part)), groups) for part in pieces]
     place_of = np.full(len(distinct), -1, dtype=np.int64)
     unsure = np.zeros(len(distinct), dtype=np.bool_)
     for part, (rows, numbers, others) in zip(pieces, run_tasks(session, _run_question, tasks), strict=True):
@@ -49,64 +52,74 @@ def ask_few_of_hbase(session: SparkSession, keys: KeyTable, request: TagRequest,
     if not len(rest):
         return found, place_of[code][found]
     some = replace(keys, keys=keys.keys.take(pa.array(rest)), path_codes=keys.path_codes[rest], row_count=len(rest))
-    rows, places = look_up_few(session, some, replace(request, lookup=ByKeyColumns()))
+    rows, places = lookup_on_driver(session, some, replace(request, lookup=LookupByKeyColumns()))
     return np.concatenate([found, rest[rows]]), np.concatenate([place_of[code][found], places])
 
 
-def ask_many_of_hbase(
-    session: SparkSession, rows: DataFrame, request: TagRequest, lookup: ByHbase, keep: Callable[[DataFrame], DataFrame]
+def lookup_hbase_distributed(
+    session: SparkSession,
+    rows: DataFrame,
+    request: TagRequest,
+    lookup: LookupInHbaseIndex,
+    persisted: Callable[[DataFrame], DataFrame],
 ) -> DataFrame:
-    """Hits of all keys of the rows, as `look_up_many` of global keys.  keep: holds what was computed until the write ends."""
+    """Hits of all keys of the rows, as `lookup_distributed` of global keys.  persisted: holds what was computed until the write
+    ends.
+    """
     asked = rows.select(RECORD_KEY).distinct()
-    said = keep(asked.mapInArrow(_AskHbase(lookup), ddl((RECORD_KEY, "string"), (HOME, "string"), (FILE_ID, "string"))))
+    said = persisted(
+        asked.mapInArrow(_LookupInHbase(lookup), ddl((RECORD_KEY, "string"), (KEY_PARTITION, "string"), (FILE_ID, "string")))
+    )
     table = pa.table(
         {
-            HOME: pa.array([place.partition for place in request.places], pa.string()),
-            FILE_ID: pa.array([place.file_id for place in request.places], pa.string()),
-            FILE: pa.array(range(len(request.places)), pa.int32()),
+            KEY_PARTITION: pa.array([place.partition for place in request.candidates], pa.string()),
+            FILE_ID: pa.array([place.file_id for place in request.candidates], pa.string()),
+            FILE: pa.array(range(len(request.candidates)), pa.int32()),
         }
     )
-    placed = said.join(F.broadcast(session.createDataFrame(table)), [HOME, FILE_ID], "left")
+    placed = said.join(F.broadcast(session.createDataFrame(table)), [KEY_PARTITION, FILE_ID], "left")
     sure = placed.where(column(FILE).isNotNull())
-    hits = sure.select(RECORD_KEY, F.array(FILE).alias(FILES), F.array(HOME).alias(HOMES))
+    hits = sure.select(RECORD_KEY, F.array(FILE).alias(FILES), F.array(KEY_PARTITION).alias(KEY_PARTITIONS))
     unsure = placed.where(column(FILE).isNull()).select(RECORD_KEY)
     with translated_errors():
         if not unsure.take(1):
             return hits
-    return hits.unionByName(look_up_many(session, unsure, replace(request, lookup=ByKeyColumns())).select(*hits.columns))
+    return hits.unionByName(
+        lookup_distributed(session, unsure, replace(request, lookup=LookupByKeyColumns())).select(*hits.columns)
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _HbaseLookup:
     """Keys for the index, and the numbers of the file groups that the table has."""
 
-    lookup: ByHbase
+    lookup: LookupInHbaseIndex
     keys: pa.StringArray
     groups: dict[tuple[str, str], int]
 
 
-def _run_question(question: _Question) -> tuple[Ints, Ints, Ints]:
-    return find_in_hbase(question.lookup, question.keys, question.groups)
+def _run_question(request: _HbaseLookup) -> tuple[Ints, Ints, Ints]:
+    return find_in_hbase(request.lookup, request.keys, request.groups)
 
 
 @dataclass(frozen=True, slots=True)
-class _AskHbase:
+class _LookupInHbase:
     """Keys (column RECORD_KEY, distinct) to RECORD_KEY, HOME and FILE_ID of those that the index has; null for what is not
     believed.
     """
 
-    lookup: ByHbase
+    lookup: LookupInHbaseIndex
 
     @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: list[pa.Array] = []
         for batch in batches:
             held.append(batch.column(0).cast(pa.string()))
-            if sum(map(len, held)) >= KEYS_PER_QUESTION:
+            if sum(map(len, held)) >= KEYS_PER_LOOKUP:
                 yield from self._ask(held)
                 held = []
         yield from self._ask(held)
 
-    def _ask(self, held: list[pa.Array]) -> Iterator[pa.RecordBatch]:
-        for said in ask_hbase(self.lookup, pa.concat_arrays([pa.array([], pa.string()), *held])):
-            yield pa.record_batch(said.columns, names=[RECORD_KEY, HOME, FILE_ID])
+    def _ask(self, key_arrays: list[pa.Array]) -> Iterator[pa.RecordBatch]:
+        for said in lookup_in_hbase(self.lookup, pa.concat_arrays([pa.array([], pa.string()), *key_arrays])):
+            yield pa.record_batch(said.columns, names=[RECORD_KEY, KEY_PARTITION, FILE_ID])

@@ -28,8 +28,8 @@ from pyhudi.features.procedures import (
     service_procedures,
     timeline_procedures,
 )
-from pyhudi.features.procedures.procedure import Call, Procedure
-from pyhudi.table.snapshot import planned_anew
+from pyhudi.features.procedures.procedure import Procedure, ProcedureCall
+from pyhudi.table.snapshot import retry_on_stale_files
 
 __all__ = ["NAMES", "PROCEDURES", "call", "describe"]
 
@@ -71,13 +71,13 @@ def call(
         hint = "; `table=` needs a Spark session: hs.call(spark, ...)" if "table" in arguments else ""
         raise InvalidRequest(f"procedure {procedure} needs the path of a table{hint}")
     checked = found.check(arguments)
-    table = None if found.makes_table else Table(path, storage_options)
-    asked = Call(os.fspath(path), storage_options, table, checked, spark)
+    table = None if found.creates_table else Table(path, storage_options)
+    asked = ProcedureCall(os.fspath(path), storage_options, table, checked, spark)
 
     def run() -> list[dict[str, Any]]:
         return [dict(row) for row in found.run(asked)]
 
-    rows = planned_anew(run)() if found.changes_nothing else run()
+    rows = retry_on_stale_files(run)() if found.is_read_only else run()
     return pa.Table.from_pylist(rows, schema=found.output)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from pyhudi import features
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.features.bootstrap.bootstrap_table import bootstrap
-from pyhudi.features.bootstrap.plan_bootstrap import SELECTOR
-from pyhudi.features.procedures.procedure import Call, Parameter, Procedure, Rows, schema
-from pyhudi.format.bootstrap_index import IndexedGroup
+from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
+from pyhudi.format.bootstrap_index import BootstrappedGroup
 from pyhudi.operations.admin.table_settings import BASE_FORMAT, TABLE_TYPE
 from pyhudi.table.bootstrap_sources import load_index
 
@@ -20,7 +19,7 @@ _ONLY = {
 """Arguments of Hudi's that may ask for something else than what there is, and the one value that does not: the default."""
 
 _CLASSES = {
-    "selector_class": SELECTOR.key,
+    "selector_class": "hoodie.bootstrap.mode.selector",
     "key_generator_class": "hoodie.datasource.write.keygenerator.class",
     "payload_class": "hoodie.datasource.write.payload.class",
     "base_file_format": BASE_FORMAT.key,
@@ -35,7 +34,7 @@ _DEFAULTS = {
 }
 
 
-def run_bootstrap(call: Call) -> Rows:
+def run_bootstrap(call: ProcedureCall) -> Rows:
     """Make a table over files; `status` is 0, and what stands in the way is raised."""
     for name, allowed in _ONLY.items():
         if call.text(name) not in (allowed, ""):
@@ -53,7 +52,7 @@ def run_bootstrap(call: Call) -> Rows:
         _CLASSES["payload_class"]: _DEFAULTS["payload_class"],
         **call.options(table_type=TABLE_TYPE.key, **given),
     }
-    bootstrap(
+    features.load("bootstrap", "procedure run_bootstrap").bootstrap(
         call.text("bootstrap_path"),
         call.path,
         record_key=call.text("rowKey_field"),
@@ -65,7 +64,7 @@ def run_bootstrap(call: Call) -> Rows:
     yield {"status": 0}
 
 
-def show_bootstrap_mapping(call: Call) -> Rows:
+def show_bootstrap_mapping(call: ProcedureCall) -> Rows:
     """Source files of file groups."""
     partition, wanted = call.text("partition_path"), {part.strip() for part in call.text("file_ids").split(",") if part.strip()}
     if wanted and not partition:
@@ -83,17 +82,17 @@ def show_bootstrap_mapping(call: Call) -> Rows:
     return found[: call.number("limit")]
 
 
-def show_bootstrap_partitions(call: Call) -> Rows:
+def show_bootstrap_partitions(call: ProcedureCall) -> Rows:
     """The partitions whose rows lie in source files, or did until they were written."""
     return [{"indexed_partitions": partition} for partition in sorted({one.partition for one in _index(call)})]
 
 
-def _index(call: Call) -> list[IndexedGroup]:
+def _index(call: ProcedureCall) -> list[BootstrappedGroup]:
     _base_path(call)
     return list(load_index(call.table.context))
 
 
-def _base_path(call: Call) -> str:
+def _base_path(call: ProcedureCall) -> str:
     found = call.table.config.bootstrap_base_path
     if found is None:
         raise TableState(f"the table at {call.table.uri} was not made over files outside of it")
@@ -125,7 +124,7 @@ PROCEDURES = (
         schema("status int"),
         run_bootstrap,
         "Make a table over Parquet or ORC files that are there already.",
-        makes_table=True,
+        creates_table=True,
     ),
     Procedure(
         "show_bootstrap_mapping",

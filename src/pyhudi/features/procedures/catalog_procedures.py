@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyhudi.errors import Unsupported
-from pyhudi.features.procedures.procedure import Call, Parameter, Procedure, Rows, schema
+from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
 from pyhudi.operations.catalog_sync.sync_settings import EXTRACTOR, INCREMENTAL, METASTORE_URIS, MODE, PARTITION_FIELDS, STRATEGY
 
 _OPTIONS = {
@@ -16,7 +16,7 @@ _OPTIONS = {
 }
 
 
-def hive_sync(call: Call) -> Rows:
+def hive_sync(call: ProcedureCall) -> Rows:
     """Register the table; an argument that is left empty says nothing.
 
     Raises Unsupported for what goes to HiveServer2.

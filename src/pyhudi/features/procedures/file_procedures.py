@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pyhudi.errors import TableState, Unsupported
-from pyhudi.features.procedures.procedure import Call, Parameter, Procedure, Rows, schema
+from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
 from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
@@ -38,7 +38,7 @@ _BLOCK_TYPES = {
 }
 
 
-def stats_file_sizes(call: Call) -> Rows:
+def stats_file_sizes(call: ProcedureCall) -> Rows:
     """Sizes of the data files of each instant, oldest first, and of all: quantiles interpolated, deviation of a sample.
 
     partition_path: a glob of partitions, all when it is left out.
@@ -46,19 +46,19 @@ def stats_file_sizes(call: Call) -> Rows:
     return islice(_size_rows(call), call.number("limit"))
 
 
-def show_metadata_table_files(call: Call) -> Rows:
+def show_metadata_table_files(call: ProcedureCall) -> Rows:
     """The files of one partition by the metadata table, by name; of the table's own folder when none is given."""
     files = _listed(call).get(call.text("partition"), {})
     return islice(({"file_path": name} for name in sorted(files)), call.number("limit"))
 
 
-def show_metadata_table_partitions(call: Call) -> Rows:
+def show_metadata_table_partitions(call: ProcedureCall) -> Rows:
     """The partitions by the metadata table."""
     for partition in find_partitions(_metadata(call)):
         yield {"partition": partition}
 
 
-def validate_metadata_table_files(call: Call) -> Rows:
+def validate_metadata_table_files(call: ProcedureCall) -> Rows:
     """Where the metadata table and the directories disagree on files or sizes; every file with `verbose`."""
     context = call.table.context
     listed = _listed(call)
@@ -78,26 +78,26 @@ def validate_metadata_table_files(call: Call) -> Rows:
                 }
 
 
-def show_logfile_records(call: Call) -> Rows:
+def show_logfile_records(call: ProcedureCall) -> Rows:
     """The records of log files as JSON, in file order, deletes left out."""
     if call.flag("merge"):
         raise Unsupported("merge=true of show_logfile_records is not built; Table.scan reads the merged rows")
     return islice(_records(call), call.number("limit"))
 
 
-def show_logfile_metadata(call: Call) -> Rows:
+def show_logfile_metadata(call: ProcedureCall) -> Rows:
     """The blocks of log files with their headers."""
     return islice(_blocks(call), call.number("limit"))
 
 
-def _metadata(call: Call) -> MetadataTable:
+def _metadata(call: ProcedureCall) -> MetadataTable:
     context = call.table.context.reloaded()
     if not context.config.has_metadata_table:
         raise TableState(f"the table at {context.storage.uri} has no metadata table; the next write that wants one builds it")
     return MetadataTable(context, context.timeline.load())
 
 
-def _listed(call: Call) -> dict[str, dict[str, int]]:
+def _listed(call: ProcedureCall) -> dict[str, dict[str, int]]:
     """Partition -> name -> size of every file in the metadata table.  What it does not say is not looked for elsewhere."""
     rows = scan_files(_metadata(call))
     found: dict[str, dict[str, int]] = defaultdict(dict)
@@ -112,7 +112,7 @@ def _sizes(files: Sequence[FileInfo]) -> dict[str, int]:
     return {info.name: info.size_bytes for info in named}
 
 
-def _size_rows(call: Call) -> Rows:
+def _size_rows(call: ProcedureCall) -> Rows:
     context = call.table.context
     listing = DirectoryListing(context.storage)
     pattern = call.text("partition_path")
@@ -160,7 +160,7 @@ def _quantile(values: np.ndarray[Any, np.dtype[np.float64]], share: float) -> fl
     return low + (position - below) * (high - low)
 
 
-def _log_files(call: Call) -> list[LogFile]:
+def _log_files(call: ProcedureCall) -> list[LogFile]:
     """The log files whose path fits the pattern: relative to the table, or with the table's own path or URI before it."""
     storage = call.table.context.storage
     pattern = call.text("log_file_path_pattern")
@@ -179,7 +179,7 @@ def _log_files(call: Call) -> list[LogFile]:
     return sorted(found, key=lambda log: log.path)
 
 
-def _records(call: Call) -> Rows:
+def _records(call: ProcedureCall) -> Rows:
     storage = call.table.context.storage
     for log in _log_files(call):
         for block in read_headers(storage, log):
@@ -190,7 +190,7 @@ def _records(call: Call) -> Rows:
                     yield {"records": json.dumps(record, ensure_ascii=False, default=_plain)}
 
 
-def _blocks(call: Call) -> Rows:
+def _blocks(call: ProcedureCall) -> Rows:
     storage = call.table.context.storage
     for log in _log_files(call):
         for block in read_headers(storage, log):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pyhudi.api.table import Table
 from pyhudi.errors import Internal, InvalidRequest
-from pyhudi.format.properties import shown
+from pyhudi.format.properties import redact_secret
 
 Value = str | int | bool | None
 Rows = Iterable[Mapping[str, Any]]
@@ -33,7 +33,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ProcedureCall:
     """One call.
 
     path, storage_options: where the table lies; opened: it, None of a procedure that makes it.  arguments: every parameter of the
@@ -84,42 +84,46 @@ class Call:
             if chosen is None:
                 continue
             if str(found.get(option, chosen)) != str(chosen):
-                raise InvalidRequest(f"{argument}={chosen} and {option}={shown(option, str(found[option]))} in options disagree")
+                raise InvalidRequest(
+                    f"{argument}={chosen} and {option}={redact_secret(option, str(found[option]))} in options disagree"
+                )
             found[option] = chosen
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """parameters: without `table` and `path`, which all have.  output: the columns of the answer.  makes_table: there is none."""
+    """parameters: without `table` and `path`, which all have.  output: the columns of the answer.  creates_table: there is
+    none.
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
     output: pa.Schema
-    run: Callable[[Call], Rows]
+    run: Callable[[ProcedureCall], Rows]
     summary: str
-    makes_table: bool = False
+    creates_table: bool = False
 
     @property
-    def changes_nothing(self) -> bool:
+    def is_read_only(self) -> bool:
         """Whether the procedure may be run again: by their names, these are the ones that show something."""
         return self.name.startswith("show_")
 
-    def check(self, given: Mapping[str, object]) -> dict[str, Value]:
+    def check(self, arguments: Mapping[str, object]) -> dict[str, Value]:
         """The arguments of a call with their types and defaults.
 
         Texts stand for numbers and switches too.  Raises InvalidRequest for a missing, an unknown and a wrong one.
         """
         known = {parameter.name: parameter for parameter in self.parameters}
-        for name in given:
+        for name in arguments:
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0]}?" if near else f"; it takes {', '.join(['path', *known])}"
                 raise InvalidRequest(f"procedure {self.name} has no argument {name!r}{hint}")
         for parameter in self.parameters:
-            if parameter.required and given.get(parameter.name) is None:
+            if parameter.required and arguments.get(parameter.name) is None:
                 raise InvalidRequest(f"procedure {self.name} needs the argument {parameter.name!r}")
-        return {name: _typed(self.name, parameter, given.get(name)) for name, parameter in known.items()}
+        return {name: _typed(self.name, parameter, arguments.get(name)) for name, parameter in known.items()}
 
 
 def schema(text: str) -> pa.Schema:

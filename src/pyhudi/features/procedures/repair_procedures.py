@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest
-from pyhudi.features.procedures.procedure import Call, Parameter, Procedure, Rows, schema
+from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
 from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
 from pyhudi.format.instants import Action, State
-from pyhudi.format.properties import parse_properties, shown
+from pyhudi.format.properties import parse_properties, redact_secret
 from pyhudi.operations.admin.repair import find_unmarked_partitions
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.storage import open_storage
@@ -17,7 +17,7 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.write_base_files import ensure_partition
 
 
-def repair_add_partition_meta(call: Call) -> Rows:
+def repair_add_partition_meta(call: ProcedureCall) -> Rows:
     """Partitions with and without their metadata file, which is written where it is missing unless `dry_run`.
 
     Real Hudi looks at folders three levels deep alone; here every folder with data files counts.
@@ -36,7 +36,7 @@ def repair_add_partition_meta(call: Call) -> Rows:
         }
 
 
-def repair_overwrite_hoodie_props(call: Call) -> Rows:
+def repair_overwrite_hoodie_props(call: ProcedureCall) -> Rows:
     """Put a properties file in place of the table's; each key of either with its old and its new value."""
     folder, _, name = call.text("new_props_file_path").rpartition("/")
     data = open_storage(folder or ("/" if call.text("new_props_file_path").startswith("/") else ".")).read(name)
@@ -50,12 +50,12 @@ def repair_overwrite_hoodie_props(call: Call) -> Rows:
     for key in sorted({*old, *new}):
         yield {
             "property": key,
-            "old_value": shown(key, old.get(key, "null")),
-            "new_value": shown(key, new.get(key, "null")),
+            "old_value": redact_secret(key, old.get(key, "null")),
+            "new_value": redact_secret(key, new.get(key, "null")),
         }
 
 
-def repair_corrupted_clean_files(call: Call) -> Rows:
+def repair_corrupted_clean_files(call: ProcedureCall) -> Rows:
     """Remove the files of cleans on the timeline that are empty or cannot be read; readers of the timeline stop at them."""
     context = _writable(call)
     with context.locked(LOCK_WAIT_MS) as held:
@@ -74,7 +74,7 @@ def repair_corrupted_clean_files(call: Call) -> Rows:
     yield {"result": True}
 
 
-def delete_marker(call: Call) -> Rows:
+def delete_marker(call: ProcedureCall) -> Rows:
     """Remove the markers of an instant: only for one whose writer is gone and that is rolled back."""
     storage, instant = _writable(call).storage, call.text("instant_time")
     if instant not in marked_instants(storage):
@@ -83,15 +83,15 @@ def delete_marker(call: Call) -> Rows:
     yield {"delete_marker_result": True}
 
 
-def delete_metadata_table(call: Call) -> Rows:
+def delete_metadata_table(call: ProcedureCall) -> Rows:
     """Remove the metadata table."""
     call.table.drop_metadata_table()
     yield {"result": "Removed Metadata Table"}
 
 
-def _writable(call: Call) -> TableContext:
+def _writable(call: ProcedureCall) -> TableContext:
     context = call.table.context.reloaded()
-    check_writable(context, keeps_indexes=False)
+    check_writable(context, retains_indexes=False)
     return context
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, SnapshotOutdated, TableState, Unsupported
-from pyhudi.features.procedures.procedure import Call, Parameter, Procedure, Rows, schema
+from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
 from pyhudi.format.actions.clean_metadata import CleanMetadata
 from pyhudi.format.actions.clustering_plan import ClusteringGroup, ClusteringPlan
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
@@ -39,13 +39,13 @@ _CLEAN_ARGUMENTS = {
 }
 
 
-def show_compaction(call: Call) -> Rows:
+def show_compaction(call: ProcedureCall) -> Rows:
     """Compactions, newest first: pending ones, and completed ones whose plan is still there."""
     _check_merge_on_read(call)
     return islice(_compactions(call), call.number("limit"))
 
 
-def run_compaction(call: Call) -> Rows:
+def run_compaction(call: ProcedureCall) -> Rows:
     """Plan a compaction (`schedule`), carry pending ones out (`run`), or both (`scheduleandexecute`)."""
     _check_merge_on_read(call)
     operation = call.text("op").strip().lower()
@@ -77,12 +77,12 @@ def run_compaction(call: Call) -> Rows:
         yield _compaction_row(call, planned)
 
 
-def show_clustering(call: Call) -> Rows:
+def show_clustering(call: ProcedureCall) -> Rows:
     """Clusterings, newest first.  involved_partitions: `*` unless they are asked for."""
     return islice(_clusterings(call), call.number("limit"))
 
 
-def run_clustering(call: Call) -> Rows:
+def run_clustering(call: ProcedureCall) -> Rows:
     """Plan a clustering (`schedule`), carry pending ones out (`execute`), or both (`scheduleandexecute`, the default)."""
     operation = (call.text("op") or "scheduleandexecute").strip().lower()
     if operation not in ("schedule", "execute", "scheduleandexecute"):
@@ -120,7 +120,7 @@ def run_clustering(call: Call) -> Rows:
     yield from (row for row in _clusterings(call) if row["timestamp"] in done)
 
 
-def run_clean(call: Call) -> Rows:
+def run_clean(call: ProcedureCall) -> Rows:
     """Clean the table; no row when nothing was due."""
     if call.flag("skip_locking"):
         raise Unsupported("skip_locking=true of run_clean is refused: a clean without the table's lock may lose files of writers")
@@ -141,7 +141,7 @@ def run_clean(call: Call) -> Rows:
         }
 
 
-def run_ttl(call: Call) -> Rows:
+def run_ttl(call: ProcedureCall) -> Rows:
     """Delete the partitions whose time to live is over."""
     policy = call.text("ttl_policy")
     if policy and policy.upper() != "KEEP_BY_TIME":
@@ -156,7 +156,7 @@ def run_ttl(call: Call) -> Rows:
         yield {"deleted_partitions": partition}
 
 
-def archive_commits(call: Call) -> Rows:
+def archive_commits(call: ProcedureCall) -> Rows:
     """Move old instants to the history.  The result is 0, as real Hudi's command line says for success."""
     if not call.flag("enable_metadata"):
         raise Unsupported("enable_metadata=false of archive_commits is refused: a table's metadata table stays in step")
@@ -169,7 +169,7 @@ def archive_commits(call: Call) -> Rows:
     yield {"result": 0}
 
 
-def create_savepoint(call: Call) -> Rows:
+def create_savepoint(call: ProcedureCall) -> Rows:
     """Save the newest completed write, or the one named; false when it cannot be saved, such as one that is saved already."""
     try:
         call.table.savepoint(call.text("commit_time") or None, user=call.text("user"), comments=call.text("comments"))
@@ -181,37 +181,37 @@ def create_savepoint(call: Call) -> Rows:
     yield {"create_savepoint_result": True}
 
 
-def delete_savepoint(call: Call) -> Rows:
+def delete_savepoint(call: ProcedureCall) -> Rows:
     """Remove a savepoint, the newest when none is named."""
     call.table.delete_savepoint(_savepoint(call))
     yield {"delete_savepoint_result": True}
 
 
-def rollback_to_savepoint(call: Call) -> Rows:
+def rollback_to_savepoint(call: ProcedureCall) -> Rows:
     """Take the table back to a savepoint, the newest when none is named."""
     call.table.restore(_savepoint(call))
     yield {"rollback_savepoint_result": True}
 
 
-def rollback_to_instant(call: Call) -> Rows:
+def rollback_to_instant(call: ProcedureCall) -> Rows:
     """Undo the write of that instant (real Hudi's name says otherwise)."""
     call.table.rollback(call.text("instant_time"))
     yield {"rollback_result": True}
 
 
-def upgrade_table(call: Call) -> Rows:
+def upgrade_table(call: ProcedureCall) -> Rows:
     """Make the table one of a later version."""
     call.table.upgrade(_version(call), spark=call.spark)
     yield {"result": True}
 
 
-def downgrade_table(call: Call) -> Rows:
+def downgrade_table(call: ProcedureCall) -> Rows:
     """Make the table one of an earlier version."""
     call.table.downgrade(_version(call), spark=call.spark)
     yield {"result": True}
 
 
-def _version(call: Call) -> int:
+def _version(call: ProcedureCall) -> int:
     """`to_version`, a number in words."""
     name = call.text("to_version")
     if name not in TableVersion.__members__:
@@ -219,7 +219,7 @@ def _version(call: Call) -> int:
     return int(TableVersion[name])
 
 
-def _savepoint(call: Call) -> str:
+def _savepoint(call: ProcedureCall) -> str:
     """The savepoint that the call names, or the newest.  Raises InstantNotFound."""
     wanted = call.text("instant_time")
     found = [i.request_time for i in call.table.timeline().completed(Action.SAVEPOINT) if wanted in ("", i.request_time)]
@@ -228,12 +228,12 @@ def _savepoint(call: Call) -> str:
     return found[-1]
 
 
-def _check_merge_on_read(call: Call) -> None:
+def _check_merge_on_read(call: ProcedureCall) -> None:
     if call.table.config.is_cow:
         raise TableState(f"the table at {call.table.uri} is copy on write: it has nothing to compact")
 
 
-def _compactions(call: Call) -> Rows:
+def _compactions(call: ProcedureCall) -> Rows:
     store = call.table.context.timeline
     timeline = store.load()
     for instant in reversed(timeline.instants):
@@ -250,11 +250,11 @@ def _compactions(call: Call) -> Rows:
             }
 
 
-def _compaction_row(call: Call, time: str) -> dict[str, Any]:
+def _compaction_row(call: ProcedureCall, time: str) -> dict[str, Any]:
     return next(dict(row) for row in _compactions(call) if row["timestamp"] == time)
 
 
-def _clusterings(call: Call) -> Rows:
+def _clusterings(call: ProcedureCall) -> Rows:
     context = call.table.context
     store = context.timeline
     for instant in reversed(store.load().instants):

@@ -7,12 +7,12 @@ from itertools import islice
 from typing import Any
 
 from pyhudi.errors import InstantNotFound
-from pyhudi.features.procedures.procedure import Call, Parameter, Procedure, Rows, schema
+from pyhudi.features.procedures.procedure import Parameter, Procedure, ProcedureCall, Rows, schema
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT, CommitMetadata, WriteStat
 from pyhudi.format.actions.rollback_metadata import RollbackMetadata
 from pyhudi.format.instants import Action, Instant, format_instant_time
-from pyhudi.format.properties import shown
+from pyhudi.format.properties import redact_secret
 from pyhudi.table.snapshot import read_commit
 from pyhudi.table.timeline.archived_timeline import Bounds
 
@@ -40,27 +40,27 @@ _LIMIT = Parameter("limit", int, 10)
 _INSTANT = Parameter("instant_time", required=True)
 
 
-def show_commits(call: Call) -> Rows:
+def show_commits(call: ProcedureCall) -> Rows:
     """Completed writes, newest first."""
     return islice((_summary(*found) for found in _active(call)), call.number("limit"))
 
 
-def show_commits_metadata(call: Call) -> Rows:
+def show_commits_metadata(call: ProcedureCall) -> Rows:
     """The files of completed writes, newest first; the limit counts files."""
     return islice(_file_rows(_active(call)), call.number("limit"))
 
 
-def show_archived_commits(call: Call) -> Rows:
+def show_archived_commits(call: ProcedureCall) -> Rows:
     """Completed writes of the history, newest first: without bounds those from ten days ago until yesterday."""
     return islice((_summary(*found) for found in _archived(call)), call.number("limit"))
 
 
-def show_archived_commits_metadata(call: Call) -> Rows:
+def show_archived_commits_metadata(call: ProcedureCall) -> Rows:
     """The files of archived writes, newest first; the limit counts files."""
     return islice(_file_rows(_archived(call)), call.number("limit"))
 
 
-def show_commit_files(call: Call) -> Rows:
+def show_commit_files(call: ProcedureCall) -> Rows:
     """The files that one write made."""
     instant, commit = _one(call)
     rows = (
@@ -80,7 +80,7 @@ def show_commit_files(call: Call) -> Rows:
     return islice(rows, call.number("limit"))
 
 
-def show_commit_partitions(call: Call) -> Rows:
+def show_commit_partitions(call: ProcedureCall) -> Rows:
     """The partitions that one write touched."""
     instant, commit = _one(call)
     rows = (
@@ -99,7 +99,7 @@ def show_commit_partitions(call: Call) -> Rows:
     return islice(rows, call.number("limit"))
 
 
-def show_commit_write_stats(call: Call) -> Rows:
+def show_commit_write_stats(call: ProcedureCall) -> Rows:
     """Bytes and records of one write."""
     instant, commit = _one(call)
     written = sum(stat.total_write_bytes for _, stat in _stats(commit))
@@ -113,7 +113,7 @@ def show_commit_write_stats(call: Call) -> Rows:
     }
 
 
-def show_commit_extra_metadata(call: Call) -> Rows:
+def show_commit_extra_metadata(call: ProcedureCall) -> Rows:
     """What a write noted with its commit: of one instant, or of the newest write."""
     instant, commit = _one(call)
     key = call.text("metadata_key")
@@ -130,12 +130,12 @@ def show_commit_extra_metadata(call: Call) -> Rows:
     return islice(rows, call.number("limit"))
 
 
-def show_rollbacks(call: Call) -> Rows:
+def show_rollbacks(call: ProcedureCall) -> Rows:
     """Rollbacks, newest first, one row for each instant that was undone."""
     return islice(_rollback_rows(call), call.number("limit"))
 
 
-def show_rollback_detail(call: Call) -> Rows:
+def show_rollback_detail(call: ProcedureCall) -> Rows:
     """The files that one rollback deleted, or could not."""
     store = call.table.context.timeline
     instant = store.load().find(call.text("instant_time"), Action.ROLLBACK)
@@ -157,19 +157,19 @@ def show_rollback_detail(call: Call) -> Rows:
     return islice(rows, call.number("limit"))
 
 
-def show_savepoints(call: Call) -> Rows:
+def show_savepoints(call: ProcedureCall) -> Rows:
     """The instants that have a savepoint, newest first."""
     for instant in reversed(call.table.timeline().completed(Action.SAVEPOINT)):
         yield {"savepoint_time": instant.request_time}
 
 
-def show_table_properties(call: Call) -> Rows:
+def show_table_properties(call: ProcedureCall) -> Rows:
     """`hoodie.properties`, by key; values of secrets are hidden."""
     pairs = sorted(call.table.context.reloaded().config.properties)
-    return islice(({"key": key, "value": shown(key, value)} for key, value in pairs), call.number("limit"))
+    return islice(({"key": key, "value": redact_secret(key, value)} for key, value in pairs), call.number("limit"))
 
 
-def stats_wa(call: Call) -> Rows:
+def stats_wa(call: ProcedureCall) -> Rows:
     """How many records each commit wrote for one that it updated, oldest first, and in total.
 
     Real Hudi counts commits and replace commits, so on a merge-on-read table its compactions, and no delta commits.
@@ -177,7 +177,7 @@ def stats_wa(call: Call) -> Rows:
     return islice(_amplification(call), call.number("limit"))
 
 
-def _amplification(call: Call) -> Rows:
+def _amplification(call: ProcedureCall) -> Rows:
     upserted = written = 0
     for instant, commit in _active(call, newest_first=False):
         if instant.action is Action.DELTACOMMIT:
@@ -199,7 +199,7 @@ def _factor(time: str, upserted: int, written: int) -> dict[str, Any]:
     }
 
 
-def _rollback_rows(call: Call) -> Rows:
+def _rollback_rows(call: ProcedureCall) -> Rows:
     store = call.table.context.timeline
     for instant in reversed(store.load().completed(Action.ROLLBACK)):
         done = RollbackMetadata.decode(store.read(instant))
@@ -213,14 +213,14 @@ def _rollback_rows(call: Call) -> Rows:
             }
 
 
-def _active(call: Call, *, newest_first: bool = True) -> Iterator[tuple[Instant, CommitMetadata]]:
+def _active(call: ProcedureCall, *, newest_first: bool = True) -> Iterator[tuple[Instant, CommitMetadata]]:
     store = call.table.context.timeline
     writes = store.load().completed_writes()
     for instant in reversed(writes) if newest_first else writes:
         yield instant, read_commit(store, instant)
 
 
-def _archived(call: Call) -> Iterator[tuple[Instant, CommitMetadata]]:
+def _archived(call: ProcedureCall) -> Iterator[tuple[Instant, CommitMetadata]]:
     context = call.table.context
     now_ms, zone = context.env.now_ms(), context.config.zone
     start = call.text("start_ts") or format_instant_time(now_ms - 10 * DAY_MS, zone)
@@ -235,7 +235,7 @@ def _archived(call: Call) -> Iterator[tuple[Instant, CommitMetadata]]:
             yield instant, commit
 
 
-def _one(call: Call) -> tuple[Instant, CommitMetadata]:
+def _one(call: ProcedureCall) -> tuple[Instant, CommitMetadata]:
     """The completed write that the call names, the newest when it names none.  Raises InstantNotFound."""
     store = call.table.context.timeline
     wanted = call.text("instant_time")

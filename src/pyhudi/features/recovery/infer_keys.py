@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.features.recovery.infer_properties import KeyFacts
 from pyhudi.format.json_document import parse_json
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.format.orc.orc_reader import ORC_AVRO_SCHEMA_KEY
-from pyhudi.format.paths import folder_of
+from pyhudi.format.paths import parent_folder
 from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.java_strings import has_text, value_text
 from pyhudi.records.keys.key_spec import KeyGenerator, KeySpec, partition_columns
 from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION, partition_paths
 from pyhudi.records.keys.record_keys import record_keys, split_record_keys
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.tasks.base_file_reader import Footer, OpenFile, footer_text, open_base_file
@@ -101,19 +101,23 @@ def _checked(task: KeysTask, spec: KeySpec, file: OpenFile) -> KeyFacts:
             if not spec.generates_keys and set(spec.record_fields) <= held:
                 wrong = wrong or _first(RECORD_KEY, rows.column(RECORD_KEY).cast(pa.string()), record_keys(spec, rows))
             if spec.partition_fields and set(partition_columns(spec)) <= held:
-                folder = pa.array([folder_of(task.path)] * rows.num_rows, pa.string())
+                folder = pa.array([parent_folder(task.path)] * rows.num_rows, pa.string())
                 wrong = wrong or _first("the folder", folder, partition_paths(spec, rows))
         except InvalidRequest as error:
             wrong = wrong or str(error)
     if not spec.generates_keys and not set(spec.record_fields) <= held:
         wrong = f"it has no column {', '.join(sorted(set(spec.record_fields) - held))}"
-    return KeyFacts(task.path, file.metadata.num_rows, wrong=wrong)
+    return KeyFacts(task.path, file.metadata.num_rows, mismatch=wrong)
 
 
-def _first(what: str, stored: pa.Array, made: pa.Array) -> str | None:
+def _first(description: str, stored: pa.Array, created: pa.Array) -> str | None:
     """The first row in which what is stored is not what the spec makes; None where there is none."""
-    at = pc.index(pc.fill_null(pc.equal(stored, made), False), False).as_py()
-    return None if at < 0 else f"{what} of a row is {stored[at].as_py()!r}, and the properties make {made[at].as_py()!r} of it"
+    at = pc.index(pc.fill_null(pc.equal(stored, created), False), False).as_py()
+    return (
+        None
+        if at < 0
+        else f"{description} of a row is {stored[at].as_py()!r}, and the properties make {created[at].as_py()!r} of it"
+    )
 
 
 def _fields_of(keys: pa.StringArray) -> tuple[str, ...]:
@@ -137,9 +141,9 @@ def _makes(spec: KeySpec, rows: pa.RecordBatch, keys: pa.StringArray, columns: I
         return False
 
 
-def _rows(file: OpenFile, number: int, wanted: Iterable[str], *, has_meta: bool) -> pa.RecordBatch:
+def _rows(file: OpenFile, number: int, column_names: Iterable[str], *, has_meta: bool) -> pa.RecordBatch:
     """A row group: the record key and the columns that are wanted, with what is around them."""
-    heads = [*([RECORD_KEY] if has_meta else []), *sorted({name.split(".")[0] for name in wanted})]
+    heads = [*([RECORD_KEY] if has_meta else []), *sorted({name.split(".")[0] for name in column_names})]
     return as_batch(file.read_row_group(number, columns=heads, use_threads=False))
 
 

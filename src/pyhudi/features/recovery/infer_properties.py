@@ -8,8 +8,8 @@
     URL encoding      a value that would be written in two ways
     meta columns, format of base files, change data, left out columns, metadata table, definitions of indexes: what is there
 
-What files do not tell has to be given, and what is given must not contradict what they tell: `tell` gives both the properties and
-what is asked for.  Features of which files show no trace are off, and `left` names them.
+What files do not tell has to be given, and what is given must not contradict what they tell: `infer` gives both the properties
+and what is asked for.  Features of which files show no trace are off, and `assumed_off` names them.
 
 Pure: facts in, properties out.  Source: docs/formats/timeline.md, "Inferring properties from files".
 """
@@ -29,9 +29,9 @@ from pyhudi.format.paths import (
     META_FOLDER,
     TIMELINE_FOLDER,
     TIMELINE_NAME,
-    file_name_of,
-    folder_of,
-    parts_of,
+    file_name,
+    parent_folder,
+    split_path,
 )
 from pyhudi.format.table_versions import TableVersion, parse_table_version
 from pyhudi.records.keys.key_spec import (
@@ -70,10 +70,10 @@ _HISTORY_KEYS = ("hoodie.timeline.history.path", "hoodie.archivelog.folder")
 class KeyFacts:
     """What the rows of a base file say.
 
-    columns: by dotted name, without meta columns.  has_meta: whether the meta columns are there.  same: columns whose text is the
-    record key in every row; composite: the fields of which the keys are composed, () where they are not.  constant: the text of
-    columns that hold one value, as it stands in a path.
-    schema_name: of its Avro schema, '' without one.  wrong: how a row contradicts the spec that was to be checked.
+    columns: by dotted name, without meta columns.  has_meta: whether the meta columns are there.  key_columns: columns whose text
+    is the record key in every row; composite: the fields of which the keys are composed, () where they are not.  constant: the
+    text of columns that hold one value, as it stands in a path.
+    schema_name: of its Avro schema, '' without one.  mismatch: how a row contradicts the spec that was to be checked.
     damage: why the file cannot be read.
     """
 
@@ -81,16 +81,16 @@ class KeyFacts:
     rows: int = 0
     columns: tuple[str, ...] = ()
     has_meta: bool = True
-    same: frozenset[str] = frozenset()
+    key_columns: frozenset[str] = frozenset()
     composite: tuple[str, ...] = ()
     constant: Mapping[str, str] = field(default_factory=dict)
     schema_name: str = ""
-    wrong: str | None = None
+    mismatch: str | None = None
     damage: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class TableFacts:
     """What is known of a table's files.
 
     metadata: the properties of its metadata table, {} without one; indexes: the partitions of that which are complete.
@@ -113,45 +113,45 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """values: all properties.  sources: property -> what tells it.  asked: property -> why files do not tell it, and what may be
-    given; left: what is off since no file shows it.
+class Inferred:
+    """values: all properties.  sources: property -> what tells it.  required_input: property -> why files do not tell it, and
+    what may be given; assumed_off: what is off since no file shows it.
     """
 
     values: Mapping[str, str]
     sources: Mapping[str, str]
-    asked: Mapping[str, str]
-    left: tuple[str, ...]
+    required_input: Mapping[str, str]
+    assumed_off: tuple[str, ...]
 
 
 @dataclass(slots=True)
-class _Telling:
-    given: Mapping[str, str]
+class _Inference:
+    arguments: Mapping[str, str]
     values: dict[str, str] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
-    asked: dict[str, str] = field(default_factory=dict)
+    required_input: dict[str, str] = field(default_factory=dict)
 
-    def say(self, key: str, value: str, source: str) -> None:
+    def set(self, key: str, value: str, source: str) -> None:
         """Files tell it.  Raises InvalidRequest where something else was given."""
-        other = self.given.get(key)
+        other = self.arguments.get(key)
         if other is not None and other.strip().lower() != value.lower():
             raise InvalidRequest(f"{key}={other} was given, and files say {value} ({source})")
         self.values[key] = value
         self.sources[key] = source
 
-    def ask(self, key: str, why: str) -> str | None:
+    def require_input(self, key: str, reason: str) -> str | None:
         """Files do not tell it: what was given, None for nothing."""
-        if key not in self.given:
-            self.asked[key] = why
+        if key not in self.arguments:
+            self.required_input[key] = reason
             return None
-        self.values[key] = self.given[key]
+        self.values[key] = self.arguments[key]
         self.sources[key] = "given"
-        return self.given[key]
+        return self.arguments[key]
 
 
-def tell(evidence: Evidence, given: Mapping[str, str]) -> Told:
+def infer(evidence: TableFacts, user_options: Mapping[str, str]) -> Inferred:
     """What files tell, with what was given.  Raises InvalidRequest where the two contradict each other."""
-    telling = _Telling(given)
+    telling = _Inference(user_options)
     _tell_name(telling, evidence)
     version = _tell_version(telling, evidence)
     _tell_type(telling, evidence)
@@ -162,11 +162,11 @@ def tell(evidence: Evidence, given: Mapping[str, str]) -> Told:
     if record_fields is not None and partition_fields is not None:
         _tell_generator(telling, record_fields, partition_fields)
     _tell_merging(telling, version or TableVersion.current())
-    left = [name for key, name in _OPTIONAL.items() if key not in given and key not in telling.values]
-    for key, text in given.items():
+    left = [name for key, name in _OPTIONAL.items() if key not in user_options and key not in telling.values]
+    for key, text in user_options.items():
         telling.values.setdefault(key, text)
         telling.sources.setdefault(key, "given")
-    return Told(telling.values, telling.sources, telling.asked, tuple(left))
+    return Inferred(telling.values, telling.sources, telling.required_input, tuple(left))
 
 
 _OPTIONAL = {
@@ -176,25 +176,25 @@ _OPTIONAL = {
 }
 
 
-def _tell_name(telling: _Telling, evidence: Evidence) -> None:
+def _tell_name(inference: _Inference, evidence: TableFacts) -> None:
     own = evidence.metadata.get(_NAME, "")
     if own.endswith("_metadata"):
-        telling.say(_NAME, own.removesuffix("_metadata"), "the metadata table's name")
+        inference.set(_NAME, own.removesuffix("_metadata"), "the metadata table's name")
         return
     # A schema spells each character that may not stand in a name of Avro as an underscore.
     spelled = {found[1] for name in evidence.schema_names if (found := re.fullmatch(r"hoodie\.([A-Za-z0-9]+)\.\1_record", name))}
     if len(spelled) == 1 and len(evidence.schema_names) == 1:
-        telling.say(_NAME, spelled.pop(), "the schemas of files")
+        inference.set(_NAME, spelled.pop(), "the schemas of files")
     else:
-        telling.ask(_NAME, "neither a metadata table nor the schemas of files tell it for sure")
+        inference.require_input(_NAME, "neither a metadata table nor the schemas of files tell it for sure")
 
 
-def _tell_version(telling: _Telling, evidence: Evidence) -> TableVersion | None:
+def _tell_version(inference: _Inference, evidence: TableFacts) -> TableVersion | None:
     text = evidence.metadata.get(_VERSION)
     if text is not None:
-        telling.say(_VERSION, text, "the metadata table's properties")
+        inference.set(_VERSION, text, "the metadata table's properties")
     else:
-        text = telling.ask(_VERSION, "without a metadata table nothing tells versions apart; give 6, 8 or 9")
+        text = inference.require_input(_VERSION, "without a metadata table nothing tells versions apart; give 6, 8 or 9")
     if text is None:
         return None
     version = parse_table_version(text)
@@ -202,93 +202,95 @@ def _tell_version(telling: _Telling, evidence: Evidence) -> TableVersion | None:
     if evidence.has_timeline_folder not in (None, layout.has_timeline_folder):
         there = TIMELINE_FOLDER if evidence.has_timeline_folder else META_FOLDER
         raise InvalidRequest(f"{_VERSION}={text} was given, and the instants lie in {there}: those of that version do not")
-    telling.say("hoodie.timeline.layout.version", str(int(layout)), "the version")
+    inference.set("hoodie.timeline.layout.version", str(int(layout)), "the version")
     if layout.has_timeline_folder:
         for key, name in (("hoodie.timeline.path", TIMELINE_NAME), *dict.fromkeys(_HISTORY_KEYS, HISTORY_NAME).items()):
-            telling.say(key, name, "the version")
+            inference.set(key, name, "the version")
     if version.names_format:
-        telling.say(FORMAT, NATIVE, "its files")
+        inference.set(FORMAT, NATIVE, "its files")
     return version
 
 
-def _tell_type(telling: _Telling, evidence: Evidence) -> None:
+def _tell_type(inference: _Inference, evidence: TableFacts) -> None:
     if len(evidence.types) == 1:
         ((kind, source),) = evidence.types.items()
-        telling.say(_TYPE, str(kind), source)
+        inference.set(_TYPE, str(kind), source)
         return
     why = "no file or instant tells it" if not evidence.types else "files and instants tell both"
-    telling.ask(_TYPE, f"{why}; give {' or '.join(TableType)}")
+    inference.require_input(_TYPE, f"{why}; give {' or '.join(TableType)}")
 
 
-def _tell_files(telling: _Telling, evidence: Evidence, version: TableVersion | None) -> None:
+def _tell_files(inference: _Inference, evidence: TableFacts, version: TableVersion | None) -> None:
     if len(evidence.formats) == 1:
-        telling.say("hoodie.table.base.file.format", next(iter(evidence.formats)), "the names of base files")
+        inference.set("hoodie.table.base.file.format", next(iter(evidence.formats)), "the names of base files")
     else:
         why = "there are base files of several formats" if evidence.formats else "there are no base files"
-        telling.ask("hoodie.table.base.file.format", f"{why}; give PARQUET or ORC")
+        inference.require_input("hoodie.table.base.file.format", f"{why}; give PARQUET or ORC")
     held = {fact.has_meta for fact in evidence.facts if fact.damage is None}
     if len(held) == 1:
-        telling.say("hoodie.populate.meta.fields", "true" if held == {True} else "false", "the columns of base files")
+        inference.set("hoodie.populate.meta.fields", "true" if held == {True} else "false", "the columns of base files")
     else:
-        telling.ask("hoodie.populate.meta.fields", "base files do not tell it; give true or false")
+        inference.require_input("hoodie.populate.meta.fields", "base files do not tell it; give true or false")
     if evidence.cdc is not None:
-        telling.say("hoodie.table.cdc.enabled", "true", "files of changes")
-        telling.say("hoodie.table.cdc.supplemental.logging.mode", str(evidence.cdc), "files of changes")
+        inference.set("hoodie.table.cdc.enabled", "true", "files of changes")
+        inference.set("hoodie.table.cdc.supplemental.logging.mode", str(evidence.cdc), "files of changes")
     if evidence.is_bootstrapped:
-        telling.ask("hoodie.bootstrap.base.path", "files have their rows in a folder that they do not name")
+        inference.require_input("hoodie.bootstrap.base.path", "files have their rows in a folder that they do not name")
     if evidence.indexes:
-        telling.say("hoodie.table.metadata.partitions", ",".join(sorted(evidence.indexes)), "the metadata table")
+        inference.set("hoodie.table.metadata.partitions", ",".join(sorted(evidence.indexes)), "the metadata table")
     if evidence.has_definitions and version is not None and version.layout.has_timeline_folder:
-        telling.say("hoodie.table.index.defs.path", INDEX_DEFINITIONS_FILE, "the file is there")
+        inference.set("hoodie.table.index.defs.path", INDEX_DEFINITIONS_FILE, "the file is there")
 
 
-def _tell_record_key(telling: _Telling, evidence: Evidence, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
+def _tell_record_key(inference: _Inference, evidence: TableFacts, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
     keyed = [fact for fact in facts if fact.has_meta]
     composed = {fact.composite for fact in keyed}
-    same = frozenset.intersection(*(fact.same for fact in keyed)) if keyed else frozenset[str]()
+    same = frozenset.intersection(*(fact.key_columns for fact in keyed)) if keyed else frozenset[str]()
     if len(composed) == 1 and composed != {()} and not same:
         fields = composed.pop()
-        telling.say(RECORD_FIELDS, ",".join(fields), "the keys name their fields")
+        inference.set(RECORD_FIELDS, ",".join(fields), "the keys name their fields")
         return fields
     if len(same) == 1:
         (name,) = same
-        telling.say(RECORD_FIELDS, name, f"in each of {sum(fact.rows for fact in keyed):,} rows it is the key")
+        inference.set(RECORD_FIELDS, name, f"in each of {sum(fact.rows for fact in keyed):,} rows it is the key")
         return (name,)
     why = f"{', '.join(sorted(same))} are all the key in every row" if same else "no column is the key in every row"
-    told = telling.ask(RECORD_FIELDS, f"{why}; give the fields, or nothing where keys are generated ({RECORD_FIELDS}=)")
+    told = inference.require_input(
+        RECORD_FIELDS, f"{why}; give the fields, or nothing where keys are generated ({RECORD_FIELDS}=)"
+    )
     return None if told is None else _split(told)
 
 
-def _tell_partitions(telling: _Telling, evidence: Evidence, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
+def _tell_partitions(inference: _Inference, evidence: TableFacts, facts: Sequence[KeyFacts]) -> tuple[str, ...] | None:
     if evidence.folders == {""}:
-        telling.say(PARTITION_FIELDS, "", "all files lie in the table's own folder")
-        telling.say(HIVE_STYLE, "false", "there are no folders")
-        telling.say(URL_ENCODE, "false", "there are no folders")
+        inference.set(PARTITION_FIELDS, "", "all files lie in the table's own folder")
+        inference.set(HIVE_STYLE, "false", "there are no folders")
+        inference.set(URL_ENCODE, "false", "there are no folders")
         return ()
-    paths = [(folder_of(fact.path), fact) for fact in facts]
+    paths = [(parent_folder(fact.path), fact) for fact in facts]
     readings = [] if not paths else [*_hive_readings(paths), *_plain_readings(paths)]
     if len({(reading.fields, reading.is_hive) for reading in readings}) == 1:
         reading = readings[0]
-        telling.say(PARTITION_FIELDS, ",".join(reading.fields), "folders have their values")
-        telling.say(HIVE_STYLE, "true" if reading.is_hive else "false", "the names of folders")
+        inference.set(PARTITION_FIELDS, ",".join(reading.fields), "folders have their values")
+        inference.set(HIVE_STYLE, "true" if reading.is_hive else "false", "the names of folders")
         encodings = {one.is_encoded for one in readings} - {None}
         if len(encodings) == 1:
-            telling.say(URL_ENCODE, "true" if encodings == {True} else "false", "the names of folders")
+            inference.set(URL_ENCODE, "true" if encodings == {True} else "false", "the names of folders")
         else:
-            telling.ask(URL_ENCODE, "no value in a folder's name would be encoded; give true or false")
+            inference.require_input(URL_ENCODE, "no value in a folder's name would be encoded; give true or false")
         columns = {name for fact in facts for name in fact.columns}
         if not set(reading.fields) <= columns:
-            telling.say(OMIT_COLUMNS, "true", "files lack the columns")
+            inference.set(OMIT_COLUMNS, "true", "files lack the columns")
         return reading.fields
     why = "several columns have the values of folders" if readings else "no columns have the values of folders"
-    told = telling.ask(PARTITION_FIELDS, f"{why}; give them, in order")
+    told = inference.require_input(PARTITION_FIELDS, f"{why}; give them, in order")
     for key in (HIVE_STYLE, URL_ENCODE):
-        telling.ask(key, "it is not known how folders are made; give true or false")
+        inference.require_input(key, "it is not known how folders are made; give true or false")
     return None if told is None else _split(told)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _PartitionStyle:
     """How folders may have been made.  is_encoded: None where both ways give the same."""
 
     fields: tuple[str, ...]
@@ -296,18 +298,18 @@ class _Reading:
     is_encoded: bool | None
 
 
-def _hive_readings(paths: Sequence[tuple[str, KeyFacts]]) -> list[_Reading]:
-    named = {tuple(part.partition("=")[0] for part in parts_of(path)) for path, _ in paths}
-    if len(named) != 1 or not all("=" in part for path, _ in paths for part in parts_of(path)):
+def _hive_readings(paths: Sequence[tuple[str, KeyFacts]]) -> list[_PartitionStyle]:
+    named = {tuple(part.partition("=")[0] for part in split_path(path)) for path, _ in paths}
+    if len(named) != 1 or not all("=" in part for path, _ in paths for part in split_path(path)):
         return []
     (fields,) = named
-    values = [([part.partition("=")[2] for part in parts_of(path)], fact) for path, fact in paths]
+    values = [([part.partition("=")[2] for part in split_path(path)], fact) for path, fact in paths]
     return _fitting(fields, values, is_hive=True)
 
 
-def _plain_readings(paths: Sequence[tuple[str, KeyFacts]]) -> list[_Reading]:
-    found: list[_Reading] = []
-    by_level = [(parts_of(path), fact) for path, fact in paths]
+def _plain_readings(paths: Sequence[tuple[str, KeyFacts]]) -> list[_PartitionStyle]:
+    found: list[_PartitionStyle] = []
+    by_level = [(split_path(path), fact) for path, fact in paths]
     whole = [([path], fact) for path, fact in paths]
     for values in (by_level, whole) if any(len(parts) > 1 for parts, _ in by_level) else (whole,):
         depths = {len(parts) for parts, _ in values}
@@ -331,7 +333,7 @@ def _columns_of(values: Sequence[tuple[Sequence[str], KeyFacts]], level: int) ->
     return sorted(candidates or ())
 
 
-def _fitting(fields: Sequence[str], values: Sequence[tuple[Sequence[str], KeyFacts]], *, is_hive: bool) -> list[_Reading]:
+def _fitting(fields: Sequence[str], values: Sequence[tuple[Sequence[str], KeyFacts]], *, is_hive: bool) -> list[_PartitionStyle]:
     """The reading by these fields, where every file of which the column is known fits it."""
     encoded: bool | None = None
     for parts, fact in values:
@@ -346,41 +348,45 @@ def _fitting(fields: Sequence[str], values: Sequence[tuple[Sequence[str], KeyFac
                 if encoded not in (None, now):
                     return []
                 encoded = now
-    return [_Reading(tuple(fields), is_hive, encoded)]
+    return [_PartitionStyle(tuple(fields), is_hive, encoded)]
 
 
-def _tell_generator(telling: _Telling, record_fields: Sequence[str], partition_fields: Sequence[str]) -> None:
-    if GENERATOR_CLASS in telling.given or GENERATOR_TYPE in telling.given:
+def _tell_generator(inference: _Inference, record_fields: Sequence[str], partition_fields: Sequence[str]) -> None:
+    if GENERATOR_CLASS in inference.arguments or GENERATOR_TYPE in inference.arguments:
         return
     kind = infer_key_generator(record_fields, partition_fields)
-    is_prefixed = telling.sources[RECORD_FIELDS] == "the keys name their fields" and len(record_fields) == 1
+    is_prefixed = inference.sources[RECORD_FIELDS] == "the keys name their fields" and len(record_fields) == 1
     if is_prefixed:
         kind = KeyGenerator.COMPLEX if partition_fields else KeyGenerator.NON_PARTITION
-        if telling.values.get(_VERSION) != str(int(TableVersion.NINE)) or not partition_fields:
-            telling.ask(GENERATOR_TYPE, "several generators make keys of one field that name it; give COMPLEX or GLOBAL_DELETE")
+        if inference.values.get(_VERSION) != str(int(TableVersion.NINE)) or not partition_fields:
+            inference.require_input(
+                GENERATOR_TYPE, "several generators make keys of one field that name it; give COMPLEX or GLOBAL_DELETE"
+            )
             return
-    telling.say(GENERATOR_TYPE, str(kind), "what the fields call for, others make the same keys and folders")
+    inference.set(GENERATOR_TYPE, str(kind), "what the fields call for, others make the same keys and folders")
 
 
-def _tell_merging(telling: _Telling, version: TableVersion) -> None:
-    given = telling.given
+def _tell_merging(inference: _Inference, version: TableVersion) -> None:
+    given = inference.arguments
     ordering = given.get(ORDERING_FIELDS, given.get(PRECOMBINE_FIELD))
     if ordering is None:
         key = ORDERING_FIELDS if version.has_ordering_fields else PRECOMBINE_FIELD
-        telling.ask(key, f"no file tells by which field records are ordered; give it, or nothing where there is none ({key}=)")
+        inference.require_input(
+            key, f"no file tells by which field records are ordered; give it, or nothing where there is none ({key}=)"
+        )
     rules = (MODE_PROPERTY, PAYLOAD_PROPERTY, STRATEGY_PROPERTY, LEGACY_PAYLOAD)
     if not any(given.get(key) for key in rules):
         wanted = MODE_PROPERTY if version.has_merge_mode else PAYLOAD_PROPERTY
         what = "EVENT_TIME_ORDERING, COMMIT_TIME_ORDERING or CUSTOM" if version.has_merge_mode else "the payload class"
-        telling.ask(wanted, f"no file tells by what rule records are merged; give {what}")
+        inference.require_input(wanted, f"no file tells by what rule records are merged; give {what}")
         return
     if ordering is None:
         return
     fields = _split(ordering)
     if fields:
-        telling.values[ORDERING_FIELDS if version.has_merge_mode else PRECOMBINE_FIELD] = ",".join(fields)
+        inference.values[ORDERING_FIELDS if version.has_merge_mode else PRECOMBINE_FIELD] = ",".join(fields)
         if version.has_merge_mode and not version.has_ordering_fields:
-            telling.values[PRECOMBINE_FIELD] = ",".join(fields)
+            inference.values[PRECOMBINE_FIELD] = ",".join(fields)
     if not version.has_merge_mode or version.merges_by_modes:
         return
     settings = infer_merge_settings(
@@ -391,8 +397,8 @@ def _tell_merging(telling: _Telling, version: TableVersion) -> None:
         version=version,
     )
     for key, text in merge_properties(settings).items():
-        telling.values.setdefault(key, text)
-        telling.sources.setdefault(key, "the merge rule that was given")
+        inference.values.setdefault(key, text)
+        inference.sources.setdefault(key, "the merge rule that was given")
 
 
 def table_types(names: Iterable[tuple[str, bool, bool]], *, deltas: bool, commits: bool) -> dict[TableType, str]:
@@ -400,7 +406,7 @@ def table_types(names: Iterable[tuple[str, bool, bool]], *, deltas: bool, commit
     commits: whether there are commits that no compaction made.
     """
     found: dict[TableType, str] = {}
-    log = next((file_name_of(path) for path, is_log, is_cdc in names if is_log and not is_cdc), None)
+    log = next((file_name(path) for path, is_log, is_cdc in names if is_log and not is_cdc), None)
     if log is not None or deltas:
         found[TableType.MERGE_ON_READ] = f"the log {log}" if log is not None else "delta commits"
     if commits:

@@ -41,7 +41,7 @@ from pyhudi.format.instants import Action, Instant, State, format_instant_time, 
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.format.schema_history import VersionedSchema, encode_schema
-from pyhudi.records.schema_on_read.column_changes import arrow_of
+from pyhudi.records.schema_on_read.column_changes import arrow_from_ids
 from pyhudi.records.schema_on_read.column_ids import reconciled, same_columns
 
 Group = tuple[str, str]
@@ -57,7 +57,7 @@ class DataFile:
     name: BaseFileName | LogFileName
     size_bytes: int
     rows: int = 0
-    own_rows: int = 0
+    rows_written_by_instant: int = 0
     schema: str = ""
 
     @property
@@ -79,27 +79,27 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeInstant:
+class RebuiltInstant:
     """A completed instant, and what its commit says."""
 
     instant: Instant
     metadata: CommitMetadata
 
 
-def completion_times(stored_ms: Mapping[str, int], mirrored: Mapping[str, str], zone: tzinfo) -> dict[str, str]:
+def completion_times(stored_ms: Mapping[str, int], metadata_times: Mapping[str, str], zone: tzinfo) -> dict[str, str]:
     """Request time -> completion time.  stored_ms: when the last file of each instant was stored."""
     stored = {time: format_instant_time(ms, zone) for time, ms in stored_ms.items()}
     # Where nobody copied the files, those of all but the last instants are older than the last request.
     copied = len(stored) > 1 and min(stored.values()) > max(stored)
     found = {}
     for time in stored:
-        told = mirrored.get(time) or ("" if copied else stored[time])
+        told = metadata_times.get(time) or ("" if copied else stored[time])
         found[time] = told if told > time else shift_instant_time(time[:17], 1, UTC)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class ToldColumns:
+class RecoveredColumns:
     """schemas: with ids, by version, of a table whose columns go by these; {} of another.  table_name: for schemas that no file
     has.
     """
@@ -107,7 +107,7 @@ class ToldColumns:
     schemas: Mapping[int, VersionedSchema]
     table_name: str
 
-    def changed_alone(self, completions: Mapping[str, str], written: Iterable[str]) -> list[str]:
+    def schema_only_instants(self, completions: Mapping[str, str], written: Iterable[str]) -> list[str]:
         """The instants that changed columns, completed and wrote no file."""
         return sorted({str(version) for version in self.schemas if version} & completions.keys() - set(written))
 
@@ -124,7 +124,7 @@ class ToldColumns:
             if not same_columns(held, known):
                 # A write by names, which left no schema with ids.
                 return {SCHEMA_KEY: text}
-        own = text or arrow_to_avro(with_meta_fields(without_meta_fields(arrow_of(held))), self.table_name)
+        own = text or arrow_to_avro(with_meta_fields(without_meta_fields(arrow_from_ids(held))), self.table_name)
         return {SCHEMA_KEY: own, LATEST_SCHEMA_KEY: encode_schema(held)}
 
 
@@ -132,10 +132,10 @@ def plan_instants(
     files: Iterable[DataFile],
     completions: Mapping[str, str],
     replaced: Mapping[Group, str],
-    columns: ToldColumns,
+    columns: RecoveredColumns,
     *,
     is_cow: bool,
-) -> tuple[MadeInstant, ...]:
+) -> tuple[RebuiltInstant, ...]:
     """The instants that wrote these files, and those that changed columns alone, oldest first.
 
     replaced: group -> the instant that took its place.
@@ -151,9 +151,9 @@ def plan_instants(
             before = [base for base in bases if base.instant_time < file.instant_time]
             by_instant.setdefault(file.instant_time, []).append((file, before[-1] if before else None))
     begun = {group: min(file.instant_time for file in members) for group, members in groups.items()}
-    made: list[MadeInstant] = []
+    made: list[RebuiltInstant] = []
     schema = ""
-    for time in columns.changed_alone(completions, by_instant):
+    for time in columns.schema_only_instants(completions, by_instant):
         by_instant[time] = []
     for time in sorted(by_instant):
         own = by_instant[time]
@@ -165,7 +165,7 @@ def plan_instants(
         compacts = (
             bool(own)
             and not is_cow
-            and all(not file.is_log and not file.own_rows and begun[file.group] < time for file, _ in own)
+            and all(not file.is_log and not file.rows_written_by_instant and begun[file.group] < time for file, _ in own)
         )
         if gone:
             action = Action.REPLACECOMMIT
@@ -178,7 +178,7 @@ def plan_instants(
         extra = columns.extra(time, text, operation, schema)
         schema = extra[SCHEMA_KEY]
         made.append(
-            MadeInstant(
+            RebuiltInstant(
                 Instant(time, action, State.COMPLETED, completions[time]),
                 CommitMetadata(
                     partition_to_write_stats=_stats(own),
@@ -192,21 +192,21 @@ def plan_instants(
     return _with_a_schema(made)
 
 
-def _with_a_schema(made: Sequence[MadeInstant]) -> tuple[MadeInstant, ...]:
+def _with_a_schema(created: Sequence[RebuiltInstant]) -> tuple[RebuiltInstant, ...]:
     """Readers take a table's columns from a write that is no service: where all are, the last one says that it is none."""
-    if not made or any(one.metadata.operation.sets_schema for one in made):
-        return tuple(made)
-    last = made[-1]
+    if not created or any(one.metadata.operation.sets_schema for one in created):
+        return tuple(created)
+    last = created[-1]
     said = CommitMetadata(
         partition_to_write_stats=last.metadata.partition_to_write_stats,
         extra_metadata=last.metadata.extra_metadata,
         operation_type=Operation.UNKNOWN.value,
         partition_to_replace_file_ids=last.metadata.partition_to_replace_file_ids,
     )
-    return (*made[:-1], MadeInstant(last.instant, said))
+    return (*created[:-1], RebuiltInstant(last.instant, said))
 
 
-def replaced_groups(spans: Mapping[Group, tuple[str, str]], rows: Mapping[Group, pa.Table]) -> dict[Group, str]:
+def recovered_replacements(spans: Mapping[Group, tuple[str, str]], rows: Mapping[Group, pa.Table]) -> dict[Group, str]:
     """Groups of one partition whose rows another one has that was begun after their last file -> the instant that began it.
 
     spans: the first and the last instant of each group's files.  rows: what tells the rows of each group's newest base file
@@ -265,8 +265,8 @@ def _stats(files: Sequence[tuple[DataFile, DataFile | None]]) -> dict[str, tuple
                 prev_commit=NO_PREVIOUS_COMMIT if before is None else before.instant_time,
                 prev_base_file=None if before is None else before.name.text,
                 num_writes=file.rows,
-                num_inserts=file.own_rows if before is None else 0,
-                num_update_writes=0 if before is None else file.own_rows,
+                num_inserts=file.rows_written_by_instant if before is None else 0,
+                num_update_writes=0 if before is None else file.rows_written_by_instant,
                 total_write_bytes=file.size_bytes,
                 file_size_in_bytes=file.size_bytes,
                 cdc_stats=changes.get(file.group),

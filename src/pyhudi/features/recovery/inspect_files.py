@@ -14,12 +14,11 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro_to_arrow import avro_to_arrow, without_meta_columns
 from pyhudi.format.log.framing import CorruptBlock, HeaderKey
-from pyhudi.format.log.log_corruption import check_whole
-from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.format.log.log_corruption import check_log_complete
+from pyhudi.format.meta_columns import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY, without_meta_fields
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.orc.orc_reader import ORC_AVRO_SCHEMA_KEY
-from pyhudi.format.paths import file_name_of
-from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
+from pyhudi.format.paths import file_name
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.file_slices import LogFile
@@ -42,14 +41,14 @@ class FileTask:
 class FileFacts:
     """What a data file says.
 
-    rows: of a base file; 0 for a log.  own_rows: those that the instant in its name wrote; all of them where rows do not say.
-    schema: Avro JSON of its data columns, '' where it does not tell all of them.  damage: why it cannot be read.
+    rows: of a base file; 0 for a log.  rows_written_by_instant: those that the instant in its name wrote; all of them where rows
+    do not say. schema: Avro JSON of its data columns, '' where it does not tell all of them.  damage: why it cannot be read.
     """
 
     path: str
     size_bytes: int
     rows: int = 0
-    own_rows: int = 0
+    rows_written_by_instant: int = 0
     schema: str = ""
     damage: str | None = None
 
@@ -58,7 +57,7 @@ def run_file(task: FileTask) -> FileFacts:
     """Look at a base file's footer and commit times, or at the headers of a log's blocks."""
     storage = open_storage(task.storage)
     try:
-        return _log_facts(storage, task) if parse_log_file(file_name_of(task.path)) else _base_facts(storage, task)
+        return _log_facts(storage, task) if parse_log_file(file_name(task.path)) else _base_facts(storage, task)
     except CorruptData as error:
         return FileFacts(task.path, task.size_bytes, damage=str(error))
 
@@ -73,7 +72,7 @@ def run_identities(task: FileTask) -> pa.Table | None:
 
 
 def _base_facts(storage: Storage, task: FileTask) -> FileFacts:
-    name = parse_base_file(file_name_of(task.path))
+    name = parse_base_file(file_name(task.path))
     assert name is not None, "a data file is a base file or a log"
     with open_base_file(storage, task.path) as file:
         rows = own = file.metadata.num_rows
@@ -87,10 +86,10 @@ def _base_facts(storage: Storage, task: FileTask) -> FileFacts:
 
 
 def _log_facts(storage: Storage, task: FileTask) -> FileFacts:
-    name = parse_log_file(file_name_of(task.path))
+    name = parse_log_file(file_name(task.path))
     assert name is not None, "asked for a log alone"
     blocks = read_headers(storage, LogFile(task.path, name, task.size_bytes))
-    check_whole(blocks, name.instant_time)
+    check_log_complete(blocks, name.instant_time)
     whole = [block for block in blocks if not isinstance(block, CorruptBlock)]
     texts = [block.header(HeaderKey.SCHEMA) for block in whole if not block.is_partial]
     text = next((text for text in texts if text), None)

@@ -27,24 +27,24 @@ from pyhudi.errors import CorruptData
 from pyhudi.features.recovery.infer_timeline import (
     DataFile,
     Group,
-    MadeInstant,
-    ToldColumns,
+    RebuiltInstant,
+    RecoveredColumns,
     completion_times,
     plan_instants,
-    replaced_groups,
+    recovered_replacements,
 )
 from pyhudi.features.recovery.inspect_files import FileFacts, FileTask, run_file, run_identities
 from pyhudi.format.instants import INSTANT_TIME_LENGTH, Action, Instant, State, parse_instant_file, shift_instant_time
 from pyhudi.format.json_document import parse_json
 from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
 from pyhudi.format.paths import (
-    AUX_FOLDER,
     MARKER_FOLDER,
     METADATA_FOLDER,
+    REBUILD_MARKER_FILE,
     TIMELINE_FOLDER,
-    file_name_of,
-    folder_of,
+    file_name,
     join_path,
+    parent_folder,
 )
 from pyhudi.metadata_table.codecs.metadata_partitions import FILES
 from pyhudi.metadata_table.indexes import in_build_order
@@ -62,31 +62,23 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
 
-REMAKING_FILE = f"{AUX_FOLDER}/timeline.remaking"
-"""Stands there while a timeline is being made anew: which instants it will have, and the indexes to build after it."""
-
 
 @dataclass(frozen=True, slots=True)
-class Remake:
+class TimelineRebuild:
     """What would be made, and what nobody can know.
 
     completions: request time -> completion time; indexes: partitions of the metadata table that are built anew.  notes: sentences
     in two parts, what is not known and what may be done about it, each with the path that it is about, '' for the table.
     """
 
-    instants: tuple[MadeInstant, ...]
+    instants: tuple[RebuiltInstant, ...]
     completions: Mapping[str, str]
     indexes: tuple[str, ...]
     file_count: int
     notes: tuple[tuple[str, str, str], ...] = field(default=())
 
 
-def is_remaking(context: TableContext) -> bool:
-    """Whether somebody began to make the timeline anew and has not come to the end."""
-    return context.storage.stat(REMAKING_FILE) is not None
-
-
-def plan_remake(context: TableContext, engine: Engine) -> Remake | None:
+def plan_rebuild(context: TableContext, engine: Engine) -> TimelineRebuild | None:
     """The timeline that the files tell of; None where there is one, and where there are no files.
 
     Raises Unsupported for a table of which more was lost than names of files tell.
@@ -94,7 +86,7 @@ def plan_remake(context: TableContext, engine: Engine) -> Remake | None:
     config, storage = context.config, context.storage
     if not config.version.layout.has_timeline_folder:
         return None
-    begun = storage.read(REMAKING_FILE)
+    begun = storage.read(REBUILD_MARKER_FILE)
     listed = storage.list(config.timeline_path).files
     present = [found for info in listed if (found := parse_instant_file(info.name, config.version.layout)) is not None]
     if present and begun is None:
@@ -128,46 +120,48 @@ def plan_remake(context: TableContext, engine: Engine) -> Remake | None:
     kept = {*(file.instant_time for file in files), *(changes & completions.keys() - never - archived)}
     completions = {time: completions[time] for time in sorted(kept)}
     replaced = _replaced(context, engine, files, completions)
-    made = plan_instants(files, completions, replaced, ToldColumns(schemas, config.name), is_cow=config.is_cow)
+    made = plan_instants(files, completions, replaced, RecoveredColumns(schemas, config.name), is_cow=config.is_cow)
     indexes = (*config.metadata_partitions, *config.metadata_partitions_inflight) if told is None else told[1]
     notes = (
         () if told is not None else tuple(_notes(context, files, mirrored, never, damaged.values(), changes & completions.keys()))
     )
-    return Remake(made, completions, indexes, len(infos), notes)
+    return TimelineRebuild(made, completions, indexes, len(infos), notes)
 
 
-def run_remake(context: TableContext, engine: Engine, remake: Remake, commit: CommitSettings, metadata: MetadataSettings) -> None:
+def run_rebuild(
+    context: TableContext, engine: Engine, rebuild: TimelineRebuild, commit: CommitSettings, metadata: MetadataSettings
+) -> None:
     """Make the timeline, and then the metadata table, under the table's lock.
 
     Raises Unsupported, before anything is changed, for a table that is not written.
     """
     check_writable(context)
     with context.locked(commit.lock_wait_ms) as held:
-        document = {"completions": dict(remake.completions), "indexes": list(remake.indexes)}
-        held.storage.put_if_absent(REMAKING_FILE, json.dumps(document, indent=2, sort_keys=True).encode())
+        document = {"completions": dict(rebuild.completions), "indexes": list(rebuild.indexes)}
+        held.storage.put_if_absent(REBUILD_MARKER_FILE, json.dumps(document, indent=2, sort_keys=True).encode())
         if held.reloaded().config.metadata_partitions:
             drop_store(held.reloaded())
         held = held.reloaded()
         held.storage.make_folder(held.config.timeline_path)
         held.storage.make_folder(held.config.history_path)
         done = {(i.request_time, i.state) for i in held.timeline.load_files()}
-        for one in reversed(remake.instants):
+        for one in reversed(rebuild.instants):
             _publish(held, one, done)
-        if FILES in remake.indexes:
+        if FILES in rebuild.indexes:
             snapshot = load_snapshot(held, directory_listing)
             if snapshot.schema is not None:
                 schema = snapshot.schema.arrow
-                build_partitions(held, engine, metadata, in_build_order(sorted(set(remake.indexes))), schema, schema)
-        held.storage.delete([REMAKING_FILE])
+                build_partitions(held, engine, metadata, in_build_order(sorted(set(rebuild.indexes))), schema, schema)
+        held.storage.delete([REBUILD_MARKER_FILE])
 
 
-def _publish(held: TableContext, one: MadeInstant, done: set[tuple[str, State]]) -> None:
-    time, action = one.instant.request_time, one.instant.action
-    if (time, State.COMPLETED) not in done:
-        content = one.metadata.encode(held.env.token_bytes(16))
-        held.timeline.complete(one.instant, action, one.instant.completion_time or "", content)
+def _publish(locked_context: TableContext, step_size: RebuiltInstant, completed_states: set[tuple[str, State]]) -> None:
+    time, action = step_size.instant.request_time, step_size.instant.action
+    if (time, State.COMPLETED) not in completed_states:
+        content = step_size.metadata.encode(locked_context.env.token_bytes(16))
+        locked_context.timeline.complete(step_size.instant, action, step_size.instant.completion_time or "", content)
     for state in (State.INFLIGHT, State.REQUESTED):
-        held.storage.put_if_absent(held.timeline.path(Instant(time, action, state)), b"")
+        locked_context.storage.put_if_absent(locked_context.timeline.path(Instant(time, action, state)), b"")
 
 
 def _named(info: FileInfo) -> BaseFileName | LogFileName | None:
@@ -181,10 +175,10 @@ def _instant_of(info: FileInfo) -> str:
 
 
 def _data_file(fact: FileFacts) -> DataFile:
-    folder, text = folder_of(fact.path), file_name_of(fact.path)
+    folder, text = parent_folder(fact.path), file_name(fact.path)
     name = parse_log_file(text) if text.startswith(".") else parse_base_file(text)
     assert name is not None, "others were left out"
-    return DataFile(fact.path, folder, name, fact.size_bytes, fact.rows, fact.own_rows, fact.schema)
+    return DataFile(fact.path, folder, name, fact.size_bytes, fact.rows, fact.rows_written_by_instant, fact.schema)
 
 
 def _mirrored(context: TableContext) -> dict[str, str]:
@@ -207,7 +201,7 @@ def _mirrored(context: TableContext) -> dict[str, str]:
 def _replaced(
     context: TableContext, engine: Engine, files: Iterable[DataFile], completions: Mapping[str, str]
 ) -> dict[Group, str]:
-    """Groups whose rows a later one has, by what tells rows apart; see `replaced_groups`."""
+    """Groups whose rows a later one has, by what tells rows apart; see `recovered_replacements`."""
     members: dict[str, list[DataFile]] = {}
     for file in files:
         members.setdefault(file.partition, []).append(file)
@@ -232,7 +226,7 @@ def _replaced(
         for (file_id, _), table in zip(bases, engine.map(run_identities, tasks), strict=True):
             if table is not None:
                 rows.setdefault((partition, file_id), []).append(table)
-        found.update(replaced_groups(spans, {group: pa.concat_tables(tables) for group, tables in rows.items()}))
+        found.update(recovered_replacements(spans, {group: pa.concat_tables(tables) for group, tables in rows.items()}))
     return found
 
 
@@ -245,7 +239,7 @@ def _newest_and_oldest(group: FileGroup, state: SlicingState) -> frozenset[BaseF
 def _notes(
     context: TableContext,
     files: Iterable[DataFile],
-    mirrored: Mapping[str, str],
+    metadata_times: Mapping[str, str],
     never: Iterable[str],
     damaged: Iterable[FileFacts],
     changes: Iterable[str],
@@ -258,14 +252,14 @@ def _notes(
         "these count again: where there were such, delete their rows once more; Table.validate(keys=True) finds keys that stand "
         "twice",
     )
-    if not mirrored:
+    if not metadata_times:
         times = "no metadata table tells which instants had completed, and when"
         yield "", times, "all whose files can be read count, as of when their last file was stored"
         for time in sorted(changes):
             unknown = f"instant {time} changed columns, and may never have completed"
             yield "", unknown, "it counts, since the history of columns names it; change the columns back where it did not"
-    under_way = {file_name_of(folder) for folder in context.storage.list(MARKER_FOLDER).folders}
-    for time in sorted({file.instant_time for file in files} & under_way - mirrored.keys()):
+    under_way = {file_name(folder) for folder in context.storage.list(MARKER_FOLDER).folders}
+    for time in sorted({file.instant_time for file in files} & under_way - metadata_times.keys()):
         unknown = f"instant {time} has markers, so it may never have completed"
         yield "", unknown, f"it counts; Table.rollback({time!r}) takes it back"
     for time in sorted(never):
@@ -277,9 +271,9 @@ def _notes(
 
 
 def _decode(data: bytes) -> tuple[dict[str, str], tuple[str, ...]]:
-    document = parse_json(data, f"{REMAKING_FILE} is")
+    document = parse_json(data, f"{REBUILD_MARKER_FILE} is")
     try:
         completions = {str(time): str(done) for time, done in document["completions"].items()}
         return completions, tuple(str(name) for name in document["indexes"])
     except (KeyError, TypeError, AttributeError) as error:
-        raise CorruptData(f"{REMAKING_FILE} is not a list of instants and indexes") from error
+        raise CorruptData(f"{REBUILD_MARKER_FILE} is not a list of instants and indexes") from error

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 
 from pyhudi.engines.arrow.engine import LocalEngine
-from pyhudi.features.recovery.restore_properties import restore_properties as restore
+from pyhudi.features.recovery.restore_lost_properties import restore_properties as restore
 from pyhudi.operations.admin.repair import RepairResult
 from pyhudi.operations.commit.commit_settings import THREADS
-from pyhudi.options.scope import VERBS, check_given
+from pyhudi.options.scope import VERBS, check_call_options
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import Environment, SystemEnvironment
@@ -50,5 +50,5 @@ def restore_properties(
     """
     storage, env = open_storage(uri, storage_options), environment or SystemEnvironment()
     parsed = parse_options(options)
-    check_given(VERBS["repair"], parsed)
+    check_call_options(VERBS["repair"], parsed)
     return restore(storage, env, LocalEngine(parsed.integer(THREADS)), parsed, dict(properties or {}), dry_run=dry_run)

@@ -33,13 +33,13 @@ from pyhudi.features.report.figures import (
     spans,
     storage_shares,
 )
-from pyhudi.operations.admin.validate import Severity, ValidationResult
+from pyhudi.operations.admin.validate import ValidationResult, ValidationSeverity
 
-SHOWN_ROWS = 200
+MAX_ROWS = 200
 """Rows of a table on the page."""
-SHOWN_BARS = 25
+MAX_BARS = 25
 """Bars of a chart."""
-DRAWN_INSTANTS = 500
+MAX_INSTANTS = 500
 """Instants that are drawn, the newest."""
 
 
@@ -61,7 +61,7 @@ class _Report:
         self._validation = validation
         look = table.inspect
         self._timeline = _held(look.timeline)
-        self._commits = _held(lambda: look.commits(DRAWN_INSTANTS))
+        self._commits = _held(lambda: look.commits(MAX_INSTANTS))
         self._slices = _held(look.file_slices)
         self._partitions = _held(partial(look.partitions, on_storage=True))
         self._locks = _held(look.locks)
@@ -133,7 +133,7 @@ class _Report:
         result = self._validation
         assert result is not None
         found = result.findings
-        fits = not any(finding.severity is Severity.ERROR for finding in result.found)
+        fits = not any(finding.severity is ValidationSeverity.ERROR for finding in result.found)
         lead = "Everything that was compared fits." if fits else "Not everything fits."
         lead += "" if result.ok or not fits else " Not everything could be compared."
         return f'<p class="{"good" if result.ok else "bad"}">{lead}</p>' + _table(
@@ -142,7 +142,7 @@ class _Report:
 
     def _instants(self) -> str:
         timeline = self._timeline()
-        drawn = spans(timeline.slice(max(0, timeline.num_rows - DRAWN_INSTANTS)), self._commits())
+        drawn = spans(timeline.slice(max(0, timeline.num_rows - MAX_INSTANTS)), self._commits())
         used = [lane for lane in LANES if any(span.lane == lane for span in drawn)]
         chart = lanes(drawn)
         rows = [
@@ -164,7 +164,7 @@ class _Report:
         commits = self._commits()
         if not commits.num_rows:
             return "<p>No write has completed.</p>"
-        newest = amplifications(commits)[-SHOWN_BARS:][::-1]
+        newest = amplifications(commits)[-MAX_BARS:][::-1]
         shown = [
             Bar(
                 (
@@ -213,7 +213,7 @@ class _Report:
                 ),
                 (("base", float(share.base_bytes)), ("log", float(share.log_bytes)), ("other", float(share.other_bytes))),
             )
-            for share in shares[:SHOWN_BARS]
+            for share in shares[:MAX_BARS]
         ]
         parts = ["<h3>Base files by size</h3>"]
         parts.append(
@@ -243,7 +243,7 @@ class _Report:
                 len(row["log_paths"]),
                 row["log_size_bytes"],
             ]
-            for row in slices[:SHOWN_ROWS]
+            for row in slices[:MAX_ROWS]
         ]
         heads = ("partition", "file_id", "base_instant", "base_size_bytes", "log_files", "log_size_bytes")
         shown = _table("file-slices", "File slices that a query reads, the largest first", heads, rows, "")
@@ -261,7 +261,7 @@ class _Report:
         text = f"<ul>{''.join(parts)}</ul>" if parts else "<p>No lock lies with the table.</p>"
         if not markers.num_rows:
             return text + "<p>No write has left markers: nothing is half done.</p>"
-        rows = [list(row.values()) for row in markers.slice(0, SHOWN_ROWS).to_pylist()]
+        rows = [list(row.values()) for row in markers.slice(0, MAX_ROWS).to_pylist()]
         table = _table("markers", "Files that unfinished writes have begun", markers.column_names, rows, "")
         return text + table + _cut(len(rows), markers.num_rows, "markers", "markers")
 
@@ -306,14 +306,14 @@ def _table(key: str, caption: str, heads: Iterable[str], rows: _Rows, command: s
         return f"<p>{escape(caption)}: none.</p>"
     head = "".join(f'<th scope="col"><button type="button">{escape(name.replace("_", " "))}</button></th>' for name in heads)
     lines = []
-    for row in rows[:SHOWN_ROWS]:
+    for row in rows[:MAX_ROWS]:
         cells = "".join(_cell(value) for value in row)
         lines.append(f"<tr>{cells}</tr>")
     table = (
         f'<table class="sorted" id="{key}"><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table>"
     )
-    return _scroll(caption, table) + _cut(len(rows[:SHOWN_ROWS]), len(rows), "rows", command)
+    return _scroll(caption, table) + _cut(len(rows[:MAX_ROWS]), len(rows), "rows", command)
 
 
 def _cell(value: Any) -> str:
@@ -330,19 +330,19 @@ def _details(summary: str, inner: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{inner}</details>"
 
 
-def _cut(shown: int, total: int, what: str, command: str) -> str:
-    if shown >= total:
+def _cut(limit: int, total: int, description: str, command: str) -> str:
+    if limit >= total:
         return ""
     rest = f" <code>pyhudi {command} TABLE</code> tells all." if command else ""
-    return f'<p class="note">{shown:,} of {total:,} {what}.{rest}</p>'
+    return f'<p class="note">{limit:,} of {total:,} {description}.{rest}</p>'
 
 
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else "0 %"
+def _percent(part: int, total: int) -> str:
+    return f"{100 * part / total:.0f} %" if total else "0 %"
 
 
-def _times(whole: int, part: int) -> str:
-    return f"{whole / part:.1f} times" if part else "not"
+def _times(total: int, part: int) -> str:
+    return f"{total / part:.1f} times" if part else "not"
 
 
 def _factor(value: float | None) -> str:

@@ -30,9 +30,9 @@ from pyhudi.features.report.figures import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN_PARTITIONS = 20
+MAX_PARTITIONS = 20
 """Partitions of a picture, the largest; the rest is one bar."""
-SHOWN_WRITES = 100
+MAX_WRITES = 100
 """Writes and instants of a picture, the newest."""
 
 
@@ -59,9 +59,9 @@ class Plots:
         drawn = _axes(axes)
         slices = self._look.file_slices()
         shares = list(storage_shares(self._look.partitions(on_storage=True), slices))
-        rest = shares[SHOWN_PARTITIONS:]
-        names = [share.partition or "(not partitioned)" for share in shares[:SHOWN_PARTITIONS]]
-        rows = [(share.base_bytes, share.log_bytes, share.other_bytes) for share in shares[:SHOWN_PARTITIONS]]
+        rest = shares[MAX_PARTITIONS:]
+        names = [share.partition or "(not partitioned)" for share in shares[:MAX_PARTITIONS]]
+        rows = [(share.base_bytes, share.log_bytes, share.other_bytes) for share in shares[:MAX_PARTITIONS]]
         if rest:
             names.append(f"{len(rest):,} others")
             rows.append(
@@ -82,7 +82,7 @@ class Plots:
         """The newest instants in lanes; pending ones are outlined and reach to the right edge."""
         drawn = _axes(axes)
         timeline = self._look.timeline()
-        found = spans(timeline.slice(max(0, timeline.num_rows - SHOWN_WRITES)), self._look.commits(SHOWN_WRITES))
+        found = spans(timeline.slice(max(0, timeline.num_rows - MAX_WRITES)), self._look.commits(MAX_WRITES))
         used = [lane for lane in LANES if any(span.lane == lane for span in found)]
         last = max((span.start_ms if span.end_ms is None else span.end_ms for span in found), default=0)
         first = min((span.start_ms for span in found), default=0)
@@ -109,7 +109,7 @@ class Plots:
     def amplification(self, axes: Axes | None = None) -> Axes:
         """Rows that each write changed, and rows that it copied along; services only copy."""
         drawn = _axes(axes)
-        writes = amplifications(self._look.commits(SHOWN_WRITES))
+        writes = amplifications(self._look.commits(MAX_WRITES))
         places = range(len(writes))
         changed = [min(write.rows_changed, write.rows_written) for write in writes]
         copied = [write.rows_written - rows for write, rows in zip(writes, changed, strict=True)]

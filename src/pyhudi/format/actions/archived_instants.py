@@ -26,8 +26,8 @@ from pyhudi.format.actions.restore_metadata import RestoreMetadata
 from pyhudi.format.actions.rollback_metadata import ROLLBACK_METADATA, RollbackMetadata
 from pyhudi.format.actions.savepoint_metadata import SAVEPOINT_METADATA, SavepointMetadata
 from pyhudi.format.avro.container import MAGIC, decode_container
-from pyhudi.format.avro.nodes import LONG, STRING, array_of, map_of, nullable, optional, record, version_field
-from pyhudi.format.avro.schema import schema_of
+from pyhudi.format.avro.nodes import LONG, STRING, array_node, map_node, nullable, optional, record, version_field
+from pyhudi.format.avro.schema import schema_from_record
 from pyhudi.format.instants import Action, completed_action
 
 ServiceDocument: TypeAlias = CleanMetadata | RollbackMetadata | RestoreMetadata | SavepointMetadata | IndexCommitMetadata
@@ -145,7 +145,7 @@ _COMPACTION_WRITE_STAT = record(
 _COMPACTION_METADATA = record(
     "HoodieCompactionMetadata",
     CompactionMetadata,
-    partitionToCompactionWriteStats=nullable(map_of(array_of(_COMPACTION_WRITE_STAT))),
+    partitionToCompactionWriteStats=nullable(map_node(array_node(_COMPACTION_WRITE_STAT))),
 )
 ARCHIVED_ENTRY = record(
     "HoodieArchivedMetaEntry",
@@ -167,4 +167,4 @@ ARCHIVED_ENTRY = record(
     hoodieIndexCommitMetadata=optional(INDEX_COMMIT_METADATA),
     stateTransitionTime=optional(STRING),
 )
-ArchivedEntry.SCHEMA = schema_of(ARCHIVED_ENTRY)
+ArchivedEntry.SCHEMA = schema_from_record(ARCHIVED_ENTRY)

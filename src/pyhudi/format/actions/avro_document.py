@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from pyhudi.format.avro.container import DEFAULT_SYNC, decode_document, encode_container, made
-from pyhudi.format.avro.datum import decode_datum
+from pyhudi.format.avro.container import DEFAULT_SYNC, check_type, decode_datum, decode_document, encode_container
 from pyhudi.format.avro.schema import Schema, parse_schema
 
 
@@ -27,4 +26,4 @@ class Document:
     @classmethod
     def decode_bare(cls, data: bytes | memoryview) -> Self:
         """From a value without a container, written with this very schema.  Raises CorruptData."""
-        return made(decode_datum(parse_schema(cls.SCHEMA.text), data, cls.SCHEMA), cls)
+        return check_type(decode_datum(parse_schema(cls.SCHEMA.text), data, cls.SCHEMA), cls)

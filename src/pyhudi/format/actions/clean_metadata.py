@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyhudi.format.actions.avro_document import Document
-from pyhudi.format.avro.nodes import BOOLEAN, INT, LONG, STRING, array_of, map_of, optional, record, required, version_field
-from pyhudi.format.avro.schema import schema_of
+from pyhudi.format.avro.nodes import BOOLEAN, INT, LONG, STRING, array_node, map_node, optional, record, required, version_field
+from pyhudi.format.avro.schema import schema_from_record
 
 SAVEPOINTED_TIMESTAMPS_KEY = "savepointed_timestamps"
 """Extra metadata of plan and result: the savepoints that were seen, joined by commas."""
@@ -91,20 +91,20 @@ CLEANER_PLAN = record(
     earliestInstantToRetain=optional(_ACTION_INSTANT),
     lastCompletedCommitTimestamp=required(STRING, ""),
     policy=required(STRING),
-    filesToBeDeletedPerPartition=optional(map_of(array_of(STRING))),
+    filesToBeDeletedPerPartition=optional(map_node(array_node(STRING))),
     version=version_field(1),
-    filePathsToBeDeletedPerPartition=optional(map_of(array_of(_FILE_INFO))),
-    partitionsToBeDeleted=optional(array_of(STRING)),
-    extraMetadata=optional(map_of(STRING, default=None)),
+    filePathsToBeDeletedPerPartition=optional(map_node(array_node(_FILE_INFO))),
+    partitionsToBeDeleted=optional(array_node(STRING)),
+    extraMetadata=optional(map_node(STRING, default=None)),
 )
 _PARTITION = record(
     "HoodieCleanPartitionMetadata",
     CleanPartitionMetadata,
     partitionPath=required(STRING),
     policy=required(STRING),
-    deletePathPatterns=required(array_of(STRING)),
-    successDeleteFiles=required(array_of(STRING)),
-    failedDeleteFiles=required(array_of(STRING)),
+    deletePathPatterns=required(array_node(STRING)),
+    successDeleteFiles=required(array_node(STRING)),
+    failedDeleteFiles=required(array_node(STRING)),
     isPartitionDeleted=optional(BOOLEAN),
 )
 CLEAN_METADATA = record(
@@ -115,10 +115,10 @@ CLEAN_METADATA = record(
     totalFilesDeleted=required(INT),
     earliestCommitToRetain=required(STRING),
     lastCompletedCommitTimestamp=required(STRING, ""),
-    partitionMetadata=required(map_of(_PARTITION)),
+    partitionMetadata=required(map_node(_PARTITION)),
     version=version_field(1),
-    bootstrapPartitionMetadata=optional(map_of(_PARTITION, default=None)),
-    extraMetadata=optional(map_of(STRING, default=None)),
+    bootstrapPartitionMetadata=optional(map_node(_PARTITION, default=None)),
+    extraMetadata=optional(map_node(STRING, default=None)),
 )
-CleanerPlan.SCHEMA = schema_of(CLEANER_PLAN)
-CleanMetadata.SCHEMA = schema_of(CLEAN_METADATA)
+CleanerPlan.SCHEMA = schema_from_record(CLEANER_PLAN)
+CleanMetadata.SCHEMA = schema_from_record(CLEAN_METADATA)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyhudi.format.avro.nodes import BOOLEAN, DOUBLE, STRING, array_of, map_of, nullable, optional, record, version_field
+from pyhudi.format.avro.nodes import BOOLEAN, DOUBLE, STRING, array_node, map_node, nullable, optional, record, version_field
 
 SORT_AND_SIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
 RESIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
@@ -74,7 +74,7 @@ _SLICE = record(
     "HoodieSliceInfo",
     SliceInfo,
     dataFilePath=optional(STRING),
-    deltaFilePaths=optional(array_of(STRING)),
+    deltaFilePaths=optional(array_node(STRING)),
     fileId=nullable(STRING),
     partitionPath=optional(STRING),
     bootstrapFilePath=optional(STRING),
@@ -83,26 +83,26 @@ _SLICE = record(
 _GROUP = record(
     "HoodieClusteringGroup",
     ClusteringGroup,
-    slices=optional(array_of(_SLICE)),
-    metrics=optional(map_of(DOUBLE)),
+    slices=optional(array_node(_SLICE)),
+    metrics=optional(map_node(DOUBLE)),
     numOutputFileGroups=version_field(1),
-    extraMetadata=optional(map_of(STRING)),
+    extraMetadata=optional(map_node(STRING)),
     version=version_field(1),
 )
 _STRATEGY = record(
     "HoodieClusteringStrategy",
     ClusteringStrategy,
     strategyClassName=optional(STRING),
-    strategyParams=optional(map_of(STRING)),
+    strategyParams=optional(map_node(STRING)),
     version=version_field(1),
 )
 CLUSTERING_PLAN = record(
     "HoodieClusteringPlan",
     ClusteringPlan,
-    inputGroups=optional(array_of(_GROUP)),
+    inputGroups=optional(array_node(_GROUP)),
     strategy=optional(_STRATEGY),
-    extraMetadata=optional(map_of(STRING)),
+    extraMetadata=optional(map_node(STRING)),
     version=version_field(1),
     preserveHoodieMetadata=optional(BOOLEAN),
-    missingSchedulePartitions=optional(array_of(STRING)),
+    missingSchedulePartitions=optional(array_node(STRING)),
 )

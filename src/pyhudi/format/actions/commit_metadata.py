@@ -19,11 +19,17 @@ from enum import StrEnum
 from typing import Any
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.avro.container import DEFAULT_SYNC, decode_container, decode_document, encode_container, made
-from pyhudi.format.avro.datum import decode_datum
+from pyhudi.format.avro.container import (
+    DEFAULT_SYNC,
+    check_type,
+    decode_container,
+    decode_datum,
+    decode_document,
+    encode_container,
+)
 from pyhudi.format.avro.json_values import from_json
-from pyhudi.format.avro.nodes import BOOLEAN, INT, LONG, STRING, Field, array_of, map_of, optional, record, version_field
-from pyhudi.format.avro.schema import parse_schema, schema_of
+from pyhudi.format.avro.nodes import BOOLEAN, INT, LONG, STRING, AvroField, array_node, map_node, optional, record, version_field
+from pyhudi.format.avro.schema import parse_schema, schema_from_record
 from pyhudi.format.json_document import parse_json
 
 SCHEMA_KEY = "schema"
@@ -217,21 +223,21 @@ class CommitMetadata:
         if not len(data):
             return cls(operation_type=Operation.UNKNOWN.value)
         if bytes(data[:1]) == b"{":
-            return made(from_json(REPLACE_COMMIT_SCHEMA, _parse_json(bytes(data))), cls)
+            return check_type(from_json(REPLACE_COMMIT_SCHEMA, _parse_json(bytes(data))), cls)
         return decode_document(REPLACE_COMMIT_SCHEMA, data, cls)
 
     @classmethod
     def decode_bare(cls, data: bytes | memoryview, *, is_replace: bool) -> CommitMetadata:
         """From a value without a container, written with this very schema.  Raises CorruptData."""
         schema = REPLACE_COMMIT_SCHEMA if is_replace else COMMIT_SCHEMA
-        return made(decode_datum(parse_schema(schema.text), data, REPLACE_COMMIT_SCHEMA), cls)
+        return check_type(decode_datum(parse_schema(schema.text), data, REPLACE_COMMIT_SCHEMA), cls)
 
 
 def _parse_json(data: bytes) -> Any:
     return parse_json(data, "commit metadata is")
 
 
-def _count() -> Field:
+def _count() -> AvroField:
     """An optional long whose null means 0."""
     return optional(LONG, null=0)
 
@@ -263,8 +269,8 @@ WRITE_STAT = record(
     logVersion=optional(INT),
     logOffset=optional(LONG),
     baseFile=optional(STRING),
-    logFiles=optional(array_of(STRING, default=None)),
-    cdcStats=optional(map_of(LONG, default=None)),
+    logFiles=optional(array_node(STRING, default=None)),
+    cdcStats=optional(map_node(LONG, default=None)),
     prevBaseFile=optional(STRING),
     minEventTime=optional(LONG),
     maxEventTime=optional(LONG),
@@ -277,9 +283,9 @@ WRITE_STAT = record(
 )
 
 
-def _fields(extra_metadata: Field) -> dict[str, Field]:
+def _fields(extra_metadata: AvroField) -> dict[str, AvroField]:
     return {
-        "partitionToWriteStats": optional(map_of(array_of(WRITE_STAT)), null=dict),
+        "partitionToWriteStats": optional(map_node(array_node(WRITE_STAT)), null=dict),
         "compacted": optional(BOOLEAN, null=False),
         "extraMetadata": extra_metadata,
         "version": version_field(1),
@@ -287,12 +293,12 @@ def _fields(extra_metadata: Field) -> dict[str, Field]:
     }
 
 
-COMMIT_METADATA = record("HoodieCommitMetadata", CommitMetadata, **_fields(optional(map_of(STRING, default=None), null=dict)))
+COMMIT_METADATA = record("HoodieCommitMetadata", CommitMetadata, **_fields(optional(map_node(STRING, default=None), null=dict)))
 REPLACE_COMMIT_METADATA = record(
     "HoodieReplaceCommitMetadata",
     CommitMetadata,
-    **_fields(optional(map_of(STRING), null=dict)),
-    partitionToReplaceFileIds=optional(map_of(array_of(STRING))),
+    **_fields(optional(map_node(STRING), null=dict)),
+    partitionToReplaceFileIds=optional(map_node(array_node(STRING))),
 )
-COMMIT_SCHEMA = schema_of(COMMIT_METADATA)
-REPLACE_COMMIT_SCHEMA = schema_of(REPLACE_COMMIT_METADATA)
+COMMIT_SCHEMA = schema_from_record(COMMIT_METADATA)
+REPLACE_COMMIT_SCHEMA = schema_from_record(REPLACE_COMMIT_METADATA)

@@ -17,16 +17,16 @@ from pyhudi.format.avro.nodes import (
     DOUBLE,
     NULL,
     STRING,
-    Field,
+    AvroField,
     Union,
-    array_of,
-    map_of,
+    array_node,
+    map_node,
     nullable,
     optional,
     record,
     version_field,
 )
-from pyhudi.format.avro.schema import schema_of
+from pyhudi.format.avro.schema import schema_from_record
 
 LOG_COMPACTION_STRATEGY = "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper"
 
@@ -72,28 +72,28 @@ _OPERATION = record(
     "HoodieCompactionOperation",
     CompactionOperation,
     baseInstantTime=nullable(STRING),
-    deltaFilePaths=optional(array_of(STRING)),
+    deltaFilePaths=optional(array_node(STRING)),
     dataFilePath=optional(STRING),
     fileId=nullable(STRING),
     partitionPath=optional(STRING),
-    metrics=optional(map_of(DOUBLE)),
+    metrics=optional(map_node(DOUBLE)),
     bootstrapFilePath=optional(STRING),
 )
 _STRATEGY = record(
     "HoodieCompactionStrategy",
     CompactionStrategy,
     compactorClassName=optional(STRING),
-    strategyParams=optional(map_of(STRING)),
+    strategyParams=optional(map_node(STRING)),
     version=version_field(1),
 )
 COMPACTION_PLAN = record(
     "HoodieCompactionPlan",
     CompactionPlan,
-    operations=optional(array_of(_OPERATION)),
-    extraMetadata=optional(map_of(STRING)),
+    operations=optional(array_node(_OPERATION)),
+    extraMetadata=optional(map_node(STRING)),
     version=version_field(1),
     strategy=optional(_STRATEGY),
-    preserveHoodieMetadata=Field("", Union((BOOLEAN, NULL)), False),
-    missingSchedulePartitions=optional(array_of(STRING)),
+    preserveHoodieMetadata=AvroField("", Union((BOOLEAN, NULL)), False),
+    missingSchedulePartitions=optional(array_node(STRING)),
 )
-CompactionPlan.SCHEMA = schema_of(COMPACTION_PLAN)
+CompactionPlan.SCHEMA = schema_from_record(COMPACTION_PLAN)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyhudi.format.actions.avro_document import Document
-from pyhudi.format.avro.nodes import STRING, array_of, map_of, optional, record, version_field
-from pyhudi.format.avro.schema import schema_of
+from pyhudi.format.avro.nodes import STRING, array_node, map_node, optional, record, version_field
+from pyhudi.format.avro.schema import schema_from_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,15 @@ _PARTITION = record(
     version=version_field(1),
     metadataPartitionPath=optional(STRING),
     indexUptoInstant=optional(STRING),
-    extraMetadata=optional(map_of(STRING)),
+    extraMetadata=optional(map_node(STRING)),
 )
-INDEX_PLAN = record("HoodieIndexPlan", IndexPlan, version=version_field(1), indexPartitionInfos=optional(array_of(_PARTITION)))
+INDEX_PLAN = record("HoodieIndexPlan", IndexPlan, version=version_field(1), indexPartitionInfos=optional(array_node(_PARTITION)))
 INDEX_COMMIT_METADATA = record(
     "HoodieIndexCommitMetadata",
     IndexCommitMetadata,
     version=version_field(1),
     operationType=optional(STRING),
-    indexPartitionInfos=optional(array_of(_PARTITION)),
+    indexPartitionInfos=optional(array_node(_PARTITION)),
 )
-IndexPlan.SCHEMA = schema_of(INDEX_PLAN)
-IndexCommitMetadata.SCHEMA = schema_of(INDEX_COMMIT_METADATA)
+IndexPlan.SCHEMA = schema_from_record(INDEX_PLAN)
+IndexCommitMetadata.SCHEMA = schema_from_record(INDEX_COMMIT_METADATA)

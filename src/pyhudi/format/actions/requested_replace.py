@@ -15,8 +15,8 @@ from typing import Self
 from pyhudi.format.actions.avro_document import Document
 from pyhudi.format.actions.clustering_plan import CLUSTERING_PLAN, ClusteringPlan
 from pyhudi.format.avro.container import decode_container
-from pyhudi.format.avro.nodes import STRING, map_of, optional, record, version_field
-from pyhudi.format.avro.schema import schema_of
+from pyhudi.format.avro.nodes import STRING, map_node, optional, record, version_field
+from pyhudi.format.avro.schema import schema_from_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ REQUESTED_REPLACE_METADATA = record(
     RequestedReplaceMetadata,
     operationType=optional(STRING),
     clusteringPlan=optional(CLUSTERING_PLAN),
-    extraMetadata=optional(map_of(STRING)),
+    extraMetadata=optional(map_node(STRING)),
     version=version_field(1),
 )
-RequestedReplaceMetadata.SCHEMA = schema_of(REQUESTED_REPLACE_METADATA)
+RequestedReplaceMetadata.SCHEMA = schema_from_record(REQUESTED_REPLACE_METADATA)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from pyhudi.format.actions.avro_document import Document
 from pyhudi.format.actions.rollback_metadata import INSTANT_INFO, ROLLBACK_METADATA, InstantInfo, RollbackMetadata
-from pyhudi.format.avro.nodes import LONG, NULL, STRING, Union, array_of, map_of, optional, record, required, version_field
-from pyhudi.format.avro.schema import schema_of
+from pyhudi.format.avro.nodes import LONG, NULL, STRING, Union, array_node, map_node, optional, record, required, version_field
+from pyhudi.format.avro.schema import schema_from_record
 from pyhudi.format.instants import parse_action
 
 
@@ -47,7 +47,7 @@ class RestoreMetadata(Document):
 RESTORE_PLAN = record(
     "HoodieRestorePlan",
     RestorePlan,
-    instantsToRollback=required(array_of(INSTANT_INFO, default=None), []),
+    instantsToRollback=required(array_node(INSTANT_INFO, default=None), []),
     version=version_field(2),
     savepointToRestoreTimestamp=optional(STRING),
 )
@@ -56,10 +56,10 @@ RESTORE_METADATA = record(
     RestoreMetadata,
     startRestoreTime=required(STRING),
     timeTakenInMillis=required(LONG),
-    instantsToRollback=required(array_of(STRING)),
-    hoodieRestoreMetadata=required(map_of(array_of(Union((NULL, ROLLBACK_METADATA)), default=None))),
+    instantsToRollback=required(array_node(STRING)),
+    hoodieRestoreMetadata=required(map_node(array_node(Union((NULL, ROLLBACK_METADATA)), default=None))),
     version=version_field(1),
-    restoreInstantInfo=required(array_of(INSTANT_INFO, default=None), []),
+    restoreInstantInfo=required(array_node(INSTANT_INFO, default=None), []),
 )
-RestorePlan.SCHEMA = schema_of(RESTORE_PLAN)
-RestoreMetadata.SCHEMA = schema_of(RESTORE_METADATA)
+RestorePlan.SCHEMA = schema_from_record(RESTORE_PLAN)
+RestoreMetadata.SCHEMA = schema_from_record(RESTORE_METADATA)

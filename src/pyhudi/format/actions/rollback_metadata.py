@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyhudi.format.actions.avro_document import Document
-from pyhudi.format.avro.nodes import INT, LONG, STRING, array_of, map_of, optional, record, required, version_field
-from pyhudi.format.avro.schema import schema_of
+from pyhudi.format.avro.nodes import INT, LONG, STRING, array_node, map_node, optional, record, required, version_field
+from pyhudi.format.avro.schema import schema_from_record
 from pyhudi.format.instants import parse_action
 
 
@@ -81,24 +81,24 @@ _REQUEST = record(
     partitionPath=required(STRING),
     fileId=optional(STRING),
     latestBaseInstant=optional(STRING),
-    filesToBeDeleted=required(array_of(STRING, default=[]), []),
-    logBlocksToBeDeleted=optional(map_of(LONG)),
+    filesToBeDeleted=required(array_node(STRING, default=[]), []),
+    logBlocksToBeDeleted=optional(map_node(LONG)),
 )
 ROLLBACK_PLAN = record(
     "HoodieRollbackPlan",
     RollbackPlan,
     instantToRollback=optional(INSTANT_INFO),
-    RollbackRequests=optional(array_of(_REQUEST)),
+    RollbackRequests=optional(array_node(_REQUEST)),
     version=version_field(1),
 )
 _PARTITION = record(
     "HoodieRollbackPartitionMetadata",
     RollbackPartitionMetadata,
     partitionPath=required(STRING),
-    successDeleteFiles=required(array_of(STRING)),
-    failedDeleteFiles=required(array_of(STRING)),
-    rollbackLogFiles=optional(map_of(LONG)),
-    logFilesFromFailedCommit=optional(map_of(LONG)),
+    successDeleteFiles=required(array_node(STRING)),
+    failedDeleteFiles=required(array_node(STRING)),
+    rollbackLogFiles=optional(map_node(LONG)),
+    logFilesFromFailedCommit=optional(map_node(LONG)),
 )
 ROLLBACK_METADATA = record(
     "HoodieRollbackMetadata",
@@ -106,10 +106,10 @@ ROLLBACK_METADATA = record(
     startRollbackTime=required(STRING),
     timeTakenInMillis=required(LONG),
     totalFilesDeleted=required(INT),
-    commitsRollback=required(array_of(STRING)),
-    partitionMetadata=required(map_of(_PARTITION)),
+    commitsRollback=required(array_node(STRING)),
+    partitionMetadata=required(map_node(_PARTITION)),
     version=version_field(1),
-    instantsRollback=required(array_of(INSTANT_INFO, default=[]), []),
+    instantsRollback=required(array_node(INSTANT_INFO, default=[]), []),
 )
-RollbackPlan.SCHEMA = schema_of(ROLLBACK_PLAN)
-RollbackMetadata.SCHEMA = schema_of(ROLLBACK_METADATA)
+RollbackPlan.SCHEMA = schema_from_record(ROLLBACK_PLAN)
+RollbackMetadata.SCHEMA = schema_from_record(ROLLBACK_METADATA)

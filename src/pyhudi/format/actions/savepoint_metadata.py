@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyhudi.format.actions.avro_document import Document
-from pyhudi.format.avro.nodes import LONG, STRING, array_of, map_of, record, required, version_field
-from pyhudi.format.avro.schema import schema_of
+from pyhudi.format.avro.nodes import LONG, STRING, array_node, map_node, record, required, version_field
+from pyhudi.format.avro.schema import schema_from_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ _PARTITION = record(
     "HoodieSavepointPartitionMetadata",
     SavepointPartitionMetadata,
     partitionPath=required(STRING),
-    savepointDataFile=required(array_of(STRING)),
+    savepointDataFile=required(array_node(STRING)),
 )
 SAVEPOINT_METADATA = record(
     "HoodieSavepointMetadata",
@@ -44,7 +44,7 @@ SAVEPOINT_METADATA = record(
     savepointedBy=required(STRING),
     savepointedAt=required(LONG),
     comments=required(STRING),
-    partitionMetadata=required(map_of(_PARTITION)),
+    partitionMetadata=required(map_node(_PARTITION)),
     version=version_field(1),
 )
-SavepointMetadata.SCHEMA = schema_of(SAVEPOINT_METADATA)
+SavepointMetadata.SCHEMA = schema_from_record(SAVEPOINT_METADATA)

@@ -13,15 +13,50 @@ Source: docs/formats/timeline.md; Avro specification 1.11, "Object Container Fil
 
 from __future__ import annotations
 
+import struct
 import zlib
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.avro.datum import compiled_reader, encode_datum
-from pyhudi.format.avro.readers import run_reader
+from pyhudi.format.avro.readers import Read, node_reader, run_reader
 from pyhudi.format.avro.schema import Schema, parse_schema
 from pyhudi.format.avro.writers import encode_bytes
-from pyhudi.format.byte_cursor import Cursor, encode_zigzag
+from pyhudi.format.byte_cursor import ByteCursor, encode_zigzag
+
+# Single Avro values, without any header: encode and decode.
+#
+# The compiled form of a schema, and of a pair of schemas, is kept.
+
+
+def encode_datum(schema: Schema, value: Any) -> bytes:
+    """One value without any header.  Raises InvalidRequest when the value does not fit the schema."""
+    out = bytearray()
+    try:
+        schema.writer(out, value)
+    except (TypeError, ValueError, AttributeError, KeyError, OverflowError, struct.error) as error:
+        raise InvalidRequest(f"A value does not fit its Avro schema: {error}") from error
+    return bytes(out)
+
+
+def decode_datum(schema: Schema, data: bytes | bytearray | memoryview, target: Schema | None = None) -> Any:
+    """The one value that fills `data`, written with `schema`, in the shape of `target` (None: of `schema`).
+
+    Raises CorruptData for bytes that are not such a value, or for schemas that do not fit together.
+    """
+    read = compiled_reader(schema, target)
+    whole = bytes(data)
+    value, end = run_reader(read, whole, 0)
+    if end != len(whole):
+        raise CorruptData("bytes follow an Avro value", offset=end, expected=end, found=len(whole))
+    return value
+
+
+@lru_cache(maxsize=256)
+def compiled_reader(schema: Schema, target: Schema | None) -> Read:
+    """What reads values of `schema` in the shape of `target` (None: of `schema`).  Raises CorruptData when the two do not fit."""
+    return node_reader(schema.root, schema.root if target is None else target.root, {})
+
 
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
@@ -31,7 +66,7 @@ MAX_INFLATED_BYTES: Final = 1 << 30
 _MOST_INFLATED_PER_BYTE: Final = 200
 _ALWAYS_INFLATED_BYTES: Final = 16 << 20
 
-Made = TypeVar("Made")
+DocumentT = TypeVar("DocumentT")
 
 
 def encode_container(schema: Schema, value: Any, sync: bytes = DEFAULT_SYNC) -> bytes:
@@ -47,15 +82,15 @@ def encode_container(schema: Schema, value: Any, sync: bytes = DEFAULT_SYNC) -> 
     return b"".join((MAGIC, header, sync, b"\x02", encode_zigzag(len(datum)), datum, sync))
 
 
-def seal_container(data: bytes) -> bytes:
+def add_checksum_marker(data: bytes) -> bytes:
     """A container of one block with the sync marker that holds its checksum; other bytes as they are."""
     if not data.startswith(MAGIC):
         return data
-    cursor = Cursor(data)
+    cursor = ByteCursor(data)
     cursor.expect(MAGIC, "the magic of an Avro container")
     _read_header(cursor)
     start = cursor.offset
-    sync = bytes(cursor.take(SYNC_BYTES))
+    sync = bytes(cursor.read(SYNC_BYTES))
     if sync.startswith(_SEAL) or data.count(sync) != 2 or not data.endswith(sync):
         return data
     head, body = data[:start], data[start + SYNC_BYTES : -SYNC_BYTES]
@@ -79,11 +114,11 @@ def decode_container(data: bytes | bytearray | memoryview, target: Schema | None
 
     Raises CorruptData for broken bytes or a schema that does not fit `target`, Unsupported for a codec other than deflate.
     """
-    cursor = Cursor(data)
+    cursor = ByteCursor(data)
     cursor.expect(MAGIC, "the magic of an Avro container")
     header = _read_header(cursor)
     start = cursor.offset
-    sync = bytes(cursor.take(SYNC_BYTES))
+    sync = bytes(cursor.read(SYNC_BYTES))
     _check_seal(data, start, sync)
     if b"avro.schema" not in header:
         raise cursor.corrupt("an Avro container has no schema")
@@ -99,7 +134,7 @@ def decode_container(data: bytes | bytearray | memoryview, target: Schema | None
     while cursor.remaining:
         count, size_bytes = cursor.zigzag(), cursor.zigzag()
         start = cursor.offset
-        block = bytes(cursor.take(size_bytes))
+        block = bytes(cursor.read(size_bytes))
         if codec == "deflate":
             block = _inflate(block, start)
         if not 0 <= count <= len(block):
@@ -115,7 +150,7 @@ def decode_container(data: bytes | bytearray | memoryview, target: Schema | None
     return schema, tuple(records)
 
 
-def decode_document(target: Schema, data: bytes | bytearray | memoryview, made_of: type[Made]) -> Made:
+def decode_document(target: Schema, data: bytes | bytearray | memoryview, made_of: type[DocumentT]) -> DocumentT:
     """The one record of a container file, in the shape of `target`, whose root is bound to `made_of`.
 
     Raises as `decode_container`.
@@ -123,17 +158,17 @@ def decode_document(target: Schema, data: bytes | bytearray | memoryview, made_o
     records = decode_container(data, target)[1]
     if len(records) != 1:
         raise CorruptData("a document holds one record", expected=1, found=len(records))
-    return made(records[0], made_of)
+    return check_type(records[0], made_of)
 
 
-def made(value: Any, made_of: type[Made]) -> Made:
+def check_type(value: Any, made_of: type[DocumentT]) -> DocumentT:
     """`value`, which must be a `made_of`: it is, unless a schema is bound to another class.  Raises CorruptData."""
     if not isinstance(value, made_of):
         raise CorruptData("an Avro document is of another kind", expected=made_of.__name__, found=type(value).__name__)
     return value
 
 
-def _read_header(cursor: Cursor) -> dict[bytes, bytes]:
+def _read_header(cursor: ByteCursor) -> dict[bytes, bytes]:
     header: dict[bytes, bytes] = {}
     while True:
         count = cursor.zigzag()
@@ -145,8 +180,8 @@ def _read_header(cursor: Cursor) -> dict[bytes, bytes]:
         if count > cursor.remaining:
             raise cursor.corrupt("the header of an Avro container has more entries than bytes", found=count)
         for _ in range(count):
-            key = bytes(cursor.take(cursor.zigzag()))
-            header[key] = bytes(cursor.take(cursor.zigzag()))
+            key = bytes(cursor.read(cursor.zigzag()))
+            header[key] = bytes(cursor.read(cursor.zigzag()))
 
 
 def _inflate(block: bytes, offset: int) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.avro.nodes import BOOLEAN, NO_DEFAULT, NULL, Array, Field, Map, Node, Record, Union
+from pyhudi.format.avro.nodes import BOOLEAN, NO_DEFAULT, NULL, Array, AvroField, Map, Node, Record, Union
 from pyhudi.format.avro.schema import Schema
 
 
@@ -22,26 +22,26 @@ def from_json(target: Schema, value: Any) -> Any:
         raise CorruptData("a JSON document is nested too deeply") from error
 
 
-def slots_of(node: Record) -> tuple[dict[str, int], list[Any]]:
-    """Where the value of each field goes in what `builder_of` takes, and that list with the values no field gives."""
-    if node.made_of is None:
+def field_slots(node: Record) -> tuple[dict[str, int], list[Any]]:
+    """Where the value of each field goes in what `record_builder` takes, and that list with the values no field gives."""
+    if node.value_class is None:
         return {item.name: index for index, item in enumerate(node.fields)}, [None] * len(node.fields)
-    init_fields = [item for item in fields(node.made_of) if item.init]
+    init_fields = [item for item in fields(node.value_class) if item.init]
     places = {item.name: index for index, item in enumerate(init_fields)}
     slots = {item.name: places[attribute] for item, attribute in zip(node.fields, node.attributes, strict=True)}
     return slots, [item.default for item in init_fields]
 
 
-def builder_of(node: Record) -> Callable[[list[Any]], Any]:
-    """The function that makes a record's value of its fields' values, in the order of `slots_of`."""
-    made_of = node.made_of
+def record_builder(node: Record) -> Callable[[list[Any]], Any]:
+    """The function that makes a record's value of its fields' values, in the order of `field_slots`."""
+    made_of = node.value_class
     if made_of is None:
         names = tuple(item.name for item in node.fields)
         return lambda values: dict(zip(names, values, strict=True))
     return lambda values: made_of(*values)
 
 
-def default_of(item: Field, record_name: str) -> Any:
+def field_default(item: AvroField, record_name: str) -> Any:
     """The value of a field that the writer's schema lacks.  Raises CorruptData when it has neither a default nor null."""
     node = item.node
     if isinstance(node, Union):
@@ -66,11 +66,13 @@ def _value_from_json(node: Node, value: Any) -> Any:
             raise CorruptData("a JSON document does not tell which branch of a union it has")
         return _value_from_json(branches[0], value)
     if isinstance(node, Record) and isinstance(value, Mapping):
-        slots, values = slots_of(node)
+        slots, values = field_slots(node)
         for item in node.fields:
             present = item.name in value
-            values[slots[item.name]] = _value_from_json(item.node, value[item.name]) if present else default_of(item, node.name)
-        return builder_of(node)(values)
+            values[slots[item.name]] = (
+                _value_from_json(item.node, value[item.name]) if present else field_default(item, node.name)
+            )
+        return record_builder(node)(values)
     if isinstance(node, Array) and isinstance(value, list):
         return tuple(_value_from_json(node.items, one) for one in value)
     if isinstance(node, Map) and isinstance(value, Mapping):

@@ -1,6 +1,6 @@
 """The nodes of an Avro schema, and how a schema is built in code.
 
-A schema is a tree of nodes. It is parsed from JSON (schema.py), or built with `record`, `optional`, `array_of` and `map_of`.
+A schema is a tree of nodes. It is parsed from JSON (schema.py), or built with `record`, `optional`, `array_node` and `map_node`.
 
 Python values: null None, boolean bool, int and long int, float and double float, string and enum str, bytes and fixed bytes,
 array tuple, map dict, record dict, or the class that its node is bound to. A union with several records or several
@@ -73,7 +73,7 @@ class Union:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class AvroField:
     """A field of a record.  default: as JSON has it."""
 
     name: str
@@ -86,8 +86,8 @@ class Record:
     """made_of: the dataclass of its values, or None for dicts; attributes: its attribute for each field, in field order."""
 
     name: str
-    fields: tuple[Field, ...]
-    made_of: type | None = None
+    fields: tuple[AvroField, ...]
+    value_class: type | None = None
     attributes: tuple[str, ...] = ()
     kind: str = "record"
 
@@ -113,42 +113,42 @@ class Branch:
     value: Any
 
 
-def optional(node: Node, *, null: Any = None) -> Field:
+def optional(node: Node, *, null: Any = None) -> AvroField:
     """A field without its name yet: `["null", node]`, default null.
 
     null: what null and an absent field are decoded to; `dict` for a new empty map each time.
     """
-    return Field("", Union((NULL, node), null), None)
+    return AvroField("", Union((NULL, node), null), None)
 
 
-def required(node: Node, default: Any = NO_DEFAULT) -> Field:
+def required(node: Node, default: Any = NO_DEFAULT) -> AvroField:
     """A field without its name yet that is never null."""
-    return Field("", node, default)
+    return AvroField("", node, default)
 
 
-def nullable(node: Node) -> Field:
+def nullable(node: Node) -> AvroField:
     """A field without its name yet: `["null", node]`, without a default."""
-    return Field("", Union((NULL, node)))
+    return AvroField("", Union((NULL, node)))
 
 
-def array_of(items: Node, default: Any = NO_DEFAULT) -> Array:
+def array_node(items: Node, default: Any = NO_DEFAULT) -> Array:
     """An array.  default: what the node itself names as default."""
     return Array(items, default)
 
 
-def map_of(values: Node, default: Any = NO_DEFAULT) -> Map:
+def map_node(values: Node, default: Any = NO_DEFAULT) -> Map:
     """A map.  default: what the node itself names as default."""
     return Map(values, default)
 
 
-def version_field(default: int) -> Field:
+def version_field(default: int) -> AvroField:
     """`["int", "null"]` with a default: how Hudi's documents carry their version."""
-    return Field("", Union((INT, NULL)), default)
+    return AvroField("", Union((INT, NULL)), default)
 
 
-def record(name: str, made_of: type, **by_name: Field) -> Record:
+def record(name: str, made_of: type, **by_name: AvroField) -> Record:
     """A record of the dataclass `made_of`; its attributes are the field names in snake case, in any order."""
-    named = tuple(Field(key, item.node, item.default) for key, item in by_name.items())
+    named = tuple(AvroField(key, item.node, item.default) for key, item in by_name.items())
     return Record(name, named, made_of, tuple(_snake_case(key) for key in by_name))
 
 
@@ -162,10 +162,10 @@ def branch_name(node: Node) -> str:
     return node.name if isinstance(node, Record | Fixed | Enumeration) else node.kind
 
 
-def python_kind(node: Node) -> str:
+def python_type_name(node: Node) -> str:
     """Which Python type a node's values have, so that a union knows whether the type tells its branches apart."""
     if isinstance(node, Record):
-        return node.made_of.__name__ if node.made_of else "dict"
+        return node.value_class.__name__ if node.value_class else "dict"
     return {"int": "int", "long": "int", "float": "float", "double": "float", "string": "str", "enum": "str"}.get(
         node.kind, {"fixed": "bytes", "array": "tuple", "map": "dict", "boolean": "bool"}.get(node.kind, node.kind)
     )
@@ -173,5 +173,5 @@ def python_kind(node: Node) -> str:
 
 def is_ambiguous(node: Union) -> bool:
     """Whether two branches of a union have values of one Python type, so that `Branch` must name the one that is meant."""
-    kinds = [python_kind(branch) for branch in node.branches]
+    kinds = [python_type_name(branch) for branch in node.branches]
     return len(set(kinds)) != len(kinds)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.avro.json_values import builder_of, default_of, slots_of
+from pyhudi.format.avro.json_values import field_default, field_slots, record_builder
 from pyhudi.format.avro.nodes import NULL, Array, Branch, Enumeration, Fixed, Map, Node, Record, Union, branch_name, is_ambiguous
 
 Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
@@ -29,11 +29,11 @@ def run_reader(read: Read, data: bytes, at: int, base: int | None = 0) -> tuple[
     except IndexError as error:
         offset = None if base is None else base + len(data)
         raise CorruptData("an Avro value has no end", offset=offset) from error
-    except _Damage as error:
+    except _DecodeError as error:
         raise CorruptData(error.message, offset=None if base is None else base + error.at, found=error.found) from error
 
 
-class _Damage(Exception):
+class _DecodeError(Exception):
     """Damage at an offset of a block; it becomes CorruptData where the block's own offset is known."""
 
     def __init__(self, message: str, at: int, found: object = None) -> None:
@@ -41,33 +41,33 @@ class _Damage(Exception):
         self.message, self.at, self.found = message, at, found
 
 
-def reader_of(source: Node, target: Node, known: dict[tuple[int, int], Read]) -> Read:
-    """The compiled reader of a pair of nodes.  known: the readers of this schema that are compiled already, by node ids."""
+def node_reader(source: Node, target: Node, cache: dict[tuple[int, int], Read]) -> Read:
+    """The compiled reader of a pair of nodes.  cache: the readers of this schema that are compiled already, by node ids."""
     key = (id(source), id(target))
-    read = known.get(key)
+    read = cache.get(key)
     if read is None:
-        read = known[key] = _new_reader(source, target, known)
+        read = cache[key] = _new_reader(source, target, cache)
     return read
 
 
-def _new_reader(source: Node, target: Node, known: dict[tuple[int, int], Read]) -> Read:
+def _new_reader(source: Node, target: Node, cache: dict[tuple[int, int], Read]) -> Read:
     if source is target and isinstance(source, Union):
-        return _same_union_reader(source, known)
+        return _same_union_reader(source, cache)
     if isinstance(source, Union):
-        return _union_reader(source, target, known)
+        return _union_reader(source, target, cache)
     if isinstance(target, Union):
         for branch in target.branches:
             if _fits(source, branch):
-                return reader_of(source, branch, known)
+                return node_reader(source, branch, cache)
         raise _mismatch(source, target)
     if not _fits(source, target):
         raise _mismatch(source, target)
     if isinstance(source, Record) and isinstance(target, Record):
-        return _record_reader(source, target, known)
+        return _record_reader(source, target, cache)
     if isinstance(source, Array) and isinstance(target, Array):
-        return _array_reader(reader_of(source.items, target.items, known))
+        return _array_reader(node_reader(source.items, target.items, cache))
     if isinstance(source, Map) and isinstance(target, Map):
-        return _map_reader(reader_of(source.values, target.values, known))
+        return _map_reader(node_reader(source.values, target.values, cache))
     if isinstance(source, Fixed):
         return _fixed_reader(source, target)
     if isinstance(source, Enumeration):
@@ -114,9 +114,9 @@ def _read_long(data: bytes, at: int) -> tuple[int, int]:
             break
         shift += 7
         if shift > 63:
-            raise _Damage("a variable-length number is longer than 10 bytes", at)
+            raise _DecodeError("a variable-length number is longer than 10 bytes", at)
     if value >> 64:
-        raise _Damage("a variable-length number needs more than 64 bits", at)
+        raise _DecodeError("a variable-length number needs more than 64 bits", at)
     return (value >> 1) ^ -(value & 1), at
 
 
@@ -132,7 +132,7 @@ def _read_null(data: bytes, at: int) -> tuple[None, int]:
 def _read_boolean(data: bytes, at: int) -> tuple[bool, int]:
     byte = data[at]
     if byte > 1:
-        raise _Damage("a boolean is neither 0 nor 1", at, byte)
+        raise _DecodeError("a boolean is neither 0 nor 1", at, byte)
     return byte == 1, at + 1
 
 
@@ -161,16 +161,16 @@ def _read_string(data: bytes, at: int) -> tuple[str, int]:
         size, at = _read_long(data, at)
         end = at + size
     if not at <= end <= len(data):
-        raise _Damage("a text is longer than its data", at, end - at)
+        raise _DecodeError("a text is longer than its data", at, end - at)
     try:
         return data[at:end].decode(), end
     except UnicodeDecodeError:
-        raise _Damage("a text is not UTF-8", at) from None
+        raise _DecodeError("a text is not UTF-8", at) from None
 
 
 def _slice(data: bytes, at: int, end: int) -> bytes:
     if not at <= end <= len(data):
-        raise _Damage("a value is longer than its data", at, end - at)
+        raise _DecodeError("a value is longer than its data", at, end - at)
     return data[at:end]
 
 
@@ -199,7 +199,7 @@ def _enum_reader(source: Enumeration) -> Read:
     def read(data: bytes, at: int) -> tuple[str, int]:
         index, end = _read_long(data, at)
         if not 0 <= index < len(symbols):
-            raise _Damage(f"the enum {source.name} has no such symbol", at, index)
+            raise _DecodeError(f"the enum {source.name} has no such symbol", at, index)
         return symbols[index], end
 
     return read
@@ -212,7 +212,7 @@ def _block_count(data: bytes, at: int) -> tuple[int, int]:
         count = -count
         end = _read_long(data, end)[1]
     if count > len(data) - end:
-        raise _Damage("an array or map has more items than bytes", at, count)
+        raise _DecodeError("an array or map has more items than bytes", at, count)
     return count, end
 
 
@@ -244,16 +244,16 @@ def _map_reader(item: Read) -> Read:
     return read
 
 
-def _same_union_reader(node: Union, known: dict[tuple[int, int], Read]) -> Read:
+def _same_union_reader(node: Union, cache: dict[tuple[int, int], Read]) -> Read:
     """A union read as it is: with Branch where the Python type would not tell the branch."""
     if not is_ambiguous(node):
-        return _union_reader(node, node, known)
-    branches = tuple((branch_name(branch), reader_of(branch, branch, known)) for branch in node.branches)
+        return _union_reader(node, node, cache)
+    branches = tuple((branch_name(branch), node_reader(branch, branch, cache)) for branch in node.branches)
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         index, end = _read_long(data, at)
         if not 0 <= index < len(branches):
-            raise _Damage("a union has no such branch", at, index)
+            raise _DecodeError("a union has no such branch", at, index)
         name, read_one = branches[index]
         value, end = read_one(data, end)
         return (None if name == "null" else Branch(name, value)), end
@@ -261,8 +261,8 @@ def _same_union_reader(node: Union, known: dict[tuple[int, int], Read]) -> Read:
     return read
 
 
-def _union_reader(source: Union, target: Node, known: dict[tuple[int, int], Read]) -> Read:
-    reads = tuple(_branch_reader(branch, target, known) for branch in source.branches)
+def _union_reader(source: Union, target: Node, cache: dict[tuple[int, int], Read]) -> Read:
+    reads = tuple(_branch_reader(branch, target, cache) for branch in source.branches)
     if len(source.branches) == 2 and NULL in source.branches and isinstance(target, Union):
         null_at = source.branches.index(NULL)
         return _optional_reader(source.branches[1 - null_at], reads[1 - null_at], null_at, target.null)
@@ -270,13 +270,13 @@ def _union_reader(source: Union, target: Node, known: dict[tuple[int, int], Read
     def read(data: bytes, at: int) -> tuple[Any, int]:
         index, end = _read_long(data, at)
         if not 0 <= index < len(reads):
-            raise _Damage("a union has no such branch", at, index)
+            raise _DecodeError("a union has no such branch", at, index)
         return reads[index](data, end)
 
     return read
 
 
-def _branch_reader(branch: Node, target: Node, known: dict[tuple[int, int], Read]) -> Read:
+def _branch_reader(branch: Node, target: Node, cache: dict[tuple[int, int], Read]) -> Read:
     """Reads one branch; what the target cannot hold is damage only where it occurs."""
     if branch is NULL and isinstance(target, Union) and NULL in target.branches:
         null = target.null
@@ -285,15 +285,15 @@ def _branch_reader(branch: Node, target: Node, known: dict[tuple[int, int], Read
     if not any(_fits(branch, candidate) for candidate in candidates):
 
         def refuse(data: bytes, at: int) -> tuple[Any, int]:
-            raise _Damage("a value is of a type that its field does not have", at, branch.kind)
+            raise _DecodeError("a value is of a type that its field does not have", at, branch.kind)
 
         return refuse
-    return reader_of(branch, target, known)
+    return node_reader(branch, target, cache)
 
 
-def _optional_reader(branch: Node, read_one: Read, null_at: int, null: Any) -> Read:
+def _optional_reader(branch: Node, read_value: Read, null_at: int, null: Any) -> Read:
     null_byte, value_byte = (0, 2) if null_at == 0 else (2, 0)
-    if read_one is _read_long:
+    if read_value is _read_long:
         # Most fields of a write stat are optional longs of one byte, so these take the short way.
         def read_optional_long(data: bytes, at: int) -> tuple[Any, int]:
             head = data[at]
@@ -304,38 +304,38 @@ def _optional_reader(branch: Node, read_one: Read, null_at: int, null: Any) -> R
                 return _read_long(data, at + 1)
             if head == null_byte:
                 return null, at + 1
-            raise _Damage("a union has no such branch", at, head)
+            raise _DecodeError("a union has no such branch", at, head)
 
         return read_optional_long
 
     def read_optional(data: bytes, at: int) -> tuple[Any, int]:
         head = data[at]
         if head == value_byte:
-            return read_one(data, at + 1)
+            return read_value(data, at + 1)
         if head == null_byte:
             return {} if null is dict else null, at + 1
-        raise _Damage("a union has no such branch", at, head)
+        raise _DecodeError("a union has no such branch", at, head)
 
     return read_optional
 
 
-def _record_reader(source: Record, target: Record, known: dict[tuple[int, int], Read]) -> Read:
+def _record_reader(source: Record, target: Record, cache: dict[tuple[int, int], Read]) -> Read:
     written = {item.name for item in source.fields}
     wanted = {item.name: item for item in target.fields}
-    slots, template = slots_of(target)
+    slots, template = field_slots(target)
     absent = [item for item in target.fields if item.name not in written]
     for item in absent:
-        template[slots[item.name]] = default_of(item, target.name)
+        template[slots[item.name]] = field_default(item, target.name)
     new_maps = tuple(index for index, value in enumerate(template) if isinstance(value, dict))
     steps: list[tuple[int, Read]] = []
     for item in source.fields:
         found = wanted.get(item.name)
         if found is None:
             # A field we do not know is read into a slot past the end, and dropped with it.
-            steps.append((len(template), reader_of(item.node, item.node, known)))
+            steps.append((len(template), node_reader(item.node, item.node, cache)))
         else:
-            steps.append((slots[item.name], reader_of(item.node, found.node, known)))
-    build = builder_of(target)
+            steps.append((slots[item.name], node_reader(item.node, found.node, cache)))
+    build = record_builder(target)
     reads = tuple(read for _, read in steps)
 
     def read_in_order(data: bytes, at: int) -> tuple[Any, int]:

@@ -22,8 +22,8 @@ from pyhudi.format.avro.nodes import (
     PRIMITIVES,
     STRING,
     Array,
+    AvroField,
     Enumeration,
-    Field,
     Fixed,
     Map,
     Node,
@@ -31,7 +31,7 @@ from pyhudi.format.avro.nodes import (
     Record,
     Union,
 )
-from pyhudi.format.avro.writers import Write, writer_of
+from pyhudi.format.avro.writers import Write, node_writer
 from pyhudi.format.json_document import parse_json
 
 
@@ -47,11 +47,11 @@ class Schema:
     def writer(self) -> Write:
         """The compiled form that writes values of this schema."""
         if not self._write:
-            self._write.append(writer_of(self.root, {}))
+            self._write.append(node_writer(self.root, {}))
         return self._write[0]
 
 
-def schema_of(root: Record, namespace: str = "org.apache.hudi.avro.model") -> Schema:
+def schema_from_record(root: Record, namespace: str = "org.apache.hudi.avro.model") -> Schema:
     """The schema of a record that was built here, with the JSON text that Avro for Java writes for it."""
     return Schema(root, json.dumps(_render(root, set(), namespace), separators=(",", ":"), ensure_ascii=False))
 
@@ -71,8 +71,8 @@ _MAX_DEPTH: Final = 64
 _MOST_TYPES: Final = 100_000
 
 
-def _type_count(node: Node, known: dict[int, int]) -> int:
-    if id(node) not in known:
+def _type_count(node: Node, cache: dict[int, int]) -> int:
+    if id(node) not in cache:
         below: tuple[Node, ...] = ()
         if isinstance(node, Union):
             below = node.branches
@@ -82,8 +82,8 @@ def _type_count(node: Node, known: dict[int, int]) -> int:
             below = (node.values,)
         elif isinstance(node, Record):
             below = tuple(item.node for item in node.fields)
-        known[id(node)] = 1 + sum(_type_count(part, known) for part in below)
-    return known[id(node)]
+        cache[id(node)] = 1 + sum(_type_count(part, cache) for part in below)
+    return cache[id(node)]
 
 
 def _parse(definition: Any, namespace: str, names: dict[str, Node | None], depth: int) -> Node:
@@ -155,7 +155,7 @@ def _parse_named(definition: dict[str, Any], kind: str, namespace: str, names: d
     return node
 
 
-def _parse_fields(definitions: Any, namespace: str, names: dict[str, Node | None], depth: int) -> tuple[Field, ...]:
+def _parse_fields(definitions: Any, namespace: str, names: dict[str, Node | None], depth: int) -> tuple[AvroField, ...]:
     if not isinstance(definitions, list):
         raise CorruptData("a record of an Avro schema has no fields")
     parsed = []
@@ -163,47 +163,47 @@ def _parse_fields(definitions: Any, namespace: str, names: dict[str, Node | None
         if not isinstance(definition, dict) or not isinstance(definition.get("name"), str):
             raise CorruptData("a field of an Avro schema has no name")
         node = _parse(definition.get("type"), namespace, names, depth + 1)
-        parsed.append(Field(definition["name"], node, definition.get("default", NO_DEFAULT)))
+        parsed.append(AvroField(definition["name"], node, definition.get("default", NO_DEFAULT)))
     if len({item.name for item in parsed}) != len(parsed):
         raise CorruptData("a record of an Avro schema has two fields of one name")
     return tuple(parsed)
 
 
-def _has_width(node: Node, known: dict[int, bool]) -> bool:
+def _has_width(node: Node, cache: dict[int, bool]) -> bool:
     if isinstance(node, Primitive):
         return node is not NULL
     if isinstance(node, Fixed):
         return node.size_bytes > 0
     if not isinstance(node, Record):
         return True
-    if id(node) not in known:
-        known[id(node)] = any(_has_width(item.node, known) for item in node.fields)
-    return known[id(node)]
+    if id(node) not in cache:
+        cache[id(node)] = any(_has_width(item.node, cache) for item in node.fields)
+    return cache[id(node)]
 
 
-def _render(node: Node, seen: set[str], namespace: str = "") -> Any:
+def _render(node: Node, visited: set[str], namespace: str = "") -> Any:
     rendered: dict[str, Any]
     if isinstance(node, Primitive):
         return {"type": "string", "avro.java.string": "String"} if node is STRING else node.kind
     if isinstance(node, Union):
-        return [_render(branch, seen) for branch in node.branches]
+        return [_render(branch, visited) for branch in node.branches]
     if isinstance(node, Array):
-        rendered = {"type": "array", "items": _render(node.items, seen)}
+        rendered = {"type": "array", "items": _render(node.items, visited)}
         return rendered if node.default is NO_DEFAULT else rendered | {"default": node.default}
     if isinstance(node, Map):
-        rendered = {"type": "map", "values": _render(node.values, seen), "avro.java.string": "String"}
+        rendered = {"type": "map", "values": _render(node.values, visited), "avro.java.string": "String"}
         return rendered if node.default is NO_DEFAULT else rendered | {"default": node.default}
-    if node.name in seen:
+    if node.name in visited:
         return node.name
-    seen.add(node.name)
+    visited.add(node.name)
     if isinstance(node, Fixed):
         return {"type": "fixed", "name": node.name, "size": node.size_bytes}
     if isinstance(node, Enumeration):
         return {"type": "enum", "name": node.name, "symbols": list(node.symbols)}
     head = {"type": "record", "name": node.name} | ({"namespace": namespace} if namespace else {})
-    return head | {"fields": [_render_field(item, seen) for item in node.fields]}
+    return head | {"fields": [_render_field(item, visited) for item in node.fields]}
 
 
-def _render_field(item: Field, seen: set[str]) -> dict[str, Any]:
-    rendered = {"name": item.name, "type": _render(item.node, seen)}
+def _render_field(item: AvroField, visited: set[str]) -> dict[str, Any]:
+    rendered = {"name": item.name, "type": _render(item.node, visited)}
     return rendered if item.default is NO_DEFAULT else rendered | {"default": item.default}

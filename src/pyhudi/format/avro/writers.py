@@ -23,7 +23,7 @@ from pyhudi.format.avro.nodes import (
     Record,
     Union,
     branch_name,
-    python_kind,
+    python_type_name,
 )
 from pyhudi.format.byte_cursor import encode_varint, encode_zigzag
 
@@ -44,23 +44,23 @@ def encode_bytes(data: bytes) -> bytes:
     return _encode_long(len(data)) + data
 
 
-def writer_of(node: Node, known: dict[int, Write]) -> Write:
-    """The compiled writer of a node.  known: the writers of this schema that are compiled already, by node id."""
-    write = known.get(id(node))
+def node_writer(node: Node, cache: dict[int, Write]) -> Write:
+    """The compiled writer of a node.  cache: the writers of this schema that are compiled already, by node id."""
+    write = cache.get(id(node))
     if write is None:
-        write = known[id(node)] = _new_writer(node, known)
+        write = cache[id(node)] = _new_writer(node, cache)
     return write
 
 
-def _new_writer(node: Node, known: dict[int, Write]) -> Write:
+def _new_writer(node: Node, cache: dict[int, Write]) -> Write:
     if isinstance(node, Union):
-        return _union_writer(node, known)
+        return _union_writer(node, cache)
     if isinstance(node, Array):
-        return _array_writer(writer_of(node.items, known))
+        return _array_writer(node_writer(node.items, cache))
     if isinstance(node, Map):
-        return _map_writer(writer_of(node.values, known))
+        return _map_writer(node_writer(node.values, cache))
     if isinstance(node, Record):
-        return _record_writer(node, known)
+        return _record_writer(node, cache)
     if isinstance(node, Fixed):
         return _fixed_writer(node)
     if isinstance(node, Enumeration):
@@ -166,10 +166,10 @@ def _enum_writer(node: Enumeration) -> Write:
     return write
 
 
-def _record_writer(node: Record, known: dict[int, Write]) -> Write:
-    writes = tuple(writer_of(item.node, known) for item in node.fields)
-    if node.made_of is not None:
-        return _dataclass_writer(node.made_of, node.attributes, writes)
+def _record_writer(node: Record, cache: dict[int, Write]) -> Write:
+    writes = tuple(node_writer(item.node, cache) for item in node.fields)
+    if node.value_class is not None:
+        return _dataclass_writer(node.value_class, node.attributes, writes)
     items = tuple((item.name, item.default, write) for item, write in zip(node.fields, writes, strict=True))
 
     def write_dict(out: bytearray, value: Any) -> None:
@@ -197,8 +197,8 @@ def _dataclass_writer(made_of: type, attributes: tuple[str, ...], writes: tuple[
     return write
 
 
-def _union_writer(node: Union, known: dict[int, Write]) -> Write:
-    writes = tuple(writer_of(branch, known) for branch in node.branches)
+def _union_writer(node: Union, cache: dict[int, Write]) -> Write:
+    writes = tuple(node_writer(branch, cache) for branch in node.branches)
     heads = tuple(_encode_long(index) for index in range(len(writes)))
     if len(writes) == 2 and NULL in node.branches:
         null_head = heads[node.branches.index(NULL)]
@@ -226,7 +226,7 @@ def _union_writer(node: Union, known: dict[int, Write]) -> Write:
 
 def _branch_of(node: Union, value: Any) -> int:
     kind = {type(None): "null", list: "tuple", bytearray: "bytes", memoryview: "bytes"}.get(type(value), type(value).__name__)
-    found = [index for index, branch in enumerate(node.branches) if python_kind(branch) == kind]
+    found = [index for index, branch in enumerate(node.branches) if python_type_name(branch) == kind]
     if len(found) != 1:
         raise ValueError(f"a {kind} does not tell its branch of a union; give a Branch")
     return found[0]

@@ -58,7 +58,7 @@ from pyhudi.format.avro_columns.column_nodes import (
     RecordNode,
 )
 from pyhudi.format.avro_columns.column_schema import compile_node
-from pyhudi.format.avro_columns.rows import PAD_BYTES, Rows, Source
+from pyhudi.format.avro_columns.rows import PAD_BYTES, RowCursors, Source
 from pyhudi.format.avro_columns.sequences import MapNode, SequenceNode
 from pyhudi.format.avro_resolve import resolve_avro
 from pyhudi.format.avro_to_arrow import avro_to_arrow
@@ -70,7 +70,7 @@ __all__ = [
     "avro_records",
     "supports",
     "PAD_BYTES",
-    "Rows",
+    "RowCursors",
     "Source",
     "Node",
     "BinaryNode",
@@ -131,7 +131,7 @@ class AvroRecords:
             raise CorruptData("records do not lie one after the other", offset=base, found=(first, last))
         source = Source(view[first:last], base + first)
         shift = PAD_BYTES - first
-        rows = Rows(source, starts + shift, ends + shift)
+        rows = RowCursors(source, starts + shift, ends + shift)
         arrays = self._root.decode_columns(rows, None if columns is None else frozenset(columns))
         rows.expect_ends()
         return pa.RecordBatch.from_arrays(arrays, schema=_select(self.schema, columns))

@@ -31,7 +31,7 @@ def expand(array: pa.Array, valid: Bools) -> pa.Array:
             before = np.zeros(count + 1, np.int64)
             np.cumsum(valid, out=before[1:])
             data = array.buffers()[2] or pa.py_buffer(b"")
-            return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(offsets_of(array)[before]), data], nulls)
+            return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(value_offsets(array)[before]), data], nulls)
     elif pa.types.is_primitive(kind) and not pa.types.is_boolean(kind) and not array.null_count:
         width = kind.bit_width // 8
         spread = np.zeros(count, f"V{width}" if width > 8 else f"i{width}")
@@ -60,7 +60,7 @@ def fixed_values(array: pa.Array, dtype: npt.DTypeLike, width: int = 0) -> npt.N
     return flat[array.offset : array.offset + len(array)]
 
 
-def offsets_of(array: pa.Array) -> npt.NDArray[np.int32]:
+def value_offsets(array: pa.Array) -> npt.NDArray[np.int32]:
     """The offsets, one more than values, of a string, binary, list or map array; they need not begin at 0."""
     # Arrow allows an array without values to have no offsets at all.
     if not len(array):
@@ -80,20 +80,20 @@ def binary_parts(array: pa.Array) -> tuple[Longs, Octets]:
     return offsets - offsets[0], data
 
 
-def varints(numbers: Longs, live: int | None = None, null: int = 0, valid: Bools | None = None) -> pa.Array:
+def varints(numbers: Longs, value_branch: int | None = None, null: int = 0, valid: Bools | None = None) -> pa.Array:
     """A binary array with the zig-zag varint of each number.
 
-    live: a byte to put before each.  valid: where it is False the value is the byte `null` alone.
+    value_branch: a byte to put before each.  valid: where it is False the value is the byte `null` alone.
     """
-    lead = 0 if live is None else 1
+    lead = 0 if value_branch is None else 1
     bits = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     if valid is not None:
         bits[~valid] = 0
     most = int(bits.max()) if len(bits) else 0
     width = max(1, (most.bit_length() + 6) // 7)
     table = np.empty((len(bits), lead + width), np.uint8)
-    if live is not None:
-        table[:, 0] = live if valid is None else np.where(valid, np.uint8(live), np.uint8(null))
+    if value_branch is not None:
+        table[:, 0] = value_branch if valid is None else np.where(valid, np.uint8(value_branch), np.uint8(null))
     if width == 1:
         table[:, lead] = bits
         if valid is None:
@@ -129,7 +129,7 @@ def part_sizes(parts: Sequence[pa.Array], count: int) -> Longs:
     """How many bytes each row has in all parts together."""
     total = np.zeros(count, np.int64)
     for part in parts:
-        sizes = np.diff(offsets_of(part))
+        sizes = np.diff(value_offsets(part))
         if part.null_count:
             sizes = np.where(valid_mask(part), sizes, 0)
         total += sizes
@@ -186,7 +186,7 @@ def binary_column(offsets: Longs, data: Octets) -> pa.Array:
 
 def text_lengths(array: pa.Array) -> Longs:
     """The byte length of each string; of nulls, any number."""
-    return np.diff(offsets_of(array)).astype(np.int64)
+    return np.diff(value_offsets(array)).astype(np.int64)
 
 
 def flat(sizes: Longs) -> tuple[Longs, Longs]:

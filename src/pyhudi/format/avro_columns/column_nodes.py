@@ -25,8 +25,8 @@ from pyhudi.format.avro_columns.buffers import (
     valid_mask,
     varints,
 )
-from pyhudi.format.avro_columns.rows import Rows
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.avro_columns.rows import RowCursors
+from pyhudi.format.byte_cursor import ByteCursor
 
 
 class Node(ABC):
@@ -44,27 +44,27 @@ class Node(ABC):
         self.stride = stride
 
     @abstractmethod
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         """The value of each row."""
 
     @abstractmethod
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         """Pass over one value."""
 
     @abstractmethod
     def encode(self, array: pa.Array) -> list[pa.Array]:
         """Binary arrays whose join is the values; `array` has the node's type and no nulls."""
 
-    def skip(self, rows: Rows) -> None:
+    def skip(self, rows: RowCursors) -> None:
         """Pass over the value of each row."""
         self.decode(rows)
 
-    def encode_nullable(self, array: pa.Array, live: int, null: int) -> list[pa.Array]:
+    def encode_nullable(self, array: pa.Array, value_branch: int, null: int) -> list[pa.Array]:
         """As `encode`, each value behind the byte `live` of its branch; a null is the byte `null` alone."""
         if not array.null_count:
-            return [octet_column(np.full(len(array), live, np.uint8)), *self.encode(array)]
+            return [octet_column(np.full(len(array), value_branch, np.uint8)), *self.encode(array)]
         valid = valid_mask(array)
-        codes = np.where(valid, np.uint8(live), np.uint8(null))
+        codes = np.where(valid, np.uint8(value_branch), np.uint8(null))
         return [octet_column(codes), *(expand(part, valid) for part in self.encode(array.drop_null()))]
 
 
@@ -76,12 +76,12 @@ class BooleanNode(Node):
     def __init__(self) -> None:
         super().__init__(pa.bool_(), 1, 1)
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         octets = rows.octet()
         rows.fail(octets > 1, "a boolean is neither 0 nor 1")
         return pa.Array.from_buffers(pa.bool_(), len(octets), [None, pa.py_buffer(np.packbits(octets, bitorder="little"))], 0)
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         cursor.skip(1)
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
@@ -103,7 +103,7 @@ class NumberNode(Node):
         self.factor = factor
         self.below = below
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         values = rows.varint()
         if self.bits == 32:
             rows.fail((values < -(2**31)) | (values >= 2**31), "an int needs more than 32 bits")
@@ -116,18 +116,18 @@ class NumberNode(Node):
         stored = values.astype(np.int32) if self.arrow.bit_width == 32 else values
         return pa.Array.from_buffers(self.arrow, len(stored), [None, pa.py_buffer(stored)], 0)
 
-    def skip(self, rows: Rows) -> None:
+    def skip(self, rows: RowCursors) -> None:
         rows.varint()
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         cursor.zigzag()
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
         return [varints(self._numbers(array))]
 
-    def encode_nullable(self, array: pa.Array, live: int, null: int) -> list[pa.Array]:
+    def encode_nullable(self, array: pa.Array, value_branch: int, null: int) -> list[pa.Array]:
         valid = valid_mask(array) if array.null_count else None
-        return [varints(self._numbers(array), live, null, valid)]
+        return [varints(self._numbers(array), value_branch, null, valid)]
 
     def _numbers(self, array: pa.Array) -> Longs:
         width = np.int32 if self.arrow.bit_width == 32 else np.int64
@@ -143,10 +143,10 @@ class SizedNode(Node):
     def __init__(self, arrow: pa.DataType) -> None:
         super().__init__(arrow, arrow.bit_width // 8, arrow.bit_width // 8)
 
-    def skip(self, rows: Rows) -> None:
+    def skip(self, rows: RowCursors) -> None:
         rows.skip(self.min_bytes)
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         cursor.skip(self.min_bytes)
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
@@ -158,8 +158,8 @@ class FloatNode(SizedNode):
 
     __slots__ = ()
 
-    def decode(self, rows: Rows) -> pa.Array:
-        words = rows.word(self.min_bytes)
+    def decode(self, rows: RowCursors) -> pa.Array:
+        words = rows.read_word(self.min_bytes)
         stored: npt.NDArray[Any] = words if self.min_bytes == 8 else words.astype(np.uint32)
         return pa.Array.from_buffers(self.arrow, len(stored), [None, pa.py_buffer(stored)], 0)
 
@@ -172,7 +172,7 @@ class BinaryNode(Node):
     def __init__(self, arrow: pa.DataType) -> None:
         super().__init__(arrow, 1)
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         values = rows.ranges(rows.sizes())
         if self.arrow == values.type:
             return values
@@ -181,18 +181,18 @@ class BinaryNode(Node):
         except pa.ArrowInvalid as error:
             raise CorruptData("a string is not UTF-8", offset=rows.source.base) from error
 
-    def skip(self, rows: Rows) -> None:
+    def skip(self, rows: RowCursors) -> None:
         rows.skip(rows.sizes())
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         cursor.skip(cursor.zigzag())
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
         return [varints(text_lengths(array)), array.cast(pa.binary())]
 
-    def encode_nullable(self, array: pa.Array, live: int, null: int) -> list[pa.Array]:
+    def encode_nullable(self, array: pa.Array, value_branch: int, null: int) -> list[pa.Array]:
         valid = valid_mask(array) if array.null_count else None
-        return [varints(text_lengths(array), live, null, valid), array.cast(pa.binary())]
+        return [varints(text_lengths(array), value_branch, null, valid), array.cast(pa.binary())]
 
 
 class EnumNode(Node):
@@ -204,12 +204,12 @@ class EnumNode(Node):
         super().__init__(pa.string(), 1)
         self.symbols = pa.array(symbols, pa.string())
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         numbers = rows.varint()
         rows.fail((numbers < 0) | (numbers >= len(self.symbols)), "an enum has no such symbol")
         return self.symbols.take(pa.array(numbers))
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         cursor.zigzag()
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
@@ -225,7 +225,7 @@ class FixedNode(SizedNode):
 
     __slots__ = ()
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         values = rows.ranges(np.full(len(rows), self.min_bytes, np.int64))
         return pa.Array.from_buffers(self.arrow, len(rows), [None, values.buffers()[2] or pa.py_buffer(b"")], 0)
 
@@ -239,7 +239,7 @@ class DecimalNode(Node):
         super().__init__(arrow, 1 if size is None else size, size)
         self.size = size
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         sizes = rows.sizes() if self.size is None else np.full(len(rows), self.size, np.int64)
         start = rows.at.copy()
         rows.skip(sizes)
@@ -252,7 +252,7 @@ class DecimalNode(Node):
             raise CorruptData(f"a decimal does not fit {self.arrow}", offset=rows.source.base) from error
         return array
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         cursor.skip(cursor.zigzag() if self.size is None else self.size)
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
@@ -280,13 +280,13 @@ class NullableNode(Node):
 
     __slots__ = ("inner", "live", "null")
 
-    def __init__(self, inner: Node, live: int) -> None:
+    def __init__(self, inner: Node, value_branch: int) -> None:
         super().__init__(inner.arrow, 1, None if inner.stride is None else inner.stride + 1)
         self.inner = inner
-        self.live = 2 * live
-        self.null = 2 - 2 * live
+        self.live = 2 * value_branch
+        self.null = 2 - 2 * value_branch
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         valid, index, live = self._branches(rows)
         if index is None:
             return self.inner.decode(rows)
@@ -296,14 +296,14 @@ class NullableNode(Node):
         rows.advance(index, live)
         return expand(array, valid)
 
-    def skip(self, rows: Rows) -> None:
+    def skip(self, rows: RowCursors) -> None:
         _, index, live = self._branches(rows)
         if len(live):
             self.inner.skip(live)
         if index is not None:
             rows.advance(index, live)
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         branch = cursor.zigzag()
         if branch not in (0, 1):
             raise cursor.corrupt("a union has no such branch", found=branch)
@@ -313,7 +313,7 @@ class NullableNode(Node):
     def encode(self, array: pa.Array) -> list[pa.Array]:
         return self.inner.encode_nullable(array, self.live, self.null)
 
-    def _branches(self, rows: Rows) -> tuple[Bools, npt.NDArray[np.int64] | None, Rows]:
+    def _branches(self, rows: RowCursors) -> tuple[Bools, npt.NDArray[np.int64] | None, RowCursors]:
         """Which rows are not null, their numbers (None when all are), and the rows themselves."""
         codes = rows.octet()
         rows.fail((codes != 0) & (codes != 2), "a union has no such branch")
@@ -336,27 +336,27 @@ class RecordNode(Node):
         self.children = children
         self.names = tuple(field.name for field in arrow.fields)
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         count = len(rows)
         arrays = self.decode_columns(rows, None)
         if not arrays:
             return pa.Array.from_buffers(self.arrow, count, [None], 0, children=[])
         return pa.StructArray.from_arrays(arrays, fields=list(self.arrow.fields))
 
-    def decode_columns(self, rows: Rows, wanted: frozenset[str] | None) -> list[pa.Array]:
+    def decode_columns(self, rows: RowCursors, column_names: frozenset[str] | None) -> list[pa.Array]:
         """The fields of every row, or those that are wanted; the others are passed over."""
         arrays = []
         for name, child in zip(self.names, self.children, strict=True):
-            if wanted is None or name in wanted:
+            if column_names is None or name in column_names:
                 arrays.append(child.decode(rows))
             else:
                 child.skip(rows)
         return arrays
 
-    def skip(self, rows: Rows) -> None:
+    def skip(self, rows: RowCursors) -> None:
         self.decode_columns(rows, frozenset())
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         for child in self.children:
             child.walk(cursor)
 
@@ -376,7 +376,7 @@ class RecordNode(Node):
         return parts
 
 
-def _decode_decimals(rows: Rows, start: Longs, sizes: Longs) -> npt.NDArray[np.int64]:
+def _decode_decimals(rows: RowCursors, start: Longs, sizes: Longs) -> npt.NDArray[np.int64]:
     """Two's complement numbers of `sizes` bytes as the two little-endian halves of 16 bytes."""
     words = rows.source.words
     end = start + sizes

@@ -32,7 +32,7 @@ class Source:
         self.base = base
 
 
-class Rows:
+class RowCursors:
     """A reading position for each row, and where its record ends.
 
     Every method that reads moves the positions on, and raises CorruptData when one passes its end.
@@ -48,11 +48,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.at)
 
-    def subset(self, index: npt.NDArray[Any]) -> Rows:
+    def subset(self, index: npt.NDArray[Any]) -> RowCursors:
         """Some of the rows, with positions of their own; give them back with `advance`."""
-        return Rows(self.source, self.at[index], self.end[index])
+        return RowCursors(self.source, self.at[index], self.end[index])
 
-    def advance(self, index: npt.NDArray[Any], rows: Rows) -> None:
+    def advance(self, index: npt.NDArray[Any], rows: RowCursors) -> None:
         """Take the positions of `rows`, which was made by `subset(index)`."""
         self.at[index] = rows.at
 
@@ -67,7 +67,7 @@ class Rows:
         self.skip(1)
         return values
 
-    def word(self, size: int) -> Words:
+    def read_word(self, size: int) -> Words:
         """`size` bytes of each row, 1 to 8, little-endian; what stands above them is not cleared."""
         values = self.source.words[self.at]
         self.skip(size)

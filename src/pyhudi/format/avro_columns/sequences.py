@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.format.avro_columns.buffers import Bools, Longs, binary_column, binary_parts, flat, join, offsets_of, varints
+from pyhudi.format.avro_columns.buffers import Bools, Longs, binary_column, binary_parts, flat, join, value_offsets, varints
 from pyhudi.format.avro_columns.column_nodes import Node, NullableNode, RecordNode
-from pyhudi.format.avro_columns.rows import PAD_BYTES, Rows
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.avro_columns.rows import PAD_BYTES, RowCursors
+from pyhudi.format.byte_cursor import ByteCursor
 
 
 class SequenceNode(Node):
@@ -31,7 +31,7 @@ class SequenceNode(Node):
         self.item = item
         self.item_nullable = item_nullable
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         counts, items = _decode_items(rows, self.item)
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
@@ -41,13 +41,13 @@ class SequenceNode(Node):
         buffers = [None, pa.py_buffer(offsets)]
         return pa.Array.from_buffers(self.arrow, len(offsets) - 1, buffers, 0, children=[items])
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         while count := _block_count(cursor):
             for _ in range(count):
                 self.item.walk(cursor)
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
-        offsets = offsets_of(array).astype(np.int64)
+        offsets = value_offsets(array).astype(np.int64)
         total = int(offsets[-1] - offsets[0])
         counts = np.diff(offsets)
         items = join(self._encode_items(array, int(offsets[0]), total), total)
@@ -84,10 +84,10 @@ class MapNode(SequenceNode):
 _FEW_ROWS: Final = 24
 
 
-def _decode_items(rows: Rows, item: Node) -> tuple[Longs, pa.Array]:
+def _decode_items(rows: RowCursors, item: Node) -> tuple[Longs, pa.Array]:
     """How many items each row has, and the items of all rows, row after row."""
     counts = np.zeros(len(rows), np.int64)
-    found = _Found()
+    found = _DecodedItems()
     open_rows = np.arange(len(rows))
     while len(open_rows):
         blocks = rows.subset(open_rows)
@@ -101,7 +101,7 @@ def _decode_items(rows: Rows, item: Node) -> tuple[Longs, pa.Array]:
     return counts, found.in_order(counts, item.arrow)
 
 
-class _Found:
+class _DecodedItems:
     """Decoded items in the order in which they were read, each with its row and its number in the row."""
 
     __slots__ = ("arrays", "numbers", "rows")
@@ -129,7 +129,7 @@ class _Found:
         return items.take(pa.array(order))
 
 
-def _block_counts(rows: Rows, min_bytes: int) -> Longs:
+def _block_counts(rows: RowCursors, min_bytes: int) -> Longs:
     """The item count of the next block of each row; 0 closes the sequence."""
     counts = rows.varint()
     # A negative count is followed by the block's size in bytes, which serves readers that skip.
@@ -144,7 +144,7 @@ def _block_counts(rows: Rows, min_bytes: int) -> Longs:
     return counts
 
 
-def _block_count(cursor: Cursor) -> int:
+def _block_count(cursor: ByteCursor) -> int:
     count = cursor.zigzag()
     if count < 0:
         count = -count
@@ -154,7 +154,7 @@ def _block_count(cursor: Cursor) -> int:
     return count
 
 
-def _decode_block(rows: Rows, item: Node, index: Longs, sizes: Longs, before: Longs, found: _Found) -> None:
+def _decode_block(rows: RowCursors, item: Node, index: Longs, sizes: Longs, before: Longs, found: _DecodedItems) -> None:
     """One block of items of the rows `index`, which have `sizes` items in it after `before` earlier ones."""
     if item.stride is not None:
         strided = _decode_strided(rows, item, index, sizes, before, found)
@@ -174,7 +174,7 @@ def _decode_block(rows: Rows, item: Node, index: Longs, sizes: Longs, before: Lo
         _decode_walked(rows, item, index, sizes - number, before[index] + number, found)
 
 
-def _decode_strided(rows: Rows, item: Node, index: Longs, sizes: Longs, before: Longs, found: _Found) -> Bools:
+def _decode_strided(rows: RowCursors, item: Node, index: Longs, sizes: Longs, before: Longs, found: _DecodedItems) -> Bools:
     """Items that all take the same bytes, at once; which rows were like that.
 
     A nullable item takes fewer when it is null: rows in which the branches do not stand where they should are left.
@@ -194,22 +194,22 @@ def _decode_strided(rows: Rows, item: Node, index: Longs, sizes: Longs, before: 
         kept = fits[owners]
         owners, numbers, at = owners[kept], numbers[kept], at[kept]
     if len(at):
-        items = Rows(rows.source, at, rows.end[index][owners])
+        items = RowCursors(rows.source, at, rows.end[index][owners])
         found.add(item.decode(items), index[owners], before[index][owners] + numbers)
     rows.at[index[fits]] += sizes[fits] * stride
     return fits
 
 
-def _decode_walked(rows: Rows, item: Node, index: Longs, sizes: Longs, before: Longs, found: _Found) -> None:
+def _decode_walked(rows: RowCursors, item: Node, index: Longs, sizes: Longs, before: Longs, found: _DecodedItems) -> None:
     """The items of a few rows: each is found by walking over the one before, then all are decoded together."""
     starts: list[int] = []
     view = rows.source.octets.data
     for row, size in zip(index.tolist(), sizes.tolist(), strict=True):
-        cursor = Cursor(view, int(rows.at[row]), int(rows.end[row]), base=rows.source.base - PAD_BYTES)
+        cursor = ByteCursor(view, int(rows.at[row]), int(rows.end[row]), base=rows.source.base - PAD_BYTES)
         for _ in range(size):
             starts.append(cursor.offset)
             item.walk(cursor)
         rows.at[row] = cursor.offset
     owners, numbers = flat(sizes)
-    items = Rows(rows.source, np.array(starts, np.int64), rows.end[index][owners])
+    items = RowCursors(rows.source, np.array(starts, np.int64), rows.end[index][owners])
     found.add(item.decode(items), index[owners], before[owners] + numbers)

@@ -58,8 +58,8 @@ def decode_cells(data: memoryview | bytes, *, offset: int | None = None) -> pa.R
     starts, row_ends, value_starts, value_ends = _locate(data, offset)
     if len(starts) == 0:
         return _EMPTY
-    rows = cut_pieces(data, starts + _HEAD_BYTES, row_ends)
-    values = cut_pieces(data, value_starts, value_ends)
+    rows = copy_ranges(data, starts + _HEAD_BYTES, row_ends)
+    values = copy_ranges(data, value_starts, value_ends)
     return pa.RecordBatch.from_arrays([rows, values], schema=CELL_SCHEMA)
 
 
@@ -97,7 +97,7 @@ def data_size_bytes(array: pa.BinaryArray) -> int:
     return int(offsets[-1]) - int(offsets[0])
 
 
-def pieces(rows: pa.BinaryArray, values: pa.BinaryArray, limit_bytes: int) -> Iterator[tuple[int, int]]:
+def split_ranges(rows: pa.BinaryArray, values: pa.BinaryArray, limit_bytes: int) -> Iterator[tuple[int, int]]:
     """Ranges of entries, in order and without gaps, that each encode to at most `limit_bytes` or are a single entry."""
     row_offsets, value_offsets = _offsets(rows).astype(np.int64), _offsets(values)
     sizes = row_offsets + value_offsets + np.arange(len(rows) + 1, dtype=np.int64) * _FIXED_BYTES
@@ -108,7 +108,7 @@ def pieces(rows: pa.BinaryArray, values: pa.BinaryArray, limit_bytes: int) -> It
         start = end
 
 
-def cut_pieces(data: memoryview | bytes, starts: Int64s, ends: Int64s) -> pa.BinaryArray:
+def copy_ranges(data: memoryview | bytes, starts: Int64s, ends: Int64s) -> pa.BinaryArray:
     """The pieces data[start:end], copied.  starts, ends: ascending, no piece begins before the one before it ends."""
     count = len(starts)
     if count == 0:
@@ -126,7 +126,7 @@ def full_key(row: bytes) -> bytes:
     return len(row).to_bytes(2, "big") + row + KEY_TAIL
 
 
-def row_of_key(key: memoryview, *, offset: int | None = None) -> bytes:
+def row_from_key(key: memoryview, *, offset: int | None = None) -> bytes:
     """The row inside a full key, whatever its tail says.  Raises CorruptData when the row does not fit."""
     if len(key) < 2:
         raise CorruptData("an HFile index key is cut short", offset=offset, expected=2, found=len(key))

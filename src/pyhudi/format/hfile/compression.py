@@ -21,7 +21,7 @@ from enum import IntEnum
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.byte_cursor import ByteCursor
 
 _GZIP_WINDOW = 31  # zlib's number for "a gzip member, 32 KiB window".
 
@@ -87,16 +87,16 @@ def _inflate(data: memoryview, size_bytes: int, offset: int | None) -> bytes:
 
 
 def _decode_snappy_stream(data: memoryview, size_bytes: int, offset: int | None) -> bytes:
-    cursor = Cursor(data, base=offset or 0)
+    cursor = ByteCursor(data, base=offset or 0)
     if size_bytes > _MAX_RATIO_SNAPPY * len(data):
         raise cursor.corrupt("an HFile block cannot expand to its size", expected=size_bytes)
     plain = bytearray()
     while cursor.remaining:
         group_end = len(plain) + cursor.u32()
         while len(plain) < group_end:
-            chunk = cursor.take(cursor.u32())
+            chunk = cursor.read(cursor.u32())
             # A Snappy chunk begins with its uncompressed length, which Arrow's codec wants to be told.
-            chunk_bytes = Cursor(chunk, base=offset or 0).varint()
+            chunk_bytes = ByteCursor(chunk, base=offset or 0).varint()
             if not 0 < chunk_bytes <= min(group_end, size_bytes) - len(plain):
                 raise cursor.corrupt("uncompressed length of a Snappy chunk", expected=size_bytes, found=chunk_bytes)
             plain += _decode_chunk("snappy", chunk, chunk_bytes, offset)

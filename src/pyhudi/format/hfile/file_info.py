@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.byte_cursor import Cursor, encode_varint
+from pyhudi.format.byte_cursor import ByteCursor, encode_varint
 from pyhudi.format.protobuf import decode_fields, encode_bytes
 
 KEY_VALUE_VERSION = "KEY_VALUE_VERSION"
@@ -35,14 +35,14 @@ _MAGIC = b"PBUF"
 
 def decode_file_info(data: memoryview, *, offset: int = 0) -> dict[str, bytes]:
     """Names and values.  offset: of the block, for error messages.  Raises CorruptData when the data is not file info."""
-    cursor = Cursor(data, base=offset)
+    cursor = ByteCursor(data, base=offset)
     cursor.expect(_MAGIC, "the magic of an HFile's file info")
-    message = cursor.take(cursor.varint())
+    message = cursor.read(cursor.varint())
     values: dict[str, bytes] = {}
-    for number, entry in decode_fields(Cursor(message, base=offset)):
+    for number, entry in decode_fields(ByteCursor(message, base=offset)):
         if number != 1 or isinstance(entry, int):
             continue
-        pair = {field: bytes(text) for field, text in decode_fields(Cursor(entry, base=offset)) if not isinstance(text, int)}
+        pair = {field: bytes(text) for field, text in decode_fields(ByteCursor(entry, base=offset)) if not isinstance(text, int)}
         try:
             name = pair.get(1, b"").decode()
         except UnicodeDecodeError as error:

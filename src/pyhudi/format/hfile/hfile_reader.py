@@ -120,12 +120,12 @@ class HFile:
             if kept.num_rows:
                 yield kept
 
-    def _touched(self, wanted: _Ranges | None) -> Iterator[IndexEntry]:
+    def _touched(self, ranges: _Ranges | None) -> Iterator[IndexEntry]:
         """The data blocks that can hold wanted rows (None: all), in file order.  Index blocks are read as they are reached."""
-        return self._descend(self.root, wanted, self.trailer.index_levels)
+        return self._descend(self.root, ranges, self.trailer.index_levels)
 
-    def _descend(self, index: BlockIndex, wanted: _Ranges | None, level: int) -> Iterator[IndexEntry]:
-        chosen = range(len(index)) if wanted is None else np.flatnonzero(wanted.touches(index.rows)).tolist()
+    def _descend(self, index: BlockIndex, ranges: _Ranges | None, level: int) -> Iterator[IndexEntry]:
+        chosen = range(len(index)) if ranges is None else np.flatnonzero(ranges.intersects(index.rows)).tolist()
         kind = BlockKind.LEAF_INDEX if level == 2 else BlockKind.INTERMEDIATE_INDEX
         for position in chosen:
             entry = index.entry(position)
@@ -135,10 +135,10 @@ class HFile:
             window = self._read(entry.offset, entry.size_bytes)
             block = expect_block(window, 0, kind, self.trailer.codec, window_offset=entry.offset)
             below = decode_index(block.data, limit=self.trailer.load_on_open_offset, offset=entry.offset)
-            here = wanted
-            if wanted is not None:
+            here = ranges
+            if ranges is not None:
                 stop = index.rows[position + 1] if position + 1 < len(index) else None
-                here = wanted.within(entry.row if position else None, stop)
+                here = ranges.within(entry.row if position else None, stop)
             yield from self._descend(below, here, level - 1)
 
     def _batches(self, entries: Iterator[IndexEntry]) -> Iterator[pa.RecordBatch]:
@@ -244,7 +244,7 @@ class _Ranges:
     def of_points(cls, rows: Objects) -> _Ranges:
         return cls(rows, object_array([row + b"\x00" for row in rows]), True)
 
-    def touches(self, rows: Objects) -> npt.NDArray[np.bool_]:
+    def intersects(self, rows: Objects) -> npt.NDArray[np.bool_]:
         """For blocks with these first rows: can the block hold a row of a range?"""
         first = np.maximum(np.searchsorted(rows, self.starts, side="right") - 1, 0)
         end = np.searchsorted(rows, self.stops, side="left")
@@ -311,13 +311,13 @@ def _read_exactly(read_range: ReadRange, offset: int, size_bytes: int) -> memory
     return data
 
 
-def _lower_bounds(rows: pa.BinaryArray, wanted: Objects) -> npt.NDArray[np.int64]:
+def _lower_bounds(rows: pa.BinaryArray, lookup_keys: Objects) -> npt.NDArray[np.int64]:
     """How many of the ascending rows are below each of some."""
-    if len(wanted) * len(rows).bit_length() < len(rows):
+    if len(lookup_keys) * len(rows).bit_length() < len(rows):
         # To make an object of every row costs more than to look at those that a search meets.
-        found = [bisect_left(range(len(rows)), row, key=lambda index: rows[index].as_py()) for row in wanted]
+        found = [bisect_left(range(len(rows)), row, key=lambda index: rows[index].as_py()) for row in lookup_keys]
         return np.array(found, dtype=np.int64)
-    return np.searchsorted(rows.to_numpy(zero_copy_only=False), wanted).astype(np.int64, copy=False)
+    return np.searchsorted(rows.to_numpy(zero_copy_only=False), lookup_keys).astype(np.int64, copy=False)
 
 
 def _after_prefix(prefix: bytes) -> bytes | None:

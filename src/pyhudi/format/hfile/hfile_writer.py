@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.hfile.blocks import HEADER_BYTES, BlockKind, encode_block
-from pyhudi.format.hfile.cells import check_sizes, data_size_bytes, encode_cells, full_key, pieces
+from pyhudi.format.hfile.cells import check_sizes, data_size_bytes, encode_cells, full_key, split_ranges
 from pyhudi.format.hfile.compression import Codec
 from pyhudi.format.hfile.file_info import (
     AVERAGE_KEY_BYTES,
@@ -135,7 +135,7 @@ class HFileEncoder:
         self._row_bytes += data_size_bytes(rows)
         self._value_bytes += data_size_bytes(values)
         parts: list[bytes] = []
-        for start, end in pieces(rows, values, _PIECE_BYTES):
+        for start, end in split_ranges(rows, values, _PIECE_BYTES):
             self._add_piece(rows.slice(start, end - start), values.slice(start, end - start), parts)
         return b"".join(parts)
 

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.byte_cursor import Cursor, encode_vlong
+from pyhudi.format.byte_cursor import ByteCursor, encode_vlong
 from pyhudi.format.hfile.blocks import HEADER_BYTES
-from pyhudi.format.hfile.cells import cut_pieces, full_key, row_of_key
+from pyhudi.format.hfile.cells import copy_ranges, full_key, row_from_key
 
 _POINTER_BYTES = 12
 _SHORTEST_ENTRY_BYTES = _POINTER_BYTES + 2
@@ -66,7 +66,7 @@ def decode_root_index(data: memoryview, count: int, *, limit: int, offset: int =
     Raises CorruptData when entries are cut short, point elsewhere, or are not in ascending order.
     """
     entries = _decode_entries(data, count, offset)
-    rows = object_array([row_of_key(key, offset=offset) for _, _, key in entries])
+    rows = object_array([row_from_key(key, offset=offset) for _, _, key in entries])
     offsets = np.array([at for at, _, _ in entries], dtype=np.int64)
     sizes = np.array([size for _, size, _ in entries], dtype=np.int64)
     return _checked(BlockIndex(offsets, sizes, rows), limit, offset)
@@ -86,12 +86,12 @@ def decode_meta_index(data: memoryview, count: int, *, limit: int, offset: int =
 
 def decode_index(data: memoryview, *, limit: int, offset: int = 0) -> BlockIndex:
     """The entries of a leaf or intermediate index block.  Arguments and errors as in `decode_root_index`."""
-    cursor = Cursor(data, base=offset)
+    cursor = ByteCursor(data, base=offset)
     count = cursor.i32()
     if not 0 < count <= (cursor.remaining - 4) // (4 + _SHORTEST_ENTRY_BYTES):
         raise CorruptData("number of entries in an HFile index block", offset=offset, found=count)
-    bounds = np.frombuffer(cursor.take(4 * (count + 1)), dtype=">i4").astype(np.int64)
-    body = cursor.take(cursor.remaining)
+    bounds = np.frombuffer(cursor.read(4 * (count + 1)), dtype=">i4").astype(np.int64)
+    body = cursor.read(cursor.remaining)
     starts, ends = bounds[:-1], bounds[1:]
     if starts[0] != 0 or ends[-1] > len(body) or (ends - starts < _SHORTEST_ENTRY_BYTES).any():
         raise CorruptData("entry offsets of an HFile index block", offset=offset, expected=len(body), found=int(ends[-1]))
@@ -101,7 +101,7 @@ def decode_index(data: memoryview, *, limit: int, offset: int = 0) -> BlockIndex
     row_ends = row_starts + pointers["row"]
     if (row_ends > ends).any():
         raise CorruptData("row length of an HFile index key", offset=offset)
-    rows: Objects = cut_pieces(body, row_starts, row_ends).to_numpy(zero_copy_only=False)
+    rows: Objects = copy_ranges(body, row_starts, row_ends).to_numpy(zero_copy_only=False)
     return _checked(BlockIndex(pointers["offset"].astype(np.int64), pointers["size"].astype(np.int64), rows), limit, offset)
 
 
@@ -136,7 +136,7 @@ def index_entry_bytes(row: bytes) -> int:
 
 
 def _decode_entries(data: memoryview, count: int, offset: int) -> list[tuple[int, int, memoryview]]:
-    cursor = Cursor(data, base=offset)
+    cursor = ByteCursor(data, base=offset)
     if not 0 <= count <= len(data) // (_POINTER_BYTES + 1):
         raise CorruptData("number of entries in an HFile index", offset=offset, found=count)
     entries = []
@@ -146,7 +146,7 @@ def _decode_entries(data: memoryview, count: int, offset: int) -> list[tuple[int
     return entries
 
 
-def _sized_key(cursor: Cursor) -> memoryview:
+def _sized_key(cursor: ByteCursor) -> memoryview:
     """A key or block name behind its length, of the two readings of the length that which fits the row length in the key."""
     start = cursor.offset
     for read in (cursor.vlong, cursor.varint):
@@ -156,12 +156,12 @@ def _sized_key(cursor: Cursor) -> memoryview:
         except CorruptData:
             continue
         if 2 <= size <= cursor.remaining:
-            key = cursor.take(size)
+            key = cursor.read(size)
             if size - int.from_bytes(key[:2], "big") in _AROUND_ROW:
                 return key
     # A block name has no row length, and is short.
     cursor.offset = start
-    return cursor.take(cursor.vlong())
+    return cursor.read(cursor.vlong())
 
 
 def _checked(index: BlockIndex, limit: int, offset: int) -> BlockIndex:

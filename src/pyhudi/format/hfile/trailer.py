@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyhudi.errors import CorruptData, Unsupported
-from pyhudi.format.byte_cursor import Cursor, encode_varint
+from pyhudi.format.byte_cursor import ByteCursor, encode_varint
 from pyhudi.format.hfile.compression import Codec
 from pyhudi.format.protobuf import decode_fields, encode_bytes, encode_number
 
@@ -55,14 +55,14 @@ def decode_trailer(data: memoryview | bytes, size_bytes: int) -> Trailer:
     start = size_bytes - TRAILER_BYTES
     if len(data) != TRAILER_BYTES or start < 0:
         raise CorruptData("a file is too short for an HFile trailer", expected=TRAILER_BYTES, found=min(len(data), size_bytes))
-    cursor = Cursor(data, base=start)
+    cursor = ByteCursor(data, base=start)
     cursor.expect(_MAGIC, "the magic of an HFile trailer")
     major_version = int.from_bytes(data[-3:], "big")
     if major_version != _MAJOR_VERSION:
         raise Unsupported(f"HFile version {major_version}: only version {_MAJOR_VERSION} is read")
-    message = cursor.take(cursor.varint())
+    message = cursor.read(cursor.varint())
     numbers: dict[int, int] = {}
-    for number, value in decode_fields(Cursor(message, base=start + cursor.offset - len(message))):
+    for number, value in decode_fields(ByteCursor(message, base=start + cursor.offset - len(message))):
         if isinstance(value, int):
             numbers[number] = value
         elif number == 13:

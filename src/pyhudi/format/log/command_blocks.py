@@ -59,8 +59,8 @@ def surviving_blocks(
     blocks: all blocks of a slice, its files in their order, each with what the caller needs to find its content.
     counts: whether the blocks of an instant (its request time) are to be seen, as its timeline says; asked for data and
     delete blocks alone.  A rollback drops the blocks of its target that came before it, in this or an earlier file; blocks
-    of the same instant after it stay.  Damage is dropped, and what a task wrote that was tried again (see `of_one_attempt`).
-    Raises Unsupported for CDC blocks, which have no place in an ordinary log file.
+    of the same instant after it stay.  Damage is dropped, and what a task wrote that was tried again (see
+    `deduplicate_attempts`). Raises Unsupported for CDC blocks, which have no place in an ordinary log file.
     """
     kept: list[tuple[Source, LogBlock]] = []
     for source, block in blocks:
@@ -73,31 +73,31 @@ def surviving_blocks(
             raise Unsupported(f"a CDC block in an ordinary log file, at byte {block.offset}")
         elif counts(block.instant_time):
             kept.append((source, block))
-    return of_one_attempt(kept, lambda entry: entry[1])
+    return deduplicate_attempts(kept, lambda entry: entry[1])
 
 
-def of_one_attempt(kept: Sequence[Source], block_of: Callable[[Source], LogBlock]) -> list[Source]:
+def deduplicate_attempts(blocks: Sequence[Source], block_getter: Callable[[Source], LogBlock]) -> list[Source]:
     """The blocks that are left when a task that was tried again, and whose attempts all left their blocks, is read once.
 
-    kept: the blocks that count, of one slice, in whatever form `block_of` understands.  Releases before 1.0 say in a block's
+    kept: the blocks that count, of one slice, in whatever form `block_getter` understands.  Releases before 1.0 say in a block's
     identifier which attempt wrote it, as `<attempt>,<number of the block>`.  Of the attempts of an instant the one with the most
     blocks came furthest; of several such, the last one.  Blocks without such an identifier all stay.  The real Hudi 1.0.2 means
     to do this and leaves all of them.
     """
     attempts: dict[str, Counter[int]] = {}
-    for found in kept:
-        attempt = _attempt_of(block_of(found))
+    for found in blocks:
+        attempt = _attempt_of(block_getter(found))
         if attempt is not None:
-            attempts.setdefault(block_of(found).instant_time, Counter())[attempt] += 1
+            attempts.setdefault(block_getter(found).instant_time, Counter())[attempt] += 1
     counted = {instant: max(counts, key=lambda n: (counts[n], n)) for instant, counts in attempts.items() if len(counts) > 1}
     if not counted:
-        return list(kept)
+        return list(blocks)
 
     def is_read(block: LogBlock) -> bool:
         attempt = _attempt_of(block)
         return attempt is None or counted.get(block.instant_time, attempt) == attempt
 
-    return [found for found in kept if is_read(block_of(found))]
+    return [found for found in blocks if is_read(block_getter(found))]
 
 
 def _attempt_of(block: LogBlock) -> int | None:
@@ -106,12 +106,12 @@ def _attempt_of(block: LogBlock) -> int | None:
 
 
 def without_compacted(
-    kept: Sequence[Source], block_of: Callable[[Source], LogBlock], *, only_marked: bool = False
+    counted_blocks: Sequence[Source], block_getter: Callable[[Source], LogBlock], *, only_marked: bool = False
 ) -> list[Source]:
     """The blocks that are left when a log compaction's own blocks stand for those that it merged.
 
-    kept: the blocks that count, in merge order, in whatever form `block_of` understands.  The blocks of a log compaction take the
-    place of the newest block that it merged, so that what was requested before it and completed after it still comes later.
+    kept: the blocks that count, in merge order, in whatever form `block_getter` understands.  The blocks of a log compaction take
+    the place of the newest block that it merged, so that what was requested before it and completed after it still comes later.
 
     A log compaction of the real Hudi 1.0.2 passes over partial updates, and still says that it merged them.  So one without a
     partial block stands for nothing where it names an instant that has some: then all blocks are left, and its own come last.
@@ -119,34 +119,34 @@ def without_compacted(
     class or a merger decides: the real Hudi merges by ordering value for a log compaction, whatever the class is, and its readers
     read the old blocks.
     """
-    partial = {block_of(found).instant_time for found in kept if block_of(found).is_partial}
-    blocks = [block_of(found) for found in kept]
+    partial = {block_getter(found).instant_time for found in counted_blocks if block_getter(found).is_partial}
+    blocks = [block_getter(found) for found in counted_blocks]
     first = {block.instant_time: block for block in reversed(blocks)}
     several = {block.instant_time for block in blocks if block is not first[block.instant_time]}
     covering: dict[str, str] = {}
-    for found in kept:
-        own = block_of(found).instant_time
+    for found in counted_blocks:
+        own = block_getter(found).instant_time
         if only_marked and not (own in several and first[own].kind is BlockType.DELETE):
             continue
-        if own not in partial and not partial.isdisjoint(block_of(found).compacted_block_times):
+        if own not in partial and not partial.isdisjoint(block_getter(found).compacted_block_times):
             continue
-        for instant in block_of(found).compacted_block_times:
+        for instant in block_getter(found).compacted_block_times:
             # A log compaction is younger than what it merged; anything else in the list says nothing.
             if instant < own:
                 covering[instant] = max(covering.get(instant, ""), own)
     if not covering:
-        return list(kept)
+        return list(counted_blocks)
     places: dict[str, int] = {}
-    for place, found in enumerate(kept):
-        final = block_of(found).instant_time
+    for place, found in enumerate(counted_blocks):
+        final = block_getter(found).instant_time
         while final in covering:
             final = covering[final]
-        if final != block_of(found).instant_time:
+        if final != block_getter(found).instant_time:
             places[final] = place
     moved: dict[int, list[Source]] = {}
     staying: list[tuple[int, Source]] = []
-    for place, found in enumerate(kept):
-        instant = block_of(found).instant_time
+    for place, found in enumerate(counted_blocks):
+        instant = block_getter(found).instant_time
         if instant in covering:
             continue
         if instant in places:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.avro_columns import CHUNK_BYTES, CHUNK_ROWS, avro_records, big_endian_ints, join, part_sizes
 from pyhudi.format.avro_to_arrow import avro_to_arrow
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.byte_cursor import ByteCursor
 from pyhudi.format.log.framing import MAX_BLOCK_BYTES, BlockType
 from pyhudi.format.parquet.avro_hints import file_schema
 from pyhudi.format.parquet.parquet_file import ParquetWriter, open_parquet
@@ -149,7 +149,7 @@ _INT: Final = struct.Struct(">i")
 
 def _record_ranges(view: memoryview) -> Iterator[tuple[list[int], list[int]]]:
     """Where the records of an Avro content begin and end, some at a time."""
-    cursor = Cursor(view)
+    cursor = ByteCursor(view)
     version, count = cursor.i32(), cursor.i32()
     if version < 0:
         raise CorruptData("impossible version of a data block", offset=0, expected=CONTENT_VERSION, found=version)

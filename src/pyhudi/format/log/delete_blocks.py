@@ -25,9 +25,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.avro_columns import PAD_BYTES, BinaryNode, Longs, Node, NullableNode, RecordNode, Rows, Source, join
+from pyhudi.format.avro_columns import PAD_BYTES, BinaryNode, Longs, Node, NullableNode, RecordNode, RowCursors, Source, join
 from pyhudi.format.avro_wrappers import DELETE_BRANCHES, WRAPPED, WrappedNode, Wrapper, no_ordering
-from pyhudi.format.byte_cursor import Cursor, encode_zigzag
+from pyhudi.format.byte_cursor import ByteCursor, encode_zigzag
 from pyhudi.format.log.framing import MAX_BLOCK_BYTES
 from pyhudi.format.log.kryo import decode_kryo_deletes
 
@@ -78,7 +78,7 @@ def decode_deletes(content: bytes | memoryview) -> Iterator[pa.RecordBatch]:
     Raises CorruptData for bytes that break the format, Unsupported for another version and for Kryo of other classes.
     """
     view = memoryview(content).cast("B")
-    cursor = Cursor(view)
+    cursor = ByteCursor(view)
     version, size = cursor.i32(), cursor.i32()
     if version < 0:
         raise CorruptData("impossible version of a delete block", offset=0, expected=DELETE_VERSION, found=version)
@@ -116,7 +116,7 @@ _NUMBERS: Final = frozenset(
 )
 
 
-def _record_ranges(cursor: Cursor, view: memoryview) -> Iterator[tuple[Longs, Longs]]:
+def _record_ranges(cursor: ByteCursor, view: memoryview) -> Iterator[tuple[Longs, Longs]]:
     """Where the records begin and end, some at a time; the cursor stands after the closing block at the end."""
     octets = np.frombuffer(view, np.uint8)
     while count := _block_count(cursor):
@@ -137,7 +137,7 @@ def _record_ranges(cursor: Cursor, view: memoryview) -> Iterator[tuple[Longs, Lo
             yield flat[:-1], flat[1:]
 
 
-def _block_count(cursor: Cursor) -> int:
+def _block_count(cursor: ByteCursor) -> int:
     count = cursor.zigzag()
     if count < 0:
         count = -count
@@ -147,7 +147,7 @@ def _block_count(cursor: Cursor) -> int:
     return count
 
 
-def _walk(cursor: Cursor, octets: npt.NDArray[np.uint8], most: int) -> tuple[list[int], bool]:
+def _walk(cursor: ByteCursor, octets: npt.NDArray[np.uint8], most: int) -> tuple[list[int], bool]:
     """Pass over up to `most` records, fewer when the last ones are of one size: where each ends, and whether they are."""
     # Plain bytes give single values several times faster than anything that is bounded; what can be asked of them goes
     # right here, the rest through the cursor.  Zeros after the end stand for nothing that is believed.
@@ -185,7 +185,7 @@ def _walk(cursor: Cursor, octets: npt.NDArray[np.uint8], most: int) -> tuple[lis
     return ends, alike >= _ALIKE
 
 
-def _take_alike(cursor: Cursor, octets: npt.NDArray[np.uint8], model: int, most: int) -> Longs:
+def _take_alike(cursor: ByteCursor, octets: npt.NDArray[np.uint8], model: int, most: int) -> Longs:
     """Pass over the following records, at most `most`, that have the shape of the one before: where each ends.
 
     model: where that one begins.
@@ -212,7 +212,7 @@ def _take_alike(cursor: Cursor, octets: npt.NDArray[np.uint8], model: int, most:
 
 def _shape(octets: npt.NDArray[np.uint8], model: int, size: int) -> list[tuple[int, np.uint8]]:
     """The bytes of a record that say where its fields end: (place in the record, which bits of it)."""
-    cursor = Cursor(octets.data, model, model + size)
+    cursor = ByteCursor(octets.data, model, model + size)
     shape: list[tuple[int, np.uint8]] = []
 
     def exact(start: int) -> None:
@@ -247,7 +247,7 @@ def _shape(octets: npt.NDArray[np.uint8], model: int, size: int) -> list[tuple[i
 
 def _decode_records(view: memoryview, starts: Longs, ends: Longs) -> pa.RecordBatch:
     first = int(starts[0])
-    rows = Rows(Source(view[first : int(ends[-1])], first), starts - first + PAD_BYTES, ends - first + PAD_BYTES)
+    rows = RowCursors(Source(view[first : int(ends[-1])], first), starts - first + PAD_BYTES, ends - first + PAD_BYTES)
     batch = pa.RecordBatch.from_arrays(_RECORD.decode_columns(rows, None), schema=DELETES)
     rows.expect_ends()
     return batch

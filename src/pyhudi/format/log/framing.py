@@ -16,7 +16,7 @@ A log file is a row of blocks and nothing else.  One block, big-endian:
 A file system that makes bytes visible while they are written leaves torn blocks behind when a writer dies.  So each block is
 tested before it is believed: its last field lies inside the file, T and L agree, and the magic or the end of the file
 follows.  What fails comes back as a `CorruptBlock`, up to the next magic; `whole.py` says when readers may pass it over.  Object
-stores show a file whole or not at all; there these tests are left out (`trusted`), and damage is an error.
+stores show a file whole or not at all; there these tests are left out (`skip_checks`), and damage is an error.
 
 The format has no checksums, unknown headers make real readers fail, and footers must be empty.  Readers look at the header
 COMMAND_BLOCK_TYPE of command blocks alone, so in all other blocks that PyHudi writes it holds a check:
@@ -44,7 +44,7 @@ from enum import IntEnum
 from typing import Final
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.byte_cursor import ByteCursor
 
 MAGIC: Final = b"#HUDI#"
 LOG_FORMAT_VERSION: Final = 1
@@ -251,13 +251,13 @@ def frame_block(kind: BlockType, headers: Mapping[HeaderKey, str], content_size_
     return head, _TAIL.pack(0, size + len(MAGIC))
 
 
-def scan_blocks(read_range: ReadRange, size_bytes: int, *, trusted: bool = False) -> Iterator[LogBlock | CorruptBlock]:
+def scan_blocks(read_range: ReadRange, size_bytes: int, *, skip_checks: bool = False) -> Iterator[LogBlock | CorruptBlock]:
     """The blocks of a log file of `size_bytes` bytes, in file order, found while the iterator runs.
 
-    trusted: the store shows a file whole or not at all, so nothing is torn and the tests for it are left out.
+    skip_checks: the store shows a file whole or not at all, so nothing is torn and the tests for it are left out.
     A file of no bytes has no blocks.
     Raises CorruptData when no magic stands where a block must begin, or a block that passes the tests is damaged inside
-    (with `trusted`, also when it does not fit the file); Unsupported for another log format version, and for block types
+    (with `skip_checks`, also when it does not fit the file); Unsupported for another log format version, and for block types
     and headers that are not known.  `read_range` may raise what it likes.
     """
     window = _Window(read_range, size_bytes)
@@ -267,13 +267,13 @@ def scan_blocks(read_range: ReadRange, size_bytes: int, *, trusted: bool = False
         magic = window.get(offset, len(MAGIC))
         if magic != MAGIC:
             raise CorruptData("no log block begins here", offset=offset, expected=MAGIC, found=magic)
-        reason = None if trusted else _torn(window, offset)
+        reason = None if skip_checks else _torn(window, offset)
         if reason is not None:
             end = _next_magic(read_range, offset + len(MAGIC), size_bytes)
             yield CorruptBlock(offset, end - offset, reason)
             offset = end
             continue
-        block, reason = _decode_block(window, offset, trusted=trusted)
+        block, reason = _decode_block(window, offset, skip_checks=skip_checks)
         if reason is None and block.check is not None and block.check.number != number:
             reason = f"block {block.check.number} stands where block {number} was written"
         if block.check is not None:
@@ -368,7 +368,7 @@ def _next_magic(read_range: ReadRange, offset: int, size_bytes: int) -> int:
     return size_bytes
 
 
-def _decode_block(window: _Window, offset: int, *, trusted: bool) -> tuple[LogBlock, str | None]:
+def _decode_block(window: _Window, offset: int, *, skip_checks: bool) -> tuple[LogBlock, str | None]:
     """The block at `offset`, and what its own check says against it."""
     left = window.size_bytes - offset - _START.size
     if left < 0:
@@ -393,7 +393,7 @@ def _decode_block(window: _Window, offset: int, *, trusted: bool) -> tuple[LogBl
         raise CorruptData(
             "the content does not fill its block", offset=at, expected=end - _TAIL.size - content, found=content_size
         )
-    if not trusted:
+    if not skip_checks:
         (footers,) = _I32.unpack(window.get(end - _TAIL.size, _I32.size))
         if footers:
             raise CorruptData("a log block with footers, which do not exist", offset=end - _TAIL.size, expected=0, found=footers)
@@ -447,7 +447,7 @@ def _decode_headers(window: _Window, offset: int, end: int) -> tuple[dict[Header
             raise CorruptData("a log block header does not fit its block", offset=at - 4, expected=end - at, found=size)
         if HeaderKey(ordinal) in headers:
             raise CorruptData("a log block has a header twice", offset=at, found=HeaderKey(ordinal).name)
-        headers[HeaderKey(ordinal)] = Cursor(window.get(at, size), base=at).text(size)
+        headers[HeaderKey(ordinal)] = ByteCursor(window.get(at, size), base=at).text(size)
         places[HeaderKey(ordinal)] = at
         at += size
     return headers, places, at

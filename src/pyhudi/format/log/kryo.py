@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from pyhudi.errors import Unsupported
 from pyhudi.format.avro_wrappers import Wrapper, mixed_values
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.byte_cursor import ByteCursor
 
 Ordering: TypeAlias = tuple[Wrapper, Any]
 
@@ -36,7 +36,7 @@ def decode_kryo_deletes(payload: memoryview, version: int, base: int = 0) -> pa.
     base: what to add to offsets in errors.  Deletes of version 1 have no ordering value, IntWrapper(0).
     Raises CorruptData or Unsupported.
     """
-    reader = _Reader(Cursor(payload, base=base))
+    reader = _Reader(ByteCursor(payload, base=base))
     element = _DELETE if version == 2 else _KEY
     reader.expect_class(f"[L{element};")
     reader.expect_new()
@@ -79,12 +79,12 @@ class _Reader:
 
     __slots__ = ("cursor", "names", "objects")
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: ByteCursor) -> None:
         self.cursor = cursor
         self.names: list[str] = []
         self.objects: list[str | None] = []
 
-    def class_of(self) -> str | int | None:
+    def read_class(self) -> str | int | None:
         """The next class: its name, its registered number, or None for a null."""
         code = self.cursor.varint()
         if code == 0:
@@ -102,7 +102,7 @@ class _Reader:
         return self.names[number]
 
     def expect_class(self, name: str) -> None:
-        found = self.class_of()
+        found = self.read_class()
         if found != name:
             raise Unsupported(f"a delete block of an old table holds {found!r} where {name} is known")
 
@@ -130,7 +130,7 @@ class _Reader:
 
     def ordering(self) -> Ordering:
         """An ordering value, with the branch that wraps it in newer blocks."""
-        kind = self.class_of()
+        kind = self.read_class()
         if kind is None:
             return Wrapper.NULL, None
         if kind == _STRING:
@@ -152,7 +152,7 @@ class _Reader:
         size = cursor.varint() - 1
         if not 1 <= size <= 64:
             raise cursor.corrupt("impossible size of a decimal", found=size)
-        unscaled = int.from_bytes(cursor.take(size), "big", signed=True)
+        unscaled = int.from_bytes(cursor.read(size), "big", signed=True)
         scale = cursor.zigzag()
         if not 0 <= scale <= _PLACES or abs(unscaled) >= 10 ** (_DIGITS - _PLACES + scale):
             raise Unsupported(f"the ordering value of a delete of an old table is a decimal of scale {scale} and {size} bytes")
@@ -203,11 +203,11 @@ class _Reader:
 
 
 _STRING: Final = 1
-_SCALARS: Final[dict[int, tuple[Wrapper, Callable[[Cursor], Any]]]] = {
-    0: (Wrapper.INT, Cursor.zigzag),
-    2: (Wrapper.FLOAT, Cursor.f32),
+_SCALARS: Final[dict[int, tuple[Wrapper, Callable[[ByteCursor], Any]]]] = {
+    0: (Wrapper.INT, ByteCursor.zigzag),
+    2: (Wrapper.FLOAT, ByteCursor.f32),
     3: (Wrapper.BOOLEAN, lambda cursor: cursor.u8() == 1),
-    6: (Wrapper.INT, Cursor.i16),
-    7: (Wrapper.LONG, Cursor.zigzag),
-    8: (Wrapper.DOUBLE, Cursor.f64),
+    6: (Wrapper.INT, ByteCursor.i16),
+    7: (Wrapper.LONG, ByteCursor.zigzag),
+    8: (Wrapper.DOUBLE, ByteCursor.f64),
 }

@@ -25,7 +25,7 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 
 
-def check_whole(blocks: Sequence[LogBlock | CorruptBlock], instant_time: str) -> None:
+def check_log_complete(blocks: Sequence[LogBlock | CorruptBlock], instant_time: str) -> None:
     """Raises CorruptData when a log file of a completed instant is not whole.
 
     blocks: all of the file's; instant_time: what its name says.  The caller adds the path.

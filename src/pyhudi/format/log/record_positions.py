@@ -27,7 +27,7 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.byte_cursor import ByteCursor
 
 Positions = npt.NDArray[np.int64]
 
@@ -52,15 +52,15 @@ def decode_positions(text: str, record_count: int | None = None) -> Positions:
         data = base64.b64decode(text.encode("utf-8", "replace"), validate=True)
     except (binascii.Error, ValueError) as error:
         raise CorruptData(f"record positions are not base64: {error}") from error
-    cursor = Cursor(data)
-    buckets = int.from_bytes(cursor.take(8), "little")
+    cursor = ByteCursor(data)
+    buckets = int.from_bytes(cursor.read(8), "little")
     if buckets > cursor.remaining // _MIN_BUCKET:
         raise cursor.corrupt("impossible number of buckets", found=buckets)
     parts: list[Positions] = []
     last_high = -1
     count = 0
     for _ in range(buckets):
-        high = int.from_bytes(cursor.take(4), "little")
+        high = int.from_bytes(cursor.read(4), "little")
         if not last_high < high < 1 << 31:
             raise cursor.corrupt("buckets of positions do not rise", found=high)
         last_high = high
@@ -79,25 +79,25 @@ _MAX_ARRAY: Final = 4096
 _BITMAP_BYTES: Final = 8192
 
 
-def _decode_bucket(cursor: Cursor, high: int, parts: list[Positions], room: int) -> int:
-    """Append the positions of one 32-bit bitmap, at most `room`; how many there are."""
-    cookie = int.from_bytes(cursor.take(4), "little")
+def _decode_bucket(cursor: ByteCursor, high: int, parts: list[Positions], capacity: int) -> int:
+    """Append the positions of one 32-bit bitmap, at most `capacity`; how many there are."""
+    cookie = int.from_bytes(cursor.read(4), "little")
     if cookie == _NO_RUNS:
-        containers = int.from_bytes(cursor.take(4), "little")
+        containers = int.from_bytes(cursor.read(4), "little")
         flags = np.zeros(0, np.bool_)
     elif cookie & 0xFFFF == _RUNS:
         containers = (cookie >> 16) + 1
-        flags = np.unpackbits(np.frombuffer(cursor.take((containers + 7) // 8), np.uint8), bitorder="little").view(np.bool_)
+        flags = np.unpackbits(np.frombuffer(cursor.read((containers + 7) // 8), np.uint8), bitorder="little").view(np.bool_)
     else:
         raise cursor.corrupt("no bitmap begins here", expected=_NO_RUNS, found=cookie)
     if containers > 1 << 16:
         raise cursor.corrupt("impossible number of containers", found=containers)
-    heads = np.frombuffer(cursor.take(4 * containers), "<u2").reshape(-1, 2).astype(np.int64)
+    heads = np.frombuffer(cursor.read(4 * containers), "<u2").reshape(-1, 2).astype(np.int64)
     if bool((heads[1:, 0] <= heads[:-1, 0]).any()):
         raise cursor.corrupt("containers of positions do not rise")
     total = int(heads[:, 1].sum()) + containers
-    if total > room:
-        raise cursor.corrupt("more positions than a block has records", expected=room, found=total)
+    if total > capacity:
+        raise cursor.corrupt("more positions than a block has records", expected=capacity, found=total)
     if not len(flags) or containers >= _NO_OFFSETS_BELOW:
         # Containers stand one after the other, so their offsets say nothing new.
         cursor.skip(4 * containers)
@@ -107,10 +107,10 @@ def _decode_bucket(cursor: Cursor, high: int, parts: list[Positions], room: int)
     return total
 
 
-def _decode_container(cursor: Cursor, cardinality: int, *, is_run: bool) -> Positions:
+def _decode_container(cursor: ByteCursor, cardinality: int, *, is_run: bool) -> Positions:
     if is_run:
-        count = int.from_bytes(cursor.take(2), "little")
-        runs = np.frombuffer(cursor.take(4 * count), "<u2").reshape(-1, 2).astype(np.int64)
+        count = int.from_bytes(cursor.read(2), "little")
+        runs = np.frombuffer(cursor.read(4 * count), "<u2").reshape(-1, 2).astype(np.int64)
         lengths = runs[:, 1] + 1
         if bool((runs[1:, 0] <= (runs[:, 0] + runs[:, 1])[:-1]).any()) or bool((runs.sum(axis=1) > 0xFFFF).any()):
             raise cursor.corrupt("runs of positions overlap")
@@ -119,11 +119,11 @@ def _decode_container(cursor: Cursor, cardinality: int, *, is_run: bool) -> Posi
         before = np.cumsum(lengths) - lengths
         return np.repeat(runs[:, 0] - before, lengths) + np.arange(cardinality, dtype=np.int64)
     if cardinality <= _MAX_ARRAY:
-        values = np.frombuffer(cursor.take(2 * cardinality), "<u2").astype(np.int64)
+        values = np.frombuffer(cursor.read(2 * cardinality), "<u2").astype(np.int64)
         if bool((values[1:] <= values[:-1]).any()):
             raise cursor.corrupt("positions do not rise")
         return values
-    bits = np.unpackbits(np.frombuffer(cursor.take(_BITMAP_BYTES), np.uint8), bitorder="little")
+    bits = np.unpackbits(np.frombuffer(cursor.read(_BITMAP_BYTES), np.uint8), bitorder="little")
     values = np.nonzero(bits)[0].astype(np.int64)
     if len(values) != cardinality:
         raise cursor.corrupt("another number of positions", expected=cardinality, found=len(values))

@@ -45,10 +45,10 @@ def _standing_alone(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.take(pa.array(np.arange(len(chunk)))) for chunk in column.chunks], column.type)
 
 
-def schema_of_file(held: pa.Schema, said: pa.Schema | None) -> pa.Schema:
-    """The columns of a file as Arrow types of a table.  said: those that its writer states; it may state none."""
-    known = {} if said is None else {field.name: field.type for field in said}
-    return pa.schema([pa.field(field.name, known.get(field.name) or _table_type(field.type)) for field in held])
+def schema_from_file(file_schema: pa.Schema, declared_schema: pa.Schema | None) -> pa.Schema:
+    """The columns of a file as Arrow types of a table.  declared_schema: those that its writer states; it may state none."""
+    known = {} if declared_schema is None else {field.name: field.type for field in declared_schema}
+    return pa.schema([pa.field(field.name, known.get(field.name) or _table_type(field.type)) for field in file_schema])
 
 
 def from_orc(rows: pa.Table, schema: pa.Schema, zone: str) -> pa.Table:
@@ -66,7 +66,7 @@ def from_orc(rows: pa.Table, schema: pa.Schema, zone: str) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def holds_times(schema: pa.Schema) -> bool:
+def has_timestamps(schema: pa.Schema) -> bool:
     """Whether ORC has a TIMESTAMP for a column, at any depth."""
     return any(_holds_times(field.type) for field in schema)
 

@@ -10,37 +10,100 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.orc as po
 
 from pyhudi.format.avro_to_arrow import avro_to_arrow
-from pyhudi.format.orc.calendars import gregorian
-from pyhudi.format.orc.orc_columns import from_orc, holds_times, schema_of_file
+from pyhudi.format.orc.orc_columns import from_orc, has_timestamps, schema_from_file
 from pyhudi.format.orc.orc_tail import Tail, read_tail, writer_zone
 from pyhudi.format.parquet.avro_hints import file_schema
+
+# Dates that a writer counts by the hybrid calendar: the Julian one up to 1582-10-04, the Gregorian one from 1582-10-15 on.
+#
+# A date means its year, month and day, so that the same day has another number by either calendar; a day that the Gregorian one
+# has not (1500-02-29) becomes the next one, as in Spark.
+#
+# Source: ORC specification, version 1, "calendar"; docs/formats/base-file.md, "ORC".
+
+FIRST_GREGORIAN_DAY: Final = -141_427
+"""1582-10-15, in days since 1970-01-01."""
+
+_EPOCH: Final = 2_440_588
+"""The Julian day number of 1970-01-01."""
+
+
+def gregorian(rows: pa.Table) -> pa.Table:
+    """The rows with each date, at any depth, by the Gregorian calendar throughout."""
+    columns = [
+        pa.chunked_array([_rebased(chunk) for chunk in column.chunks], column.type) if _holds_days(column.type) else column
+        for column in rows.columns
+    ]
+    return pa.table(columns, schema=rows.schema)
+
+
+def _holds_days(type_: pa.DataType) -> bool:
+    return pa.types.is_date32(type_) or any(_holds_days(type_.field(index).type) for index in range(type_.num_fields))
+
+
+def _rebased(array: pa.Array) -> pa.Array:
+    type_ = array.type
+    if not _holds_days(type_):
+        return array
+    if pa.types.is_date32(type_):
+        return _rebased_days(array)
+    if pa.types.is_struct(type_):
+        below = [_rebased(array.field(field.name)) for field in type_.fields]
+        return pa.StructArray.from_arrays(below, fields=type_.fields, mask=array.is_null())
+    if pa.types.is_map(type_):
+        return pa.MapArray.from_arrays(array.offsets, _rebased(array.keys), _rebased(array.items), type_, mask=array.is_null())
+    return pa.ListArray.from_arrays(array.offsets, _rebased(array.values), type_, mask=array.is_null())
+
+
+def _rebased_days(array: pa.Array) -> pa.Array:
+    days = array.cast(pa.int32())
+    first = pc.min(days).as_py()
+    if first is None or first >= FIRST_GREGORIAN_DAY:
+        return array
+    held = np.asarray(days.fill_null(0)).astype(np.int64)
+    moved = np.where(held < FIRST_GREGORIAN_DAY, _gregorian_days(held), held).astype(np.int32)
+    return pa.array(moved, pa.int32(), mask=np.asarray(array.is_null())).cast(array.type)
+
+
+def _gregorian_days(days: Any) -> Any:
+    """Numbers of days by the Julian calendar as those of the same dates by the Gregorian one.
+
+    Years begin in March, so that the day of a leap year comes last.
+    """
+    since = days + _EPOCH + 32_082
+    year = (4 * since + 3) // 1461
+    of_year = since - 1461 * year // 4
+    return of_year + 365 * year + year // 4 - year // 100 + year // 400 - 32_044 - _EPOCH
+
 
 ORC_AVRO_SCHEMA_KEY: Final = "orc.avro.schema"
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
+class _OrcLeaf:
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaves:
+class _OrcLeaves:
     """The columns of a file without those that nest others."""
 
     paths: tuple[str, ...]
 
-    def column(self, index: int) -> _Leaf:
-        return _Leaf(self.paths[index])
+    def column(self, index: int) -> _OrcLeaf:
+        return _OrcLeaf(self.paths[index])
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class _OrcChunk:
     """A column of a stripe, of which nothing is known but how many values it has."""
 
     num_values: int
@@ -54,9 +117,9 @@ class _Chunk:
 class _StripeFooter:
     num_rows: int
 
-    def column(self, index: int) -> _Chunk:
+    def column(self, index: int) -> _OrcChunk:
         """The column of that number, as all of them."""
-        return _Chunk(self.num_rows)
+        return _OrcChunk(self.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +127,14 @@ class OrcFooter:
     """What is asked of `pyarrow.parquet.FileMetaData`.  metadata: the user metadata."""
 
     rows_of_stripes: tuple[int, ...]
-    schema: _Leaves
+    schema: _OrcLeaves
     metadata: dict[bytes, bytes] = field(default_factory=dict)
     created_by: str = "ORC"
 
     @classmethod
     def of(cls, schema: pa.Schema, rows_of_stripes: tuple[int, ...], metadata: dict[bytes, bytes]) -> OrcFooter:
         """The footer of a file with these columns."""
-        return cls(rows_of_stripes, _Leaves(tuple(_leaf_paths(schema))), metadata)
+        return cls(rows_of_stripes, _OrcLeaves(tuple(_leaf_paths(schema))), metadata)
 
     @property
     def num_rows(self) -> int:
@@ -93,14 +156,14 @@ class OrcFooter:
 class OrcFile:
     """An open file.  Raises CorruptData for what is no ORC file, and pyarrow's errors for what it cannot read, also later.
 
-    outside: the file was not made for a table.  Then old dates are read by the calendar that it says; Hudi counts them by the
-    Gregorian one whatever its files say.
+    is_bootstrapped: the file was not made for a table.  Then old dates are read by the calendar that it says; Hudi counts them by
+    the Gregorian one whatever its files say.
     """
 
-    def __init__(self, source: pa.NativeFile, *, outside: bool = False) -> None:
+    def __init__(self, source: pa.NativeFile, *, is_bootstrapped: bool = False) -> None:
         self._source = source
         self._tail: Tail = read_tail(source)
-        self._hybrid_days = outside and self._tail.hybrid_days
+        self._hybrid_days = is_bootstrapped and self._tail.hybrid_days
         source.seek(0)
         self._file = po.ORCFile(source)
         held: pa.Schema = self._file.schema.remove_metadata()
@@ -108,7 +171,7 @@ class OrcFile:
         entries = {} if user is None else {bytes(key): bytes(value) for key, value in user.items()}
         text = entries.get(ORC_AVRO_SCHEMA_KEY.encode())
         said = None if text is None else file_schema(avro_to_arrow(text.decode()), text.decode())
-        self.schema_arrow = schema_of_file(held, said)
+        self.schema_arrow = schema_from_file(held, said)
         self._held = held
         rows = tuple(stripe.row_count for stripe in self._tail.stripes)
         self.metadata = OrcFooter.of(self.schema_arrow, rows, entries)
@@ -131,7 +194,7 @@ class OrcFile:
 
     def _table(self, batches: list[pa.RecordBatch], names: Sequence[str]) -> pa.Table:
         if self._zone is None:
-            self._zone = writer_zone(self._source, self._tail) if holds_times(self._held) else "UTC"
+            self._zone = writer_zone(self._source, self._tail) if has_timestamps(self._held) else "UTC"
         rows = pa.Table.from_batches(batches).select(list(names))
         return from_orc(gregorian(rows) if self._hybrid_days else rows, self._chosen(names), self._zone)
 

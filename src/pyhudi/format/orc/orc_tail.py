@@ -27,7 +27,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Unsupported
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.byte_cursor import ByteCursor
 from pyhudi.format.protobuf import decode_fields, encode_bytes, encode_number
 
 MAGIC: Final = b"ORC"
@@ -84,7 +84,7 @@ def read_tail(source: pa.NativeFile) -> Tail:
     source.seek(offset)
     tail = Tail(compression, said.get(_BLOCK_SIZE, 0), offset, footer_bytes, ())
     footer = _plain(source.read(footer_bytes), tail)
-    stripes = tuple(_stripe(value, offset) for number, value in decode_fields(Cursor(footer)) if number == _STRIPES)
+    stripes = tuple(_stripe(value, offset) for number, value in decode_fields(ByteCursor(footer)) if number == _STRIPES)
     numbers = _numbers(footer, offset)
     calendar, writer = numbers.get(_CALENDAR, _UNKNOWN), numbers.get(_WRITER, _OF_JAVA)
     hybrid = calendar == _HYBRID or (calendar == _UNKNOWN and writer == _OF_JAVA)
@@ -96,7 +96,7 @@ def writer_zone(source: pa.NativeFile, tail: Tail) -> str:
     for stripe in tail.stripes[:1]:
         source.seek(stripe.footer_offset)
         footer = _plain(source.read(stripe.footer_bytes), tail)
-        for number, value in decode_fields(Cursor(footer)):
+        for number, value in decode_fields(ByteCursor(footer)):
             if number == _WRITER_ZONE and isinstance(value, memoryview):
                 return bytes(value).decode() or "UTC"
     return "UTC"
@@ -121,14 +121,14 @@ def with_user_metadata(end: bytes, entries: Mapping[str, bytes]) -> bytes:
 def _without(message: bytes, dropped: int) -> bytes:
     """A message without a field."""
     parts = []
-    for number, value in decode_fields(Cursor(message)):
+    for number, value in decode_fields(ByteCursor(message)):
         if number != dropped:
             parts.append(encode_number(number, value) if isinstance(value, int) else encode_bytes(number, bytes(value)))
     return b"".join(parts)
 
 
 def _numbers(message: bytes, offset: int) -> dict[int, int]:
-    fields: Any = decode_fields(Cursor(message, base=offset))
+    fields: Any = decode_fields(ByteCursor(message, base=offset))
     return {number: value for number, value in fields if isinstance(value, int)}
 
 
@@ -148,10 +148,10 @@ def _plain(data: bytes, tail: Tail) -> bytes:
     if tail.compression == _NONE:
         return data
     parts = []
-    cursor = Cursor(data, base=tail.offset)
+    cursor = ByteCursor(data, base=tail.offset)
     while cursor.remaining:
-        header = int.from_bytes(cursor.take(_CHUNK_HEADER), "little")
-        chunk = bytes(cursor.take(header >> 1))
+        header = int.from_bytes(cursor.read(_CHUNK_HEADER), "little")
+        chunk = bytes(cursor.read(header >> 1))
         parts.append(chunk if header & 1 else _decompressed(chunk, tail))
     return b"".join(parts)
 
@@ -164,7 +164,7 @@ def _decompressed(chunk: bytes, tail: Tail) -> bytes:
         if kind == _ZLIB:
             return zlib.decompressobj(-15).decompress(chunk, most)
         if kind == _SNAPPY:
-            size = Cursor(chunk).varint()
+            size = ByteCursor(chunk).varint()
             if size <= most:
                 return bytes(pa.Codec("snappy").decompress(chunk, size, asbytes=True))
         if kind == _ZSTD:

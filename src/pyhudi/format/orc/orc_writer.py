@@ -14,7 +14,7 @@ import pyarrow.orc as po
 from pyhudi.format.orc.orc_columns import orc_schema, to_orc
 from pyhudi.format.orc.orc_reader import OrcFooter
 from pyhudi.format.orc.orc_tail import with_user_metadata
-from pyhudi.format.tail_buffer import HeldSink, Sink
+from pyhudi.format.tail_buffer import Sink, TailBufferSink
 
 CODECS = ("ZLIB", "ZSTD", "SNAPPY", "NONE")
 
@@ -26,7 +26,7 @@ class OrcWriter:
     """
 
     def __init__(self, sink: Sink, schema: pa.Schema, *, codec: str, stripe_bytes: int) -> None:
-        self._sink = HeldSink(sink)
+        self._sink = TailBufferSink(sink)
         self._given = schema
         self._schema = orc_schema(schema)
         self._row_count = 0
@@ -43,15 +43,15 @@ class OrcWriter:
         if not self._row_count:
             # Arrow tells the file its columns with the first rows.
             self._writer.write(self._schema.empty_table())
-        self._sink.hold()
+        self._sink.start_buffering()
         self._writer.close()
-        held = self._sink.held
+        held = self._sink.buffered
         entries = {key: value.encode() for key, value in metadata.items()}
         self._sink.release(with_user_metadata(held, entries))
         return OrcFooter.of(self._given, (self._row_count,), {key.encode(): value for key, value in entries.items()})
 
-    def abandon(self) -> None:
+    def discard(self) -> None:
         """Give up: whatever pyarrow still writes, now or when it is collected, goes nowhere."""
-        self._sink.hold()
+        self._sink.start_buffering()
         with suppress(Exception):
             self._writer.close()

@@ -23,14 +23,14 @@ _MILLIS = ("timestamp-millis", "local-timestamp-millis")
 
 
 @lru_cache(maxsize=32)
-def is_plain(avro: str) -> bool:
+def needs_no_hints(avro: str) -> bool:
     """Whether no column needs what is said here, as in almost every table."""
     return '-millis"' not in avro and '"enum"' not in avro
 
 
 def file_schema(schema: pa.Schema, avro: str) -> pa.Schema:
     """The columns as a Parquet file holds them.  schema: their types in memory; avro: of all of them."""
-    if is_plain(avro):
+    if needs_no_hints(avro):
         return schema
     nodes = {field["name"]: field["type"] for field in resolve_avro(avro)["fields"]}
     return pa.schema([field.with_type(_file_type(field.type, nodes[field.name])) for field in schema], schema.metadata)
@@ -40,7 +40,7 @@ def check_values(rows: pa.Table, avro: str) -> None:
     """Raises InvalidRequest, with the column's name, for what at any depth the table cannot hold: a text that is no symbol of its
     enum, a time finer than milliseconds where those are stored.
     """
-    if is_plain(avro):
+    if needs_no_hints(avro):
         return
     nodes = {field["name"]: field["type"] for field in resolve_avro(avro)["fields"]}
     for name in rows.column_names:

@@ -36,12 +36,12 @@ from pyhudi.format.parquet.thrift_compact import (
     I32,
     I64,
     STRUCT,
-    Field,
     Numbers,
+    ThriftField,
+    encode_struct,
     list_field,
     number_field,
     read_numbers,
-    struct_of,
     text_field,
 )
 
@@ -192,7 +192,7 @@ class _Page:
     values: memoryview
 
 
-class _Unlike(Exception):
+class _UnsupportedPage(Exception):
     """A page is none of those that are read here."""
 
 
@@ -208,7 +208,7 @@ def _widened_pages(source: pa.NativeFile, chunk: DecimalChunk) -> _Pages | None:
             else:
                 parts += _data_page(chunk, page)
                 count += page.fields.get(1, 0)
-    except _Unlike:
+    except _UnsupportedPage:
         return None
     if count != chunk.value_count:
         raise CorruptData(f"the values in the pages of {chunk.name}", offset=chunk.start, expected=chunk.value_count, found=count)
@@ -229,7 +229,7 @@ def _plain_values(source: pa.NativeFile, chunk: DecimalChunk) -> pa.Array | None
             if len(values) != count:
                 raise CorruptData(f"the values of a page of {chunk.name}", offset=chunk.start, expected=count, found=len(values))
             parts.append(values)
-    except _Unlike:
+    except _UnsupportedPage:
         return None
     total = sum(map(len, parts))
     if total != chunk.value_count:
@@ -255,7 +255,7 @@ def _dictionary_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryvie
     said = page.fields.get(1, 0)
     if said * _WIDEST != len(values):
         raise CorruptData(f"the dictionary of {chunk.name}", offset=chunk.start, expected=said, found=len(values) // _WIDEST)
-    header = struct_of([number_field(1, said), number_field(2, _PLAIN)])
+    header = encode_struct([number_field(1, said), number_field(2, _PLAIN)])
     return [_page_header(_DICTIONARY, len(values), header), values]
 
 
@@ -267,7 +267,7 @@ def _data_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryview]:
         count = len(values) // _WIDEST
         if count > said or (count < said and not chunk.is_optional):
             raise CorruptData(f"the values of a page of {chunk.name}", offset=chunk.start, expected=said, found=count)
-    header = struct_of([number_field(1, said), number_field(2, encoding), number_field(3, _RLE), number_field(4, _RLE)])
+    header = encode_struct([number_field(1, said), number_field(2, encoding), number_field(3, _RLE), number_field(4, _RLE)])
     return [_page_header(_DATA, len(page.levels) + len(values), header), page.levels, values]
 
 
@@ -310,7 +310,7 @@ def _pages(source: pa.NativeFile, chunk: DecimalChunk) -> Iterator[_Page]:
             continue
         header = said.get(_HEADERS.get(kind, 0))
         if not isinstance(header, dict) or 4 not in said:
-            raise _Unlike
+            raise _UnsupportedPage
         content = data[start:at]
         expected, actual = _number_of(said, 4) & 0xFFFFFFFF, zlib.crc32(content)
         if expected != actual:
@@ -332,17 +332,17 @@ def _unpacked(
     encoding = header.get(2 if kind != _DATA_V2 else 4)
     if kind == _DICTIONARY:
         if encoding not in (_PLAIN, _PLAIN_DICTIONARY):
-            raise _Unlike
+            raise _UnsupportedPage
         return _Page(kind, header, b"", _inflated(content, size, codec))
     if encoding not in (_PLAIN, _PLAIN_DICTIONARY, _RLE_DICTIONARY):
-        raise _Unlike
+        raise _UnsupportedPage
     if kind == _DATA_V2:
         return _second_version(chunk, header, content, size, codec)
     data = _inflated(content, size, codec)
     if not chunk.is_optional:
         return _Page(kind, header, b"", data)
     if header.get(3) != _RLE:
-        raise _Unlike
+        raise _UnsupportedPage
     return _split(chunk, kind, header, data)
 
 
@@ -383,18 +383,20 @@ def _number_of(fields: Numbers, number: int, absent: int = -1) -> int:
 
 
 def _page_header(kind: int, size: int, header: bytes) -> bytes:
-    return struct_of([number_field(1, kind), number_field(2, size), number_field(3, size), Field(_HEADERS[kind], STRUCT, header)])
+    return encode_struct(
+        [number_field(1, kind), number_field(2, size), number_field(3, size), ThriftField(_HEADERS[kind], STRUCT, header)]
+    )
 
 
 def _footer(columns: Sequence[_Column]) -> bytes:
     """Of one row group: the schema, then where each column lies."""
     count = columns[0].chunk.value_count
-    root = struct_of([text_field(4, "schema"), number_field(5, len(columns))])
+    root = encode_struct([text_field(4, "schema"), number_field(5, len(columns))])
     leaves, chunks = [], []
     for column in columns:
         chunk = column.chunk
         leaves.append(
-            struct_of(
+            encode_struct(
                 [
                     number_field(1, _INT64),
                     number_field(3, int(chunk.is_optional) * _OPTIONAL),
@@ -418,9 +420,9 @@ def _footer(columns: Sequence[_Column]) -> bytes:
         ]
         if column.dictionary is not None:
             fields.append(number_field(11, column.dictionary, I64))
-        chunks.append(struct_of([number_field(2, 0, I64), Field(3, STRUCT, struct_of(fields))]))
+        chunks.append(encode_struct([number_field(2, 0, I64), ThriftField(3, STRUCT, encode_struct(fields))]))
     total = sum(column.size_bytes for column in columns)
-    group = struct_of([list_field(1, STRUCT, chunks), number_field(2, total, I64), number_field(3, count, I64)])
-    return struct_of(
+    group = encode_struct([list_field(1, STRUCT, chunks), number_field(2, total, I64), number_field(3, count, I64)])
+    return encode_struct(
         [number_field(1, 1), list_field(2, STRUCT, [root, *leaves]), number_field(3, count, I64), list_field(4, STRUCT, [group])]
     )

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.byte_cursor import Cursor, encode_zigzag
+from pyhudi.format.byte_cursor import ByteCursor, encode_zigzag
 from pyhudi.format.parquet.thrift_compact import (
     BINARY,
     DEPTH_LIMIT,
@@ -34,12 +34,12 @@ from pyhudi.format.parquet.thrift_compact import (
     LIST,
     STRUCT,
     TRUE,
+    decode_fields,
     each,
     edited,
-    fields_of,
+    encode_struct,
     list_head,
     skip,
-    struct_of,
 )
 
 MAGIC = b"PAR1"
@@ -64,10 +64,10 @@ def closing_without(closing: bytes, bounds: Collection[str], dictionaries: Colle
         raise CorruptData("a Parquet footer is longer than its file", expected=len(closing) - 8, found=size)
 
     def plain(metadata: bytes) -> bytes:
-        fields = fields_of(metadata)
+        fields = decode_fields(metadata)
         path = _path_text(next((field.value for field in fields if field.number == _PATH), b""))
         if path in dictionaries:
-            metadata = struct_of([field for field in fields if field.number != _ENCODINGS])
+            metadata = encode_struct([field for field in fields if field.number != _ENCODINGS])
         return edited(metadata, _STATISTICS, _unbounded) if path in bounds else metadata
 
     def plain_chunk(chunk: bytes) -> bytes:
@@ -84,11 +84,11 @@ def closing_with_text(closing: bytes) -> bytes:
     """What closes a Parquet file, with columns of enums as columns of text, which they are: Arrow takes enums for bytes."""
 
     def plain(element: bytes) -> bytes:
-        fields = fields_of(element)
+        fields = decode_fields(element)
         if not any(field.number == _CONVERTED and field.value == _ENUM for field in fields):
             return element
         texts = {_CONVERTED: _UTF8, _LOGICAL: _STRING}
-        return struct_of([replace(field, value=texts.get(field.number, field.value)) for field in fields])
+        return encode_struct([replace(field, value=texts.get(field.number, field.value)) for field in fields])
 
     size = len(closing) - 8
     footer = edited(closing[:size], _SCHEMA, lambda elements: each(elements, plain))
@@ -96,11 +96,11 @@ def closing_with_text(closing: bytes) -> bytes:
 
 
 def _unbounded(statistics: bytes) -> bytes:
-    return struct_of([field for field in fields_of(statistics) if field.number not in _BOUNDS])
+    return encode_struct([field for field in decode_fields(statistics) if field.number not in _BOUNDS])
 
 
 def _path_text(data: bytes) -> str:
-    cursor = Cursor(data)
+    cursor = ByteCursor(data)
     count, _ = list_head(cursor) if data else (0, 0)
     return ".".join(cursor.text(cursor.varint()) for _ in range(count))
 
@@ -232,7 +232,7 @@ def check_footer(footer: bytes, offset: int) -> None:
     that a small file cannot ask for all memory by what it says.  What writers are known to get wrong is not looked at: the
     places and packed sizes of row groups.  Measured at 13,000 microseconds of processor time for 20 columns and 10 row groups.
     """
-    walk = _Walk(footer, offset)
+    walk = _StructReader(footer, offset)
     file = walk.struct(_FILE, 0)
     leaves = _leaves(walk, file["schema"])
     rows = 0
@@ -243,7 +243,7 @@ def check_footer(footer: bytes, offset: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
+class _SchemaLeaf:
     """A column as the schema has it.
 
     width: bytes of a value, 0 where they differ; repetition, definition: the deepest level of each, of which a column that is
@@ -257,7 +257,7 @@ class _Leaf:
     definition: int
 
 
-class _Walk:
+class _StructReader:
     """Reads structs, from the start of a footer to its end."""
 
     def __init__(self, data: bytes, base: int) -> None:
@@ -265,10 +265,10 @@ class _Walk:
         self._base = base
         self._at = 0
 
-    def expect(self, holds: object, what: str, *, expected: object = None, found: object = None) -> None:
+    def expect(self, contains: object, description: str, *, expected: object = None, found: object = None) -> None:
         """Raises CorruptData where something does not hold."""
-        if not holds:
-            raise CorruptData(f"a Parquet footer: {what}", offset=self._base + self._at, expected=expected, found=found)
+        if not contains:
+            raise CorruptData(f"a Parquet footer: {description}", offset=self._base + self._at, expected=expected, found=found)
 
     def struct(self, shape: _Shape, depth: int) -> _Struct:
         """The fields of a struct that its shape names; others are passed over."""
@@ -300,24 +300,24 @@ class _Walk:
             self.expect(False, f"{shape.name} lacks {', '.join(sorted(shape.needed - found.keys()))}")
         return found
 
-    def _value(self, wanted: int | _Shape | list[_Shape], kind: int, name: str, depth: int) -> Any:
-        if isinstance(wanted, _Shape):
+    def _value(self, shape: int | _Shape | list[_Shape], kind: int, name: str, depth: int) -> Any:
+        if isinstance(shape, _Shape):
             self._check(kind == STRUCT, name, kind)
-            return self.struct(wanted, depth + 1)
-        if isinstance(wanted, list):
+            return self.struct(shape, depth + 1)
+        if isinstance(shape, list):
             count = self._list(kind, STRUCT, name)
-            return [self.struct(wanted[0], depth + 1) for _ in range(count)]
-        if wanted in _ITEMS:
-            count = self._list(kind, _ITEMS[wanted], name)
-            return [self._text(name) if wanted == _TEXTS else self._signed() for _ in range(count)]
-        if wanted == TRUE:
+            return [self.struct(shape[0], depth + 1) for _ in range(count)]
+        if shape in _ITEMS:
+            count = self._list(kind, _ITEMS[shape], name)
+            return [self._text(name) if shape == _TEXTS else self._signed() for _ in range(count)]
+        if shape == TRUE:
             self._check(kind in (TRUE, FALSE), name, kind)
             return kind == TRUE
-        self._check(kind == (BINARY if wanted == _TEXT else wanted), name, kind)
-        return self._text(name) if wanted == _TEXT else self._bytes()
+        self._check(kind == (BINARY if shape == _TEXT else shape), name, kind)
+        return self._text(name) if shape == _TEXT else self._bytes()
 
-    def _check(self, holds: object, name: str, kind: int) -> None:
-        self.expect(holds, f"a field of {name} of another type", found=kind)
+    def _check(self, contains: object, name: str, kind: int) -> None:
+        self.expect(contains, f"a field of {name} of another type", found=kind)
 
     def _list(self, kind: int, item: int, name: str) -> int:
         self._check(kind == LIST, name, kind)
@@ -369,15 +369,15 @@ class _Walk:
         return value >> 1 ^ -(value & 1)
 
     def _pass(self, kind: int, depth: int) -> None:
-        cursor = Cursor(self._data, self._at, base=self._base)
+        cursor = ByteCursor(self._data, self._at, base=self._base)
         skip(cursor, kind, depth)
         self._at = cursor.offset
 
 
-def _leaves(walk: _Walk, schema: Sequence[_Struct]) -> list[_Leaf]:
+def _leaves(walk: _StructReader, schema: Sequence[_Struct]) -> list[_SchemaLeaf]:
     """The columns of a schema, which stands as a tree whose nodes come before their children."""
     walk.expect(bool(schema), "a schema without a root")
-    found: list[_Leaf] = []
+    found: list[_SchemaLeaf] = []
     # Open groups: children that are still to come, path, levels of repetition and of definition.
     opened: list[tuple[int, list[str], int, int]] = []
     for place, element in enumerate(schema):
@@ -399,14 +399,14 @@ def _leaves(walk: _Walk, schema: Sequence[_Struct]) -> list[_Leaf]:
             width = element.get("type_length", 0) if type_ == _FIXED else _WIDTHS.get(type_, 0)
             walk.expect(not children and (type_ in _WIDTHS or type_ in (_BYTE_ARRAY, _FIXED)), f"the type of {name}", found=type_)
             walk.expect(width > 0 or type_ == _BYTE_ARRAY, f"the width of {name}", found=width)
-            found.append(_Leaf(path, type_, width, repeated, defined))
+            found.append(_SchemaLeaf(path, type_, width, repeated, defined))
         elif children:
             opened.append((children, path, repeated, defined))
     walk.expect(not opened, "a schema ends within its tree")
     return found
 
 
-def _check_group(walk: _Walk, group: _Struct, leaves: Sequence[_Leaf], end: int) -> None:
+def _check_group(walk: _StructReader, group: _Struct, leaves: Sequence[_SchemaLeaf], end: int) -> None:
     rows, chunks = group["num_rows"], group["columns"]
     walk.expect(rows >= 0, "the rows of a row group", found=rows)
     walk.expect(len(chunks) == len(leaves), "the columns of a row group", expected=len(leaves), found=len(chunks))
@@ -445,14 +445,14 @@ _APART = (
 )
 
 
-def _check_statistics(walk: _Walk, statistics: _Struct, leaf: _Leaf, name: str) -> None:
+def _check_statistics(walk: _StructReader, statistics: _Struct, leaf: _SchemaLeaf, name: str) -> None:
     for bound in ("max", "min", "max_value", "min_value"):
         value = statistics.get(bound)
         if value and leaf.type != _BYTE_ARRAY:
             walk.expect(len(value) == leaf.width, f"the length of a bound of {name}", expected=leaf.width, found=len(value))
 
 
-def _check_sizes(walk: _Walk, sizes: _Struct, leaf: _Leaf, name: str) -> None:
+def _check_sizes(walk: _StructReader, sizes: _Struct, leaf: _SchemaLeaf, name: str) -> None:
     walk.expect("text_bytes" not in sizes or leaf.type == _BYTE_ARRAY, f"bytes of text in {name}", found=leaf.type)
     for levels, deepest in (("repetition_levels", leaf.repetition), ("definition_levels", leaf.definition)):
         counts = sizes.get(levels)

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.byte_cursor import Cursor
+from pyhudi.format.byte_cursor import ByteCursor
 from pyhudi.format.parquet.thrift_compact import BINARY, LIST, STRUCT, each_field, list_head, skip
 
 _KEY_VALUES = 5
@@ -20,7 +20,7 @@ _KEY, _VALUE = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TextSpan:
     """Where a text stands in a footer.  head: its length before it."""
 
     head: int
@@ -28,14 +28,14 @@ class Place:
     end: int
 
 
-def places_of_texts(footer: bytes, keys: Collection[bytes]) -> dict[bytes, Place]:
+def text_spans(footer: bytes, keys: Collection[bytes]) -> dict[bytes, TextSpan]:
     """Of some keys the places of their texts, in the order of the footer; none of a footer that is not of the form above.
 
     footer: begins with the struct, and may have anything behind it.  A key that stands twice is left out.
     """
-    found: dict[bytes, Place] = {}
+    found: dict[bytes, TextSpan] = {}
     twice = set()
-    cursor = Cursor(footer)
+    cursor = ByteCursor(footer)
     try:
         for number, kind in each_field(cursor):
             if number != _KEY_VALUES or kind != LIST:
@@ -53,16 +53,16 @@ def places_of_texts(footer: bytes, keys: Collection[bytes]) -> dict[bytes, Place
     return {key: place for key, place in found.items() if key not in twice}
 
 
-def _key_value(cursor: Cursor) -> tuple[bytes, Place | None]:
+def _key_value(cursor: ByteCursor) -> tuple[bytes, TextSpan | None]:
     key, place = b"", None
     for number, kind in each_field(cursor):
         if number not in (_KEY, _VALUE) or kind != BINARY:
             skip(cursor, kind, 0)
             continue
         head, size = cursor.offset, cursor.varint()
-        text = cursor.take(size)
+        text = cursor.read(size)
         if number == _KEY:
             key = bytes(text)
         else:
-            place = Place(head, cursor.offset - size, cursor.offset)
+            place = TextSpan(head, cursor.offset - size, cursor.offset)
     return key, place

@@ -32,12 +32,12 @@ from pyhudi.format.parquet.thrift_compact import (
     I32,
     I64,
     STRUCT,
-    Field,
     Numbers,
+    ThriftField,
+    encode_struct,
     list_field,
     number_field,
     read_numbers,
-    struct_of,
     text_field,
 )
 
@@ -86,11 +86,11 @@ class ColumnPages:
     pages: tuple[tuple[memoryview, int], ...]
     dictionary: tuple[memoryview, int] | None
 
-    def holding(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def pages_containing(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The pages that hold some rows, which are in order."""
         return np.unique(np.searchsorted(self.first_rows, rows, side="right") - 1)
 
-    def places(self, chosen: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def positions_in_pages(self, chosen: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Where rows stand among those of the chosen pages, which hold them."""
         counts = np.diff(self.first_rows)[chosen]
         starts = np.cumsum(counts) - counts
@@ -178,21 +178,21 @@ def _ends(statistics: Any) -> tuple[Any, Any] | None:
     return (low, high) if type(low) is type(high) and isinstance(low, (int, bytes)) else None
 
 
-def _said(said: Any, leaf: Any) -> PageBounds | None:
+def _said(statistics: Any, leaf: Any) -> PageBounds | None:
     """The bounds in a page's header; None where it has none."""
-    if not isinstance(said, dict):
+    if not isinstance(statistics, dict):
         return None
-    least, greatest = (_value(said.get(number), leaf) for number in (6, 5))
+    least, greatest = (_value(statistics.get(number), leaf) for number in (6, 5))
     return None if least is None or greatest is None else PageBounds(least, greatest)
 
 
-def _ascending(said: Sequence[PageBounds | None], ends: tuple[Any, Any] | None) -> tuple[PageBounds, ...] | None:
+def _ascending(page_bounds: Sequence[PageBounds | None], ends: tuple[Any, Any] | None) -> tuple[PageBounds, ...] | None:
     """The bounds of pages as `ColumnPages` has them.  ends: the least and the greatest value by the footer."""
-    if ends is None or len(said) < _LEAST_PAGES:
+    if ends is None or len(page_bounds) < _LEAST_PAGES:
         return None
     low, high = ends
     found: list[Any] = []
-    for page in said:
+    for page in page_bounds:
         if page is None or type(page.least) is not type(low) or type(page.greatest) is not type(low):
             return None
         values = [*found[-1:], page.least, page.greatest]
@@ -201,7 +201,7 @@ def _ascending(said: Sequence[PageBounds | None], ends: tuple[Any, Any] | None) 
         found += (page.least, page.greatest)
     reach = [low, *found[1:-1], high]
     # Of page n the values lie between what ends the page before and what begins the one after.
-    return tuple(PageBounds(reach[max(0, 2 * n - 1)], reach[min(len(reach) - 1, 2 * n + 2)]) for n in range(len(said)))
+    return tuple(PageBounds(reach[max(0, 2 * n - 1)], reach[min(len(reach) - 1, 2 * n + 2)]) for n in range(len(page_bounds)))
 
 
 def _value(data: Any, leaf: Any) -> int | bytes | None:
@@ -243,8 +243,8 @@ def _footer(pages: ColumnPages, rows: int, first: int, size: int, unpacked: int)
     ]
     if pages.dictionary is not None:
         chunk.append(number_field(11, len(_MAGIC), I64))
-    column = struct_of([number_field(2, 0, I64), Field(3, STRUCT, struct_of(chunk))])
-    group = struct_of([list_field(1, STRUCT, [column]), number_field(2, unpacked, I64), number_field(3, rows, I64)])
-    root = struct_of([text_field(4, "schema"), number_field(5, 1)])
-    schema = list_field(2, STRUCT, [root, struct_of(fields)])
-    return struct_of([number_field(1, 1), schema, number_field(3, rows, I64), list_field(4, STRUCT, [group])])
+    column = encode_struct([number_field(2, 0, I64), ThriftField(3, STRUCT, encode_struct(chunk))])
+    group = encode_struct([list_field(1, STRUCT, [column]), number_field(2, unpacked, I64), number_field(3, rows, I64)])
+    root = encode_struct([text_field(4, "schema"), number_field(5, 1)])
+    schema = list_field(2, STRUCT, [root, encode_struct(fields)])
+    return encode_struct([number_field(1, 1), schema, number_field(3, rows, I64), list_field(4, STRUCT, [group])])

@@ -32,9 +32,9 @@ import pyarrow.parquet as pq
 from pyhudi.errors import CorruptData
 from pyhudi.format.parquet.decimals import decimal_chunks, read_decimals
 from pyhudi.format.parquet.footer import check_footer, closing_with_text
-from pyhudi.format.parquet.key_value_metadata import places_of_texts
+from pyhudi.format.parquet.key_value_metadata import text_spans
 from pyhudi.format.parquet.pages import PAGE_ROWS, ColumnPages, column_pages, read_pages
-from pyhudi.format.tail_buffer import HeldSink, Sink
+from pyhudi.format.tail_buffer import Sink, TailBufferSink
 
 _KEY: Final = b"pyhudi.footer.crc32"
 _NO_SUM: Final = b"0" * 8
@@ -57,7 +57,7 @@ class ParquetWriter:
 
     def __init__(self, sink: Sink, schema: pa.Schema, **settings: Any) -> None:
         self._closed = False
-        self._sink = HeldSink(sink)
+        self._sink = TailBufferSink(sink)
         self._writer = pq.ParquetWriter(
             pa.PythonFile(self._sink, mode="w"), schema, store_schema=False, write_page_checksum=True, **settings
         )
@@ -69,7 +69,7 @@ class ParquetWriter:
         if kind is None:
             self.close()
         else:
-            self.abandon()
+            self.discard()
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
         """Write rows as one or more row groups."""
@@ -85,18 +85,18 @@ class ParquetWriter:
             return
         self._closed = True
         self._writer.add_key_value_metadata({**(metadata or {}), _KEY.decode(): (_NO_SUM + _NO_PLACE).decode()})
-        self._sink.hold()
+        self._sink.start_buffering()
         self._finish()
-        held = self._sink.held
+        held = self._sink.buffered
         length, _ = _END.unpack(held[-_END.size :])
         start = len(held) - length - _END.size
         footer = held[start:] if edit is None else edit(held[start:])
         self._sink.release(held[:start] + _sealed(footer, self._sink.tell() - len(held) + start))
 
-    def abandon(self) -> None:
+    def discard(self) -> None:
         """Give up: whatever pyarrow still writes, now or when it is collected, goes nowhere."""
         self._closed = True
-        self._sink.hold()
+        self._sink.start_buffering()
         with suppress(Exception):
             self._finish()
 
@@ -108,7 +108,7 @@ class ParquetWriter:
             self._writer.is_open = False
 
 
-class CheckedFile(pq.ParquetFile):
+class CheckedParquetFile(pq.ParquetFile):
     """As `pyarrow.parquet.ParquetFile`, of a file whose bytes stay to be had.  Made by `open_parquet`."""
 
     def __init__(self, source: pa.NativeFile, metadata: pq.FileMetaData, **settings: Any) -> None:
@@ -141,10 +141,10 @@ class CheckedFile(pq.ParquetFile):
             pages = self.pages(i, name) if is_sparse else held.get(name)
             if pages is None:
                 continue
-            chosen = np.arange(len(pages.pages)) if rows is None else pages.holding(rows)
+            chosen = np.arange(len(pages.pages)) if rows is None else pages.pages_containing(rows)
             column = read_pages(pages, chosen, self._in_memory(name)).column(0)
             if column.type == schema.field(name).type:
-                found[name] = column if rows is None else take_places(column, pages.places(chosen, rows))
+                found[name] = column if rows is None else take_values(column, pages.positions_in_pages(chosen, rows))
         left = [name for name in dict.fromkeys(columns) if name not in found]
         others = self.read_row_group(i, columns=left, use_threads=False) if left else None
         if others is not None and not found:
@@ -178,16 +178,16 @@ class CheckedFile(pq.ParquetFile):
         return partial(pq.ParquetFile, **{**self._settings, "read_dictionary": coded})
 
 
-def take_rows(rows: pa.Table, places: npt.NDArray[np.int64]) -> pa.Table:
+def take_rows(rows: pa.Table, positions: npt.NDArray[np.int64]) -> pa.Table:
     """Rows by their numbers."""
-    return pa.table([take_places(column, places) for column in rows.columns], schema=rows.schema)
+    return pa.table([take_values(column, positions) for column in rows.columns], schema=rows.schema)
 
 
-def take_places(column: pa.ChunkedArray, places: npt.NDArray[np.int64]) -> pa.ChunkedArray:
+def take_values(column: pa.ChunkedArray, positions: npt.NDArray[np.int64]) -> pa.ChunkedArray:
     """Values of a column by the numbers of their rows.  One array is taken from as it is: of several Arrow makes one first."""
     if column.num_chunks == 1:
-        return pa.chunked_array([column.chunk(0).take(pa.array(places))])
-    return column.take(pa.array(places))
+        return pa.chunked_array([column.chunk(0).take(pa.array(positions))])
+    return column.take(pa.array(positions))
 
 
 def _is_sparse(rows: npt.NDArray[np.int64], count: int) -> bool:
@@ -197,7 +197,7 @@ def _is_sparse(rows: npt.NDArray[np.int64], count: int) -> bool:
 
 def open_parquet(
     source: pa.NativeFile, columns_to_code: Sequence[str] = (), metadata: pq.FileMetaData | None = None
-) -> CheckedFile:
+) -> CheckedParquetFile:
     """A Parquet file whose pages are compared with their checksums when they are read, its footer now.
 
     columns_to_code: read as dictionaries.  metadata: a footer that was compared before.
@@ -205,7 +205,7 @@ def open_parquet(
     """
     if metadata is None:
         metadata = read_footer(source)
-    return CheckedFile(
+    return CheckedParquetFile(
         source,
         metadata=metadata,
         read_dictionary=list(columns_to_code),
@@ -216,7 +216,7 @@ def open_parquet(
 
 
 @dataclass(frozen=True, slots=True)
-class PartedFooter:
+class SplitFooter:
     """A footer of which some long texts stand apart, so that they are neither parsed nor copied with each look at the rest.
 
     metadata: with these texts empty.  size_bytes: of the rest in the file.  texts: by their keys; None where they were let go.
@@ -227,16 +227,16 @@ class PartedFooter:
     texts: Mapping[bytes, bytes] | None = field(default_factory=dict, repr=False)
 
     @property
-    def held_bytes(self) -> int:
+    def memory_bytes(self) -> int:
         """About what it takes in memory."""
         return _PARSED * self.size_bytes + sum(map(len, (self.texts or {}).values()))
 
     @property
-    def told(self) -> dict[bytes, bytes]:
+    def key_values(self) -> dict[bytes, bytes]:
         """All key-values; without the texts where these were let go."""
         return {**(self.metadata.metadata or {}), **(self.texts or {})}
 
-    def without_texts(self) -> PartedFooter:
+    def without_texts(self) -> SplitFooter:
         """The same, its texts let go."""
         return replace(self, texts=None) if self.texts else self
 
@@ -246,20 +246,20 @@ def read_footer(source: pa.NativeFile) -> pq.FileMetaData:
     return _parsed(_checked_footer(source)[0])
 
 
-def read_parted_footer(source: pa.NativeFile, keys: Sequence[bytes]) -> PartedFooter:
+def read_parted_footer(source: pa.NativeFile, keys: Sequence[bytes]) -> SplitFooter:
     """The footer of a file, compared as by `read_footer`, with the texts of some keys apart.
 
     They stand apart in files of ours alone, whose footers have a checksum.
     """
     footer, is_ours = _checked_footer(source)
-    places = places_of_texts(footer, keys) if is_ours else {}
+    places = text_spans(footer, keys) if is_ours else {}
     parts, texts, at = [], {}, 0
     for key, place in places.items():
         # An empty text in its place.
         parts += [footer[at : place.head], b"\x00"]
         texts[key], at = footer[place.start : place.end], place.end
     rest = b"".join([*parts, footer[at : -_END.size]])
-    return PartedFooter(_parsed(rest + _END.pack(len(rest), _MAGIC)), len(rest), texts)
+    return SplitFooter(_parsed(rest + _END.pack(len(rest), _MAGIC)), len(rest), texts)
 
 
 def _checked_footer(source: pa.NativeFile) -> tuple[bytes, bool]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pyhudi.format.byte_cursor import Cursor, encode_varint, encode_zigzag
+from pyhudi.format.byte_cursor import ByteCursor, encode_varint, encode_zigzag
 
 STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(13)
 DEPTH_LIMIT = 32
@@ -21,7 +21,7 @@ Edit = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ThriftField:
     """A field of a struct.  kind: its type in the compact protocol; value: its bytes, none for a boolean."""
 
     number: int
@@ -31,22 +31,22 @@ class Field:
 
 def edited(data: bytes, number: int, edit: Edit) -> bytes:
     """A struct with one field edited, where it has it."""
-    return struct_of([replace(f, value=edit(f.value)) if f.number == number else f for f in fields_of(data)])
+    return encode_struct([replace(f, value=edit(f.value)) if f.number == number else f for f in decode_fields(data)])
 
 
-def fields_of(data: bytes) -> list[Field]:
+def decode_fields(data: bytes) -> list[ThriftField]:
     """The fields of a struct that takes all of `data`.  Raises CorruptData."""
-    cursor = Cursor(data)
-    found: list[Field] = []
+    cursor = ByteCursor(data)
+    found: list[ThriftField] = []
     for number, kind in each_field(cursor):
         start = cursor.offset
         skip(cursor, kind, 0)
-        found.append(Field(number, kind, data[start : cursor.offset]))
+        found.append(ThriftField(number, kind, data[start : cursor.offset]))
     cursor.expect_end("a struct of a Parquet footer")
     return found
 
 
-def each_field(cursor: Cursor) -> Iterator[tuple[int, int]]:
+def each_field(cursor: ByteCursor) -> Iterator[tuple[int, int]]:
     """Number and kind of each field of a struct, the cursor at its value, which whoever asks passes over; at last behind it."""
     number = 0
     while (head := cursor.u8()) != STOP:
@@ -61,12 +61,12 @@ Numbers = dict[int, "int | bytes | Numbers"]
 def read_numbers(data: memoryview, offset: int, base: int = 0) -> tuple[Numbers, int]:
     """The numbers and texts of the struct that begins at `offset`, and where it ends; fields of other kinds are passed over.
 
-    base: as of `Cursor`.  Raises CorruptData.
+    base: as of `ByteCursor`.  Raises CorruptData.
     """
     try:
         return _numbers(data, offset, base, 0)
     except IndexError:
-        raise Cursor(data, len(data), base=base).corrupt("a struct of a Parquet file ends early") from None
+        raise ByteCursor(data, len(data), base=base).corrupt("a struct of a Parquet file ends early") from None
 
 
 def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers, int]:
@@ -89,11 +89,11 @@ def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers,
             found[number] = bytes(data[at + 1 : at + 1 + size])
             at += 1 + size
         elif kind == BINARY:
-            cursor = Cursor(data, at, base=base)
-            found[number] = bytes(cursor.take(cursor.varint()))
+            cursor = ByteCursor(data, at, base=base)
+            found[number] = bytes(cursor.read(cursor.varint()))
             at = cursor.offset
         else:
-            cursor = Cursor(data, at, base=base)
+            cursor = ByteCursor(data, at, base=base)
             skip(cursor, kind, depth)
             at = cursor.offset
     return found, at + 1
@@ -108,12 +108,12 @@ def _zigzag(data: memoryview, at: int, base: int) -> tuple[int, int]:
         value |= (data[at] & 127) << 7 * (at - start)
     at += 1
     if at - start > _FEW_BYTES:
-        cursor = Cursor(data, start, base=base)
+        cursor = ByteCursor(data, start, base=base)
         value, at = cursor.varint(), cursor.offset
     return value >> 1 ^ -(value & 1), at
 
 
-def struct_of(fields: Iterable[Field]) -> bytes:
+def encode_struct(fields: Iterable[ThriftField]) -> bytes:
     """A struct of fields, which stand in the order of their numbers."""
     parts: list[bytes] = []
     before = 0
@@ -125,26 +125,26 @@ def struct_of(fields: Iterable[Field]) -> bytes:
     return b"".join([*parts, b"\x00"])
 
 
-def number_field(number: int, value: int, kind: int = I32) -> Field:
+def number_field(number: int, value: int, kind: int = I32) -> ThriftField:
     """A field that is a whole number."""
-    return Field(number, kind, encode_zigzag(value))
+    return ThriftField(number, kind, encode_zigzag(value))
 
 
-def text_field(number: int, text: str) -> Field:
+def text_field(number: int, text: str) -> ThriftField:
     """A field that is a text."""
     data = text.encode()
-    return Field(number, BINARY, encode_varint(len(data)) + data)
+    return ThriftField(number, BINARY, encode_varint(len(data)) + data)
 
 
-def list_field(number: int, kind: int, items: Sequence[bytes]) -> Field:
+def list_field(number: int, kind: int, items: Sequence[bytes]) -> ThriftField:
     """A field that is a list of items of one kind, each given as its bytes."""
     head = bytes([len(items) << 4 | kind]) if len(items) < 15 else bytes([0xF0 | kind]) + encode_varint(len(items))
-    return Field(number, LIST, head + b"".join(items))
+    return ThriftField(number, LIST, head + b"".join(items))
 
 
 def each(data: bytes, edit: Edit) -> bytes:
     """A list of structs, each edited."""
-    cursor = Cursor(data)
+    cursor = ByteCursor(data)
     count, _ = list_head(cursor)
     head = data[: cursor.offset]
     parts = []
@@ -156,13 +156,13 @@ def each(data: bytes, edit: Edit) -> bytes:
     return head + b"".join(parts)
 
 
-def list_head(cursor: Cursor) -> tuple[int, int]:
+def list_head(cursor: ByteCursor) -> tuple[int, int]:
     """How many items a list has, and their kind; the cursor goes on to the first."""
     head = cursor.u8()
     return cursor.varint() if head >> 4 == 15 else head >> 4, head & 15
 
 
-def skip(cursor: Cursor, kind: int, depth: int, *, in_list: bool = False) -> None:
+def skip(cursor: ByteCursor, kind: int, depth: int, *, in_list: bool = False) -> None:
     """Pass over a value.  in_list: whether it is an item, of which a boolean is a byte."""
     if depth > DEPTH_LIMIT:
         raise cursor.corrupt("a struct of a Parquet file is nested too deeply", expected=DEPTH_LIMIT)
@@ -192,7 +192,7 @@ def skip(cursor: Cursor, kind: int, depth: int, *, in_list: bool = False) -> Non
         raise cursor.corrupt("a struct of a Parquet file has a field of no known type", found=kind)
 
 
-def _skip_struct(cursor: Cursor, depth: int) -> None:
+def _skip_struct(cursor: ByteCursor, depth: int) -> None:
     while (head := cursor.u8()) != STOP:
         if not head >> 4:
             cursor.zigzag()

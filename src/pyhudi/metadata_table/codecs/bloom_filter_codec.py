@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData
-from pyhudi.metadata_table.codecs.metadata_schema import Payload, RecordType
+from pyhudi.metadata_table.codecs.metadata_schema import MetadataRecordType, Payload
 from pyhudi.metadata_table.codecs.payload_codec import decode_payload, encode_payload, payload_field, payload_type
 
 BLOOM_FILTER_SCHEMA = pa.schema(
@@ -41,4 +41,4 @@ def decode_bloom_filters(values: pa.BinaryArray, schema: str) -> pa.RecordBatch:
 def encode_bloom_filters(filters: pa.RecordBatch) -> pa.BinaryArray:
     """The value of each row.  filters: BLOOM_FILTER_SCHEMA."""
     payload = payload_type(Payload.BLOOM_FILTER)
-    return encode_payload(RecordType.BLOOM_FILTER, pa.StructArray.from_arrays(filters.columns, fields=list(payload)))
+    return encode_payload(MetadataRecordType.BLOOM_FILTER, pa.StructArray.from_arrays(filters.columns, fields=list(payload)))

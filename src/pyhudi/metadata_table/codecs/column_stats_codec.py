@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.avro_wrappers import Wrapper
-from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA, TYPED_SCHEMA, Payload, RecordType
+from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA, TYPED_SCHEMA, MetadataRecordType, Payload
 from pyhudi.metadata_table.codecs.payload_codec import WRAPPED, decode_payload, encode_payload, payload_field, payload_type
-from pyhudi.metadata_table.codecs.value_wrappers import ValueType, stored_kinds, typed_kinds
+from pyhudi.metadata_table.codecs.value_wrappers import ValueType, wrappers_for_storage, wrappers_for_types
 
 COLUMN_STATS_SCHEMA = pa.schema(
     [
@@ -91,7 +91,7 @@ def _typed(columns: list[pa.Array], value_types: pa.StructArray) -> list[pa.Arra
     named = {field[0]: place for place, field in enumerate(_FIELDS)}
     for name in ("minValue", "maxValue"):
         bounds = columns[named[name]]
-        kinds = typed_kinds(bounds.field("kind"), ordinals, infos)
+        kinds = wrappers_for_types(bounds.field("kind"), ordinals, infos)
         columns[named[name]] = pa.StructArray.from_arrays([kinds, bounds.field("value")], fields=list(WRAPPED))
     # Of a log file of deletes alone nothing is known, not even that it has no values to count.
     unknown = pc.fill_null(pc.equal(ordinals, int(ValueType.NULL)), False)
@@ -100,13 +100,13 @@ def _typed(columns: list[pa.Array], value_types: pa.StructArray) -> list[pa.Arra
     return [*columns, ordinals, infos]
 
 
-def encode_column_stats(stats: pa.RecordBatch, kind: RecordType, *, typed: bool = False) -> pa.BinaryArray:
+def encode_column_stats(stats: pa.RecordBatch, kind: MetadataRecordType, *, typed: bool = False) -> pa.BinaryArray:
     """The value of each row.  stats: COLUMN_STATS_SCHEMA; kind: COLUMN_STATS or PARTITION_STATS; typed: by TYPED_SCHEMA, which
     can tell the types that the rows name.
 
     Raises InvalidRequest when a row has one bound without the other: readers would take the other for "all null".
     """
-    if kind not in (RecordType.COLUMN_STATS, RecordType.PARTITION_STATS):
+    if kind not in (MetadataRecordType.COLUMN_STATS, MetadataRecordType.PARTITION_STATS):
         raise InvalidRequest(f"column statistics are not records of type {kind.name}")
     kinds = [stats.column(name).field("kind") for name in ("min", "max")]
     one_sided = pc.not_equal(pc.equal(kinds[0], int(Wrapper.NULL)), pc.equal(kinds[1], int(Wrapper.NULL)))
@@ -127,7 +127,7 @@ def _stored(columns: list[pa.Array], ordinals: pa.Array, infos: pa.Array, payloa
     for name in ("minValue", "maxValue"):
         bounds = columns[named[name]]
         columns[named[name]] = pa.StructArray.from_arrays(
-            [stored_kinds(bounds.field("kind")), bounds.field("value")], fields=list(WRAPPED)
+            [wrappers_for_storage(bounds.field("kind")), bounds.field("value")], fields=list(WRAPPED)
         )
     unknown = pc.fill_null(pc.equal(ordinals, int(ValueType.NULL)), False)
     for name in ("valueCount", "nullCount"):
@@ -139,7 +139,7 @@ def _stored(columns: list[pa.Array], ordinals: pa.Array, infos: pa.Array, payloa
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnStats:
+class ColumnStatsRecord:
     """What a record says, with bounds as Python values that can be compared: both None when there is no value but null."""
 
     file_name: str
@@ -154,13 +154,13 @@ class ColumnStats:
     is_tight: bool = False
 
 
-def merge_column_stats(older: ColumnStats, newer: ColumnStats) -> ColumnStats:
+def merge_column_stats(older: ColumnStatsRecord, newer: ColumnStatsRecord) -> ColumnStatsRecord:
     """What two records of one key say together.  Raises CorruptData when they are about different columns."""
     if older.column_name != newer.column_name:
         raise CorruptData("two columns have one key in the statistics", expected=older.column_name, found=newer.column_name)
     if older.is_deleted or newer.is_deleted or newer.is_tight:
         return newer
-    return ColumnStats(
+    return ColumnStatsRecord(
         newer.file_name,
         newer.column_name,
         min((bound for bound in (older.min, newer.min) if bound is not None), default=None),

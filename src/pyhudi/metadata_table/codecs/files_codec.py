@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.metadata_table.codecs.metadata_schema import Payload, RecordType
+from pyhudi.metadata_table.codecs.metadata_schema import MetadataRecordType, Payload
 from pyhudi.metadata_table.codecs.payload_codec import decode_payload, encode_payload, payload_field, payload_type
 
 ALL_PARTITIONS = "__all_partitions__"
@@ -118,11 +118,11 @@ def encode_files(files: pa.RecordBatch, keys: Sequence[str] = ()) -> tuple[pa.St
     maps = pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, entries, type=maps_type)
     at = pc.index(record_keys, ALL_PARTITIONS).as_py()
     if at < 0:
-        return record_keys, encode_payload(RecordType.FILE_LIST, maps)
+        return record_keys, encode_payload(MetadataRecordType.FILE_LIST, maps)
     pieces = [
-        encode_payload(RecordType.FILE_LIST, maps.slice(0, at)),
-        encode_payload(RecordType.PARTITION_LIST, maps.slice(at, 1)),
-        encode_payload(RecordType.FILE_LIST, maps.slice(at + 1)),
+        encode_payload(MetadataRecordType.FILE_LIST, maps.slice(0, at)),
+        encode_payload(MetadataRecordType.PARTITION_LIST, maps.slice(at, 1)),
+        encode_payload(MetadataRecordType.FILE_LIST, maps.slice(at + 1)),
     ]
     return record_keys, pa.concat_arrays(pieces)
 

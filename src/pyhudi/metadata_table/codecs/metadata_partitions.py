@@ -13,7 +13,7 @@ Source: docs/formats/metadata-table.md, partitions.
     record_index, partitioned   record-index-<partition of the table, escaped>-%04d-0      1 to 10 for each of these
 
 How many groups a partition has is fixed when it is made, by a first log file in each, which holds an empty block of deletions.
-Which group has a key: `records.hashing.shard_of_keys` of the whole key and the number of groups that exist.  A partitioned record
+Which group has a key: `records.hashing.key_shards` of the whole key and the number of groups that exist.  A partitioned record
 index has a *section* for each partition of the table, with file groups of its own, which come with the first commit that writes
 to that partition; keys are unique, and looked up, within one.
 """
@@ -51,7 +51,7 @@ _FILE_ID = re.compile(r"(?P<prefix>.+)-(?P<index>[0-9]{4,9})(?:-0)?")
 _NO_DELETES = bytes.fromhex("000000030000000100")
 
 
-class PartitionKind(StrEnum):
+class MetadataPartitionType(StrEnum):
     """What a partition of the metadata table indexes."""
 
     FILES = FILES
@@ -72,18 +72,18 @@ _FILE_ID_PREFIXES = {
 }
 
 
-def parse_partition(name: str) -> PartitionKind | None:
+def parse_partition(name: str) -> MetadataPartitionType | None:
     """What the partition of this name indexes; None for a name that is not a partition known to us."""
     for prefix, kind in (
-        (SECONDARY_INDEX_PREFIX, PartitionKind.SECONDARY_INDEX),
-        (EXPRESSION_INDEX_PREFIX, PartitionKind.EXPRESSION_INDEX),
+        (SECONDARY_INDEX_PREFIX, MetadataPartitionType.SECONDARY_INDEX),
+        (EXPRESSION_INDEX_PREFIX, MetadataPartitionType.EXPRESSION_INDEX),
     ):
         if name.startswith(prefix):
             return kind if len(name) > len(prefix) else None
-    return PartitionKind(name) if name in _FILE_ID_PREFIXES else None
+    return MetadataPartitionType(name) if name in _FILE_ID_PREFIXES else None
 
 
-def format_file_id(partition: str, index: int) -> str:
+def format_index_file_id(partition: str, index: int) -> str:
     """The file id of file group `index` of a partition.  Raises InvalidRequest for a partition that does not exist."""
     if parse_partition(partition) is None or not 0 <= index <= 9999:
         raise InvalidRequest(f"the metadata table has no file group {index} of {partition!r}")
@@ -110,8 +110,8 @@ def format_section(partition_path: str) -> str:
 
 
 def index_groups(partition: str, count: int, section: str | None = None) -> tuple[IndexGroup, ...]:
-    """The file groups of a new index, or of a new section of one.  Raises as `format_file_id`."""
-    ids = (format_file_id(partition, number) for number in range(count))
+    """The file groups of a new index, or of a new section of one.  Raises as `format_index_file_id`."""
+    ids = (format_index_file_id(partition, number) for number in range(count))
     if section is not None:
         own = _FILE_ID_PREFIXES[partition]
         ids = (f"{own}-{section}{file_id.removeprefix(own)}" for file_id in ids)

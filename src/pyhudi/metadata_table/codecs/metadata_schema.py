@@ -25,7 +25,7 @@ from typing import Any
 from pyhudi.format.avro_wrappers import DECIMAL, Wrapper
 
 
-class RecordType(IntEnum):
+class MetadataRecordType(IntEnum):
     """What a record of the metadata table is about."""
 
     PARTITION_LIST = 1
@@ -47,14 +47,14 @@ class Payload(StrEnum):
     SECONDARY_INDEX = "SecondaryIndexMetadata"
 
 
-PAYLOAD_OF_TYPE = {
-    RecordType.PARTITION_LIST: Payload.FILES,
-    RecordType.FILE_LIST: Payload.FILES,
-    RecordType.COLUMN_STATS: Payload.COLUMN_STATS,
-    RecordType.BLOOM_FILTER: Payload.BLOOM_FILTER,
-    RecordType.RECORD_INDEX: Payload.RECORD_INDEX,
-    RecordType.PARTITION_STATS: Payload.COLUMN_STATS,
-    RecordType.SECONDARY_INDEX: Payload.SECONDARY_INDEX,
+PAYLOAD_BY_TYPE = {
+    MetadataRecordType.PARTITION_LIST: Payload.FILES,
+    MetadataRecordType.FILE_LIST: Payload.FILES,
+    MetadataRecordType.COLUMN_STATS: Payload.COLUMN_STATS,
+    MetadataRecordType.BLOOM_FILTER: Payload.BLOOM_FILTER,
+    MetadataRecordType.RECORD_INDEX: Payload.RECORD_INDEX,
+    MetadataRecordType.PARTITION_STATS: Payload.COLUMN_STATS,
+    MetadataRecordType.SECONDARY_INDEX: Payload.SECONDARY_INDEX,
 }
 
 
@@ -79,7 +79,7 @@ _WRAPPERS: tuple[tuple[Wrapper, str, Any], ...] = (
     (Wrapper.LOCAL_DATE, "LocalDateWrapper", "int"),
 )
 
-WRAPPER_OF_RECORD = {name: kind for kind, name, _ in _WRAPPERS}
+WRAPPER_BY_RECORD = {name: kind for kind, name, _ in _WRAPPERS}
 
 
 def _record(name: str, *fields: dict[str, Any]) -> dict[str, Any]:
@@ -187,13 +187,13 @@ COMMIT_SCHEMA = _text(_FIELDS)
 
 
 @lru_cache(maxsize=64)
-def has_our_layout(schema: str, ours: str = RECORD_SCHEMA) -> bool:
+def has_standard_layout(schema: str, standard_schema: str = RECORD_SCHEMA) -> bool:
     """Whether values written by this Avro schema have the same bytes as ours: the same fields and types in the same order.
 
     Documentation, defaults and attributes say nothing of bytes.  False also for a text that is not JSON.
     """
     try:
-        return bool(_shape(json.loads(schema)) == _shape(json.loads(ours)))
+        return bool(_shape(json.loads(schema)) == _shape(json.loads(standard_schema)))
     except (ValueError, RecursionError, KeyError, TypeError):
         return False
 

@@ -36,19 +36,25 @@ from pyhudi.format.avro_columns import (
     NullableNode,
     NumberNode,
     RecordNode,
-    Rows,
+    RowCursors,
     Source,
     binary_parts,
     join,
 )
 from pyhudi.format.avro_wrappers import Wrapper
-from pyhudi.format.byte_cursor import Cursor, encode_zigzag
-from pyhudi.metadata_table.codecs.metadata_schema import PAYLOAD_OF_TYPE, RECORD_SCHEMA, WRAPPER_OF_RECORD, Payload, RecordType
+from pyhudi.format.byte_cursor import ByteCursor, encode_zigzag
+from pyhudi.metadata_table.codecs.metadata_schema import (
+    PAYLOAD_BY_TYPE,
+    RECORD_SCHEMA,
+    WRAPPER_BY_RECORD,
+    MetadataRecordType,
+    Payload,
+)
 
 WRAPPED = pa.struct([pa.field("kind", pa.uint8(), nullable=False), pa.field("value", pa.binary(), nullable=False)])
 """A bound of a column: its Wrapper, and the Avro bytes of the value (none when the kind is NULL)."""
 
-UNKNOWN_KIND = 255
+UNKNOWN_WRAPPER = 255
 """Stands for a wrapper that a later version of Hudi added."""
 
 
@@ -76,9 +82,9 @@ def decode_distinct(
     return types, payloads, None if len(distinct) == len(values) else once.indices
 
 
-def encode_payload(kind: RecordType, payloads: pa.Array, schema: str = RECORD_SCHEMA) -> pa.BinaryArray:
+def encode_payload(kind: MetadataRecordType, payloads: pa.Array, schema: str = RECORD_SCHEMA) -> pa.BinaryArray:
     """The values of records of one type.  payloads: without nulls, in the form that `payload_type` names; schema: one of ours."""
-    payload = PAYLOAD_OF_TYPE[kind]
+    payload = PAYLOAD_BY_TYPE[kind]
     layout = _layout(schema, payload)
     if payloads.type != layout.node.arrow or payloads.null_count:
         raise Internal(f"payload of type {payloads.type}, {payloads.null_count} null, where {layout.node.arrow} is wanted")
@@ -121,7 +127,7 @@ class _Layout:
     def decode(self, values: pa.BinaryArray) -> tuple[pa.Array, pa.Array]:
         bounds, octets = binary_parts(values)
         source = Source(octets.data, 0)
-        rows = Rows(source, bounds[:-1] + PAD_BYTES, bounds[1:] + PAD_BYTES)
+        rows = RowCursors(source, bounds[:-1] + PAD_BYTES, bounds[1:] + PAD_BYTES)
         types = payloads = pa.nulls(0)
         for name, node in self.steps:
             if name == "type":
@@ -143,12 +149,12 @@ class _AbsentNode(Node):
         super().__init__(pa.null(), 1, 1)
         self._name = name
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         rows.fail(rows.source.octets[rows.at] != 0, f"a record of another kind: it holds {self._name}")
         rows.skip(1)
         return pa.nulls(len(rows))
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         raise Internal("payloads are not items of an array")
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
@@ -164,7 +170,7 @@ class _WrappedNode(Node):
         super().__init__(WRAPPED, 1)
         self._branches = branches
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         numbers = rows.varint()
         rows.fail((numbers < 0) | (numbers >= len(self._branches)), "a union has no such branch")
         starts = rows.at.copy()
@@ -176,11 +182,11 @@ class _WrappedNode(Node):
             part = rows.subset(index)
             node.skip(part)
             rows.advance(index, part)
-        values = Rows(rows.source, starts, rows.end).ranges(rows.at - starts)
+        values = RowCursors(rows.source, starts, rows.end).ranges(rows.at - starts)
         kinds = np.array([kind for kind, _ in self._branches], dtype=np.uint8)[numbers]
         return pa.StructArray.from_arrays([pa.array(kinds), values], fields=list(WRAPPED))
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         raise Internal("column bounds are not items of an array")
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
@@ -197,10 +203,10 @@ class _NoneNode(Node):
     def __init__(self) -> None:
         super().__init__(pa.null(), 0, 0)
 
-    def decode(self, rows: Rows) -> pa.Array:
+    def decode(self, rows: RowCursors) -> pa.Array:
         return pa.nulls(len(rows))
 
-    def walk(self, cursor: Cursor) -> None:
+    def walk(self, cursor: ByteCursor) -> None:
         pass
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
@@ -281,15 +287,15 @@ def _wrapper(branch: avro.Node) -> tuple[int, Node | None]:
     if branch is avro.NULL:
         return Wrapper.NULL, _NoneNode()
     if isinstance(branch, avro.Record) and len(branch.fields) == 1 and branch.fields[0].node in _PRIMITIVES:
-        return WRAPPER_OF_RECORD.get(branch.name.rpartition(".")[2], UNKNOWN_KIND), _compile(branch.fields[0].node)
-    return UNKNOWN_KIND, None
+        return WRAPPER_BY_RECORD.get(branch.name.rpartition(".")[2], UNKNOWN_WRAPPER), _compile(branch.fields[0].node)
+    return UNKNOWN_WRAPPER, None
 
 
 @lru_cache(maxsize=16)
-def _envelope(kind: RecordType) -> tuple[bytes, bytes]:
+def _envelope(kind: MetadataRecordType) -> tuple[bytes, bytes]:
     """What stands before and after the payload of a record."""
     fields = list(Payload)
-    place = fields.index(PAYLOAD_OF_TYPE[kind])
+    place = fields.index(PAYLOAD_BY_TYPE[kind])
     head = bytes(6) + encode_zigzag(kind) + bytes(place) + b"\x02"
     return head, bytes(len(fields) - place - 1)
 

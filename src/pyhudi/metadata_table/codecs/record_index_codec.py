@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.metadata_table.codecs.metadata_schema import Payload, RecordType
+from pyhudi.metadata_table.codecs.metadata_schema import MetadataRecordType, Payload
 from pyhudi.metadata_table.codecs.payload_codec import decode_distinct, encode_payload, payload_field, payload_type
 
 LOCATION_SCHEMA = pa.schema(
@@ -62,7 +62,7 @@ def encode_locations(locations: pa.RecordBatch) -> pa.BinaryArray:
     }
     kind = payload_type(Payload.RECORD_INDEX)
     payloads = pa.StructArray.from_arrays([fields[field.name] for field in kind], fields=list(kind))
-    values: pa.BinaryArray = encode_payload(RecordType.RECORD_INDEX, payloads).take(places)
+    values: pa.BinaryArray = encode_payload(MetadataRecordType.RECORD_INDEX, payloads).take(places)
     return values
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
-from pyhudi.metadata_table.codecs.metadata_schema import Payload, RecordType
+from pyhudi.metadata_table.codecs.metadata_schema import MetadataRecordType, Payload
 from pyhudi.metadata_table.codecs.payload_codec import decode_payload, encode_payload, payload_field, payload_type
 
 _NULL = "\0"
@@ -27,7 +27,7 @@ def encode_secondary_values(count: int) -> pa.BinaryArray:
     """The values of `count` records that are there."""
     payload = payload_type(Payload.SECONDARY_INDEX)
     one = pa.StructArray.from_arrays([pa.array([False])], fields=list(payload))
-    return pa.repeat(encode_payload(RecordType.SECONDARY_INDEX, one)[0], count)
+    return pa.repeat(encode_payload(MetadataRecordType.SECONDARY_INDEX, one)[0], count)
 
 
 def decode_secondary_values(values: pa.BinaryArray, schema: str) -> pa.BooleanArray:
@@ -51,7 +51,7 @@ def format_secondary_prefixes(texts: pa.StringArray, layout: int = 1) -> pa.Stri
     return pc.binary_join_element_wise(_values(texts, layout), "", "$")
 
 
-def routes_of_keys(keys: pa.StringArray) -> pa.StringArray:
+def routing_prefixes(keys: pa.StringArray) -> pa.StringArray:
     """What the file group of a key of layout 2 is told by: the prefix that `format_secondary_prefixes` gives."""
     return pc.binary_join_element_wise(pc.extract_regex(keys, _SPLIT).field("value"), "", "$")
 

@@ -18,7 +18,7 @@ those of wrappers (timestamps in milliseconds come from other writers alone):
 
     timestamps in milliseconds             MILLIS            zig-zag varint
     decimal                                DECIMAL_V2 + scale    zig-zag length, big-endian two's complement at its own scale
-    nothing known, nanoseconds             UNKNOWN_KIND      not asked
+    nothing known, nanoseconds             UNKNOWN_WRAPPER      not asked
 
 What it is read as depends on the column's type of today, which may be wider than the type that the statistics were made with.  A
 bound that does not fit the type is not known; that is not the same as no bound, which says that every value is null.
@@ -44,13 +44,13 @@ from pyhudi.format.avro_columns import (
     FloatNode,
     Node,
     NumberNode,
-    Rows,
+    RowCursors,
     Source,
     binary_parts,
     join,
 )
 from pyhudi.format.avro_wrappers import DECIMAL, Wrapper
-from pyhudi.metadata_table.codecs.payload_codec import UNKNOWN_KIND, WRAPPED
+from pyhudi.metadata_table.codecs.payload_codec import UNKNOWN_WRAPPER, WRAPPED
 
 _TYPE_OF_KIND = {
     Wrapper.BOOLEAN: pa.bool_(),
@@ -96,7 +96,7 @@ DECIMAL_V2 = 128
 MOST_DIGITS = 38
 
 
-def typed_kinds(kinds: pa.Array, ordinals: pa.Int32Array, infos: pa.StringArray) -> pa.Array:
+def wrappers_for_types(kinds: pa.Array, ordinals: pa.Int32Array, infos: pa.StringArray) -> pa.Array:
     """The kinds of bounds as the types of their columns have them.
 
     ordinals: of ValueType; null and 0: the first layout; infos: for decimals "precision,scale".  Raises CorruptData for others.
@@ -105,11 +105,11 @@ def typed_kinds(kinds: pa.Array, ordinals: pa.Int32Array, infos: pa.StringArray)
     types = ordinals.fill_null(0).to_numpy()
     there = result != Wrapper.NULL
     longs = result == Wrapper.LONG
-    result[types == ValueType.NULL] = UNKNOWN_KIND
+    result[types == ValueType.NULL] = UNKNOWN_WRAPPER
     for millis in (ValueType.TIMESTAMP_MILLIS, ValueType.LOCAL_TIMESTAMP_MILLIS):
         result[longs & (types == millis)] = MILLIS
     for nanos in (ValueType.TIMESTAMP_NANOS, ValueType.LOCAL_TIMESTAMP_NANOS):
-        result[there & (types == nanos)] = UNKNOWN_KIND
+        result[there & (types == nanos)] = UNKNOWN_WRAPPER
     decimals = (result == Wrapper.BYTES) & (types == ValueType.DECIMAL)
     if decimals.any():
         named = infos.filter(pa.array(decimals)).dictionary_encode()
@@ -120,10 +120,10 @@ def typed_kinds(kinds: pa.Array, ordinals: pa.Int32Array, infos: pa.StringArray)
     return pa.array(result, pa.uint8())
 
 
-def stored_kinds(kinds: pa.Array) -> pa.Array:
-    """Kinds as the second layout stores them: the inverse of `typed_kinds`."""
+def wrappers_for_storage(kinds: pa.Array) -> pa.Array:
+    """Kinds as the second layout stores them: the inverse of `wrappers_for_types`."""
     result = kinds.to_numpy().copy()
-    result[result == UNKNOWN_KIND] = Wrapper.NULL
+    result[result == UNKNOWN_WRAPPER] = Wrapper.NULL
     result[result >= DECIMAL_V2] = Wrapper.BYTES
     result[result == MILLIS] = Wrapper.LONG
     return pa.array(result, pa.uint8())
@@ -143,13 +143,13 @@ def value_type(column: pa.DataType) -> tuple[ValueType, str | None] | None:
         return ValueType.TIME_MICROS, None
     if types.is_fixed_size_binary(column):
         return ValueType.FIXED, None
-    kind = wrapped_kind(column)
+    kind = wrapper_for_type(column)
     return None if kind is None else (ValueType[kind.name], None)
 
 
 def has_statistics(column: pa.DataType, *, typed: bool) -> bool:
     """Whether columns of this type have statistics.  typed: of the second layout, which knows every decimal."""
-    return wrapped_kind(column) is not None or (typed and pa.types.is_decimal128(column))
+    return wrapper_for_type(column) is not None or (typed and pa.types.is_decimal128(column))
 
 
 def _scale(text: str) -> int:
@@ -159,7 +159,7 @@ def _scale(text: str) -> int:
     return int(scale)
 
 
-def wrapped_kind(column: pa.DataType) -> Wrapper | None:
+def wrapper_for_type(column: pa.DataType) -> Wrapper | None:
     """The wrapper that bounds of a column of this type are stored in; None when such columns have no statistics."""
     types = pa.types
     if types.is_boolean(column):
@@ -183,9 +183,9 @@ def wrapped_kind(column: pa.DataType) -> Wrapper | None:
     return None
 
 
-def bound_kinds(column: pa.DataType, *, typed: bool) -> tuple[int, ...]:
+def wrappers_for_bounds(column: pa.DataType, *, typed: bool) -> tuple[int, ...]:
     """The kinds that bounds of a column of this type have.  typed: of the second layout."""
-    kind = wrapped_kind(column)
+    kind = wrapper_for_type(column)
     if typed and pa.types.is_decimal128(column):
         return (DECIMAL_V2 + column.scale,)
     if typed and kind is Wrapper.DATE:
@@ -198,12 +198,12 @@ def fits_wrapped_decimal(precision: int, scale: int) -> bool:
     return bool(scale <= DECIMAL.scale and precision + (DECIMAL.scale - scale) <= DECIMAL.precision)
 
 
-def wrap(bounds: pa.Array, *, typed: bool = False) -> pa.StructArray:
+def wrap_values(bounds: pa.Array, *, typed: bool = False) -> pa.StructArray:
     """Bounds in the type of their column as WRAPPED; null becomes the kind NULL.  typed: as the second layout has them.
 
     Timestamps and times count in microseconds.  Raises InvalidRequest for a type that has no wrapper.
     """
-    kind = wrapped_kind(bounds.type)
+    kind = wrapper_for_type(bounds.type)
     if typed and pa.types.is_decimal128(bounds.type):
         there = bounds.drop_null()
         values = join(_node(bounds.type).encode(there), len(there))
@@ -219,9 +219,9 @@ def wrap(bounds: pa.Array, *, typed: bool = False) -> pa.StructArray:
     return _wrapped(values, bounds.is_valid(), kind)
 
 
-def _wrapped(values: pa.BinaryArray, is_there: pa.BooleanArray, kind: int) -> pa.StructArray:
+def _wrapped(values: pa.BinaryArray, exists: pa.BooleanArray, kind: int) -> pa.StructArray:
     """WRAPPED of one kind, NULL where nothing is there.  values: those that are."""
-    there = is_there.to_numpy(zero_copy_only=False)
+    there = exists.to_numpy(zero_copy_only=False)
     kinds = np.where(there, np.uint8(kind), np.uint8(Wrapper.NULL))
     if not there.all():
         values = values.take(pa.array(np.cumsum(there) - 1, mask=~there)).fill_null(b"")
@@ -229,15 +229,17 @@ def _wrapped(values: pa.BinaryArray, is_there: pa.BooleanArray, kind: int) -> pa
 
 
 def wrap_stored(bounds: Sequence[Any], column: pa.DataType, *, typed: bool = False) -> pa.StructArray:
-    """As `wrap`, of Python values in stored form: dates as days, timestamps and times as microseconds, decimals as Decimal."""
+    """As `wrap_values`, of Python values in stored form: dates as days, timestamps and times as microseconds, decimals as
+    Decimal.
+    """
     if not has_statistics(column, typed=typed):
         raise InvalidRequest(f"columns of type {column} have no statistics in the metadata table")
-    kind = wrapped_kind(column)
+    kind = wrapper_for_type(column)
     try:
         array = pa.array(bounds, column if kind is None or kind is Wrapper.DECIMAL else _TYPE_OF_KIND[kind])
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise InvalidRequest(f"a column bound is not a {column}: {error}") from error
-    return wrap(array.view(column) if _is_number(column) else array, typed=typed)
+    return wrap_values(array.view(column) if _is_number(column) else array, typed=typed)
 
 
 def unwrap(bounds: pa.StructArray, column: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
@@ -275,7 +277,7 @@ def unwrap(bounds: pa.StructArray, column: pa.DataType) -> tuple[pa.Array, npt.N
 
 def _convert(part: pa.Array, kind: Wrapper, column: pa.DataType) -> pa.Array | None:
     """Values of a kind in the column's type, exactly; None when that is not possible."""
-    wanted = wrapped_kind(column)
+    wanted = wrapper_for_type(column)
     if wanted is Wrapper.LONG and _is_number(column):
         is_fit = kind in (Wrapper.LONG, Wrapper.TIME_MICROS if pa.types.is_time64(column) else Wrapper.TIMESTAMP_MICROS)
         return part.view(column) if is_fit else None
@@ -316,7 +318,7 @@ def _is_number(column: pa.DataType) -> bool:
 
 def _decode(values: pa.BinaryArray, stored: pa.DataType) -> pa.Array:
     bounds, octets = binary_parts(values)
-    rows = Rows(Source(octets.data, 0), bounds[:-1] + PAD_BYTES, bounds[1:] + PAD_BYTES)
+    rows = RowCursors(Source(octets.data, 0), bounds[:-1] + PAD_BYTES, bounds[1:] + PAD_BYTES)
     array = _node(stored).decode(rows)
     rows.expect_ends()
     return array

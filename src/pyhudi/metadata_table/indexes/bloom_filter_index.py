@@ -7,28 +7,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS
-from pyhudi.metadata_table.file_group_merge import BLOOM_FILTERS_BY_FILE, MergeRule
-from pyhudi.metadata_table.file_tasks import FilesToIndex, run_index_files
-from pyhudi.metadata_table.indexes.index_events import Asking, BuiltFrom, Cleaned, Commit
-from pyhudi.metadata_table.indexes.index_pruning import BasesQuestion, Filter, without_texts
+from pyhudi.metadata_table.file_group_merge import BLOOM_FILTERS_BY_FILE, CellMergeRule
+from pyhudi.metadata_table.file_tasks import IndexFilesTask, run_index_files
+from pyhudi.metadata_table.indexes.index_events import CommitPublishing, FilesCleaned, IndexBuild, WriteStarted
+from pyhudi.metadata_table.indexes.index_pruning import BaseFilePruner, Filter, without_texts
 from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings, compare_filters
-from pyhudi.metadata_table.indexes.metadata_index import Index, Said
+from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
 from pyhudi.metadata_table.metadata_records import FileFilter, MetadataRecords, bloom_deletes, bloom_records
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from pyhudi.planning.data_skipping import with_other_spelling
+from pyhudi.planning.data_skipping import with_alternative_key_forms
 from pyhudi.table.table_config import TableConfig
 from pyhudi.tasks.file_stats import FileIndexing
 
 
 @dataclass(frozen=True, slots=True)
-class BloomFilters(Index):
+class BloomFilterIndex(Index):
     """The partition `bloom_filters`.  A table without meta columns has no filters of record keys in its files."""
 
-    kind: ClassVar[str] = BLOOM_FILTERS
-    merge: ClassVar[MergeRule] = BLOOM_FILTERS_BY_FILE
+    partition_type: ClassVar[str] = BLOOM_FILTERS
+    merge: ClassVar[CellMergeRule] = BLOOM_FILTERS_BY_FILE
 
     @classmethod
     def refusal(cls, config: TableConfig) -> str | None:
@@ -36,38 +36,42 @@ class BloomFilters(Index):
             return None
         return "the table has no meta columns, so its files have no Bloom filters of record keys"
 
-    def ask(self, asked: FileIndexing, write: Asking) -> FileIndexing:
-        return replace(asked, bloom_filters=write.context.config.populate_meta_fields)
+    def requirements(self, requirements: FileIndexing, write: WriteStarted) -> FileIndexing:
+        return replace(requirements, bloom_filters=write.context.config.populate_meta_fields)
 
-    def was_asked(self, commit: Commit) -> bool:
+    def requirements_met(self, commit: CommitPublishing) -> bool:
         if not commit.metadata.partition_to_write_stats or not commit.context.config.populate_meta_fields:
             return True
-        return commit.asked is not None and commit.asked.bloom_filters
+        return commit.requirements is not None and commit.requirements.bloom_filters
 
-    def of_commit(self, commit: Commit) -> Said:
+    def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
         filters = [
             FileFilter(partition, name, *status.indexed.bloom)
             for partition, name, status in commit.reported
             if status.indexed is not None and status.indexed.bloom is not None
         ]
-        return Said(bloom_records(filters, commit.time))
+        return IndexUpdate(bloom_records(filters, commit.time))
 
-    def of_clean(self, clean: Cleaned) -> MetadataRecords:
+    def updates_for_clean(self, clean: FilesCleaned) -> MetadataRecords:
         return bloom_deletes(clean.deleted_bases)
 
-    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
-        found = state.look(FileIndexing(bloom_filters=True), logs=False)
+    def build(self, state: IndexBuild, time: str, shards: int) -> IndexUpdate:
+        found = state.read_files(FileIndexing(bloom_filters=True), logs=False)
         filters = [FileFilter(f.partition, f.name, *f.indexed.bloom) for f in found if f.indexed.bloom is not None]
-        return Said(bloom_records(filters, time))
+        return IndexUpdate(bloom_records(filters, time))
 
     @classmethod
     def step(cls, partition: str) -> str:
         return "Bloom filters"
 
     @classmethod
-    def bases_question(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BasesQuestion | None:
-        keys = asked.record_keys
-        return None if keys is None else partial(without_texts, metadata, partition, with_other_spelling(keys, asked.keys))
+    def prune_base_files(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> BaseFilePruner | None:
+        keys = row_filter.record_keys
+        return (
+            None
+            if keys is None
+            else partial(without_texts, metadata, partition, with_alternative_key_forms(keys, row_filter.keys))
+        )
 
     @classmethod
     def key_filters(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
@@ -76,10 +80,10 @@ class BloomFilters(Index):
     def check(self, table: CheckedTable) -> IndexFindings:
         """Stored filters against those in footers."""
         found = IndexFindings()
-        files = tuple(file for file in table.files if not file_name_of(file[1]).startswith("."))
-        task = FilesToIndex(table.context.storage.spec(), files, table.schema, FileIndexing(bloom_filters=True), table.validity)
+        files = tuple(file for file in table.files if not file_name(file[1]).startswith("."))
+        task = IndexFilesTask(table.context.storage.spec(), files, table.schema, FileIndexing(bloom_filters=True), table.validity)
         inside = zip(files, run_index_files(task), strict=True)
         there = [(path, file.partition, file.indexed.bloom) for (_, path, _), file in inside]
         compare_filters(found, table.metadata, self.partition, there, operator.eq)
-        found.looked_at = f"{len(files):,} base files"
+        found.checked = f"{len(files):,} base files"
         return found

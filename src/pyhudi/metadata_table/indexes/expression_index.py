@@ -21,10 +21,10 @@ from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.metadata_table.codecs.metadata_partitions import BLOOM_FILTERS, COLUMN_STATS, EXPRESSION_INDEX_PREFIX
 from pyhudi.metadata_table.codecs.value_wrappers import has_statistics
-from pyhudi.metadata_table.file_group_merge import RESULTS, TYPED_RESULTS, MergeRule
-from pyhudi.metadata_table.index_tasks import ExpressionIndex, ExpressionTask, FilterSettings, FoundExpression, run_expressions
-from pyhudi.metadata_table.indexes.index_events import FILES_PER_TASK, BuiltFrom, Cleaned, Commit, PlannedCommit
-from pyhudi.metadata_table.indexes.index_pruning import BasesQuestion, FilesPassedOver, Filter, without_texts
+from pyhudi.metadata_table.file_group_merge import RESULTS, TYPED_RESULTS, CellMergeRule
+from pyhudi.metadata_table.index_tasks import ExpressionIndex, ExpressionStats, ExpressionTask, FilterSettings, run_expressions
+from pyhudi.metadata_table.indexes.index_events import FILES_PER_TASK, CommitPrepared, CommitPublishing, FilesCleaned, IndexBuild
+from pyhudi.metadata_table.indexes.index_pruning import BaseFilePruner, Filter, PrunedFiles, without_texts
 from pyhudi.metadata_table.indexes.index_validation import (
     CheckedTable,
     IndexFindings,
@@ -32,8 +32,20 @@ from pyhudi.metadata_table.indexes.index_validation import (
     compare_partition,
     filter_covers,
 )
-from pyhudi.metadata_table.indexes.metadata_index import HasPartitionRanges, Index, Said, SaidOfPartitions, one_column
-from pyhudi.metadata_table.indexes.stored_ranges import files_passed_over, is_known, stored_ranges, units_of, with_nulls_counted
+from pyhudi.metadata_table.indexes.metadata_index import (
+    HasPartitionRanges,
+    Index,
+    IndexUpdate,
+    PartitionStatsUpdate,
+    single_column_definition,
+)
+from pyhudi.metadata_table.indexes.stored_ranges import (
+    files_pruned_by_ranges,
+    has_bounds,
+    statistics_units,
+    stored_ranges,
+    with_nulls_counted,
+)
 from pyhudi.metadata_table.metadata_records import (
     FileFilter,
     MetadataRecords,
@@ -49,8 +61,8 @@ from pyhudi.planning.data_skipping import excluded_by_results, result_texts
 from pyhudi.records.column_statistics import ColumnRange, covers, merge_ranges
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.expression_functions import OPTION_NAMES, IndexExpression, filter_texts
-from pyhudi.records.filters.filter_ast import Call
-from pyhudi.table.bootstrap_sources import load_outside
+from pyhudi.records.filters.filter_ast import FunctionCall
+from pyhudi.table.bootstrap_sources import load_bootstrap_sources
 from pyhudi.table.table_config import local_zone_name
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
@@ -66,21 +78,21 @@ _Files = Sequence[tuple[str, str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Expression(Index, HasPartitionRanges):
+class ExpressionStatsIndex(Index, HasPartitionRanges):
     """A partition `expr_index_<name>`."""
 
     index: ExpressionIndex
     layout: int = 1
 
     layouts: ClassVar[tuple[int, ...]] = (1, 2)
-    typed_merge: ClassVar[MergeRule | None] = TYPED_RESULTS
-    kind: ClassVar[str] = EXPRESSION_INDEX_PREFIX
+    typed_merge: ClassVar[CellMergeRule | None] = TYPED_RESULTS
+    partition_type: ClassVar[str] = EXPRESSION_INDEX_PREFIX
     is_defined: ClassVar[bool] = True
-    merge: ClassVar[MergeRule] = RESULTS
+    merge: ClassVar[CellMergeRule] = RESULTS
 
     @classmethod
     def open(cls, partition: str, definition: IndexDefinition | None) -> Self:
-        definition, column = one_column(definition, "an expression index")
+        definition, column = single_column_definition(definition, "an expression index")
         options = dict(definition.options)
         function = options.pop("expr", None) or definition.function
         filters = None
@@ -114,20 +126,20 @@ class Expression(Index, HasPartitionRanges):
         return type_
 
     @classmethod
-    def prepare(cls, indexes: Sequence[Self], write: PlannedCommit) -> Mapping[str, tuple[FoundExpression, ...]]:
-        found: tuple[FoundExpression, ...] = ()
+    def prepare(cls, indexes: Sequence[Self], write: CommitPrepared) -> Mapping[str, tuple[ExpressionStats, ...]]:
+        found: tuple[ExpressionStats, ...] = ()
         if write.schema is not None and write.files:
             stored, after = with_meta_fields(write.schema), write.validity.including(write.time)
             found = _evaluate(write.context, write.engine, indexes, write.files, stored, after)
         return {index.partition: tuple(one for one in found if one.index == index.partition) for index in indexes}
 
-    def of_commit(self, commit: Commit) -> Said:
-        found: tuple[FoundExpression, ...] = commit.prepared[self.partition]
+    def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
+        found: tuple[ExpressionStats, ...] = commit.prepared[self.partition]
         if self.index.filters is not None:
-            return Said(bloom_records(_filters(found), commit.time))
+            return IndexUpdate(bloom_records(_filters(found), commit.time))
         column = self.index.column
         if commit.data_schema is None:
-            return Said(expression_records(column, pa.null(), (), {}))
+            return IndexUpdate(expression_records(column, pa.null(), (), {}))
         files = _ranges(found)
         type_ = self.result_type(commit.schema)
         partitions = None
@@ -135,27 +147,27 @@ class Expression(Index, HasPartitionRanges):
             merged, more = self._partition_ranges(commit, {(f.partition, f.name): f.range for f in found}, type_)
             files += more
             ranges = {p: None if range_ is None else {column: range_} for p, range_ in merged.items()}
-            partitions = SaidOfPartitions(self, ranges, {column: type_}, self.layout)
-        return Said(expression_records(column, type_, files, {}, typed=self._typed), partitions=partitions)
+            partitions = PartitionStatsUpdate(self, ranges, {column: type_}, self.layout)
+        return IndexUpdate(expression_records(column, type_, files, {}, typed=self._typed), partitions=partitions)
 
     def _partition_ranges(
-        self, commit: Commit, known: Mapping[tuple[str, str], ColumnRange | None], type_: pa.DataType
+        self, commit: CommitPublishing, current: Mapping[tuple[str, str], ColumnRange | None], type_: pa.DataType
     ) -> tuple[dict[str, ColumnRange | None], list[tuple[str, str, ColumnRange]]]:
         """The ranges of the partitions that a commit touches, None for one without files; and those of files that the index
         should have had.
 
         known: ranges of files that the index does not have yet; type_: of the results.
         """
-        files = commit.live_files(tuple(commit.touched_groups()))
-        old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
+        files = commit.latest_files(tuple(commit.file_groups()))
+        old = {p: [info for info in infos if (p, info.name) not in current] for p, infos in files.items()}
         stored = self._stored_ranges(commit.reader, [p for p, infos in old.items() if infos], type_)
-        every: dict[tuple[str, str], ColumnRange | None] = dict(known)
+        every: dict[tuple[str, str], ColumnRange | None] = dict(current)
         for place, range_ in stored.items():
-            if is_known(range_):
+            if has_bounds(range_):
                 every.setdefault(place, range_)
         unread = [(p, info.path, info.size_bytes) for p, infos in old.items() for info in infos if (p, info.name) not in every]
         added = []
-        validity = InstantValidity.of(commit.now)
+        validity = InstantValidity.of(commit.timeline)
         for one in _evaluate(commit.context, None, (self,), unread, commit.schema, validity) if unread else ():
             every[one.partition, one.name] = one.range
             is_new = self.partition in commit.reader.partitions and (one.partition, one.name) not in stored
@@ -174,26 +186,26 @@ class Expression(Index, HasPartitionRanges):
         found = stored_ranges(reader, partitions, {column: type_}, self.partition, counts_nulls=False)
         return {place: ranges[column] for place, ranges in found.items()}
 
-    def of_clean(self, clean: Cleaned) -> MetadataRecords:
+    def updates_for_clean(self, clean: FilesCleaned) -> MetadataRecords:
         if self.index.filters is not None:
             return bloom_deletes(clean.deleted)
         return column_stats_deletes(clean.deleted, (self.index.column,))
 
-    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+    def build(self, state: IndexBuild, time: str, shards: int) -> IndexUpdate:
         found = _evaluate(state.table, state.engine, (self,), state.files(), state.schema, state.validity)
         if self.index.filters is not None:
-            return Said(bloom_records(_filters(found), time))
+            return IndexUpdate(bloom_records(_filters(found), time))
         ranges = _ranges(found)
         by_partition: dict[str, list[ColumnRange]] = {}
         for path, _, range_ in ranges if state.table.config.keys.partition_fields else ():
             by_partition.setdefault(path, []).append(range_)
         merged = {path: merge_ranges(parts) for path, parts in by_partition.items()}
         type_ = self.result_type(state.schema)
-        return Said(expression_records(self.index.column, type_, ranges, merged, typed=self._typed))
+        return IndexUpdate(expression_records(self.index.column, type_, ranges, merged, typed=self._typed))
 
-    def partition_records(self, said: SaidOfPartitions, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
-        ((column, type_),) = said.types.items()
-        of_partitions = {p: None if ranges is None else ranges[column] for p, ranges in said.ranges.items()}
+    def partition_records(self, update: PartitionStatsUpdate, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
+        ((column, type_),) = update.types.items()
+        of_partitions = {p: None if ranges is None else ranges[column] for p, ranges in update.ranges.items()}
         return expression_records(column, type_, (), of_partitions, is_tight=is_tight, typed=self._typed)
 
     def partition_rows(self, reader: MetadataTable, columns: Sequence[str]) -> pa.Table:
@@ -203,44 +215,51 @@ class Expression(Index, HasPartitionRanges):
         return find_partition_ranges(reader, column, type_, self.partition)
 
     @classmethod
-    def partitions_passed_over(cls, partition: str, metadata: MetadataTable, asked: Filter) -> frozenset[str] | None:
-        known = _asked_of(metadata, partition, COLUMN_STATS, asked)
+    def pruned_partitions(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> frozenset[str] | None:
+        known = _asked_of(metadata, partition, COLUMN_STATS, row_filter)
         # Bounds of floating point may leave NaN out.
         if known is None or pa.types.is_floating(known[1].result_type):
             return None
         column, call = known
         stats = find_expression_partition_stats(metadata, partition, column)
-        gone = excluded_by_results(asked.condition, call, column, stats, stats.column("file_name"), of_partitions=True)
+        gone = excluded_by_results(row_filter.condition, call, column, stats, stats.column("file_name"), of_partitions=True)
         return frozenset(gone.to_pylist())
 
     @classmethod
-    def files_passed_over(
-        cls, partition: str, metadata: MetadataTable, asked: Filter, partitions: Sequence[str], known: Collection[str]
-    ) -> FilesPassedOver | None:
-        results = _asked_of(metadata, partition, COLUMN_STATS, asked)
+    def pruned_files(
+        cls,
+        partition: str,
+        metadata: MetadataTable,
+        row_filter: Filter,
+        partitions: Sequence[str],
+        indexed_files: Collection[str],
+    ) -> PrunedFiles | None:
+        results = _asked_of(metadata, partition, COLUMN_STATS, row_filter)
         if results is not None:
             column, call = results
             stats = with_nulls_counted(find_column_stats(metadata, [column], partitions, index=partition))
-            return FilesPassedOver((), excluded_by_results(asked.condition, call, column, stats, units_of(stats)))
+            return PrunedFiles((), excluded_by_results(row_filter.condition, call, column, stats, statistics_units(stats)))
         own = _own_column(metadata, partition, COLUMN_STATS)
-        if own is None or own in known or not asked.columns_in(metadata.definitions[partition]):
+        if own is None or own in indexed_files or not row_filter.columns_in(metadata.definitions[partition]):
             return None
         stats = find_column_stats(metadata, [own], partitions, index=partition)
-        return files_passed_over(asked, [own], with_nulls_counted(stats))
+        return files_pruned_by_ranges(row_filter, [own], with_nulls_counted(stats))
 
     @classmethod
     def step(cls, partition: str) -> str:
         return f"index {partition}"
 
     @classmethod
-    def bases_question(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BasesQuestion | None:
-        results = _asked_of(metadata, partition, BLOOM_FILTERS, asked)
+    def prune_base_files(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> BaseFilePruner | None:
+        results = _asked_of(metadata, partition, BLOOM_FILTERS, row_filter)
         column = _own_column(metadata, partition, BLOOM_FILTERS)
         texts = None
         if results is not None:
-            texts = result_texts(asked.condition, results[1])
-        elif column is not None and column in asked.schema.names and pa.types.is_string(asked.schema.field(column).type):
-            texts = asked.texts_of(column)
+            texts = result_texts(row_filter.condition, results[1])
+        elif (
+            column is not None and column in row_filter.schema.names and pa.types.is_string(row_filter.schema.field(column).type)
+        ):
+            texts = row_filter.matching_texts(column)
         return None if texts is None else partial(without_texts, metadata, partition, texts)
 
     def check(self, table: CheckedTable) -> IndexFindings:
@@ -248,7 +267,7 @@ class Expression(Index, HasPartitionRanges):
         result = IndexFindings()
         files = table.files
         computed = _evaluate(table.context, table.engine, (self,), files, table.schema, table.validity)
-        result.looked_at = f"{len(files):,} files"
+        result.checked = f"{len(files):,} files"
         if self.index.filters is not None:
             there = [(path, partition, one.bloom) for (partition, path, _), one in zip(files, computed, strict=True)]
             # Filters of expressions are made by either writer.
@@ -266,33 +285,33 @@ class Expression(Index, HasPartitionRanges):
             if known is None:
                 bare += 1
             elif not covers(known, one.range):
-                result.wrong(path, self._differs(one.range, known))
+                result.add_error(path, self._differs(one.range, known))
         if bare:
-            result.doubtful("", f"{self.partition} says nothing of {bare} files, which are never passed over")
+            result.add_warning("", f"{self.partition} says nothing of {bare} files, which are never passed over")
         if table.context.config.keys.partition_fields:
             said = self.partition_ranges(table.metadata, self.index.column, type_)
             for partition, parts in sorted(by_partition.items()):
                 compare_partition(result, partition, self.partition, said.get(partition), parts)
         return result
 
-    def _differs(self, computed: ColumnRange, known: ColumnRange) -> str:
+    def _differs(self, computed: ColumnRange, stored_range: ColumnRange) -> str:
         return (
             f"{self.index.expression.function}({self.index.column}) is {computed.min!r} to {computed.max!r}, "
-            f"and {self.partition} says {known.min!r} to {known.max!r}"
+            f"and {self.partition} says {stored_range.min!r} to {stored_range.max!r}"
         )
 
 
-def _asked_of(metadata: MetadataTable, partition: str, form: str, asked: Filter) -> tuple[str, Call] | None:
+def _asked_of(metadata: MetadataTable, partition: str, form: str, row_filter: Filter) -> tuple[str, FunctionCall] | None:
     """The column of an index of a form, and what the filter asks of its results; None for another form, and for nothing."""
     definition = metadata.definitions.get(partition)
     if definition is None or definition.kind != form or len(definition.source_fields) != 1:
         return None
     try:
-        index = Expression.open(partition, definition).index
+        index = ExpressionStatsIndex.open(partition, definition).index
     except (InvalidRequest, Unsupported):
         # An index that another writer made by what we do not understand says nothing.
         return None
-    call = asked.call_of(index.column, index.expression)
+    call = row_filter.for_expression(index.column, index.expression)
     return None if call is None else (index.column, call)
 
 
@@ -307,13 +326,13 @@ def _own_column(metadata: MetadataTable, partition: str, form: str) -> str | Non
 def _evaluate(
     context: TableContext,
     engine: Engine | None,
-    indexes: Sequence[Expression],
+    indexes: Sequence[ExpressionStatsIndex],
     files: _Files,
     stored: pa.Schema,
     validity: InstantValidity,
-) -> tuple[FoundExpression, ...]:
+) -> tuple[ExpressionStats, ...]:
     """What expression indexes are to say of files.  stored: the columns with meta columns."""
-    spec, wanted, outside = context.storage.spec(), tuple(one.index for one in indexes), load_outside(context, files)
+    spec, wanted, outside = context.storage.spec(), tuple(one.index for one in indexes), load_bootstrap_sources(context, files)
     tasks = [
         ExpressionTask(spec, tuple(files[start : start + FILES_PER_TASK]), stored, wanted, validity, outside)
         for start in range(0, len(files), FILES_PER_TASK)
@@ -322,11 +341,11 @@ def _evaluate(
     return tuple(one for part in found for one in part)
 
 
-def _filters(found: Sequence[FoundExpression]) -> list[FileFilter]:
+def _filters(found: Sequence[ExpressionStats]) -> list[FileFilter]:
     return [FileFilter(f.partition, f.name, *f.bloom) for f in found if f.bloom is not None]
 
 
-def _ranges(found: Sequence[FoundExpression]) -> list[tuple[str, str, ColumnRange]]:
+def _ranges(found: Sequence[ExpressionStats]) -> list[tuple[str, str, ColumnRange]]:
     return [(f.partition, f.name, f.range) for f in found if f.range is not None]
 
 

@@ -15,23 +15,22 @@ import pyarrow as pa
 from pyhudi.errors import Internal
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.instants import Instant
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
 from pyhudi.format.names import parse_data_file_instant, parse_log_file
-from pyhudi.format.paths import file_name_of, join_path
-from pyhudi.metadata_table.file_tasks import FilesToIndex, FoundFile, run_index_files
+from pyhudi.format.paths import file_name, join_path
+from pyhudi.metadata_table.file_tasks import ExistingFile, IndexFilesTask, run_index_files
 from pyhudi.metadata_table.reader.index_lookups import find_files
-from pyhudi.metadata_table.reader.metadata_reader import MetadataTable, OpenedMetadata
+from pyhudi.metadata_table.reader.metadata_reader import MetadataCache, MetadataTable
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import MetadataStore, drop_partitions
-from pyhudi.metadata_table.writer.sole_writer import Trust
+from pyhudi.metadata_table.writer.sole_writer import SoleWriter
 from pyhudi.records.mergers import merge_rule
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema_on_read.column_ids import ColumnIds
 from pyhudi.records.update_modes import Defaults
 from pyhudi.storage.base import FileInfo
-from pyhudi.storage.markers import files_under_way
-from pyhudi.table.bootstrap_sources import load_outside
-from pyhudi.table.cached_property import lazy_property
+from pyhudi.storage.markers import files_being_written
+from pyhudi.table.bootstrap_sources import load_bootstrap_sources
+from pyhudi.table.cached_property import cached_property
 from pyhudi.table.file_slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.pending_plans import load_pending_compactions
 from pyhudi.table.schema_on_read_history import CommitReader
@@ -50,7 +49,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class Asking:
+class WriteStarted:
     """A write that is about to begin.
 
     settings: the writer's; data_schema, before: the table's columns after the write and before it; moves_keys: whether the write
@@ -63,14 +62,14 @@ class Asking:
     before: pa.Schema | None
     moves_keys: bool
 
-    @lazy_property
+    @cached_property
     def store(self) -> MetadataStore:
         """The metadata table."""
         return MetadataStore.open(self.context)
 
 
 @dataclass(frozen=True)
-class PlannedCommit:
+class CommitPrepared:
     """A commit whose files are written.
 
     load: the table before it; schema: its columns after it, without meta columns, None where the commit does not touch them;
@@ -82,23 +81,23 @@ class PlannedCommit:
     engine: Engine | None
     load: Callable[[], Snapshot]
     schema: pa.Schema | None
-    asked: FileIndexing | None
+    requirements: FileIndexing | None
     statuses: Sequence[WriteStatus]
     time: str
     operation: Operation
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    @lazy_property
+    @cached_property
     def store(self) -> MetadataStore:
         """The metadata table."""
         return MetadataStore.open(self.context)
 
-    @lazy_property
+    @cached_property
     def snapshot(self) -> Snapshot:
         """The table before the commit."""
         return self.load()
 
-    @lazy_property
+    @cached_property
     def validity(self) -> InstantValidity:
         """Which log blocks count before the commit."""
         return InstantValidity.of(self.snapshot.timeline)
@@ -109,13 +108,13 @@ class PlannedCommit:
         return tuple((s.stat.partition_path or "", s.stat.path or "", s.stat.file_size_in_bytes) for s in self.statuses)
 
 
-class Commit:
+class CommitPublishing:
     """A commit that is about to be published, under the lock.
 
-    asked: what its tasks were asked for; statuses: what they answered; data_schema: the table's columns after it, None where
-    it does not touch them; prepared: what `Index.prepare` found, by index; now: the table's timeline without it; read: the
+    requirements: what its tasks were asked for; statuses: what they answered; data_schema: the table's columns after it, None
+    where it does not touch them; prepared: what `Index.prepare` found, by index; now: the table's timeline without it; read: the
     metadata of a completed write; earlier: the metadata table as the write saw it; partitions: of the metadata table;
-    trust: in what that says of the table's state.
+    sole_writer: in what that says of the table's state.
     """
 
     def __init__(
@@ -123,23 +122,23 @@ class Commit:
         context: TableContext,
         partitions: Sequence[str],
         metadata: CommitMetadata,
-        now: Timeline,
+        current_timeline: Timeline,
         time: str,
         *,
-        asked: FileIndexing | None,
+        requirements: FileIndexing | None,
         data_schema: pa.Schema | None,
         statuses: Sequence[WriteStatus],
     ) -> None:
         self.context = context
         self.read: CommitReader = read_commit
         self.earlier: MetadataTable | None = None
-        self.trust = Trust("", None)
+        self.sole_writer = SoleWriter("", None)
         self.store = MetadataStore.open(context)
         self.partitions = tuple(partitions)
         self.metadata = metadata
-        self.now = now
+        self.timeline = current_timeline
         self.time = time
-        self.asked = asked
+        self.requirements = requirements
         self.data_schema = data_schema
         self.statuses = statuses
         self.prepared: Mapping[str, Any] = {}
@@ -160,15 +159,15 @@ class Commit:
             raise Internal("statistics of columns without the columns")
         return with_meta_fields(self.data_schema)
 
-    @lazy_property
+    @cached_property
     def reader(self) -> MetadataTable:
         """The metadata table as it stands before the commit."""
         begun, store = self._begun, self.store
-        opened = None if begun is None else OpenedMetadata(store.context, begun, store.groups.files, self.earlier)
-        return MetadataTable(self.context, self.now, opened)
+        opened = None if begun is None else MetadataCache(store.context, begun, store.groups.files, self.earlier)
+        return MetadataTable(self.context, self.timeline, opened)
 
     @property
-    def done(self) -> Instant:
+    def completed_instant(self) -> Instant:
         """The commit as it will stand on the timeline."""
         if self._done is None:
             raise Internal("the commit has no completion time yet")
@@ -178,9 +177,9 @@ class Commit:
         """Say what the metadata table's timeline is, now that nothing of dead attempts is left there."""
         self._begun = timeline
 
-    def completes_as(self, done: Instant) -> None:
+    def completes_as(self, completed_instant: Instant) -> None:
         """Say how it will stand on the timeline."""
-        self._done = done
+        self._done = completed_instant
 
     def drop(self, partitions: Iterable[str]) -> None:
         """Drop partitions of the metadata table, which the next write builds anew."""
@@ -189,18 +188,18 @@ class Commit:
         self.partitions = tuple(p for p in self.partitions if p not in gone)
         self.store = MetadataStore.open(self.context)
 
-    def shared(self, make: Callable[[Commit], S]) -> S:
-        """What several kinds work out of the commit together, made for the first of them.  make: a class."""
-        assert isinstance(make, type)
-        if make not in self._shared:
-            self._shared[make] = make(self)
-        found: S = self._shared[make]
+    def shared(self, compute: Callable[[CommitPublishing], S]) -> S:
+        """What several kinds work out of the commit together, made for the first of them.  compute: a class."""
+        assert isinstance(compute, type)
+        if compute not in self._shared:
+            self._shared[compute] = compute(self)
+        found: S = self._shared[compute]
         return found
 
     @property
     def reported(self) -> Iterator[tuple[str, str, WriteStatus]]:
         """(partition path, bare name, status) of each file that a task wrote."""
-        return ((s.stat.partition_path or "", file_name_of(s.stat.path or ""), s) for s in self.statuses)
+        return ((s.stat.partition_path or "", file_name(s.stat.path or ""), s) for s in self.statuses)
 
     def added_files(self) -> dict[str, dict[str, int]]:
         """The files of the commit: partition -> bare name -> size in bytes."""
@@ -208,12 +207,12 @@ class Commit:
         for partition, stats in self.metadata.partition_to_write_stats.items():
             files = added.setdefault(partition, {})
             for stat in stats:
-                files[file_name_of(stat.path or "")] = stat.file_size_in_bytes
+                files[file_name(stat.path or "")] = stat.file_size_in_bytes
                 for path, size_bytes in (stat.cdc_stats or {}).items():
-                    files[file_name_of(path)] = size_bytes
+                    files[file_name(path)] = size_bytes
         return added
 
-    def touched_groups(self) -> dict[str, frozenset[str]]:
+    def file_groups(self) -> dict[str, frozenset[str]]:
         """The file groups that it touches: partition -> file ids, of those that it writes and those that it replaces."""
         touched: dict[str, set[str]] = {}
         for partition, stats in self.metadata.partition_to_write_stats.items():
@@ -222,14 +221,14 @@ class Commit:
             touched.setdefault(partition, set()).update(file_ids)
         return {partition: frozenset(file_ids) for partition, file_ids in touched.items()}
 
-    def live_files(self, partitions: Sequence[str]) -> dict[str, list[FileInfo]]:
+    def latest_files(self, partitions: Sequence[str]) -> dict[str, list[FileInfo]]:
         """The files of the newest slices of partitions, as they will be once it is there."""
         listed: dict[str, dict[str, int]] = {partition: {} for partition in partitions}
         rows = self.listed(partitions)
         for partition, name, size_bytes in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):
             if partition in listed:
                 listed[partition][name] = size_bytes
-        return self.live_of(self.with_added(listed), is_there=True)
+        return self.select_latest(self.with_added(listed), exists=True)
 
     def listed(self, partitions: Sequence[str]) -> pa.RecordBatch:
         """FILES_SCHEMA: the files of partitions before it, and perhaps of others that were asked for."""
@@ -242,11 +241,11 @@ class Commit:
         added = self.added_files()
         return {partition: {**files, **added.get(partition, {})} for partition, files in listed.items()}
 
-    def live_of(self, listed: Mapping[str, Mapping[str, int]], *, is_there: bool) -> dict[str, list[FileInfo]]:
+    def select_latest(self, listed: Mapping[str, Mapping[str, int]], *, exists: bool) -> dict[str, list[FileInfo]]:
         """Those of some files (partition -> bare name -> size in bytes) that are in newest slices.  They are all files of their
-        file groups.  is_there: when the commit is, or before.
+        file groups.  exists: when the commit is, or before.
         """
-        state = self._slicing_after if is_there else self._slicing_before
+        state = self._slicing_after if exists else self._slicing_before
         found: dict[str, list[FileInfo]] = {}
         for partition, sizes in listed.items():
             infos = [FileInfo(join_path(partition, name), size, 0) for name, size in sizes.items()]
@@ -255,15 +254,17 @@ class Commit:
             found[partition] = [info for info in infos if info.path in live]
         return found
 
-    @lazy_property
+    @cached_property
     def _slicing_before(self) -> SlicingState:
         timeline = self.context.timeline
-        return SlicingState(self.now, load_replaced_groups(timeline, self.now), load_pending_compactions(timeline, self.now))
+        return SlicingState(
+            self.timeline, load_replaced_groups(timeline, self.timeline), load_pending_compactions(timeline, self.timeline)
+        )
 
-    @lazy_property
+    @cached_property
     def _slicing_after(self) -> SlicingState:
         before = self._slicing_before
-        after = Timeline.of((*self.now.instants, self.done), self.now.archived_completions)
+        after = Timeline.of((*self.timeline.instants, self.completed_instant), self.timeline.archived_completions)
         replaced = dict(before.replaced)
         for partition, file_ids in (self.metadata.partition_to_replace_file_ids or {}).items():
             replaced.update({(partition, file_id): self.time for file_id in file_ids})
@@ -272,15 +273,15 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
+class FilesCleaned:
     """What a clean deleted.
 
-    deleted: partition path -> bare names of files; gone: partitions that no longer exist.
+    deleted: partition path -> bare names of files; deleted_partitions: partitions that no longer exist.
     """
 
     context: TableContext
     deleted: Mapping[str, Sequence[str]]
-    gone: Sequence[str]
+    deleted_partitions: Sequence[str]
 
     @property
     def deleted_bases(self) -> dict[str, list[str]]:
@@ -288,7 +289,7 @@ class Cleaned:
         return {partition: [name for name in names if not name.startswith(".")] for partition, names in self.deleted.items()}
 
 
-class BuiltFrom:
+class IndexBuild:
     """The state of a table that indexes are built from.
 
     columns: those with statistics; schema: the table's, with meta columns.
@@ -302,18 +303,18 @@ class BuiltFrom:
         self.snapshot = snapshot
         self.columns = columns
         self.schema = schema
-        self._found: dict[FileIndexing, tuple[FoundFile, ...]] = {}
+        self._found: dict[FileIndexing, tuple[ExistingFile, ...]] = {}
 
-    def of(self, table: TableContext) -> BuiltFrom:
+    def of(self, table: TableContext) -> IndexBuild:
         """The same state, read by another handle of the table."""
-        return BuiltFrom(table, self.engine, replace(self.snapshot, context=table), self.columns, self.schema)
+        return IndexBuild(table, self.engine, replace(self.snapshot, context=table), self.columns, self.schema)
 
-    @lazy_property
+    @cached_property
     def slices(self) -> tuple[FileSlice, ...]:
         """The newest slices."""
         return tuple(s for found in self.snapshot.slices().values() for s in found)
 
-    @lazy_property
+    @cached_property
     def validity(self) -> InstantValidity:
         """Which log blocks count."""
         return InstantValidity.of(self.snapshot.timeline)
@@ -343,23 +344,23 @@ class BuiltFrom:
                     files[info.name] = info.size_bytes
         return listed
 
-    def _logs_under_way(self, there: Mapping[str, Sequence[FileInfo]]) -> frozenset[str]:
+    def _logs_under_way(self, existing_logs: Mapping[str, Sequence[FileInfo]]) -> frozenset[str]:
         """What pending writes have made, where logs are among the files that are there.
 
         The name of a log tells a resize for which its write copied rows.  That one may have completed beside the write, whose
         commit adds the log, or whose end removes it.
         """
-        logs = any(parse_log_file(info.name) is not None for infos in there.values() for info in infos)
+        logs = any(parse_log_file(info.name) is not None for infos in existing_logs.values() for info in infos)
         pending = self.snapshot.timeline.pending_writes() if logs else ()
-        return frozenset(files_under_way(self.snapshot.context.storage, (i.request_time for i in pending)))
+        return frozenset(files_being_written(self.snapshot.context.storage, (i.request_time for i in pending)))
 
-    def look(self, indexing: FileIndexing, *, logs: bool) -> tuple[FoundFile, ...]:
+    def read_files(self, indexing: FileIndexing, *, logs: bool) -> tuple[ExistingFile, ...]:
         """What footers, and with `logs` log blocks, tell of the files of the newest slices."""
         if indexing not in self._found:
             files, spec, ids = self.files(logs=logs), self.table.storage.spec(), self.snapshot.ids
-            outside = load_outside(self.table, files)
+            outside = load_bootstrap_sources(self.table, files)
             tasks = [
-                FilesToIndex(
+                IndexFilesTask(
                     spec, tuple(files[start : start + FILES_PER_TASK]), self.schema, indexing, self.validity, ids, outside
                 )
                 for start in range(0, len(files), FILES_PER_TASK)
@@ -369,7 +370,7 @@ class BuiltFrom:
 
     def row_count(self) -> int:
         """Rows of the base files of the newest slices."""
-        return sum(found.row_count for found in self.look(FileIndexing(), logs=False))
+        return sum(found.row_count for found in self.read_files(FileIndexing(), logs=False))
 
 
 def slice_reader(

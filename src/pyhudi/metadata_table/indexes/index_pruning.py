@@ -20,16 +20,16 @@ from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.planning.data_skipping import columns_with_statistics, record_key_texts, secondary_texts
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.expression_functions import IndexExpression
-from pyhudi.records.filters.filter_ast import Call, Expr
+from pyhudi.records.filters.filter_ast import Expr, FunctionCall
 from pyhudi.records.filters.filter_functions import as_index_expression
 from pyhudi.records.filters.filter_visitor import calls
 from pyhudi.records.keys.key_spec import KeySpec
 from pyhudi.table.file_slices import BaseFile
 
-FileOf = tuple[str, BaseFile]
+FileT = tuple[str, BaseFile]
 """A base file, and the partition of the table in which it lies."""
 
-BasesQuestion = Callable[[Sequence[FileOf]], set[str]]
+BaseFilePruner = Callable[[Sequence[FileT]], set[str]]
 """From base files to the paths of those in which no row matches."""
 
 
@@ -55,7 +55,7 @@ class Filter:
         keys = self.keys if self.unusable.isdisjoint(self.keys.record_fields) else replace(self.keys, record_fields=())
         return record_key_texts(self.condition, keys, self.schema, has_meta_columns=self.stores_keys)
 
-    def texts_of(self, column: str, layout: int = 1) -> pa.StringArray | None:
+    def matching_texts(self, column: str, layout: int = 1) -> pa.StringArray | None:
         """The only values that matching rows can have in a column, as an index of a layout writes them; None when the filter does
         not say.
         """
@@ -67,7 +67,7 @@ class Filter:
             # The index is over a column that the table no longer has; the filter cannot name it either.
             return None
 
-    def call_of(self, column: str, expression: IndexExpression) -> Call | None:
+    def for_expression(self, column: str, expression: IndexExpression) -> FunctionCall | None:
         """What the filter asks of the results of an expression index, by the same function with the same options; None for
         nothing.
         """
@@ -82,7 +82,7 @@ class Filter:
                 return call
         return None
 
-    def types_of(self, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    def column_types(self, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Some columns with the types that the filter takes them for."""
         return tuple((name, str(field_at(self.schema, name).type)) for name in columns)
 
@@ -94,7 +94,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class FilesPassedOver:
+class PrunedFiles:
     """What an index of files says of a filter.
 
     columns: those that it answers for.  units: string, the files in which no row matches, each as the hash of its partition, a
@@ -105,7 +105,7 @@ class FilesPassedOver:
     units: pa.StringArray
 
 
-def without_texts(metadata: MetadataTable, index: str, texts: pa.StringArray, files: Sequence[FileOf]) -> set[str]:
+def without_texts(metadata: MetadataTable, index: str, texts: pa.StringArray, files: Sequence[FileT]) -> set[str]:
     """The paths of the base files that have a Bloom filter in an index, in which none of the texts is."""
     names: dict[str, list[str]] = {}
     for partition, base in files:

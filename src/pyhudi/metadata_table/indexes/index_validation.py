@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.index_definitions import IndexDefinition
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.metadata_table.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.metadata_table.reader.index_lookups import find_bloom_filters
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.records.column_statistics import ColumnRange, covers, footer_ranges, merge_ranges
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo, StorageSpec
-from pyhudi.table.cached_property import lazy_property
+from pyhudi.table.cached_property import cached_property
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
@@ -29,13 +29,13 @@ from pyhudi.tasks.engine_protocol import Engine
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.read_slice import ReadSpec
 
-LOST = (
+MISSING_ROWS = (
     "data files: put the same files back from a copy; else undo the write that the file's name ends in, with all after it: "
     "rollback, or restore to a savepoint"
 )
 """What helps where data is gone."""
 
-MISLED = "metadata table: a repair (or Table.index.rebuild()) builds it anew from the files"
+WRONG_PRUNING = "metadata table: a repair (or Table.index.rebuild()) builds it anew from the files"
 """What helps against an index that says what is not so."""
 
 _FILTERS_AT_ONCE = 32
@@ -46,31 +46,31 @@ MAX_EXAMPLES = 5
 """Keys that a finding about many of them names."""
 
 
-class Wrong(NamedTuple):
+class Mismatch(NamedTuple):
     """An error that a check found.  remedy: None for that of the other errors of the check."""
 
     path: str
-    what: str
+    message: str
     remedy: str | None = None
 
 
 @dataclass(slots=True)
 class IndexFindings:
-    """What one check found.  warnings: (path, what); looked_at: how much of what there is, for the report;
+    """What one check found.  warnings: (path, what); checked: how much of what there is, for the report;
     '' where there was no reason to look.
     """
 
-    errors: list[Wrong] = field(default_factory=list)
+    errors: list[Mismatch] = field(default_factory=list)
     warnings: list[tuple[str, str]] = field(default_factory=list)
-    looked_at: str = ""
+    checked: str = ""
 
-    def wrong(self, path: str, what: str, remedy: str | None = None) -> None:
+    def add_error(self, path: str, message: str, remedy: str | None = None) -> None:
         """Note an error."""
-        self.errors.append(Wrong(path, what, remedy))
+        self.errors.append(Mismatch(path, message, remedy))
 
-    def doubtful(self, path: str, what: str) -> None:
+    def add_warning(self, path: str, message: str) -> None:
         """Note a warning."""
-        self.warnings.append((path, what))
+        self.warnings.append((path, message))
 
 
 Check = Callable[[], IndexFindings]
@@ -96,7 +96,7 @@ def run_footer(task: FooterTask) -> dict[str, ColumnRange] | str:
         return str(error)
 
 
-class PresentFile(NamedTuple):
+class DirectoryFile(NamedTuple):
     """A data file in a directory.  instant_time: as its name says, or of the write under way that is making it."""
 
     info: FileInfo
@@ -108,7 +108,7 @@ class CheckedTable:
     """What checks look at.
 
     schema: with meta columns, None for a table without columns; slices: of the present state; chosen: paths of the base files to
-    open; partitions, present: as the directories have them; being_cleaned: name of a file that a clean is deleting -> the
+    open; partitions, present: as the directories have them; pending_clean_files: name of a file that a clean is deleting -> the
     clean; key_reader: reads the record keys of slices, or the fields that they are made of.
     """
 
@@ -120,8 +120,8 @@ class CheckedTable:
     slices: Sequence[FileSlice]
     chosen: Sequence[str]
     partitions: Sequence[str]
-    present: Sequence[PresentFile]
-    being_cleaned: Callable[[], Mapping[str, str]]
+    data_files: Sequence[DirectoryFile]
+    pending_clean_files: Callable[[], Mapping[str, str]]
     key_reader: Callable[[], ReadSpec]
 
     @property
@@ -135,11 +135,11 @@ class CheckedTable:
         """The table's."""
         return self.snapshot.timeline
 
-    def under_own_names(self, path: str, columns: Sequence[str]) -> tuple[str, ...]:
+    def columns_under_current_names(self, path: str, columns: Sequence[str]) -> tuple[str, ...]:
         """As of the snapshot."""
-        return self.snapshot.under_own_names(path, columns)
+        return self.snapshot.columns_under_current_names(path, columns)
 
-    @lazy_property
+    @cached_property
     def validity(self) -> InstantValidity:
         """Which log blocks count."""
         return InstantValidity.of(self.timeline)
@@ -160,17 +160,20 @@ class CheckedTable:
 
 
 def compare_partition(
-    found: IndexFindings, partition: str, what: str, said: ColumnRange | None, parts: Sequence[ColumnRange]
+    found: IndexFindings, partition: str, message: str, stored_range: ColumnRange | None, parts: Sequence[ColumnRange]
 ) -> bool:
     """Whether the range of a partition covers those of its files; notes it where it does not."""
-    if said is None:
-        found.wrong(partition, f"no range of {what}: real readers pass the partition over")
+    if stored_range is None:
+        found.add_error(partition, f"no range of {message}: real readers pass the partition over")
         return False
     together = merge_ranges(parts)
-    if covers(said, together):
+    if covers(stored_range, together):
         return True
-    detail = f"{what} is {together.min!r} to {together.max!r} in its files, and the index says {said.min!r} to {said.max!r}"
-    found.wrong(partition, detail)
+    detail = (
+        f"{message} is {together.min!r} to {together.max!r} in its files, and the index says {stored_range.min!r} to "
+        f"{stored_range.max!r}"
+    )
+    found.add_error(partition, detail)
     return False
 
 
@@ -179,42 +182,42 @@ def compare_filters(
     metadata: MetadataTable,
     index: str,
     files: Sequence[tuple[str, str, tuple[str, str] | None]],
-    same: Callable[[str, str], bool],
+    is_equal: Callable[[str, str], bool],
 ) -> None:
     """Stored Bloom filters of files against those that they should be.
 
-    files: (path, partition, type code and text of the filter) of each; same: whether a stored text will do for another.
+    files: (path, partition, type code and text of the filter) of each; is_equal: whether a stored text will do for another.
     """
     bare = 0
     for start in range(0, len(files), _FILTERS_AT_ONCE):
         part = files[start : start + _FILTERS_AT_ONCE]
         names: dict[str, list[str]] = {}
         for path, partition, _ in part:
-            names.setdefault(partition, []).append(file_name_of(path))
+            names.setdefault(partition, []).append(file_name(path))
         rows = find_bloom_filters(metadata, names, index)
         stored = dict(zip(rows["key"].to_pylist(), rows["bloom_filter"].to_pylist(), strict=True))
         for path, partition, bloom in part:
-            key = bloom_filter_keys(partition, file_hashes([file_name_of(path)]))[0].as_py()
+            key = bloom_filter_keys(partition, file_hashes([file_name(path)]))[0].as_py()
             if bloom is None:
                 continue
             if key not in stored:
                 bare += 1
-            elif not same(stored[key].decode("ascii", "replace"), bloom[1]):
-                found.wrong(path, f"its Bloom filter in {index} is another one than that of the file")
+            elif not is_equal(stored[key].decode("ascii", "replace"), bloom[1]):
+                found.add_error(path, f"its Bloom filter in {index} is another one than that of the file")
     if bare:
-        found.doubtful("", f"{bare} of {len(files)} files have no Bloom filter in {index}, and are never passed over")
+        found.add_warning("", f"{bare} of {len(files)} files have no Bloom filter in {index}, and are never passed over")
 
 
-def filter_covers(stored: str, wanted: str) -> bool:
+def filter_covers(stored: str, filter_type: str) -> bool:
     """Whether a stored Bloom filter holds what another of the same size does.
 
     The real Hudi counts a value as often as it comes, so filters of the same values differ in their counts.  Filters of other
     sizes cannot be compared, and count as covering.
     """
-    if stored == wanted:
+    if stored == filter_type:
         return True
     try:
-        first, second = (np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8) for text in (stored, wanted))
+        first, second = (np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8) for text in (stored, filter_type))
     except ValueError:
         return False
     if len(first) != len(second):

@@ -3,17 +3,17 @@
 A kind is a class, an index of a table is an instance of it.  `Table` has one of most kinds, and any number of those that are
 *defined*: by an entry in the index definitions that names a column.
 
-    a write          what its tasks have to find out       `ask`, `was_asked`
-                     what has to be read before the lock   `prepare`, `holds`
-    a commit         under the lock                        `begin`, then `of_commit`
-    a clean          under the lock                        `of_clean`
+    a write          what its tasks have to find out       `requirements`, `requirements_met`
+                     what has to be read before the lock   `prepare`, `is_still_valid`
+    a commit         under the lock                        `begin`, then `updates_for_commit`
+    a clean          under the lock                        `updates_for_clean`
     a rollback       log files of the instant are deleted, and every record of it with them; whether what was built while the
-                     instant was there is still so says `stays_after_rollback`
-    a restore        nothing of the metadata table says what was so at an earlier time: `stays_after_restore`
-    a snapshot       building it                           `group_count`, `of_snapshot`
+                     instant was there is still so says `survives_rollback`
+    a restore        nothing of the metadata table says what was so at an earlier time: `survives_restore`
+    a snapshot       building it                           `group_count`, `build`
     validate         `check_columns`, `check`
-    a filtered read  `partitions_passed_over`, `keys_of`, `places_question`, `files_passed_over`, `bases_question`
-    a lookup         of the keys that are written: `key_places`, `key_ranges`, `key_filters`
+    a filtered read  `pruned_partitions`, `matching_keys`, `locate_keys`, `pruned_files`, `prune_base_files`
+    a lookup         of the keys that are written: `key_locations`, `key_ranges`, `key_filters`
     compaction       `merge`, the rule by which what several commits say of one key is merged
 
 A new kind is a file in this folder, its name in `KINDS`, and the codec of its values in `metadata_table.codecs`.
@@ -32,11 +32,11 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.index_definitions import IndexDefinition
-from pyhudi.metadata_table.codecs.metadata_partitions import IndexGroup, format_file_id
-from pyhudi.metadata_table.file_group_merge import MergeRule
+from pyhudi.metadata_table.codecs.metadata_partitions import IndexGroup, format_index_file_id
+from pyhudi.metadata_table.file_group_merge import CellMergeRule
 from pyhudi.metadata_table.file_tasks import KeyRecords, KeySource
-from pyhudi.metadata_table.indexes.index_events import Asking, BuiltFrom, Cleaned, Commit, PlannedCommit
-from pyhudi.metadata_table.indexes.index_pruning import BasesQuestion, FilesPassedOver, Filter
+from pyhudi.metadata_table.indexes.index_events import CommitPrepared, CommitPublishing, FilesCleaned, IndexBuild, WriteStarted
+from pyhudi.metadata_table.indexes.index_pruning import BaseFilePruner, Filter, PrunedFiles
 from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings
 from pyhudi.metadata_table.metadata_records import MetadataRecords
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
@@ -50,28 +50,28 @@ from pyhudi.tasks.file_stats import FileIndexing
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class IndexUpdate:
     """What one instant says in one index.
 
     records: None where there is nothing to say.  keys: side files of keys, too many to be held here; the tasks that write file
-    groups make records of them by the index's rule.  sections: as of `SideKeys`.  partitions: ranges of partitions of the table,
-    which become records when it is known whose times overlap with the commit's.
+    groups make records of them by the index's rule.  sections: as of `SpilledKeys`.  partitions: ranges of partitions of the
+    table, which become records when it is known whose times overlap with the commit's.
     """
 
     records: MetadataRecords | None = None
     keys: tuple[KeySource, ...] = ()
     sections: tuple[tuple[str, int], ...] = ()
-    partitions: SaidOfPartitions | None = None
+    partitions: PartitionStatsUpdate | None = None
 
 
-class Need(NamedTuple):
+class Dependency(NamedTuple):
     """An index that another one cannot do without.  why, what: for messages, as in "a secondary index needs the record index"
     and "create that first".
     """
 
     partition: str
-    why: str
-    what: str
+    reason: str
+    required_for: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Index(ABC):
 
     partition: str
 
-    kind: ClassVar[str]
+    partition_type: ClassVar[str]
     """The kind's name; of kinds that are defined, what the names of their partitions begin with."""
 
     is_defined: ClassVar[bool] = False
@@ -89,24 +89,24 @@ class Index(ABC):
     layouts: ClassVar[tuple[int, ...]] = (1,)
     """The layouts of records that are written.  Those that are read are for the kind's codec and for `check` to know."""
 
-    needs: ClassVar[Need | None] = None
+    needs: ClassVar[Dependency | None] = None
     """The index without which there is none of this kind."""
 
-    merge: ClassVar[MergeRule]
+    merge: ClassVar[CellMergeRule]
     """How what several layers say of one key comes together when the metadata table is compacted."""
 
-    typed_merge: ClassVar[MergeRule | None] = None
+    typed_merge: ClassVar[CellMergeRule | None] = None
     """The same for records of the second layout, where it is another."""
 
     key_records: ClassVar[KeyRecords | None] = None
     """For kinds that say keys: what a task makes of the side files of one file group."""
 
     @classmethod
-    def named(cls, partition: str) -> bool:
+    def matches_name(cls, partition: str) -> bool:
         """Whether a partition of this name is of this kind."""
         if cls.is_defined:
-            return partition.startswith(cls.kind) and len(partition) > len(cls.kind)
-        return partition == cls.kind
+            return partition.startswith(cls.partition_type) and len(partition) > len(cls.partition_type)
+        return partition == cls.partition_type
 
     @classmethod
     def open(cls, partition: str, definition: IndexDefinition | None) -> Self:
@@ -117,7 +117,7 @@ class Index(ABC):
         return cls(partition)
 
     @classmethod
-    def own_definition(cls, config: TableConfig) -> IndexDefinition | None:
+    def implicit_definition(cls, config: TableConfig) -> IndexDefinition | None:
         """What a table with these properties says of an index of a kind that nobody defines; None: nothing."""
         return None
 
@@ -127,7 +127,7 @@ class Index(ABC):
         return cls.is_defined
 
     @classmethod
-    def check_kept(cls, definition: IndexDefinition) -> None:
+    def check_writable(cls, definition: IndexDefinition) -> None:
         """Raises Unsupported for an index that PyHudi reads and does not write."""
         if definition.layout not in cls.layouts:
             raise Unsupported(f"layout {definition.layout} of its records is read, and not written")
@@ -140,46 +140,46 @@ class Index(ABC):
     @classmethod
     def file_ids(cls, partition: str, count: int) -> tuple[str, ...]:
         """The file ids of a new index."""
-        return tuple(format_file_id(partition, index) for index in range(count))
+        return tuple(format_index_file_id(partition, index) for index in range(count))
 
     # -- A write, before the lock ------------------------------------------------------------------------------------------
 
-    def ask(self, asked: FileIndexing, write: Asking) -> FileIndexing:
+    def requirements(self, requirements: FileIndexing, write: WriteStarted) -> FileIndexing:
         """What tasks are asked for, with what this index wants to know of the files that they write."""
-        return asked
+        return requirements
 
-    def was_asked(self, commit: Commit) -> bool:
+    def requirements_met(self, commit: CommitPublishing) -> bool:
         """Whether the tasks of a commit were asked for what this index has to be told now."""
         return True
 
     @classmethod
-    def prepare(cls, indexes: Sequence[Self], write: PlannedCommit) -> Mapping[str, Any]:
+    def prepare(cls, indexes: Sequence[Self], write: CommitPrepared) -> Mapping[str, Any]:
         """What has to be read for the commit, found out by tasks, for all indexes of the kind together: by partition.
 
         Asked before the commit takes the lock; and under it, for an index that has come meanwhile.
         """
         return {}
 
-    def holds(self, prepared: Any, store: MetadataStore) -> bool:
+    def is_still_valid(self, prepared: Any, store: MetadataStore) -> bool:
         """Whether what `prepare` found is still of use under the lock."""
         return True
 
     # -- What is said, under the lock --------------------------------------------------------------------------------------
 
-    def begin(self, commit: Commit) -> None:
+    def begin(self, commit: CommitPublishing) -> None:
         """Make true what the records of the commit take for granted: definitions; it may drop indexes."""
         return
 
     @abstractmethod
-    def of_commit(self, commit: Commit) -> Said:
+    def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
         """What a commit makes the index say."""
 
-    def of_clean(self, clean: Cleaned) -> MetadataRecords | None:
+    def updates_for_clean(self, clean: FilesCleaned) -> MetadataRecords | None:
         """What is removed with files that a clean deletes; None when the index does not speak of files."""
         return None
 
     @classmethod
-    def stays_after_rollback(cls, *, built_since: bool) -> bool:
+    def survives_rollback(cls, *, built_since: bool) -> bool:
         """Whether the index is still right when an instant and its records are gone.
 
         built_since: its first files were made when the instant was there, and say what was so then.
@@ -187,7 +187,7 @@ class Index(ABC):
         return not built_since
 
     @classmethod
-    def stays_after_restore(cls) -> bool:
+    def survives_restore(cls) -> bool:
         """Whether the index is still right when the table is as it was once."""
         return False
 
@@ -195,15 +195,15 @@ class Index(ABC):
 
     def group_count(self, settings: MetadataSettings, row_count: Callable[[], int]) -> int:
         """How many file groups it gets.  row_count: of the table, which is counted when it is asked for."""
-        return settings.group_count(self.kind)
+        return settings.group_count(self.partition_type)
 
-    def groups(self, settings: MetadataSettings, state: BuiltFrom) -> tuple[IndexGroup, ...]:
+    def groups(self, settings: MetadataSettings, state: IndexBuild) -> tuple[IndexGroup, ...]:
         """The file groups that it is built with."""
         count = self.group_count(settings, state.row_count)
         return tuple(IndexGroup(file_id, None, n, count) for n, file_id in enumerate(self.file_ids(self.partition, count)))
 
     @abstractmethod
-    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+    def build(self, state: IndexBuild, time: str, shards: int) -> IndexUpdate:
         """All that it has to say of a state of the table.  time: of the metadata table's instant; shards: its file groups."""
 
     def describe(self, table: TableContext, columns: Sequence[str]) -> TableContext:
@@ -223,38 +223,43 @@ class Index(ABC):
         return partition
 
     @classmethod
-    def partitions_passed_over(cls, partition: str, metadata: MetadataTable, asked: Filter) -> frozenset[str] | None:
+    def pruned_partitions(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> frozenset[str] | None:
         """The partitions of the table in which no row matches now."""
         return None
 
     @classmethod
-    def keys_of(cls, partition: str, metadata: MetadataTable, asked: Filter) -> pa.StringArray | None:
+    def matching_keys(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> pa.StringArray | None:
         """The only record keys that matching rows have now."""
         return None
 
     @classmethod
-    def places_question(cls, partition: str, metadata: MetadataTable) -> Callable[[pa.StringArray], pa.Table] | None:
+    def locate_keys(cls, partition: str, metadata: MetadataTable) -> Callable[[pa.StringArray], pa.Table] | None:
         """How to find out where record keys live now: KEYED_LOCATION_SCHEMA, without those that the table does not have."""
         return None
 
     @classmethod
-    def files_passed_over(
-        cls, partition: str, metadata: MetadataTable, asked: Filter, partitions: Sequence[str], known: Collection[str]
-    ) -> FilesPassedOver | None:
-        """The files in which no row matches, at any time.  partitions: of the table, which are looked at; known: columns of
-        which another index has spoken already.
+    def pruned_files(
+        cls,
+        partition: str,
+        metadata: MetadataTable,
+        row_filter: Filter,
+        partitions: Sequence[str],
+        indexed_files: Collection[str],
+    ) -> PrunedFiles | None:
+        """The files in which no row matches, at any time.  partitions: of the table, which are looked at; indexed_files: columns
+        of which another index has spoken already.
         """
         return None
 
     @classmethod
-    def bases_question(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BasesQuestion | None:
+    def prune_base_files(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> BaseFilePruner | None:
         """How to find out in which of some base files no row matches, at any time: their paths.  It is asked of few at once."""
         return None
 
     # -- Answering a lookup of the keys that a write brings ----------------------------------------------------------------
 
     @classmethod
-    def key_places(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
+    def key_locations(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
         """What tells tasks where record keys live."""
         return None
 
@@ -276,7 +281,7 @@ class Index(ABC):
         """Raises InvalidRequest or Unsupported when it cannot be computed from the table's columns."""
         return
 
-    def doubt(self, table: CheckedTable) -> str | None:
+    def skip_check_reason(self, table: CheckedTable) -> str | None:
         """Why it cannot be checked, for nobody believes it; None when it can."""
         return None
 
@@ -292,7 +297,7 @@ class HasPartitionRanges(ABC):
     partition: str
 
     @abstractmethod
-    def partition_records(self, said: SaidOfPartitions, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
+    def partition_records(self, update: PartitionStatsUpdate, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
         """The records that say it.  schema: the table's, with meta columns; is_tight: they make older ones void."""
 
     @abstractmethod
@@ -305,7 +310,7 @@ class HasPartitionRanges(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class SaidOfPartitions:
+class PartitionStatsUpdate:
     """What a commit says of partitions of the table in one index.
 
     ranges: partition path -> column -> range over all its files, None for a partition in which nothing is left.  types: of each
@@ -322,16 +327,16 @@ class SaidOfPartitions:
         return self.index.partition_records(self, schema, is_tight=is_tight)
 
 
-def one_column(definition: IndexDefinition | None, what: str) -> tuple[IndexDefinition, str]:
+def single_column_definition(definition: IndexDefinition | None, description: str) -> tuple[IndexDefinition, str]:
     """The definition of an index over one column, and the column.  Raises Unsupported for another one, and for none."""
     if definition is None:
         raise Unsupported("it has no definition")
     if len(definition.source_fields) != 1:
-        raise Unsupported(f"{what} over {len(definition.source_fields)} columns")
+        raise Unsupported(f"{description} over {len(definition.source_fields)} columns")
     return definition, definition.source_fields[0]
 
 
-class CannotKeep:
+class reraise_as_unsupported:
     """Names the index in what goes wrong inside: it cannot be kept up to date, so the table cannot be written with it."""
 
     def __init__(self, partition: str) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, PARTITION_STATS
-from pyhudi.metadata_table.indexes.index_events import Commit
+from pyhudi.metadata_table.indexes.index_events import CommitPublishing
 from pyhudi.metadata_table.indexes.stored_ranges import have_all, ranges_in
 from pyhudi.metadata_table.metadata_keys import column_stats_keys, file_hashes, partition_stats_key
 from pyhudi.metadata_table.reader.index_lookups import find_stats
@@ -34,17 +34,17 @@ _INSTANT = r"_(?P<instant>\d+)\.[A-Za-z]"
 Ranges = Mapping[str, ColumnRange]
 
 
-def carried_ranges(
-    commit: Commit,
+def incremental_ranges(
+    commit: CommitPublishing,
     partitions: Sequence[str],
     types: Mapping[str, pa.DataType],
-    known: Mapping[tuple[str, str], Ranges],
+    current: Mapping[tuple[str, str], Ranges],
 ) -> dict[str, Ranges]:
     """The ranges of those partitions of the table whose stored ones can be carried on to what they are after a commit.
 
-    partitions: that it touches; types: of the columns; known: (partition, name) -> the ranges of its own files.
+    partitions: that it touches; types: of the columns; current: (partition, name) -> the ranges of its own files.
     """
-    since = commit.trust.since
+    since = commit.sole_writer.since
     if since is None or not {COLUMN_STATS, PARTITION_STATS} <= set(commit.reader.partitions):
         return {}
     exchanged = _exchanged(commit, partitions, since)
@@ -55,7 +55,7 @@ def carried_ranges(
     for partition, (gone, new) in exchanged.items():
         leaving = [before.get((partition, name)) for name in gone]
         # A log file with nothing but deletes has no ranges, and adds nothing; of what leaves it is not known to be one.
-        arriving = [known.get((partition, name)) for name in new]
+        arriving = [current.get((partition, name)) for name in new]
         arriving = [ranges for ranges in arriving if ranges is None or ranges]
         carried = _carried(stored[partition], leaving, arriving, types)
         if carried is not None:
@@ -77,9 +77,9 @@ def _carried(
     return result
 
 
-def _exchanged(commit: Commit, partitions: Sequence[str], since: str) -> dict[str, tuple[list[str], list[str]]]:
+def _exchanged(commit: CommitPublishing, partitions: Sequence[str], since: str) -> dict[str, tuple[list[str], list[str]]]:
     """Partition -> names of the files that leave and arrive, of those in which PyHudi has said the ranges since it was alone."""
-    touched = commit.touched_groups()
+    touched = commit.file_groups()
     rows = commit.listed(partitions)
     instants = pc.struct_field(pc.extract_regex(rows.column("name"), _INSTANT), "instant")
     late = pc.fill_null(pc.greater_equal(instants, since), False)
@@ -96,8 +96,8 @@ def _exchanged(commit: Commit, partitions: Sequence[str], since: str) -> dict[st
     listed: dict[str, dict[str, int]] = {partition: {} for partition in chosen}
     for partition, name, size_bytes in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):
         listed[partition][name] = size_bytes
-    before = commit.live_of(listed, is_there=False)
-    after = commit.live_of(commit.with_added(listed), is_there=True)
+    before = commit.select_latest(listed, exists=False)
+    after = commit.select_latest(commit.with_added(listed), exists=True)
     result: dict[str, tuple[list[str], list[str]]] = {}
     for partition in chosen:
         stood, stands = ({info.name for info in live[partition]} for live in (before, after))

@@ -13,94 +13,94 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, PARTITION_STATS
-from pyhudi.metadata_table.file_group_merge import STATISTICS_OF_PARTITIONS, TYPED_STATISTICS_OF_PARTITIONS, MergeRule
-from pyhudi.metadata_table.file_tasks import FilesToIndex, run_index_files
+from pyhudi.metadata_table.file_group_merge import PARTITION_STATISTICS, TYPED_PARTITION_STATISTICS, CellMergeRule
+from pyhudi.metadata_table.file_tasks import IndexFilesTask, run_index_files
 from pyhudi.metadata_table.indexes.column_stats_index import (
-    OfColumns,
-    Statistics,
-    columns_there,
-    layout_of_statistics,
-    ranges_of_files,
+    ColumnStatsBase,
+    CommitStatistics,
+    existing_columns,
+    load_file_ranges,
+    statistics_layout,
 )
-from pyhudi.metadata_table.indexes.index_events import BuiltFrom, Commit
+from pyhudi.metadata_table.indexes.index_events import CommitPublishing, IndexBuild
 from pyhudi.metadata_table.indexes.index_pruning import Filter
 from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings, compare_partition
-from pyhudi.metadata_table.indexes.metadata_index import HasPartitionRanges, Need, Said, SaidOfPartitions
+from pyhudi.metadata_table.indexes.metadata_index import Dependency, HasPartitionRanges, IndexUpdate, PartitionStatsUpdate
 from pyhudi.metadata_table.indexes.stored_ranges import stored_ranges
 from pyhudi.metadata_table.metadata_records import FileRanges, MetadataRecords, partition_stats_records
 from pyhudi.metadata_table.reader.index_lookups import (
     find_partition_ranges,
     find_partition_stats,
     find_partitions,
-    ranges_of_partitions,
+    partition_ranges,
 )
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.planning.data_skipping import UnitRanges, has_reliable_partition_bounds, unit_ranges
 from pyhudi.records.column_statistics import ColumnRange, merge_ranges
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.table.bootstrap_sources import load_outside
+from pyhudi.table.bootstrap_sources import load_bootstrap_sources
 from pyhudi.table.table_config import TableConfig
 from pyhudi.tasks.file_stats import FileIndexing
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStats(OfColumns, HasPartitionRanges):
+class PartitionStatsIndex(ColumnStatsBase, HasPartitionRanges):
     """The partition `partition_stats`."""
 
-    kind: ClassVar[str] = PARTITION_STATS
-    needs: ClassVar[Need | None] = Need(COLUMN_STATS, "statistics of partitions need those of columns", COLUMN_STATS)
-    merge: ClassVar[MergeRule] = STATISTICS_OF_PARTITIONS
-    typed_merge: ClassVar[MergeRule | None] = TYPED_STATISTICS_OF_PARTITIONS
+    partition_type: ClassVar[str] = PARTITION_STATS
+    needs: ClassVar[Dependency | None] = Dependency(COLUMN_STATS, "statistics of partitions need those of columns", COLUMN_STATS)
+    merge: ClassVar[CellMergeRule] = PARTITION_STATISTICS
+    typed_merge: ClassVar[CellMergeRule | None] = TYPED_PARTITION_STATISTICS
 
     @classmethod
     def refusal(cls, config: TableConfig) -> str | None:
         return None if config.keys.partition_fields else "the table has no partitions to have statistics of"
 
-    def of_commit(self, commit: Commit) -> Said:
-        said = commit.shared(Statistics)
+    def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
+        said = commit.shared(CommitStatistics)
         ranges, _ = said.of_partitions
         types = {column: field_at(said.schema, column).type for column in said.columns} if ranges else {}
         gone = None
-        if said.left_columns:
+        if said.removed_columns:
             # Nobody keeps them true from now on, and the columns may come back.
-            gone = partition_stats_records(dict.fromkeys(find_partitions(commit.reader)), said.left_columns, said.schema)
-        layout = layout_of_statistics(commit.context)
-        return Said(gone, partitions=SaidOfPartitions(self, ranges, types, layout))
+            gone = partition_stats_records(dict.fromkeys(find_partitions(commit.reader)), said.removed_columns, said.schema)
+        layout = statistics_layout(commit.context)
+        return IndexUpdate(gone, partitions=PartitionStatsUpdate(self, ranges, types, layout))
 
-    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+    def build(self, state: IndexBuild, time: str, shards: int) -> IndexUpdate:
         by_partition: dict[str, list[FileRanges]] = {}
-        for file in ranges_of_files(state):
+        for file in load_file_ranges(state):
             by_partition.setdefault(file.partition, []).append(file)
         merged = {
             p: {c: merge_ranges(dict(file.ranges)[c] for file in of_files) for c in state.columns}
             for p, of_files in by_partition.items()
         }
-        typed = layout_of_statistics(state.table) > 1
-        return Said(partition_stats_records(merged, state.columns, state.schema, typed=typed))
+        typed = statistics_layout(state.table) > 1
+        return IndexUpdate(partition_stats_records(merged, state.columns, state.schema, typed=typed))
 
     @classmethod
     def step(cls, partition: str) -> str:
         return "partition statistics"
 
     @classmethod
-    def partitions_passed_over(cls, partition: str, metadata: MetadataTable, asked: Filter) -> frozenset[str] | None:
-        columns = asked.columns_in(metadata.definitions.get(COLUMN_STATS))
-        names = [name for name in columns if has_reliable_partition_bounds(field_at(asked.schema, name).type)]
+    def pruned_partitions(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> frozenset[str] | None:
+        columns = row_filter.columns_in(metadata.definitions.get(COLUMN_STATS))
+        names = [name for name in columns if has_reliable_partition_bounds(field_at(row_filter.schema, name).type)]
         if not names:
             return None
 
         def ranges() -> UnitRanges:
             stats = find_partition_stats(metadata, names)
-            return unit_ranges(asked.schema, names, stats, stats.column("file_name"), of_partitions=True)
+            return unit_ranges(row_filter.schema, names, stats, stats.column("file_name"), of_partitions=True)
 
-        gone = metadata.remembered(("ranges", partition, asked.types_of(names)), ranges).excluded(asked.condition)
+        gone = metadata.cached(("ranges", partition, row_filter.column_types(names)), ranges).excluded(row_filter.condition)
         return frozenset(gone.to_pylist())
 
-    def partition_records(self, said: SaidOfPartitions, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
-        typed = said.layout > 1
-        return partition_stats_records(said.ranges, tuple(said.types), schema, is_tight=is_tight, typed=typed)
+    def partition_records(self, update: PartitionStatsUpdate, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
+        typed = update.layout > 1
+        return partition_stats_records(update.ranges, tuple(update.types), schema, is_tight=is_tight, typed=typed)
 
     def partition_rows(self, reader: MetadataTable, columns: Sequence[str]) -> pa.Table:
         return find_partition_stats(reader, columns)
@@ -111,20 +111,20 @@ class PartitionStats(OfColumns, HasPartitionRanges):
     def check(self, table: CheckedTable) -> IndexFindings:
         """Against the statistics of files, and against the chosen base files and all log files."""
         found = IndexFindings()
-        columns = columns_there(table.definition(COLUMN_STATS), table.schema)
+        columns = existing_columns(table.definition(COLUMN_STATS), table.schema)
         types = {name: field_at(table.schema, name).type for name in columns}
         partitions = sorted({slice_.partition for slice_ in table.slices})
         of_files = _ranges_of_files(table, types)
         inside = _ranges_inside(table, [name for name, type_ in types.items() if has_reliable_partition_bounds(type_)])
         stats = self.partition_rows(table.metadata, columns)
         for name, type_ in types.items():
-            said = ranges_of_partitions(stats, name, type_)
+            said = partition_ranges(stats, name, type_)
             for partition in partitions:
                 for known in (of_files, inside):
                     parts = [ranges[name] for ranges in known.get(partition, ()) if name in ranges]
                     if parts and not compare_partition(found, partition, name, said.get(partition), parts):
                         break
-        found.looked_at = f"{len(columns)} columns of {len(partitions):,} partitions"
+        found.checked = f"{len(columns)} columns of {len(partitions):,} partitions"
         return found
 
 
@@ -134,7 +134,7 @@ def _ranges_of_files(table: CheckedTable, types: Mapping[str, pa.DataType]) -> d
     result: dict[str, list[Mapping[str, ColumnRange]]] = {}
     for slice_ in table.slices:
         for file in (*((slice_.base,) if slice_.base is not None else ()), *slice_.logs):
-            ranges = stored.get((slice_.partition, file_name_of(file.path)))
+            ranges = stored.get((slice_.partition, file_name(file.path)))
             if ranges:
                 result.setdefault(slice_.partition, []).append(ranges)
     return result
@@ -146,8 +146,8 @@ def _ranges_inside(table: CheckedTable, columns: Sequence[str]) -> dict[str, lis
     """
     asked = FileIndexing(tuple(columns))
     ids = table.snapshot.ids
-    files, outside = tuple(table.files), load_outside(table.context, table.files)
-    task = FilesToIndex(table.context.storage.spec(), files, table.schema, asked, table.validity, ids, outside)
+    files, outside = tuple(table.files), load_bootstrap_sources(table.context, table.files)
+    task = IndexFilesTask(table.context.storage.spec(), files, table.schema, asked, table.validity, ids, outside)
     result: dict[str, list[Mapping[str, ColumnRange]]] = {}
     for file in run_index_files(task) if columns else ():
         bounds = {name: ColumnRange(range_.min, range_.max) for name, range_ in file.indexed.ranges if range_.min is not None}

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import Unsupported
 from pyhudi.format.index_definitions import IndexDefinition, record_index_definition
-from pyhudi.format.instants import stamp_of_instant
+from pyhudi.format.instants import timestamp_from_instant
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.metadata_table.codecs.metadata_partitions import (
     RECORD_INDEX,
@@ -26,17 +26,17 @@ from pyhudi.metadata_table.codecs.metadata_partitions import (
     format_section,
     index_groups,
 )
-from pyhudi.metadata_table.file_group_merge import LOCATIONS, MergeRule
-from pyhudi.metadata_table.file_tasks import KeyRecords, KeysOfSlice, KeySource, location_records, run_slice_keys
+from pyhudi.metadata_table.file_group_merge import LOCATIONS, CellMergeRule
+from pyhudi.metadata_table.file_tasks import KeyRecords, KeySource, SliceKeysTask, location_records, run_slice_keys
 from pyhudi.metadata_table.indexes.index_events import (
-    Asking,
-    BuiltFrom,
-    Commit,
-    PlannedCommit,
+    CommitPrepared,
+    CommitPublishing,
+    IndexBuild,
+    WriteStarted,
     key_reader,
 )
 from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings, some_keys
-from pyhudi.metadata_table.indexes.metadata_index import Index, Said
+from pyhudi.metadata_table.indexes.metadata_index import Index, IndexUpdate
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
 from pyhudi.metadata_table.reader.index_lookups import find_records, scan_records
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
@@ -64,12 +64,12 @@ class RecordIndex(Index):
 
     by_partition: bool = False
 
-    kind: ClassVar[str] = RECORD_INDEX
-    merge: ClassVar[MergeRule] = LOCATIONS
+    partition_type: ClassVar[str] = RECORD_INDEX
+    merge: ClassVar[CellMergeRule] = LOCATIONS
     key_records: ClassVar[KeyRecords | None] = staticmethod(location_records)
 
     @classmethod
-    def own_definition(cls, config: TableConfig) -> IndexDefinition | None:
+    def implicit_definition(cls, config: TableConfig) -> IndexDefinition | None:
         return record_index_definition() if config.version.has_index_versions else None
 
     @classmethod
@@ -86,13 +86,13 @@ class RecordIndex(Index):
         made = record_index_definition(by_partition=self.by_partition)
         return store_definitions(table, {**load_index_definitions(table), made.name: made})
 
-    def ask(self, asked: FileIndexing, write: Asking) -> FileIndexing:
-        return replace(asked, key_shards=self._shards(write.store)) if write.moves_keys else asked
+    def requirements(self, requirements: FileIndexing, write: WriteStarted) -> FileIndexing:
+        return replace(requirements, key_shards=self._shards(write.store)) if write.moves_keys else requirements
 
-    def was_asked(self, commit: Commit) -> bool:
+    def requirements_met(self, commit: CommitPublishing) -> bool:
         if not commit.operation.moves_keys:
             return True
-        return commit.asked is not None and commit.asked.key_shards == self._shards(commit.store)
+        return commit.requirements is not None and commit.requirements.key_shards == self._shards(commit.store)
 
     def _shards(self, store: MetadataStore) -> int:
         """Into how many pieces tasks deal keys out; those of sections are dealt out later.
@@ -111,10 +111,10 @@ class RecordIndex(Index):
         return 1 if self.by_partition else len(groups)
 
     @classmethod
-    def prepare(cls, indexes: Sequence[Self], write: PlannedCommit) -> Mapping[str, tuple[KeySource, ...]]:
+    def prepare(cls, indexes: Sequence[Self], write: CommitPrepared) -> Mapping[str, tuple[KeySource, ...]]:
         """The keys of file groups that are replaced; they leave, unless the write brings them back."""
         left: tuple[KeySource, ...] = ()
-        shards = write.asked.key_shards if write.asked is not None else 0
+        shards = write.requirements.key_shards if write.requirements is not None else 0
         if write.replaced and write.operation.changes_rows and shards and write.schema is not None:
             wanted = {(partition, file_id) for partition, ids in write.replaced.items() for file_id in ids}
             found = write.snapshot.slices(list(write.replaced)).values()
@@ -123,19 +123,19 @@ class RecordIndex(Index):
             left = _keys_of_slices(write.context, write.engine, reader, slices, write.time, shards, deleted=True)
         return dict.fromkeys((index.partition for index in indexes), left)
 
-    def of_commit(self, commit: Commit) -> Said:
-        if commit.asked is None or not commit.asked.key_shards:
-            return Said()
-        instant_ms = stamp_of_instant(commit.time, commit.context.config.zone)
+    def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
+        if commit.requirements is None or not commit.requirements.key_shards:
+            return IndexUpdate()
+        instant_ms = timestamp_from_instant(commit.time, commit.context.config.zone)
         came = [
             KeySource(status.indexed.keys, partition, status.stat.file_id or "", instant_ms)
             for partition, _, status in commit.reported
             if status.indexed is not None and status.indexed.keys is not None
         ]
         keys = (*sorted(came, key=lambda source: source.path), *commit.prepared.get(self.partition, ()))
-        return Said(keys=keys, sections=self._sections(commit, {source.partition for source in came}))
+        return IndexUpdate(keys=keys, sections=self._sections(commit, {source.partition for source in came}))
 
-    def _sections(self, commit: Commit, partitions: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    def _sections(self, commit: CommitPublishing, partitions: Iterable[str]) -> tuple[tuple[str, int], ...]:
         if not self.by_partition:
             return ()
         rows: Counter[str] = Counter()
@@ -146,28 +146,28 @@ class RecordIndex(Index):
     def group_count(self, settings: MetadataSettings, row_count: Callable[[], int]) -> int:
         return settings.key_group_count(row_count())
 
-    def groups(self, settings: MetadataSettings, state: BuiltFrom) -> tuple[IndexGroup, ...]:
+    def groups(self, settings: MetadataSettings, state: IndexBuild) -> tuple[IndexGroup, ...]:
         if not self.by_partition:
             return Index.groups(self, settings, state)
         count = _groups_of_section(state.row_count())
         partitions = sorted({slice_.partition for slice_ in state.slices})
         return tuple(group for path in partitions for group in index_groups(self.partition, count, format_section(path)))
 
-    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+    def build(self, state: IndexBuild, time: str, shards: int) -> IndexUpdate:
         shards = 1 if self.by_partition else shards
         reader = key_reader(state.table, state.schema, state.validity, state.snapshot.ids)
-        return Said(keys=_keys_of_slices(state.table, state.engine, reader, state.slices, time, shards, deleted=False))
+        return IndexUpdate(keys=_keys_of_slices(state.table, state.engine, reader, state.slices, time, shards, deleted=False))
 
     @classmethod
     def step(cls, partition: str) -> str:
         return "record index"
 
     @classmethod
-    def places_question(cls, partition: str, metadata: MetadataTable) -> Callable[[pa.StringArray], pa.Table] | None:
+    def locate_keys(cls, partition: str, metadata: MetadataTable) -> Callable[[pa.StringArray], pa.Table] | None:
         return partial(find_records, metadata)
 
     @classmethod
-    def key_places(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
+    def key_locations(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
         return metadata.partition(partition)
 
     def check(self, table: CheckedTable) -> IndexFindings:
@@ -177,21 +177,21 @@ class RecordIndex(Index):
         by_partition = table.metadata.is_sectioned(self.partition)
         row_count = 0
         for slice_ in table.slices:
-            keys = pa.concat_arrays(table.engine.map(_Keys(reader), [slice_]))
+            keys = pa.concat_arrays(table.engine.map(_SliceKeyReader(reader), [slice_]))
             row_count += len(keys)
             if not len(keys):
                 continue
             distinct = pc.unique(keys)
             if len(distinct) < len(keys):
                 twice = len(keys) - len(distinct)
-                result.wrong(slice_.partition, f"{slice_.file_id} has {twice} keys more than once")
+                result.add_error(slice_.partition, f"{slice_.file_id} has {twice} keys more than once")
                 row_count -= twice
             found = find_records(table.metadata, distinct)
             if by_partition:
                 found = found.filter(pc.equal(found.column("partition"), slice_.partition))
             missing = distinct.filter(pc.invert(pc.is_in(distinct, value_set=found.column("key").combine_chunks())))
             if len(missing):
-                result.wrong(slice_.partition, f"{slice_.file_id}: {len(missing)} keys are missing: {some_keys(missing)}")
+                result.add_error(slice_.partition, f"{slice_.file_id}: {len(missing)} keys are missing: {some_keys(missing)}")
             here = pc.and_(
                 pc.equal(found.column("partition"), slice_.partition), pc.equal(found.column("file_id"), slice_.file_id)
             )
@@ -199,15 +199,15 @@ class RecordIndex(Index):
             if elsewhere.num_rows:
                 other = elsewhere.slice(0, 1).to_pylist()[0]
                 shown = some_keys(elsewhere.column("key"))
-                result.wrong(
+                result.add_error(
                     slice_.partition,
                     f"{slice_.file_id}: {elsewhere.num_rows} keys are said to be elsewhere: {shown}; the first in "
                     f"{other['partition']!r}, {other['file_id']}",
                 )
         indexed = sum(batch.num_rows for batch in scan_records(table.metadata))
         if indexed > row_count:
-            result.wrong("", f"has {indexed} keys, and the table {row_count}: writers take new records for old ones")
-        result.looked_at = f"{indexed:,} keys, {row_count:,} rows"
+            result.add_error("", f"has {indexed} keys, and the table {row_count}: writers take new records for old ones")
+        result.checked = f"{indexed:,} keys, {row_count:,} rows"
         return result
 
 
@@ -227,20 +227,20 @@ def _keys_of_slices(
 ) -> tuple[KeySource, ...]:
     """Write the keys of slices to side files of an instant."""
     tasks = [
-        KeysOfSlice(reader, slice_, time, shard_count, deleted, f"{slice_.file_id}_{number}")
+        SliceKeysTask(reader, slice_, time, shard_count, deleted, f"{slice_.file_id}_{number}")
         for number, slice_ in enumerate(slices)
     ]
     found = engine.map(run_slice_keys, tasks) if engine is not None else in_threads(run_slice_keys, tasks)
     zone = table.config.zone
     return tuple(
-        replace(source, instant_ms=stamp_of_instant(task.slice.base_instant, zone))
+        replace(source, instant_ms=timestamp_from_instant(task.slice.base_instant, zone))
         for source, task in zip(found, tasks, strict=True)
         if source is not None
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Keys:
+class _SliceKeyReader:
     """Reads the keys of a slice, as a task."""
 
     reader: ReadSpec

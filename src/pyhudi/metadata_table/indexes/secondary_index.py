@@ -19,21 +19,21 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import parse_base_file, parse_log_file
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.metadata_table.codecs.metadata_partitions import RECORD_INDEX, SECONDARY_INDEX_PREFIX
-from pyhudi.metadata_table.codecs.secondary_index_codec import routes_of_keys
-from pyhudi.metadata_table.file_group_merge import BARE_KEYS, MergeRule
+from pyhudi.metadata_table.codecs.secondary_index_codec import routing_prefixes
+from pyhudi.metadata_table.file_group_merge import BARE_KEYS, CellMergeRule
 from pyhudi.metadata_table.file_tasks import KeyRecords, KeySource, bare_records
 from pyhudi.metadata_table.index_tasks import SecondaryIndex, SecondaryTask, run_secondary, secondary_keys, secondary_reader
-from pyhudi.metadata_table.indexes.index_events import BuiltFrom, Commit, PlannedCommit, slice_reader
+from pyhudi.metadata_table.indexes.index_events import CommitPrepared, CommitPublishing, IndexBuild, slice_reader
 from pyhudi.metadata_table.indexes.index_pruning import Filter
 from pyhudi.metadata_table.indexes.index_validation import CheckedTable, IndexFindings, some_keys
-from pyhudi.metadata_table.indexes.metadata_index import Index, Need, Said, one_column
+from pyhudi.metadata_table.indexes.metadata_index import Dependency, Index, IndexUpdate, single_column_definition
 from pyhudi.metadata_table.reader.cell_merge import concat_cells
 from pyhudi.metadata_table.reader.index_lookups import (
     find_secondary_keys,
     find_secondary_values,
-    layout_of,
+    index_layout,
     secondary_indexes,
     stale_secondary_indexes,
 )
@@ -46,7 +46,7 @@ from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 
 
 @dataclass(frozen=True, slots=True)
-class _Pairs:
+class _SecondaryKeyChanges:
     """What a commit changes in one index.  sources: side files; shards: the number of file groups that they are routed by."""
 
     sources: tuple[KeySource, ...]
@@ -54,22 +54,22 @@ class _Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Secondary(Index):
+class SecondaryKeyIndex(Index):
     """A partition `secondary_index_<name>`.  column: dotted name; layout: of its records."""
 
     column: str
     layout: int = 1
 
     layouts: ClassVar[tuple[int, ...]] = (1, 2)
-    kind: ClassVar[str] = SECONDARY_INDEX_PREFIX
+    partition_type: ClassVar[str] = SECONDARY_INDEX_PREFIX
     is_defined: ClassVar[bool] = True
-    needs: ClassVar[Need | None] = Need(RECORD_INDEX, "a secondary index needs the record index", "that")
-    merge: ClassVar[MergeRule] = BARE_KEYS
+    needs: ClassVar[Dependency | None] = Dependency(RECORD_INDEX, "a secondary index needs the record index", "that")
+    merge: ClassVar[CellMergeRule] = BARE_KEYS
     key_records: ClassVar[KeyRecords | None] = staticmethod(bare_records)
 
     @classmethod
     def open(cls, partition: str, definition: IndexDefinition | None) -> Self:
-        definition, column = one_column(definition, "a secondary index")
+        definition, column = single_column_definition(definition, "a secondary index")
         return cls(partition, column, definition.layout)
 
     def check_columns(self, schema: pa.Schema) -> None:
@@ -84,7 +84,7 @@ class Secondary(Index):
         return SecondaryIndex(self.partition, self.column, shards, self.layout)
 
     @classmethod
-    def prepare(cls, indexes: Sequence[Self], write: PlannedCommit) -> Mapping[str, _Pairs]:
+    def prepare(cls, indexes: Sequence[Self], write: CommitPrepared) -> Mapping[str, _SecondaryKeyChanges]:
         routed = tuple(index.routed(write.store.groups.count(index.partition)) for index in indexes)
         found: Mapping[str, tuple[KeySource, ...]] = {}
         if write.schema is not None and write.operation.changes_rows:
@@ -98,18 +98,18 @@ class Secondary(Index):
             ]
             run = write.engine.map(run_secondary, tasks) if write.engine is not None else in_threads(run_secondary, tasks)
             found = _key_sources(path for part in run for path in part)
-        return {index.partition: _Pairs(found.get(index.partition, ()), index.shards) for index in routed}
+        return {index.partition: _SecondaryKeyChanges(found.get(index.partition, ()), index.shards) for index in routed}
 
-    def holds(self, prepared: Any, store: MetadataStore) -> bool:
+    def is_still_valid(self, prepared: Any, store: MetadataStore) -> bool:
         return bool(prepared.shards == store.groups.count(self.partition))
 
-    def of_commit(self, commit: Commit) -> Said:
-        return Said(keys=commit.prepared[self.partition].sources)
+    def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
+        return IndexUpdate(keys=commit.prepared[self.partition].sources)
 
     def group_count(self, settings: MetadataSettings, row_count: Callable[[], int]) -> int:
         return settings.key_group_count(row_count())
 
-    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+    def build(self, state: IndexBuild, time: str, shards: int) -> IndexUpdate:
         index = self.routed(shards)
         reader = secondary_reader(
             slice_reader(state.table, state.schema, state.validity, defaults=state.snapshot.defaults, ids=state.snapshot.ids),
@@ -120,21 +120,21 @@ class Secondary(Index):
             for number, slice_ in enumerate(state.slices)
         ]
         found = _key_sources(path for part in state.engine.map(run_secondary, tasks) for path in part)
-        return Said(keys=found.get(self.partition, ()))
+        return IndexUpdate(keys=found.get(self.partition, ()))
 
     @classmethod
     def step(cls, partition: str) -> str:
         return f"secondary index {partition}"
 
     @classmethod
-    def keys_of(cls, partition: str, metadata: MetadataTable, asked: Filter) -> pa.StringArray | None:
+    def matching_keys(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> pa.StringArray | None:
         column = next((column for column, index in secondary_indexes(metadata).items() if index == partition), None)
-        texts = None if column is None else asked.texts_of(column, layout_of(metadata, partition))
+        texts = None if column is None else row_filter.matching_texts(column, index_layout(metadata, partition))
         if texts is None:
             return None
         return find_secondary_keys(metadata, partition, texts) if len(texts) else texts
 
-    def doubt(self, table: CheckedTable) -> str | None:
+    def skip_check_reason(self, table: CheckedTable) -> str | None:
         if self.partition not in stale_secondary_indexes(table.metadata):
             return None
         return "releases 1.1 and 1.2 do not keep it up to date behind another one, and no read asks it"
@@ -153,17 +153,17 @@ class Secondary(Index):
             total += len(keys)
             if not len(keys):
                 continue
-            routes = routes_of_keys(keys) if self.layout > 1 else None
+            routes = routing_prefixes(keys) if self.layout > 1 else None
             cells = [part.keys for part in concat_cells(table.metadata.lookup(self.partition, keys, routes))]
             known = pa.concat_arrays([pa.array([], pa.binary()), *cells]).cast(pa.string())
             missing = keys.filter(pc.invert(pc.is_in(keys, value_set=known)))
             if len(missing):
                 what = f"{slice_.file_id}: {len(missing)} pairs of value and record key are missing: {some_keys(missing)}"
-                found.wrong(slice_.partition, what)
+                found.add_error(slice_.partition, what)
         stored = sum(len(keys) for _, keys in find_secondary_values(table.metadata, self.partition))
         if stored > total:
-            found.doubtful("", f"has {stored} pairs, and the rows {total}: lookups read more than they need")
-        found.looked_at = f"{stored:,} pairs, {total:,} values"
+            found.add_warning("", f"has {stored} pairs, and the rows {total}: lookups read more than they need")
+        found.checked = f"{stored:,} pairs, {total:,} values"
         return found
 
 
@@ -175,7 +175,7 @@ def _key_sources(paths: Iterable[tuple[str, str]]) -> dict[str, tuple[KeySource,
     return {partition: tuple(sources) for partition, sources in found.items()}
 
 
-def _changed_slices(write: PlannedCommit) -> list[tuple[str, FileSlice | None, FileSlice | None]]:
+def _changed_slices(write: CommitPrepared) -> list[tuple[str, FileSlice | None, FileSlice | None]]:
     """(file id, slice before, slice after) of each file group that a commit writes or replaces."""
     snapshot = write.snapshot
     gone = {(partition, file_id) for partition, ids in write.replaced.items() for file_id in ids}
@@ -190,7 +190,7 @@ def _changed_slices(write: PlannedCommit) -> list[tuple[str, FileSlice | None, F
     for status in write.statuses:
         group = (status.stat.partition_path or "", status.stat.file_id or "")
         path = status.stat.path or ""
-        log, base = parse_log_file(file_name_of(path)), parse_base_file(file_name_of(path))
+        log, base = parse_log_file(file_name(path)), parse_base_file(file_name(path))
         if log is not None:
             held = after.get(group) or before.get(group) or FileSlice(*group, write.time, None)
             after[group] = replace(held, logs=(*held.logs, LogFile(path, log, status.stat.file_size_in_bytes)))

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS
 from pyhudi.metadata_table.codecs.value_wrappers import unwrap
-from pyhudi.metadata_table.indexes.index_pruning import FilesPassedOver, Filter
+from pyhudi.metadata_table.indexes.index_pruning import Filter, PrunedFiles
 from pyhudi.metadata_table.reader.index_lookups import find_column_stats, partition_hashes
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.planning.data_skipping import unit_ranges
-from pyhudi.records.column_statistics import ColumnRange, believed_upper
+from pyhudi.records.column_statistics import ColumnRange, nan_safe_upper
 from pyhudi.records.hashing import name_hash
 
 _FIGURES = ("value_count", "null_count", "total_size_bytes", "total_uncompressed_size_bytes")
@@ -66,7 +66,7 @@ def ranges_in(
             part.column("file_name").to_pylist(),
             part.column("column_name").to_pylist(),
             _stored_values(low),
-            _stored_values(believed_upper(high)),
+            _stored_values(nan_safe_upper(high)),
             *(part.column(name).to_pylist() for name in _FIGURES),
             usable.tolist(),
             strict=True,
@@ -83,16 +83,16 @@ def ranges_in(
     return found
 
 
-def files_passed_over(asked: Filter, columns: Sequence[str], stats: pa.Table) -> FilesPassedOver:
+def files_pruned_by_ranges(row_filter: Filter, columns: Sequence[str], stats: pa.Table) -> PrunedFiles:
     """The files whose stored ranges of some columns show that no row of them matches.  stats: STATS_SCHEMA, with nulls counted
     among the values.
     """
-    ranges = unit_ranges(asked.schema, columns, stats, units_of(stats))
-    return FilesPassedOver(tuple(columns), ranges.excluded(asked.condition))
+    ranges = unit_ranges(row_filter.schema, columns, stats, statistics_units(stats))
+    return PrunedFiles(tuple(columns), ranges.excluded(row_filter.condition))
 
 
-def units_of(stats: pa.Table) -> pa.ChunkedArray:
-    """The files of statistics, as `FilesPassedOver` names them."""
+def statistics_units(stats: pa.Table) -> pa.ChunkedArray:
+    """The files of statistics, as `PrunedFiles` names them."""
     return pc.binary_join_element_wise(partition_hashes(stats), stats.column("file_name"), "/")
 
 
@@ -102,14 +102,14 @@ def with_nulls_counted(stats: pa.Table) -> pa.Table:
     return stats.set_column(at, stats.schema.field(at), pc.add(stats["value_count"], stats["null_count"]))
 
 
-def is_known(range_: ColumnRange) -> bool:
+def has_bounds(range_: ColumnRange) -> bool:
     """Whether a stored range says what the values are."""
     return range_.min is not None or range_.is_all_null
 
 
 def have_all(ranges: Mapping[str, ColumnRange] | None, columns: Iterable[str]) -> bool:
     """Whether there is a range of each of some columns, and it says what the values are."""
-    return ranges is not None and all(column in ranges and is_known(ranges[column]) for column in columns)
+    return ranges is not None and all(column in ranges and has_bounds(ranges[column]) for column in columns)
 
 
 def _stored_values(bounds: pa.Array) -> list[object]:

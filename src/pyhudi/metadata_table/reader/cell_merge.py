@@ -29,7 +29,7 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.avro_wrappers import Wrapper
 from pyhudi.metadata_table.codecs.column_stats_codec import COLUMN_STATS_SCHEMA, decode_column_stats
 from pyhudi.metadata_table.codecs.files_codec import FILES_SCHEMA, decode_files_by_record, live_files
-from pyhudi.metadata_table.codecs.value_wrappers import DECIMAL_V2, MOST_DIGITS, unwrap, wrap
+from pyhudi.metadata_table.codecs.value_wrappers import DECIMAL_V2, MOST_DIGITS, unwrap, wrap_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def merge_files(group: GroupCells) -> pa.RecordBatch:
     return live_files(batches[0], pa.array(order))
 
 
-def merge_column_stats(group: GroupCells) -> Iterator[pa.RecordBatch]:
+def merge_column_stats_cells(group: GroupCells) -> Iterator[pa.RecordBatch]:
     """STATS_SCHEMA, one row for each key that has statistics, in no promised order.
 
     Statistics of one key that cannot be compared (bounds of two kinds, NaN among several) are left out: a file without
@@ -276,8 +276,8 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
         "key": grouped.column("key"),
         "file_name": grouped.column("file_name_last"),
         "column_name": grouped.column("column_name_last"),
-        "min": wrap(_one(grouped.column("min_min")), typed=typed),
-        "max": wrap(_one(grouped.column("max_max")), typed=typed),
+        "min": wrap_values(_one(grouped.column("min_min")), typed=typed),
+        "max": wrap_values(_one(grouped.column("max_max")), typed=typed),
         **{name: grouped.column(f"{name}_sum") for name in sums},
         "is_deleted": no,
         "is_tight": no,

@@ -32,7 +32,7 @@ from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
 from pyhudi.metadata_table.codecs.metadata_partitions import format_section, grouped, parse_file_group
 from pyhudi.metadata_table.reader.cell_merge import Cells, Deletes, GroupCells
 from pyhudi.metadata_table.reader.metadata_file_cache import MetadataFiles
-from pyhudi.records.hashing import shard_of_keys
+from pyhudi.records.hashing import key_shards
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
@@ -53,7 +53,7 @@ class KeyedCells(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class KeyRequest:
     """What is asked of a file group: keys (binary, ascending, distinct), prefixes, or everything when both are None."""
 
     keys: pa.BinaryArray | None = None
@@ -77,16 +77,16 @@ def by_section(slices: Iterable[FileSlice]) -> tuple[tuple[FileSlice, ...], ...]
 
 def lookup_tasks(
     slices: Sequence[FileSlice], keys: pa.StringArray, routes: pa.StringArray | None = None
-) -> list[tuple[FileSlice, Wanted]]:
+) -> list[tuple[FileSlice, KeyRequest]]:
     """Which keys are asked of which group.  slices: of all groups of a partition, by number; routes: what tells the group of each
     key, the keys being distinct; None: the key does.
     """
     distinct = pc.unique(keys) if routes is None else keys
-    shards = shard_of_keys(distinct if routes is None else routes, len(slices))
-    tasks: list[tuple[FileSlice, Wanted]] = []
+    shards = key_shards(distinct if routes is None else routes, len(slices))
+    tasks: list[tuple[FileSlice, KeyRequest]] = []
     for number in np.unique(shards).tolist():
         mine = distinct.filter(pa.array(shards == number)).cast(pa.binary())
-        tasks.append((slices[number], Wanted(keys=mine.take(pc.sort_indices(mine)))))
+        tasks.append((slices[number], KeyRequest(keys=mine.take(pc.sort_indices(mine)))))
     return tasks
 
 
@@ -101,7 +101,7 @@ class GroupReader:
         self._files = files
         self._counts = counts
 
-    def read_all(self, tasks: Sequence[tuple[FileSlice, Wanted]]) -> list[GroupCells]:
+    def read_all(self, tasks: Sequence[tuple[FileSlice, KeyRequest]]) -> list[GroupCells]:
         """The cells of several groups, read at once and held."""
         self._files.fetch(file for slice_, _ in tasks for file in _files_of(slice_))
         if len(tasks) < 2:
@@ -109,34 +109,34 @@ class GroupReader:
         with ThreadPoolExecutor(min(_GROUP_THREADS, len(tasks))) as pool:
             return list(pool.map(lambda task: self._read_now(*task), tasks))
 
-    def read(self, slice_: FileSlice, wanted: Wanted) -> GroupCells:
+    def read(self, slice_: FileSlice, request: KeyRequest) -> GroupCells:
         """The cells of one group; its base file is read while its cells are asked for."""
-        base = self._base_cells(slice_.base, wanted) if slice_.base is not None else ()
-        files = ((log, self._files.blocks(log, vouched=self._counts(log.name.instant_time))) for log in slice_.logs)
+        base = self._base_cells(slice_.base, request) if slice_.base is not None else ()
+        files = ((log, self._files.blocks(log, verified=self._counts(log.name.instant_time))) for log in slice_.logs)
         blocks = ((log, block) for log, found in files for block in found)
         kept = without_compacted(surviving_blocks(blocks, self._counts), lambda found: found[1])
-        newer = [self._named(log, partial(self._block_cells, log, block, wanted)) for log, block in kept]
+        newer = [self._named(log, partial(self._block_cells, log, block, request)) for log, block in kept]
         return GroupCells(base, tuple(layer for layer in newer if layer is not None))
 
-    def _read_now(self, slice_: FileSlice, wanted: Wanted) -> GroupCells:
-        found = self.read(slice_, wanted)
+    def _read_now(self, slice_: FileSlice, request: KeyRequest) -> GroupCells:
+        found = self.read(slice_, request)
         return GroupCells(tuple(found.base), found.newer)
 
-    def _base_cells(self, file: BaseFile, wanted: Wanted) -> Iterator[Cells]:
+    def _base_cells(self, file: BaseFile, request: KeyRequest) -> Iterator[Cells]:
         try:
             opened = self._files.base(file)
             text = opened.file_info.get(SCHEMA)
             if text is None:
                 raise CorruptData("an HFile of the metadata table does not name the schema of its values")
             schema = self._files.schema(text.decode("utf-8"))
-            for batch in wanted.read(opened):
+            for batch in request.read(opened):
                 yield Cells(batch.column("key"), batch.column("value"), schema)
         except UnicodeDecodeError as error:
             raise CorruptData("the schema in an HFile is not UTF-8", path=self._files.absolute(file)) from error
         except CorruptData as error:
             raise error.with_path(self._files.absolute(file)) from error
 
-    def _block_cells(self, log: LogFile, block: LogBlock, wanted: Wanted) -> Cells | Deletes | None:
+    def _block_cells(self, log: LogFile, block: LogBlock, request: KeyRequest) -> Cells | Deletes | None:
         if block.kind is BlockType.DELETE:
             batches = list(decode_deletes(self._files.content(log, block)))
             keys = [batch.column("record_key").cast(pa.binary()) for batch in batches]
@@ -144,7 +144,7 @@ class GroupReader:
         if block.kind is not BlockType.HFILE:
             raise Unsupported(f"a log block of type {block.kind.name} in the metadata table")
         schema = self._files.schema(block.required(HeaderKey.SCHEMA))
-        found = list(wanted.read(self._files.inner(log, block)))
+        found = list(request.read(self._files.inner(log, block)))
         if not found:
             return None
         return Cells(
@@ -198,10 +198,10 @@ class PartitionReader:
         sections = by_section(self._partition.slices)
         return self._reader.read_all([task for section in sections for task in lookup_tasks(section, keys)])
 
-    def lookup_anywhere(self, keys: pa.StringArray) -> list[GroupCells]:
+    def lookup_all_groups(self, keys: pa.StringArray) -> list[GroupCells]:
         """As `lookup`, in each file group, whatever tells the group of a key.  keys: distinct."""
         wanted = keys.cast(pa.binary())
-        asked = Wanted(keys=wanted.take(pc.sort_indices(wanted)))
+        asked = KeyRequest(keys=wanted.take(pc.sort_indices(wanted)))
         return self._reader.read_all([(slice_, asked) for slice_ in self._partition.slices])
 
 

@@ -47,13 +47,13 @@ from pyhudi.metadata_table.reader.cell_merge import (
     STATS_SCHEMA,
     GroupCells,
     concat_cells,
-    merge_column_stats,
+    merge_column_stats_cells,
     merge_files,
     newest_cells,
 )
 from pyhudi.metadata_table.reader.file_group_reader import KeyedCells
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from pyhudi.records.column_statistics import ColumnRange, believed_upper, stored_value
+from pyhudi.records.column_statistics import ColumnRange, nan_safe_upper, stored_value
 from pyhudi.records.hashing import name_hash
 
 KEYED_LOCATION_SCHEMA = pa.schema([pa.field("key", pa.string(), nullable=False), *LOCATION_SCHEMA])
@@ -103,7 +103,7 @@ def find_column_stats(
         prefixes = [column_stats_prefix(column) for column in columns]
     else:
         prefixes = [partition_stats_key(column, partition) for column in columns for partition in partitions]
-    return metadata.remembered((index, *prefixes), lambda: _stats(metadata.lookup_prefixes(index, prefixes)))
+    return metadata.cached((index, *prefixes), lambda: _stats(metadata.lookup_prefixes(index, prefixes)))
 
 
 def find_stats(metadata: MetadataTable, index: str, keys: pa.StringArray) -> pa.Table:
@@ -117,7 +117,7 @@ def find_stats(metadata: MetadataTable, index: str, keys: pa.StringArray) -> pa.
 def scan_column_stats(metadata: MetadataTable, index: str = COLUMN_STATS) -> Iterator[pa.RecordBatch]:
     """STATS_SCHEMA: all statistics of a partition of the metadata table, in no promised order."""
     for group in metadata.scan(index):
-        yield from merge_column_stats(group)
+        yield from merge_column_stats_cells(group)
 
 
 def partition_hashes(stats: pa.Table) -> pa.ChunkedArray:
@@ -128,19 +128,19 @@ def partition_hashes(stats: pa.Table) -> pa.ChunkedArray:
 def find_partition_stats(metadata: MetadataTable, columns: Sequence[str]) -> pa.Table:
     """STATS_SCHEMA: statistics of columns in partitions, whose path is `file_name` (the root's is ''  or `.`)."""
     prefixes = [column_stats_prefix(column) for column in columns]
-    return metadata.remembered((PARTITION_STATS, *prefixes), lambda: _stats(metadata.lookup_prefixes(PARTITION_STATS, prefixes)))
+    return metadata.cached((PARTITION_STATS, *prefixes), lambda: _stats(metadata.lookup_prefixes(PARTITION_STATS, prefixes)))
 
 
 def find_partition_ranges(
     metadata: MetadataTable, column: str, kind: pa.DataType, index: str = PARTITION_STATS
 ) -> dict[str, ColumnRange]:
-    """As `ranges_of_partitions`, of one column, or of an expression index over it."""
+    """As `partition_ranges`, of one column, or of an expression index over it."""
     if index == PARTITION_STATS:
-        return ranges_of_partitions(find_partition_stats(metadata, [column]), column, kind)
-    return ranges_of_partitions(find_expression_partition_stats(metadata, index, column), column, kind, counts_nulls=False)
+        return partition_ranges(find_partition_stats(metadata, [column]), column, kind)
+    return partition_ranges(find_expression_partition_stats(metadata, index, column), column, kind, counts_nulls=False)
 
 
-def ranges_of_partitions(stats: pa.Table, column: str, kind: pa.DataType, *, counts_nulls: bool = True) -> dict[str, ColumnRange]:
+def partition_ranges(stats: pa.Table, column: str, kind: pa.DataType, *, counts_nulls: bool = True) -> dict[str, ColumnRange]:
     """Partition path -> the range of a column in it.  stats: STATS_SCHEMA, of partitions; kind: of the values; counts_nulls:
     whether the index counts nulls among its values, as the ranges do.
 
@@ -151,7 +151,7 @@ def ranges_of_partitions(stats: pa.Table, column: str, kind: pa.DataType, *, cou
         return {}
     (low, low_known), (high, high_known) = (unwrap(rows.column(bound).chunk(0), kind) for bound in ("min", "max"))
     result: dict[str, ColumnRange] = {}
-    named = zip(rows["file_name"].to_pylist(), low, believed_upper(high), (low_known & high_known).tolist(), strict=True)
+    named = zip(rows["file_name"].to_pylist(), low, nan_safe_upper(high), (low_known & high_known).tolist(), strict=True)
     for place, (name, least, greatest, is_known) in enumerate(named):
         bounds = (stored_value(least), stored_value(greatest))
         if is_known and (bounds[0] is None) == (bounds[1] is None):
@@ -199,7 +199,7 @@ def find_secondary_keys(metadata: MetadataTable, index: str, texts: pa.StringArr
 
     texts: values as the index writes them, no nulls.
     """
-    layout = layout_of(metadata, index)
+    layout = index_layout(metadata, index)
     prefixes = format_secondary_prefixes(texts, layout).to_pylist()
     found = [keys for _, keys in _secondary(metadata.lookup_prefixes(index, prefixes, routed=layout > 1))]
     return pa.concat_arrays(found) if found else pa.array([], pa.string())
@@ -211,7 +211,7 @@ def find_secondary_values(metadata: MetadataTable, index: str) -> Iterator[tuple
         yield from _secondary([group])
 
 
-def layout_of(metadata: MetadataTable, index: str) -> int:
+def index_layout(metadata: MetadataTable, index: str) -> int:
     """The layout of the records of an index that has a definition."""
     definition = metadata.definitions.get(index)
     return 1 if definition is None else definition.layout
@@ -243,7 +243,7 @@ def _is_secondary(metadata: MetadataTable, name: str) -> bool:
     return name.startswith(SECONDARY_INDEX_PREFIX) and name in metadata.partitions
 
 
-def hashes_of_partitions(partitions: Iterable[str]) -> dict[str, str]:
+def hashes_by_partition(partitions: Iterable[str]) -> dict[str, str]:
     """Partition path -> its hash in keys."""
     return {partition: name_hash(partition) for partition in partitions}
 
@@ -258,7 +258,7 @@ def _files_of(groups: Sequence[GroupCells]) -> pa.RecordBatch:
 
 
 def _stats(groups: Sequence[GroupCells]) -> pa.Table:
-    return pa.Table.from_batches((batch for group in groups for batch in merge_column_stats(group)), STATS_SCHEMA)
+    return pa.Table.from_batches((batch for group in groups for batch in merge_column_stats_cells(group)), STATS_SCHEMA)
 
 
 def _locations(group: GroupCells) -> Iterator[pa.RecordBatch]:

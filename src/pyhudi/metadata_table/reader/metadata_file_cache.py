@@ -20,13 +20,13 @@ from typing import Generic, TypeVar
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.hfile import HFile, open_hfile
 from pyhudi.format.log.framing import CorruptBlock, LogBlock, ReadRange, scan_blocks
-from pyhudi.format.log.log_corruption import check_whole
+from pyhudi.format.log.log_corruption import check_log_complete
 from pyhudi.format.names import parse_data_file_instant
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import BaseFile, LogFile
 
-WHOLE_FILE_BYTES = 1 << 20
+FULL_READ_BYTES = 1 << 20
 """Files up to this size are fetched whole."""
 
 _HELD_BYTES = 64 << 20
@@ -50,20 +50,20 @@ class MetadataFiles:
         check_whole: Called when a file is missing.  Raises SnapshotOutdated if the file was removed since the table was opened.
     """
 
-    def __init__(self, storage: Storage, check_whole: Callable[[], None] = _no_check) -> None:
+    def __init__(self, storage: Storage, check_not_stale: Callable[[], None] = _no_check) -> None:
         self._storage = storage
-        self._check_whole = check_whole
+        self._check_whole = check_not_stale
         self._trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
-        self._contents: Held[str, bytes] = Held(_HELD_BYTES)
-        self._hfiles: Held[tuple[str, int], HFile] = Held(_HELD_HFILES)
-        self._headers: Held[str, tuple[LogBlock | CorruptBlock, ...]] = Held(_HELD_LOGS)
+        self._contents: LruCache[str, bytes] = LruCache(_HELD_BYTES)
+        self._hfiles: LruCache[tuple[str, int], HFile] = LruCache(_HELD_HFILES)
+        self._headers: LruCache[str, tuple[LogBlock | CorruptBlock, ...]] = LruCache(_HELD_LOGS)
         self._schemas: dict[str, str] = {}
 
-    def of_instants(self, instants: Container[str | None], check_whole: Callable[[], None]) -> MetadataFiles:
+    def of_instants(self, instants: Container[str | None], check_not_stale: Callable[[], None]) -> MetadataFiles:
         """What is held of the files of some instants, for another look at the same metadata table: a file of an instant that
         stands as it stood is the same file.
         """
-        kept = MetadataFiles(self._storage, check_whole)
+        kept = MetadataFiles(self._storage, check_not_stale)
         self._contents.copy_to(kept._contents, lambda path: _instant_of(path) in instants)
         self._hfiles.copy_to(kept._hfiles, lambda key: _instant_of(key[0]) in instants)
         self._headers.copy_to(kept._headers, lambda path: _instant_of(path) in instants)
@@ -72,13 +72,13 @@ class MetadataFiles:
 
     def fetch(self, files: Iterable[BaseFile | LogFile]) -> None:
         """Fetch the small ones of some files, several at a time, before they are read one after the other."""
-        wanted = [file for file in files if file.size_bytes <= WHOLE_FILE_BYTES and self._contents.get(file.path) is None]
+        wanted = [file for file in files if file.size_bytes <= FULL_READ_BYTES and self._contents.get(file.path) is None]
         if len(wanted) > 1:
             with ThreadPoolExecutor(min(_FETCH_THREADS, len(wanted))) as pool:
                 list(pool.map(self._content, wanted))
 
-    def blocks(self, log: LogFile, *, vouched: bool) -> tuple[LogBlock | CorruptBlock, ...]:
-        """All blocks of a log file, without their contents.  vouched: a completed instant wrote it.
+    def blocks(self, log: LogFile, *, verified: bool) -> tuple[LogBlock | CorruptBlock, ...]:
+        """All blocks of a log file, without their contents.  verified: a completed instant wrote it.
 
         Raises CorruptData naming the file, for one that is vouched for also when it is not whole (see
         `format.log.log_corruption`).
@@ -86,13 +86,13 @@ class MetadataFiles:
         found = self._headers.get(log.path)
         if found is None:
             try:
-                found = tuple(scan_blocks(self._read_range(log), log.size_bytes, trusted=self._trusted))
+                found = tuple(scan_blocks(self._read_range(log), log.size_bytes, skip_checks=self._trusted))
             except CorruptData as error:
                 raise error.with_path(self.absolute(log)) from error
             self._headers.put(log.path, found)
-        if vouched:
+        if verified:
             try:
-                check_whole(found, log.name.instant_time)
+                check_log_complete(found, log.name.instant_time)
             except CorruptData as error:
                 raise error.with_path(self.absolute(log)) from error
         return found
@@ -107,7 +107,7 @@ class MetadataFiles:
 
     def inner(self, log: LogFile, block: LogBlock) -> HFile:
         """The HFile that a block holds."""
-        if log.size_bytes <= WHOLE_FILE_BYTES and (log.path, block.content_offset) not in self._hfiles:
+        if log.size_bytes <= FULL_READ_BYTES and (log.path, block.content_offset) not in self._hfiles:
             # Of larger ones the HFile's own checksums cover what is read.
             self.content(log, block)
         return self._opened(log, block.content_offset, block.content_size_bytes)
@@ -130,7 +130,7 @@ class MetadataFiles:
         return found
 
     def _read_range(self, file: BaseFile | LogFile) -> ReadRange:
-        if file.size_bytes <= WHOLE_FILE_BYTES:
+        if file.size_bytes <= FULL_READ_BYTES:
             return lambda offset, length: self._content(file)[offset : offset + length]
         return partial(self._read, file)
 
@@ -150,13 +150,13 @@ class MetadataFiles:
 
 
 def _instant_of(path: str) -> str | None:
-    return parse_data_file_instant(file_name_of(path))
+    return parse_data_file_instant(file_name(path))
 
 
 K = TypeVar("K")
 
 
-class Held(Generic[K, V]):
+class LruCache(Generic[K, V]):
     """What was used last, up to a total weight.  Pickled, it is empty."""
 
     def __init__(self, limit: int) -> None:
@@ -165,8 +165,8 @@ class Held(Generic[K, V]):
         self._weight = 0
         self._lock = Lock()
 
-    def __reduce__(self) -> tuple[type[Held[K, V]], tuple[int]]:
-        return Held, (self._limit,)
+    def __reduce__(self) -> tuple[type[LruCache[K, V]], tuple[int]]:
+        return LruCache, (self._limit,)
 
     def get(self, key: K) -> V | None:
         with self._lock:
@@ -176,11 +176,11 @@ class Held(Generic[K, V]):
             self._entries.move_to_end(key)
             return found[0]
 
-    def copy_to(self, other: Held[K, V], wanted: Callable[[K], bool]) -> None:
+    def copy_to(self, other: LruCache[K, V], predicate: Callable[[K], bool]) -> None:
         with self._lock:
             entries = tuple(self._entries.items())
         for key, (value, weight) in entries:
-            if wanted(key):
+            if predicate(key):
                 other.put(key, value, weight)
 
     def __contains__(self, key: K) -> bool:

@@ -51,7 +51,7 @@ class MetadataListing:
         return self._metadata
 
     @property
-    def held_bytes(self) -> int:
+    def memory_bytes(self) -> int:
         """About what the answers so far take."""
         together = self._together
         return sum(part.nbytes for part in tuple(self._files.values())) + (0 if together is None else together[1].nbytes)
@@ -71,13 +71,13 @@ class MetadataListing:
             return {partition: _infos(partition, self._files[partition]) for partition in wanted}
         return self._directories.files(wanted)
 
-    def files_of_groups(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
+    def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
         """The files of some file groups: partition -> file ids."""
         if self._look_up(list(groups)):
             return {partition: _infos(partition, _of_groups(self._files[partition], ids)) for partition, ids in groups.items()}
-        return self._directories.files_of_groups(groups)
+        return self._directories.group_files(groups)
 
-    def known_groups(self, partitions: Iterable[str]) -> frozenset[str] | None:
+    def cached_groups(self, partitions: Iterable[str]) -> frozenset[str] | None:
         """The file ids in partitions, as far as was asked before; None where one of these was not looked up by now."""
         wanted = list(dict.fromkeys(partitions))
         if self._metadata is None or not all(partition in self._files for partition in wanted):
@@ -129,15 +129,15 @@ class MetadataListing:
                 self._files.update(_by_partition(found, missing))
         return self._metadata is not None
 
-    def _asked(self, ask: Callable[[MetadataTable], T], otherwise: Callable[[], T]) -> T:
+    def _asked(self, lookup: Callable[[MetadataTable], T], otherwise: Callable[[], T]) -> T:
         metadata = self._metadata
         if metadata is not None:
             try:
-                return ask(metadata)
+                return lookup(metadata)
             except DAMAGE as error:
                 uri = metadata.storage.uri
                 self._metadata = None
-                warn_of_damage(f"the metadata table at {uri} cannot be used, so directories are listed instead: {error}")
+                warn_metadata_unusable(f"the metadata table at {uri} cannot be used, so directories are listed instead: {error}")
         return otherwise()
 
 
@@ -151,7 +151,7 @@ def choose_listing(context: TableContext, timeline: Timeline) -> FileListing:
     return DirectoryListing(context.storage)
 
 
-def warn_of_damage(message: str) -> None:
+def warn_metadata_unusable(message: str) -> None:
     """Say what cannot be used, in the log and as a Python warning."""
     _LOG.warning(message)
     warnings.warn(message, RuntimeWarning, stacklevel=2)
@@ -172,9 +172,9 @@ def _infos(partition: str, files: pa.RecordBatch) -> tuple[FileInfo, ...]:
     return tuple(FileInfo(join_path(partition, name), size, 0) for name, size in zip(names, sizes, strict=True))
 
 
-def _by_partition(files: pa.RecordBatch, wanted: Iterable[str]) -> dict[str, pa.RecordBatch]:
+def _by_partition(files: pa.RecordBatch, partitions: Iterable[str]) -> dict[str, pa.RecordBatch]:
     """Rows that are sorted by partition, cut apart; a partition without rows has none."""
-    result = {partition: files.slice(0, 0) for partition in wanted}
+    result = {partition: files.slice(0, 0) for partition in partitions}
     if not files.num_rows:
         return result
     column = files.column("partition")

@@ -28,32 +28,90 @@ from pyhudi.errors import CorruptData, InvalidRequest, SnapshotOutdated, TableNo
 from pyhudi.format.actions.restore_metadata import RestoreMetadata
 from pyhudi.format.actions.rollback_metadata import RollbackMetadata
 from pyhudi.format.index_definitions import IndexDefinition
-from pyhudi.format.instants import Action, Instant
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import METADATA_FOLDER
 from pyhudi.metadata_table.codecs.metadata_partitions import parse_file_group
 from pyhudi.metadata_table.reader.cell_merge import GroupCells
-from pyhudi.metadata_table.reader.file_group_reader import GroupReader, MetadataPartition, Wanted, by_section, lookup_tasks
-from pyhudi.metadata_table.reader.log_block_validity import BlockValidity
-from pyhudi.metadata_table.reader.metadata_file_cache import Held, MetadataFiles
+from pyhudi.metadata_table.reader.file_group_reader import GroupReader, KeyRequest, MetadataPartition, by_section, lookup_tasks
+from pyhudi.metadata_table.reader.metadata_file_cache import LruCache, MetadataFiles
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
-from pyhudi.records.hashing import shard_of_keys
+from pyhudi.records.hashing import key_shards
 from pyhudi.storage.base import FileInfo, Storage
-from pyhudi.table.cached_property import lazy_property
+from pyhudi.table.cached_property import cached_property
 from pyhudi.table.file_slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.pending_plans import load_pending_compactions
-from pyhudi.table.snapshot_staleness import find_loss
+from pyhudi.table.snapshot_staleness import find_stale_reason
 from pyhudi.table.table_config import load_table_config
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.table.timeline.timeline_store import TimelineStore
+
+# Which log blocks of the metadata table count.  Source: docs/formats/metadata-table.md, when MDT data counts.
+#
+# The metadata table is committed before the table is, so its timeline alone does not say what is visible.  A block of instant T
+# counts when all of these hold:
+#
+#     1. T is completed on the metadata timeline, or lies before its start
+#     2. T is not later than the metadata table's last completed instant
+#     3. T is one of
+#        a. the completed instants of the table's active timeline
+#        b. the completed delta commits of the metadata table that are not pending on the table's timeline
+#        c. the instants that completed rollbacks and restores of the table have taken back
+#        d. the completed rollbacks and restores of the metadata table
+#        e. the initialisations of partitions, whose instants begin with fourteen zeros (they are among b)
+#
+# So what a writer did that died between its two commits stays out of sight.  Base files are not asked: a compaction of the
+# metadata table takes up committed instants alone.
+
+# Every write of the metadata table completes under one of these.
+
+
+class BlockValidity:
+    """The rule for one state of both timelines.
+
+    load_rolled_back: the instants that the table's completed rollbacks and restores have taken back.  Their documents are read
+    at the first instant that nothing else decides: hardly ever.
+    """
+
+    __slots__ = ("_completed", "_data_completed", "_known", "_last", "_load_rolled_back", "_metadata", "_rolled_back")
+
+    def __init__(self, data: Timeline, metadata: Timeline, load_rolled_back: Callable[[], frozenset[str]]) -> None:
+        pending = {instant.request_time for instant in data.pending()} - {i.request_time for i in data.completed()}
+        completed = metadata.completed()
+        self._metadata = metadata
+        self._completed = frozenset(instant.request_time for instant in completed)
+        self._last = max(self._completed, default="")
+        self._known = frozenset(
+            instant.request_time
+            for instant in completed
+            if (instant.action.is_write and instant.request_time not in pending)
+            or instant.action in (Action.ROLLBACK, Action.RESTORE)
+            or instant.request_time.startswith(INIT_INSTANT_TIME)
+        )
+        self._data_completed = frozenset(instant.request_time for instant in data.completed())
+        self._load_rolled_back = load_rolled_back
+        self._rolled_back: frozenset[str] | None = None
+
+    def counts(self, instant_time: str) -> bool:
+        """Whether blocks of that instant are seen."""
+        if instant_time > self._last:
+            return False
+        if instant_time not in self._completed and not self._metadata.is_before_start(instant_time):
+            return False
+        if instant_time in self._known or instant_time in self._data_completed:
+            return True
+        if self._rolled_back is None:
+            self._rolled_back = self._load_rolled_back()
+        return instant_time in self._rolled_back
+
 
 _REMEMBERED_BYTES = 16 << 20
 # What an answer takes beside its buffers, so that many small ones are bounded, too.
 _ANSWER_BYTES = 4 << 10
 
 
-class Answer(Protocol):
+class CachedResult(Protocol):
     """What can be remembered."""
 
     @property
@@ -62,11 +120,11 @@ class Answer(Protocol):
         ...
 
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=CachedResult)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedMetadata:
+class MetadataCache:
     """What a caller knows of a metadata table: the holder of the table's lock, whom nobody else disturbs, or who keeps a state.
 
     context: the metadata table as a table of its own; timeline: its active timeline; listed: the files of one of its partitions,
@@ -88,16 +146,16 @@ class MetadataTable:
     cleaned, rolled back, dropped or built again since it was opened.
     """
 
-    def __init__(self, context: TableContext, data_timeline: Timeline, opened: OpenedMetadata | None = None) -> None:
+    def __init__(self, context: TableContext, data_timeline: Timeline, opened: MetadataCache | None = None) -> None:
         """opened: for a caller that has the metadata table open."""
         self._data = context
         self._data_timeline = data_timeline
         self._opened = opened
         self._slices: dict[str, tuple[tuple[FileSlice, ...], ...]] = {}
-        self._answers: Held[tuple[object, ...], Any] = Held(_REMEMBERED_BYTES)
-        self._files = MetadataFiles(self.storage, self.check_whole)
+        self._answers: LruCache[tuple[object, ...], Any] = LruCache(_REMEMBERED_BYTES)
+        self._files = MetadataFiles(self.storage, self.check_not_stale)
         if opened is not None and opened.earlier is not None:
-            self._files = opened.earlier.files_as_of(opened.timeline, self.check_whole)
+            self._files = opened.earlier.files_as_of(opened.timeline, self.check_not_stale)
 
     @property
     def storage(self) -> Storage:
@@ -114,7 +172,7 @@ class MetadataTable:
         """The partitions that readers may use."""
         return self._data.config.metadata_partitions
 
-    @lazy_property
+    @cached_property
     def context(self) -> TableContext:
         """The metadata table as a table of its own."""
         if self._opened is not None:
@@ -125,17 +183,17 @@ class MetadataTable:
             self._check_not_dropped()
             raise
 
-    @lazy_property
+    @cached_property
     def timeline(self) -> Timeline:
         """Its active timeline."""
         return self.context.timeline.load() if self._opened is None else self._opened.timeline
 
-    @lazy_property
+    @cached_property
     def definitions(self) -> dict[str, IndexDefinition]:
         """The table's index definitions by name; none when its properties name no document, or it does not exist."""
         return load_index_definitions(self._data)
 
-    @lazy_property
+    @cached_property
     def is_ahead(self) -> bool:
         """True when it holds commits that the table's timeline, loaded before, does not know.
 
@@ -151,16 +209,16 @@ class MetadataTable:
             slices = self.slices(partition)
             self._files.fetch(file for s in slices for file in (*((s.base,) if s.base else ()), *s.logs))
 
-    def files_as_of(self, now: Timeline, check_whole: Callable[[], None]) -> MetadataFiles:
+    def files_as_of(self, current_timeline: Timeline, check_not_stale: Callable[[], None]) -> MetadataFiles:
         """What was fetched by now of files whose instants stand on a later timeline of the metadata table as they did on its own.
 
         Files are fetched after its timeline was loaded.  A file is written before its instant completes and never afterwards:
         a partition that is dropped and built anew has files of the same names, and instants that completed at another time.
         """
         stood = {(instant.request_time, instant.completion_time) for instant in self.timeline.completed()}
-        now_there = {(instant.request_time, instant.completion_time) for instant in now.completed()}
+        now_there = {(instant.request_time, instant.completion_time) for instant in current_timeline.completed()}
         stands = {time for time, completion in stood & now_there if completion is not None}
-        return self._files.of_instants(stands, check_whole)
+        return self._files.of_instants(stands, check_not_stale)
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
         """The newest merged slice of each file group of a partition, by section and number; none for a partition that is not
@@ -183,7 +241,7 @@ class MetadataTable:
             # A clean leaves the newest slice of a file group.  Where every base file counts, so does what a clean left.
             bases = (parse_base_file(info.name) for info in files)
             if not all(base is None or self.timeline.is_completed(base.instant_time) for base in bases):
-                self.check_whole()
+                self.check_not_stale()
             groups = build_file_groups(partition, files, state)
             try:
                 found = by_section(visible_slices(groups, state))
@@ -196,14 +254,14 @@ class MetadataTable:
         """Whether the same key may stand in several sections."""
         return any(parse_file_group(section[0].file_id)[0] is not None for section in self.sections(partition))
 
-    def remembered(self, question: tuple[object, ...], find: Callable[[], A]) -> A:
+    def cached(self, request: tuple[object, ...], find: Callable[[], A]) -> A:
         """The answer to a question, found once: while this object lives it stays the same.  Those asked last are held, up to some
         MiB.
         """
-        known: A | None = self._answers.get(question)
+        known: A | None = self._answers.get(request)
         if known is None:
             known = find()
-            self._answers.put(question, known, known.nbytes + _ANSWER_BYTES)
+            self._answers.put(request, known, known.nbytes + _ANSWER_BYTES)
         return known
 
     def lookup(self, partition: str, keys: pa.StringArray, routes: pa.StringArray | None = None) -> list[GroupCells]:
@@ -220,17 +278,17 @@ class MetadataTable:
         """
         if not prefixes:
             return []
-        wanted = Wanted(prefixes=tuple(sorted({prefix.encode() for prefix in prefixes})))
+        wanted = KeyRequest(prefixes=tuple(sorted({prefix.encode() for prefix in prefixes})))
         groups = [slice_ for section in self._require(partition) for slice_ in section]
         if routed:
-            chosen = shard_of_keys(pa.array(prefixes, pa.string()), len(groups))
+            chosen = key_shards(pa.array(prefixes, pa.string()), len(groups))
             groups = [groups[number] for number in np.unique(chosen).tolist()]
         return self._reader.read_all([(slice_, wanted) for slice_ in groups])
 
     def scan(self, partition: str) -> Iterator[GroupCells]:
         """Everything in a partition, group by group; a group's base file is read while its cells are asked for."""
         for slice_ in (slice_ for section in self._require(partition) for slice_ in section):
-            yield self._reader.read(slice_, Wanted())
+            yield self._reader.read(slice_, KeyRequest())
 
     def partition(self, name: str) -> MetadataPartition:
         """A partition as it stands, for tasks that look keys up in it."""
@@ -251,20 +309,20 @@ class MetadataTable:
         counted = frozenset(filter(self._validity.counts, instants))
         return MetadataPartition(self.storage.spec(), name, slices, counted) if counted else None
 
-    @lazy_property
+    @cached_property
     def _reader(self) -> GroupReader:
         return GroupReader(self._files, self._validity.counts)
 
-    @lazy_property
+    @cached_property
     def _slicing(self) -> SlicingState:
         store = self.context.timeline
         return SlicingState(self.timeline, {}, load_pending_compactions(store, self.timeline))
 
-    @lazy_property
+    @cached_property
     def _validity(self) -> BlockValidity:
         return BlockValidity(self._data_timeline, self.timeline, partial(load_rolled_back, self._data, self._data_timeline))
 
-    def check_whole(self) -> None:
+    def check_not_stale(self) -> None:
         """Raise SnapshotOutdated if files may be gone that its timeline counts: cleaned, rolled back, dropped or built again.
 
         Called when something is missing.  What is missing for another reason is the error of the caller.
@@ -272,7 +330,7 @@ class MetadataTable:
         self._check_not_dropped()
         loss = None
         with suppress(TableState):
-            loss = find_loss(self.context.timeline, self.timeline)
+            loss = find_stale_reason(self.context.timeline, self.timeline)
         if loss is not None:
             raise SnapshotOutdated(
                 f"the state of {self.storage.uri} that was loaded is no longer whole: {loss.reason}; load the table again",
@@ -293,7 +351,7 @@ class MetadataTable:
         sections = self.sections(partition)
         # A partitioned index of a table without rows has no section yet.
         if not sections and not (partition in self.definitions and self.definitions[partition].by_partition):
-            self.check_whole()
+            self.check_not_stale()
             raise TableState(f"the metadata table has no file group at {self.storage.absolute(partition)}")
         return sections
 
@@ -311,11 +369,11 @@ def load_rolled_back(context: TableContext, timeline: Timeline) -> frozenset[str
     """The instants that the completed rollbacks and restores of a timeline have taken back."""
     store = context.timeline
     return frozenset(
-        time for instant in timeline.completed(Action.ROLLBACK, Action.RESTORE) for time in taken_back(store, instant)
+        time for instant in timeline.completed(Action.ROLLBACK, Action.RESTORE) for time in rolled_back_instants(store, instant)
     )
 
 
-def taken_back(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
+def rolled_back_instants(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
     """The instants that a completed rollback or restore has taken back.  Raises CorruptData that names the file."""
     try:
         data = store.read(instant)

@@ -15,13 +15,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pyhudi.errors import CorruptData, WriteConflict
-from pyhudi.format.index_definitions import IndexDefinition, check_named_layout, format_index_definitions, parse_index_definitions
-from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, file_name_of, folder_of
+from pyhudi.format.index_definitions import (
+    IndexDefinition,
+    check_declares_layout,
+    format_index_definitions,
+    parse_index_definitions,
+)
+from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, file_name, parent_folder
 from pyhudi.storage.base import Storage
 from pyhudi.storage.factory import open_storage
 from pyhudi.storage.fault_injection import FAULT_OPTION
 from pyhudi.storage.uris import Location, parse_uri
-from pyhudi.table.retry_on_corrupt import read_when_whole
+from pyhudi.table.retry_on_corrupt import retry_while_corrupt
 from pyhudi.table.table_config import INDEX_DEFINITIONS_PATH, store_table_config
 from pyhudi.table.table_context import TableContext
 
@@ -36,14 +41,14 @@ def load_index_definitions(context: TableContext) -> dict[str, IndexDefinition]:
     named = context.config.index_definitions_path
     if named is None:
         return {}
-    known = context.known_definitions
+    known = context.index_definitions
     if named not in known:
-        known[named] = read_when_whole(lambda: _read_definitions(context, named), context.env)
+        known[named] = retry_while_corrupt(lambda: _read_definitions(context, named), context.env)
     return dict(known[named])
 
 
-def _read_definitions(context: TableContext, named: str) -> dict[str, IndexDefinition]:
-    storage, path = _place(context, named)
+def _read_definitions(context: TableContext, definitions_path: str) -> dict[str, IndexDefinition]:
+    storage, path = _place(context, definitions_path)
     data = storage.read(path)
     if data is None:
         return {}
@@ -51,7 +56,7 @@ def _read_definitions(context: TableContext, named: str) -> dict[str, IndexDefin
         definitions = parse_index_definitions(data)
         if context.config.version.has_index_versions:
             for definition in definitions.values():
-                check_named_layout(definition)
+                check_declares_layout(definition)
         return definitions
     except CorruptData as error:
         raise error.with_path(storage.absolute(path)) from error
@@ -71,10 +76,10 @@ def put_index_definitions(context: TableContext, definitions: Iterable[IndexDefi
         else:
             _put_outside(context, storage, path, named, content)
     finally:
-        context.known_definitions.clear()
+        context.index_definitions.clear()
 
 
-def _put_outside(context: TableContext, storage: Storage, path: str, named: str, content: bytes) -> None:
+def _put_outside(context: TableContext, storage: Storage, path: str, definitions_path: str, content: bytes) -> None:
     read = load_index_definitions(context)
     found = storage.read_versioned(path)
     # Another table that names the same file has a lock of its own.
@@ -85,17 +90,17 @@ def _put_outside(context: TableContext, storage: Storage, path: str, named: str,
     if not landed:
         raise WriteConflict(
             f"the index definitions at {storage.absolute(path)}, outside of {context.storage.uri} ({INDEX_DEFINITIONS_PATH}="
-            f"{named}), were changed meanwhile by somebody who does not hold the table's lock; try again"
+            f"{definitions_path}), were changed meanwhile by somebody who does not hold the table's lock; try again"
         )
 
 
 def store_definitions(context: TableContext, definitions: Mapping[str, IndexDefinition]) -> TableContext:
     """Store the index definitions, and name them in the properties.  The caller holds the lock."""
     put_index_definitions(context, definitions.values())
-    return named_in_properties(context)
+    return with_definitions_property(context)
 
 
-def named_in_properties(context: TableContext) -> TableContext:
+def with_definitions_property(context: TableContext) -> TableContext:
     """The table with the property that names the definitions, which readers do not look for without it."""
     if context.config.index_definitions_path is not None:
         return context
@@ -103,23 +108,23 @@ def named_in_properties(context: TableContext) -> TableContext:
     return replace(context, config=store_table_config(context.storage, changes, context.env))
 
 
-def _place(context: TableContext, named: str) -> tuple[Storage, str]:
+def _place(context: TableContext, definitions_path: str) -> tuple[Storage, str]:
     """The storage that holds the document, and its path there."""
     storage = context.storage
-    if named.endswith(INDEX_DEFINITIONS_FILE):
+    if definitions_path.endswith(INDEX_DEFINITIONS_FILE):
         return storage, INDEX_DEFINITIONS_FILE
     own = parse_uri(storage.uri)
-    if named.startswith("/"):
+    if definitions_path.startswith("/"):
         # A path without a scheme is one of the store in which the table lies.
-        place = Location(own.scheme, own.authority, named.strip("/"))
-    elif ":/" in named:
-        place = parse_uri(named)
+        place = Location(own.scheme, own.authority, definitions_path.strip("/"))
+    elif ":/" in definitions_path:
+        place = parse_uri(definitions_path)
     else:
-        return storage, named
+        return storage, definitions_path
     if place.key.startswith(f"{own.key}/"):
         return storage, place.key.removeprefix(f"{own.key}/")
-    folder = replace(place, path=folder_of(place.path))
+    folder = replace(place, path=parent_folder(place.path))
     spec = storage.spec()
     # Another kind of store has other options, and is not to be told the secrets of this one.
     options = spec.options if place.scheme == own.scheme else tuple(o for o in spec.options if o[0] == FAULT_OPTION)
-    return open_storage(replace(spec, uri=folder.uri, options=options)), file_name_of(place.path)
+    return open_storage(replace(spec, uri=folder.uri, options=options)), file_name(place.path)

@@ -29,17 +29,25 @@ from pyhudi.format.names import WriteToken, parse_data_file_instant
 from pyhudi.format.paths import SIDE_FOLDER, join_path
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, FILES, RECORD_INDEX, grouped
 from pyhudi.metadata_table.file_tasks import BaseTask, KeyTask, MetadataFile, run_key_base, run_metadata_base
-from pyhudi.metadata_table.indexes import KINDS, check_computable, in_build_order, is_defined, kind_of, needing, open_indexes
+from pyhudi.metadata_table.indexes import (
+    INDEX_TYPES,
+    check_computable,
+    dependent_partitions,
+    in_build_order,
+    index_for_partition,
+    is_defined,
+    open_indexes,
+)
 from pyhudi.metadata_table.indexes.column_stats_index import columns_to_index, first_columns
-from pyhudi.metadata_table.indexes.index_events import BuiltFrom
+from pyhudi.metadata_table.indexes.index_events import IndexBuild
 from pyhudi.metadata_table.indexes.metadata_index import Index
 from pyhudi.metadata_table.metadata_records import by_shard
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, put_index_definitions, store_definitions
 from pyhudi.metadata_table.writer.metadata_settings import PARTITIONED_SWITCH, RECORD_INDEX_SWITCH, MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import (
     MetadataStore,
-    SideKeys,
-    commit_of,
+    SpilledKeys,
+    build_commit_metadata,
     create_store,
     drop_partitions,
     drop_store,
@@ -116,12 +124,12 @@ def build_partitions(
         store = create_store(drop_store(context) if context.config.metadata_partitions else context)
     else:
         store = MetadataStore.open(context)
-        store.undo_pending()
+        store.roll_back_pending()
     snapshot = load_snapshot(store.table, directory_listing)
     columns = columns_to_index(context, settings, data_schema, before)
     known = {field.name: field for field in before or ()}
     present = pa.schema([known.get(field.name, field) for field in data_schema], data_schema.metadata)
-    state = BuiltFrom(store.table, engine, snapshot, columns, with_meta_fields(present))
+    state = IndexBuild(store.table, engine, snapshot, columns, with_meta_fields(present))
     builder = PartitionBuilder(store, settings, state)
     for partition in in_build_order(partitions):
         builder.build(partition)
@@ -134,12 +142,16 @@ def _missing(context: TableContext, settings: MetadataSettings) -> tuple[str, ..
     config = context.config
     there = set(config.metadata_partitions) if config.has_metadata_table else set()
     building = set(config.metadata_partitions_inflight)
-    wanted = {kind.kind for kind in KINDS if kind.kind in settings.wanted and kind.refusal(config) is None}
+    wanted = {
+        kind.partition_type
+        for kind in INDEX_TYPES
+        if kind.partition_type in settings.enabled_partitions and kind.refusal(config) is None
+    }
     # A definition without its partition is an index that has to be built, as after the metadata table was dropped.
     defined = [name for name in load_index_definitions(context) if is_defined(name)]
     missing = list(in_build_order(wanted - there - building))
     for name in defined:
-        kind = kind_of(name)
+        kind = index_for_partition(name)
         needed = kind.needs.partition if kind is not None and kind.needs is not None else None
         if needed is not None and needed not in {*there, *building, *missing}:
             missing.append(needed)
@@ -152,9 +164,11 @@ def _unwanted(context: TableContext, settings: MetadataSettings) -> tuple[str, .
     if not settings.enabled:
         return (FILES,) if there or context.config.metadata_partitions_inflight else ()
     unwanted = tuple(
-        p for p in there if p in settings.unwanted and (p != RECORD_INDEX or _by_partition(context) in settings.refused)
+        p
+        for p in there
+        if p in settings.disabled_partitions and (p != RECORD_INDEX or _by_partition(context) in settings.refused)
     )
-    dependent = needing(RECORD_INDEX, there)
+    dependent = dependent_partitions(RECORD_INDEX, there)
     if RECORD_INDEX in unwanted and dependent:
         raise InvalidRequest(
             f"{RECORD_INDEX_SWITCH}=false would drop the record index, which {', '.join(dependent)} needs; drop that index first"
@@ -202,7 +216,7 @@ def planned_partitions(context: TableContext) -> frozenset[str]:
 class PartitionBuilder:
     """Indexes of one metadata table in the making."""
 
-    def __init__(self, store: MetadataStore, settings: MetadataSettings, state: BuiltFrom) -> None:
+    def __init__(self, store: MetadataStore, settings: MetadataSettings, state: IndexBuild) -> None:
         self.table = store.table
         self._store = store
         self._settings = settings
@@ -222,7 +236,7 @@ class PartitionBuilder:
         requested = store.context.timeline.request(time, Action.DELTACOMMIT)
         store.context.timeline.start(requested)
         stats = self.fill(partition, self.seed(partition, time), time)
-        store.complete(requested, commit_of(stats, "BULK_INSERT"), self._state.snapshot.timeline)
+        store.complete(requested, build_commit_metadata(stats, "BULK_INSERT"), self._state.snapshot.timeline)
         self.table = self._opened(partition).describe(self.table, self._state.columns)
         self.table = set_partitions(self.table, (*self.table.config.metadata_partitions, partition))
 
@@ -243,14 +257,14 @@ class PartitionBuilder:
         """Write the base files of what the index says of the state."""
         index = self._opened(partition)
         check_computable((index,), self._state.schema)
-        said = index.of_snapshot(self._state, time, len(files))
+        said = index.build(self._state, time, len(files))
         written: list[WriteStat | None] = []
         if said.records is not None:
             pieces = by_shard(said.records, len(files))
             written += in_threads(run_metadata_base, [BaseTask(files[shard], piece) for shard, piece in pieces.items()])
         make = type(index).key_records
         if make is not None:
-            keys = SideKeys(partition, said.keys, make)
+            keys = SpilledKeys(partition, said.keys, make)
             named = {file.file_id: file for file in files}
             shares = ((named[group.file_id], *keys.share(group)) for group in grouped(named))
             spec = self.table.storage.spec()

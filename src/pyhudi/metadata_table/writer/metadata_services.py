@@ -21,18 +21,18 @@ from pyhudi.errors import TableState, Unsupported
 from pyhudi.format.actions.compaction_plan import CompactionOperation, CompactionPlan
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
-from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.format.paths import file_name, join_path
 from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, parse_file_group
-from pyhudi.metadata_table.file_group_merge import MergeRule
+from pyhudi.metadata_table.file_group_merge import CellMergeRule
 from pyhudi.metadata_table.file_tasks import MergeGroupTask, MetadataFile, run_metadata_merge
-from pyhudi.metadata_table.indexes import kind_of
+from pyhudi.metadata_table.indexes import index_for_partition
 from pyhudi.metadata_table.indexes.metadata_index import Index
-from pyhudi.metadata_table.reader.metadata_reader import MetadataTable, OpenedMetadata
+from pyhudi.metadata_table.reader.metadata_reader import MetadataCache, MetadataTable
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
-from pyhudi.metadata_table.writer.metadata_store import MetadataStore, commit_of, in_threads
+from pyhudi.metadata_table.writer.metadata_store import MetadataStore, build_commit_metadata, in_threads
 from pyhudi.operations.commit.orphan_cleanup import sweep_side_files
-from pyhudi.operations.commit.service_result import NotDue, Off, Outcome, Ran
+from pyhudi.operations.commit.service_result import Disabled, Executed, NotDue, Outcome
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.planning.archival import reason_not_to_archive
@@ -41,7 +41,7 @@ from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.log_file_sizes import check_size, load_written_sizes
 from pyhudi.table.pending_plans import load_compaction_plan
-from pyhudi.table.snapshot import planned_anew
+from pyhudi.table.snapshot import retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
@@ -63,32 +63,32 @@ class MetadataServiceSettings:
 
 
 def run_metadata_services(
-    context: TableContext, engine: Engine | None, settings: MetadataServiceSettings, known: Timeline | None = None
+    context: TableContext, engine: Engine | None, settings: MetadataServiceSettings, loaded_timeline: Timeline | None = None
 ) -> Outcome:
     """Do what is due.
 
-    known: the timeline of the metadata table as it was right after a commit of this process; when it tells that nothing is due,
-    nothing is read.  Whoever commits later looks after that commit.
+    loaded_timeline: the timeline of the metadata table as it was right after a commit of this process; when it tells that nothing
+    is due, nothing is read.  Whoever commits later looks after that commit.
     """
-    if known is not None:
-        reason = _reason_not_to_compact(known, settings.metadata)
-        if reason is not None and _archives_nothing(known, settings):
+    if loaded_timeline is not None:
+        reason = _reason_not_to_compact(loaded_timeline, settings.metadata)
+        if reason is not None and _archives_nothing(loaded_timeline, settings):
             return NotDue(reason)
     return _run_services(context.reloaded(), engine, settings)
 
 
-@planned_anew
+@retry_on_stale_files
 def _run_services(context: TableContext, engine: Engine | None, settings: MetadataServiceSettings) -> Outcome:
     """Do what is due on the metadata table that the properties name; on the next one if it is dropped or built again."""
     if not context.config.has_metadata_table:
-        return Off("the table has no metadata table")
+        return Disabled("the table has no metadata table")
     store = MetadataStore.open(context)
     timeline = store.load()
     try:
         return _run_services_of(store, timeline, engine, settings)
     except TableState:
-        now, opened = context.timeline.load(), OpenedMetadata(store.context, timeline, lambda partition: ())
-        MetadataTable(context, now, opened).check_whole()
+        now, opened = context.timeline.load(), MetadataCache(store.context, timeline, lambda partition: ())
+        MetadataTable(context, now, opened).check_not_stale()
         raise
 
 
@@ -110,7 +110,7 @@ def _run_services_of(
         archived = run_archive(store.context, _archive_settings(settings), timeline=store.load(), data_table=context.timeline)
         if archived.instants:
             done.append(f"{len(archived.instants)} instants archived")
-    return Ran(", ".join(done)) if done else NotDue(reason or "")
+    return Executed(", ".join(done)) if done else NotDue(reason or "")
 
 
 def compact_metadata_table(
@@ -138,7 +138,7 @@ def _reason_not_to_compact(timeline: Timeline, settings: MetadataSettings) -> st
 
 def _compact(store: MetadataStore, engine: Engine | None, settings: MetadataSettings) -> tuple[str | None, tuple[str, ...]]:
     """The caller holds the lock."""
-    store.undo_pending()
+    store.roll_back_pending()
     timeline = store.load()
     done = []
     for pending in timeline.pending(Action.COMPACTION):
@@ -165,8 +165,8 @@ def _compact(store: MetadataStore, engine: Engine | None, settings: MetadataSett
     return None, (*done, time)
 
 
-def _plan(store: MetadataStore, now: Timeline) -> list[CompactionOperation]:
-    reader = MetadataTable(store.table, now)
+def _plan(store: MetadataStore, current_timeline: Timeline) -> list[CompactionOperation]:
+    reader = MetadataTable(store.table, current_timeline)
     config = store.table.config
     operations = []
     # The base files of a partition that is being built come later than its first logs and are older than they.
@@ -192,13 +192,13 @@ def _operation(slice_: FileSlice) -> CompactionOperation:
 def _execute(store: MetadataStore, engine: Engine | None, time: str) -> None:
     """Carry a plan out, from the beginning: what an attempt that died has written goes first."""
     timeline = store.context.timeline
-    store.storage.delete(store.files_of(time))
+    store.storage.delete(store.files_of_instant(time))
     requested = Instant(time, Action.COMPACTION, State.REQUESTED)
     plan = load_compaction_plan(timeline, requested)
     timeline.start_or_join(requested)
     sizes = {p: store.sizes(p) for p in {operation.partition_path or "" for operation in plan.operations or ()}}
     logs = [
-        join_path(operation.partition_path or "", file_name_of(path))
+        join_path(operation.partition_path or "", file_name(path))
         for operation in plan.operations or ()
         for path in operation.delta_file_paths or ()
     ]
@@ -207,10 +207,10 @@ def _execute(store: MetadataStore, engine: Engine | None, time: str) -> None:
     if engine is None:
         written = in_threads(run_metadata_merge, tasks)
     else:
-        written = engine.spread(run_metadata_merge, tasks, [task.slice.size_bytes for task in tasks])
+        written = engine.run_tasks(run_metadata_merge, tasks, [task.slice.size_bytes for task in tasks])
     statistics = [stat for stat in written if stat is not None]
     inflight = Instant(time, Action.COMPACTION, State.INFLIGHT)
-    store.complete(inflight, commit_of(statistics, "COMPACT", compacted=True), store.table.timeline.load())
+    store.complete(inflight, build_commit_metadata(statistics, "COMPACT", compacted=True), store.table.timeline.load())
 
 
 def _task(
@@ -234,13 +234,13 @@ def _task(
 
     base = None
     if operation.data_file_path:
-        text = file_name_of(operation.data_file_path)
+        text = file_name(operation.data_file_path)
         name = parse_base_file(text)
         assert name is not None, "plans name base files"
         base = BaseFile(join_path(partition, text), name, size_of(text))
     logs = []
     for path in operation.delta_file_paths or ():
-        text = file_name_of(path)
+        text = file_name(path)
         log_name = parse_log_file(text)
         assert log_name is not None, "plans name log files"
         where = join_path(partition, text)
@@ -248,7 +248,7 @@ def _task(
     logs.sort(key=lambda log: log.name.sort_key)
     slice_ = FileSlice(partition, file_id, operation.base_instant_time or "", base, tuple(logs))
     token = str(WriteToken(parse_file_group(file_id)[1], 0, 0))
-    kind = kind_of(partition)
+    kind = index_for_partition(partition)
     if kind is None:
         raise Unsupported(f"partition {partition} of the metadata table cannot be compacted by PyHudi")
     return MergeGroupTask(
@@ -256,7 +256,7 @@ def _task(
     )
 
 
-def _merge_rule(store: MetadataStore, kind: type[Index], partition: str) -> MergeRule:
+def _merge_rule(store: MetadataStore, kind: type[Index], partition: str) -> CellMergeRule:
     """How records of a partition are merged, by the layout that its definition names; statistics of partitions have none."""
     if kind.typed_merge is None:
         return kind.merge

@@ -71,13 +71,13 @@ class MetadataSettings:
 
     enabled: True builds what is wanted, False drops the metadata table.  wanted, unwanted: partitions to
     build where they are missing, and to drop where they are; one that is in neither stays as it is.  by_partition: whether the
-    record index is to be partitioned, None: as it is; refused: the kinds of it that `unwanted` means.  columns: of the column
-    statistics, () for the first `max_columns`.  group_counts: kind of index -> file groups of a new one.
+    record index is to be partitioned, None: as it is; refused: the kinds of it that `disabled_partitions` means.  columns: of the
+    column statistics, () for the first `max_columns`.  group_counts: kind of index -> file groups of a new one.
     """
 
     enabled: Annotated[bool, METADATA_TABLE]
-    wanted: Annotated[frozenset[str], *_SWITCHES.values(), PARTITIONED_SWITCH, INDEX_TYPE]
-    unwanted: Annotated[frozenset[str], *_SWITCHES.values(), PARTITIONED_SWITCH]
+    enabled_partitions: Annotated[frozenset[str], *_SWITCHES.values(), PARTITIONED_SWITCH, INDEX_TYPE]
+    disabled_partitions: Annotated[frozenset[str], *_SWITCHES.values(), PARTITIONED_SWITCH]
     by_partition: Annotated[bool | None, RECORD_INDEX_SWITCH, PARTITIONED_SWITCH, INDEX_TYPE]
     refused: Annotated[tuple[bool, ...], RECORD_INDEX_SWITCH, PARTITIONED_SWITCH]
     columns: Annotated[
@@ -130,9 +130,9 @@ class MetadataSettings:
         wanted, unwanted = {FILES}, set()
         by_partition, refused = _record_index(options)
         for partition, switch in _SWITCHES.items():
-            given = options.given(switch)
+            given = options.explicit(switch)
             if given is None and partition == PARTITION_STATS:
-                given = options.given(_SWITCHES[COLUMN_STATS])
+                given = options.explicit(_SWITCHES[COLUMN_STATS])
             if partition == RECORD_INDEX:
                 given = "true" if by_partition is not None else "false" if refused else None
             if given == "true" or (given is None and partition in (COLUMN_STATS, PARTITION_STATS)):
@@ -145,8 +145,8 @@ class MetadataSettings:
         return read_settings(
             cls,
             options,
-            wanted=frozenset(wanted),
-            unwanted=frozenset(unwanted),
+            enabled_partitions=frozenset(wanted),
+            disabled_partitions=frozenset(unwanted),
             by_partition=by_partition,
             refused=refused,
             group_counts=((FILES, 1), *counts),
@@ -173,13 +173,13 @@ def _record_index(options: Options) -> tuple[bool | None, tuple[bool, ...]]:
     Raises InvalidRequest where both kinds are asked for, of which a table has one.
     """
     by_index = {"RECORD_INDEX": False, "GLOBAL_RECORD_LEVEL_INDEX": False, "RECORD_LEVEL_INDEX": True}.get(
-        options.word(INDEX_TYPE)
+        options.value_or_default(INDEX_TYPE)
     )
-    given = {False: options.given(RECORD_INDEX_SWITCH), True: options.given(PARTITIONED_SWITCH)}
+    given = {False: options.explicit(RECORD_INDEX_SWITCH), True: options.explicit(PARTITIONED_SWITCH)}
     asked = [kind for kind, text in given.items() if text == "true" or (text is None and kind is by_index)]
     if len(asked) > 1:
         raise InvalidRequest(
             f"a record index of the whole table and a partitioned one are asked for ({RECORD_INDEX_SWITCH}, "
-            f"{PARTITIONED_SWITCH}, {INDEX_TYPE}={options.word(INDEX_TYPE)}); a table has one of them"
+            f"{PARTITIONED_SWITCH}, {INDEX_TYPE}={options.value_or_default(INDEX_TYPE)}); a table has one of them"
         )
     return (asked[0] if asked else None), tuple(kind for kind, text in given.items() if text == "false")

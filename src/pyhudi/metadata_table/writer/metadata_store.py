@@ -22,7 +22,7 @@ from pyhudi.format.actions.commit_metadata import SCHEMA_KEY, CommitMetadata, Wr
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant
 from pyhudi.format.names import LogFileName, WriteToken, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.partition_metadata import PartitionMetadata
-from pyhudi.format.paths import METADATA_FOLDER, PARTITION_METADATA_FILE, folder_of, join_path
+from pyhudi.format.paths import METADATA_FOLDER, PARTITION_METADATA_FILE, join_path, parent_folder
 from pyhudi.format.table_versions import written_versions
 from pyhudi.metadata_table.codecs.metadata_partitions import IndexGroup, encode_first_log, format_section, grouped, index_groups
 from pyhudi.metadata_table.codecs.metadata_schema import COMMIT_SCHEMA
@@ -36,17 +36,16 @@ from pyhudi.metadata_table.file_tasks import (
     run_metadata_log,
 )
 from pyhudi.metadata_table.metadata_records import MetadataRecords, by_shard
-from pyhudi.metadata_table.reader.log_block_validity import BlockValidity
-from pyhudi.metadata_table.reader.metadata_reader import load_rolled_back
+from pyhudi.metadata_table.reader.metadata_reader import BlockValidity, load_rolled_back
 from pyhudi.metadata_table.writer.sole_writer import SINCE_KEY
 from pyhudi.storage.base import FileInfo, Storage
-from pyhudi.table.cached_property import lazy_property
+from pyhudi.table.cached_property import cached_property
 from pyhudi.table.table_config import create_table_files, load_table_config, store_table_config
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.table.timeline.timeline_store import next_instant_time
 from pyhudi.tasks.engine_protocol import Engine
-from pyhudi.tasks.file_stats import KeyShare
+from pyhudi.tasks.file_stats import KeyShard
 
 PARTITIONS_KEY = "hoodie.table.metadata.partitions"
 INFLIGHT_KEY = "hoodie.table.metadata.partitions.inflight"
@@ -100,7 +99,7 @@ class MetadataStore:
         """Its timeline as it stands."""
         return self.context.timeline.load()
 
-    @lazy_property
+    @cached_property
     def groups(self) -> _Groups:
         """File groups by partition, listed when asked for."""
         return _Groups(self.storage)
@@ -110,7 +109,7 @@ class MetadataStore:
         latest = max((timeline.latest_time() for timeline in timelines), default="")
         return next_instant_time(self.table.env, self.table.config.zone, latest)
 
-    def undo(self, request_time: str) -> tuple[str, ...]:
+    def roll_back(self, request_time: str) -> tuple[str, ...]:
         """Take back the delta commit of an instant, in whatever state; the paths of files that it deletes.
 
         Nothing happens when there is none.  Side files of the instant stay: they belong to the table's own write.
@@ -119,16 +118,16 @@ class MetadataStore:
         own = [i for i in store.load_files() if i.step == (request_time, Action.DELTACOMMIT)]
         if not own:
             return ()
-        deleted = self.files_of(request_time)
+        deleted = self.files_of_instant(request_time)
         if request_time.startswith(INIT_INSTANT_TIME):
             # A partition that is being built needs its file groups, into which writers go on writing, until somebody builds it.
             building = self.table.config.metadata_partitions_inflight
-            deleted = tuple(path for path in deleted if folder_of(path) not in building)
+            deleted = tuple(path for path in deleted if parent_folder(path) not in building)
         self.storage.delete(deleted)
         self.storage.delete([store.path(i) for i in sorted(own, key=lambda i: -i.state)])
         return deleted
 
-    def files_of(self, request_time: str) -> tuple[str, ...]:
+    def files_of_instant(self, request_time: str) -> tuple[str, ...]:
         """The data files that bear an instant in their name, in all partitions."""
         folders = [folder for folder in self.storage.list("").folders if not folder.startswith(".")]
         listings = in_threads(self.storage.list, folders)
@@ -140,10 +139,10 @@ class MetadataStore:
         """Bytes of the files of a partition, by bare name."""
         return {info.name: info.size_bytes for info in self.storage.list(partition).files}
 
-    def undo_pending(self) -> None:
+    def roll_back_pending(self) -> None:
         """Take back what a writer left pending that died: nobody else writes while the lock is held."""
         for instant in self.load().pending(Action.DELTACOMMIT):
-            self.undo(instant.request_time)
+            self.roll_back(instant.request_time)
 
     def begin(self, request_time: str) -> DeltaCommit:
         """A delta commit of an instant.
@@ -154,19 +153,21 @@ class MetadataStore:
         timeline = self.load()
         for instant in timeline.instants:
             if instant.action is Action.DELTACOMMIT and (instant.request_time == request_time or instant.is_pending):
-                self.undo(instant.request_time)
+                self.roll_back(instant.request_time)
                 timeline = self.load()
-                self.groups.forget()
+                self.groups.invalidate()
         return DeltaCommit(self, request_time, timeline)
 
-    def complete(self, instant: Instant, metadata: CommitMetadata, now: Timeline, own: Timeline | None = None) -> Instant:
+    def complete(
+        self, instant: Instant, metadata: CommitMetadata, current_timeline: Timeline, own_timeline: Timeline | None = None
+    ) -> Instant:
         """Publish a delta commit or compaction, and return it as it stands then.
 
-        now: the table's timeline; own: the metadata table's, with the instant; loaded where None.
+        current_timeline: the table's timeline; own_timeline: the metadata table's, with the instant; loaded where None.
         """
         store = self.context.timeline
         action = Action.COMMIT if instant.action is Action.COMPACTION else instant.action
-        time = self.next_time(now, self.load() if own is None else own)
+        time = self.next_time(current_timeline, self.load() if own_timeline is None else own_timeline)
         return store.complete(instant, action, time, metadata.encode(self.table.env.token_bytes(16)))
 
     def file(self, partition: str, group: IndexGroup, request_time: str) -> MetadataFile:
@@ -204,14 +205,15 @@ class DeltaCommit:
     def write(
         self,
         engine: Engine | None,
-        now: Timeline,
+        current_timeline: Timeline,
         records: Mapping[str, MetadataRecords],
-        keys: Sequence[SideKeys] = (),
+        keys: Sequence[SpilledKeys] = (),
         since: str | None = None,
     ) -> Timeline:
         """Write it and complete it; the metadata table's timeline with it.
 
-        now: the table's timeline; records: by partition; keys: of indexes of keys; since: what it carries of `trust`.
+        current_timeline: the table's timeline; records: by partition; keys: of indexes of keys; since: what it carries of
+            `trust`.
         """
         store, time = self.store, self.request_time
         timeline = store.context.timeline
@@ -229,11 +231,11 @@ class DeltaCommit:
         key_tasks = []
         for one in keys:
             if one.sources:
-                groups = self._with_sections(one, now)
+                groups = self._with_sections(one, current_timeline)
                 store.ensure_partition(one.partition, time, is_empty=not groups)
                 shares = ((group, *one.share(group)) for group in groups)
                 key_tasks += [
-                    KeyTask(store.file(one.partition, group, time), spec, share, sources, one.make)
+                    KeyTask(store.file(one.partition, group, time), spec, share, sources, one.load)
                     for group, share, sources in shares
                     if sources
                 ]
@@ -241,25 +243,27 @@ class DeltaCommit:
             written = engine.map(run_key_log, key_tasks) if engine is not None else in_threads(run_key_log, key_tasks)
             statistics.extend(stat for stat in written if stat is not None)
         begun = Timeline.of((*self.timeline.instants, requested), self.timeline.archived_completions)
-        done = store.complete(requested, commit_of(statistics, "UPSERT_PREPPED", since=since), now, begun)
+        done = store.complete(
+            requested, build_commit_metadata(statistics, "UPSERT_PREPPED", since=since), current_timeline, begun
+        )
         return Timeline.of((*self.timeline.instants, done), self.timeline.archived_completions)
 
-    def _with_sections(self, said: SideKeys, now: Timeline) -> tuple[IndexGroup, ...]:
+    def _with_sections(self, spilled_keys: SpilledKeys, current_timeline: Timeline) -> tuple[IndexGroup, ...]:
         """The file groups of an index, with those of the sections that this instant is the first to write to.
 
         A section that nothing but instants has made which may still be rolled back is made by this one too, with as many groups,
         so that none of them goes when theirs does.
         """
-        store, partition = self.store, said.partition
+        store, partition = self.store, spilled_keys.partition
         groups = store.groups.of(partition)
-        if not said.sections:
+        if not spilled_keys.sections:
             return groups
-        counts = BlockValidity(now, self.timeline, partial(load_rolled_back, store.table, now)).counts
+        counts = BlockValidity(current_timeline, self.timeline, partial(load_rolled_back, store.table, current_timeline)).counts
         firm = {group.file_id for group in groups if any(map(counts, store.groups.instants(partition, group.file_id)))}
         there = {group.section: group.count for group in groups}
         loose = {group.section for group in groups if group.file_id not in firm}
         made: list[IndexGroup] = []
-        for path, count in said.sections:
+        for path, count in spilled_keys.sections:
             section = format_section(path)
             if not _NEVER_IN_NAMES.isdisjoint(section):
                 raise Unsupported(
@@ -274,27 +278,27 @@ class DeltaCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class SideKeys:
+class SpilledKeys:
     """What an instant says in an index of keys.
 
-    sources: side files; make: what becomes of them.  sections: of a partitioned index, the partitions of the table to which keys
+    sources: side files; load: what becomes of them.  sections: of a partitioned index, the partitions of the table to which keys
     come, each with the number of file groups that it gets if it has none.
     """
 
     partition: str
     sources: tuple[KeySource, ...]
-    make: KeyRecords
+    load: KeyRecords
     sections: tuple[tuple[str, int], ...] = ()
 
-    def share(self, group: IndexGroup) -> tuple[KeyShare, tuple[KeySource, ...]]:
+    def share(self, group: IndexGroup) -> tuple[KeyShard, tuple[KeySource, ...]]:
         """What of the side files belongs to a file group, and the side files that may hold such keys."""
         if group.section is None:
-            return KeyShare(group.number), self.sources
+            return KeyShard(group.number), self.sources
         own = tuple(source for source in self.sources if format_section(source.partition) == group.section)
-        return KeyShare(group.number, group.count), own
+        return KeyShard(group.number, group.count), own
 
 
-def commit_of(
+def build_commit_metadata(
     statistics: Iterable[WriteStat], operation: str, *, compacted: bool = False, since: str | None = None
 ) -> CommitMetadata:
     """What a commit of the metadata table says.  since: what it carries of `trust`."""
@@ -385,7 +389,7 @@ class _Groups:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._known: dict[str, _Listed] = {}
+        self._known: dict[str, _ListedGroups] = {}
 
     def of(self, partition: str) -> tuple[IndexGroup, ...]:
         """By section and number."""
@@ -402,7 +406,7 @@ class _Groups:
             if _file_id_of(info) == file_id and (instant := parse_data_file_instant(info.name)) is not None
         )
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """List again what is asked for from now on."""
         self._known.clear()
 
@@ -413,7 +417,7 @@ class _Groups:
     def has_marker(self, partition: str) -> bool:
         return any(info.name == PARTITION_METADATA_FILE for info in self._listed(partition).files)
 
-    def _listed(self, partition: str) -> _Listed:
+    def _listed(self, partition: str) -> _ListedGroups:
         found = self._known.get(partition)
         if found is None:
             files = self._storage.list(partition).files
@@ -421,11 +425,11 @@ class _Groups:
                 groups = grouped({file_id for info in files if (file_id := _file_id_of(info)) is not None})
             except CorruptData as error:
                 raise error.with_path(self._storage.absolute(partition)) from error
-            found = self._known[partition] = _Listed(tuple(files), groups)
+            found = self._known[partition] = _ListedGroups(tuple(files), groups)
         return found
 
 
-class _Listed(NamedTuple):
+class _ListedGroups(NamedTuple):
     """The files of a partition of the metadata table, and the file groups that they are of."""
 
     files: tuple[FileInfo, ...]

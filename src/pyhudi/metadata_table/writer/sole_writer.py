@@ -20,7 +20,7 @@ _NEUTRAL = frozenset({Action.CLEAN, Action.SAVEPOINT})
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class SoleWriter:
     """What may be built upon.
 
     newest: request time of the table's newest change, '' for none; since: PyHudi alone has changed the table from this time on,
@@ -31,20 +31,22 @@ class Trust:
     since: str | None
 
 
-def load_trust(store: TimelineStore, metadata: Timeline, now: Timeline, known: Trust | None = None) -> Trust:
+def load_sole_writer(
+    store: TimelineStore, metadata: Timeline, current_timeline: Timeline, previous: SoleWriter | None = None
+) -> SoleWriter:
     """What the newest change of a table says; one document is read.
 
-    store, metadata: of the metadata table; now: the table's timeline; known: what was found before.
+    store, metadata: of the metadata table; current_timeline: the table's timeline; previous: what was found before.
     Raises what reading the document raises.
     """
-    changes = [instant for instant in now.completed() if instant.action not in _NEUTRAL]
+    changes = [instant for instant in current_timeline.completed() if instant.action not in _NEUTRAL]
     if not changes:
-        return Trust("", None)
+        return SoleWriter("", None)
     newest = max(changes, key=lambda instant: instant.completion_time or instant.request_time)
     # A metadata table that was dropped and built anew does not know the change.
     told = [i for i in metadata.completed(Action.DELTACOMMIT) if i.request_time == newest.request_time]
     if newest.action not in WRITE_ACTIONS or not told:
-        return Trust(newest.request_time, None)
-    if known is not None and known.newest == newest.request_time:
-        return known
-    return Trust(newest.request_time, CommitMetadata.decode(store.read(told[0])).extra_metadata.get(SINCE_KEY))
+        return SoleWriter(newest.request_time, None)
+    if previous is not None and previous.newest == newest.request_time:
+        return previous
+    return SoleWriter(newest.request_time, CommitMetadata.decode(store.read(told[0])).extra_metadata.get(SINCE_KEY))

@@ -27,16 +27,16 @@ from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro_to_arrow import TIMESTAMP
 from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
-from pyhudi.metadata_table.writer.metadata_commit import indexing_of, mirror_of
+from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements, prepare_metadata_commit
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
-from pyhudi.operations.commit.action_attempt import Phases, taken_back_on_error
-from pyhudi.operations.commit.check_writable import check_may_go_by_ids, check_writable
+from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
+from pyhudi.operations.commit.check_writable import check_schema_on_read_supported, check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction, commit_metadata
-from pyhudi.operations.write.resolve_blockers import settle_failed_writes
-from pyhudi.operations.write.write_attempt import start_of, until_no_conflict
+from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
+from pyhudi.operations.write.write_attempt import retry_on_conflict, write_start
 from pyhudi.operations.write.write_schemas import fixed_columns
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.records.merge_mode import MARKER_FIELD, MergeMode
@@ -69,7 +69,7 @@ def run_alter(context: TableContext, change: ColumnChange, settings: AlterSettin
     Raises InvalidRequest for a change that the columns do not allow, Unsupported for a table whose columns cannot go by ids,
     TableState for a table without columns.
     """
-    return until_no_conflict(context, settings.commit, lambda now: _alter(now, change, settings))
+    return retry_on_conflict(context, settings.commit, lambda now: _alter(now, change, settings))
 
 
 def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings) -> WriteResult:
@@ -77,13 +77,13 @@ def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings)
     context = context.reloaded()
     check_writable(context)
     _check_open_to_changes(context)
-    rolled_back, _ = settle_failed_writes(context, settings.commit)
+    rolled_back, _ = rollback_failed_if_eager(context, settings.commit)
     # What is refused leaves nothing on the timeline.
     _planned(load_snapshot(context), change, "0")
     action = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT
     transaction = Transaction.begin(context, action, settings.commit)
-    with taken_back_on_error(transaction):
-        snapshot = load_snapshot(context, timeline=transaction.begun_on)
+    with rollback_on_error(transaction):
+        snapshot = load_snapshot(context, timeline=transaction.requested_on)
         transaction.planned_on(snapshot)
         planned = _planned(snapshot, change, transaction.instant_time)
         transaction.columns = planned.written
@@ -91,10 +91,10 @@ def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings)
         transaction.start(inflight.encode(context.env.token_bytes(16)))
         metadata = commit_metadata(Operation.ALTER_SCHEMA, (), planned.after.stored_avro(context.config.name), {})
         columns = planned.after.arrow
-        mirror = mirror_of(
+        mirror = prepare_metadata_commit(
             context,
             None,
-            indexing_of(context, settings.metadata, columns, planned.before.arrow, keys=False),
+            indexing_requirements(context, settings.metadata, columns, planned.before.arrow, keys=False),
             columns,
             (),
             snapshot,
@@ -102,7 +102,7 @@ def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings)
             operation=Operation.ALTER_SCHEMA,
         )
         verify = partial(_check_still_open, context)
-        done = transaction.commit(metadata, start_of(snapshot), (), mirror, verify)
+        done = transaction.commit(metadata, write_start(snapshot), (), mirror, verify)
     phases.end("commit")
     return WriteResult(
         operation="alter_schema",
@@ -115,7 +115,7 @@ def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings)
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _AlterPlan:
     """before, after: the table's columns; written: what the commit says of them."""
 
     before: TableSchema
@@ -123,7 +123,7 @@ class _Planned:
     written: WrittenColumns
 
 
-def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Planned:
+def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _AlterPlan:
     """The columns after a change that an instant makes."""
     context, before = snapshot.context, snapshot.schema
     if before is None or snapshot.timeline.last_completed_write() is None:
@@ -141,7 +141,7 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Pl
     changed = changed_columns(held, with_meta_fields(before.arrow), change, int(instant_time))
     columns = without_meta_fields(changed.arrow)
     after = TableSchema(columns, arrow_to_avro(columns, context.config.name, before.avro))
-    return _Planned(before, after, history.changed(instant_time, changed.schema))
+    return _AlterPlan(before, after, history.changed(instant_time, changed.schema))
 
 
 def _told(change: ColumnChange) -> str:
@@ -160,14 +160,14 @@ def _told(change: ColumnChange) -> str:
             return f"{change.path} has another comment"
 
 
-def _check_still_open(context: TableContext, now: Timeline) -> None:
+def _check_still_open(context: TableContext, current_timeline: Timeline) -> None:
     """An index that goes by names may have come since."""
     _check_open_to_changes(context.reloaded())
 
 
 def _check_open_to_changes(context: TableContext) -> None:
     config, uri = context.config, context.storage.uri
-    check_may_go_by_ids(context)
+    check_schema_on_read_supported(context)
     if config.cdc_enabled:
         raise Unsupported(f"changing columns by ids of {uri}, whose change data holds rows in the columns of their time")
     if config.merge.mode is MergeMode.CUSTOM:

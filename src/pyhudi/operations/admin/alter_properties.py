@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.properties import shown
+from pyhudi.format.properties import redact_secret
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.transaction import check_same_version
-from pyhudi.options.supported import HONOURED
+from pyhudi.options.supported import SUPPORTED
 from pyhudi.storage.locks import LockSettings
 from pyhudi.table.table_config import store_table_config
 from pyhudi.table.table_context import TableContext
@@ -49,12 +49,12 @@ def run_set_properties(
     """
     for key, value in changes.items():
         _check(key, value)
-    check_writable(context, keeps_indexes=False)
+    check_writable(context, retains_indexes=False)
     with context.locked(settings.lock_wait_ms) as held:
         check_same_version(held)
         now = dict(held.reloaded().config.properties)
         changed = {key: value for key, value in changes.items() if now.get(key) != value}
-        if NAME_PROPERTY in changed and lock.goes_by_table_name:
+        if NAME_PROPERTY in changed and lock.uses_table_name:
             raise InvalidRequest(
                 f"the lock {lock.provider} has the name of the table, {now[NAME_PROPERTY]}, and writers that know another one "
                 "would not meet there: give the lock a key of its own by its options first, to every writer"
@@ -71,10 +71,10 @@ def _check(key: str, value: str | None) -> None:
         if key == NAME_PROPERTY and not value:
             raise InvalidRequest(f"{key} cannot be empty: every table has a name")
         return
-    option = next((option for option in HONOURED.values() if key in option.spellings), None)
+    option = next((option for option in SUPPORTED.values() if key in option.all_names), None)
     if option is None and not key.startswith(_TABLES_OWN):
         return
-    said = key if value is None else f"{key}={shown(key, value)}"
+    said = key if value is None else f"{key}={redact_secret(key, value)}"
     if key in _VERBS:
         raise InvalidRequest(f"property {said} cannot be set: {_VERBS[key]}")
     why = (

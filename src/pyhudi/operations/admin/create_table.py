@@ -18,10 +18,10 @@ from pyhudi.format.paths import (
     PROPERTIES_BACKUP,
     PROPERTIES_FILE,
     STAGED_FOLDER,
-    file_name_of,
+    file_name,
 )
 from pyhudi.format.table_versions import TableVersion
-from pyhudi.operations.admin.option_consistency import check_against_table, plain
+from pyhudi.operations.admin.option_consistency import check_against_table, comparison_value
 from pyhudi.operations.admin.table_settings import (
     CHANGES_MODE,
     NAME,
@@ -34,7 +34,7 @@ from pyhudi.operations.admin.table_settings import (
 from pyhudi.options.declaration import REGISTRY, Options
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
-from pyhudi.records.timestamp_coercion import WithoutZone, with_zones
+from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
 from pyhudi.records.type_normalization import normalise
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
@@ -108,7 +108,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         "hoodie.table.base.file.format": settings.base_file_format,
         "hoodie.populate.meta.fields": _text(settings.populate_meta_fields),
         OMIT.key: _text(settings.omits_partition_columns),
-        "hoodie.table.cdc.enabled": _text(settings.keeps_changes),
+        "hoodie.table.cdc.enabled": _text(settings.logs_changes),
         SEVERAL_FORMATS: _text(settings.several_formats),
         "hoodie.partition.metafile.use.base.format": "false",
         "hoodie.table.timeline.timezone": settings.time_zone,
@@ -123,7 +123,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         values[ORDERING_FIELDS] = ",".join(settings.merge.ordering.fields)
         if not settings.version.has_ordering_fields:
             values[PRECOMBINE_FIELD] = values[ORDERING_FIELDS]
-    if settings.keeps_changes:
+    if settings.logs_changes:
         values[CHANGES_MODE.key] = settings.changes_mode
     if schema is not None:
         if not isinstance(schema, pa.Schema):
@@ -136,7 +136,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
     check_base_format(settings.base_file_format)
     for key, given in settings.fixed:
         made = values.get(key, REGISTRY[key].default or "")
-        if plain(key, given) != plain(key, made):
+        if comparison_value(key, given) != comparison_value(key, made):
             raise Unsupported(f"option {key}={given} is refused: PyHudi creates tables whose {key} is {made or 'not set'}")
     if settings.omits_partition_columns:
         if settings.table_type is not TableType.COPY_ON_WRITE:
@@ -148,9 +148,9 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
     return values
 
 
-def check_new_table(given: Options, settings: Options, schema: pa.Schema | None) -> None:
+def check_new_table(user_options: Options, settings: Options, schema: pa.Schema | None) -> None:
     """Raises what creating a table with these settings, and opening it with the options as given, would raise of them."""
-    check_against_table(given, new_table_config(new_table_properties(settings, schema)))
+    check_against_table(user_options, new_table_config(new_table_properties(settings, schema)))
 
 
 def check_columns(keys: KeySpec, ordering: Sequence[str], schema: pa.Schema) -> None:
@@ -172,13 +172,13 @@ def check_columns(keys: KeySpec, ordering: Sequence[str], schema: pa.Schema) -> 
 def stored_columns(options: Options, schema: pa.Schema, version: TableVersion) -> pa.Schema:
     """The columns that a new table of a version has for a schema.  Raises InvalidRequest for what Hudi cannot hold."""
     named = options.text(WITHOUT_ZONE)
-    mode = zone_mode(None if named is None else WithoutZone(named), version)
+    mode = zone_mode(None if named is None else ZonelessTimestamps(named), version)
     return normalise(with_zones(schema, None, mode))
 
 
 def name_from_uri(uri: str) -> str:
     """A table name from the last folder of its URI."""
-    return sanitized_name(file_name_of(uri.rstrip("/"))) or "table"
+    return sanitized_name(file_name(uri.rstrip("/"))) or "table"
 
 
 def _text(flag: bool) -> str:

@@ -6,7 +6,7 @@ from itertools import islice
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.names import BASE_EXTENSIONS, parse_base_file
-from pyhudi.format.paths import META_FOLDER, file_name_of
+from pyhudi.format.paths import META_FOLDER, file_name
 from pyhudi.operations.admin.table_settings import FORCE
 from pyhudi.storage.base import Storage
 
@@ -42,7 +42,7 @@ def check_no_foreign(storage: Storage) -> None:
 
 
 def _find_foreign(storage: Storage) -> str | None:
-    folders = {file_name_of(folder) for folder in storage.list("").folders}
+    folders = {file_name(folder) for folder in storage.list("").folders}
     if _DELTA in folders and any(info.name.endswith(".json") for info in storage.list(_DELTA).files):
         return "a Delta Lake table"
     if _ICEBERG in folders and any(info.name.endswith(".metadata.json") for info in storage.list(_ICEBERG).files):

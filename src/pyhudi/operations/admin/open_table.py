@@ -52,22 +52,24 @@ def load_found(storage: Storage, env: Environment) -> TableConfig:
         raise TableNotFound(f"there is no Hudi table at {storage.uri}: the folder holds {kind}. {remedy}") from error
 
 
-def named_settings(storage: Storage, settings: Options) -> Options:
+def settings_with_name(storage: Storage, settings: Options) -> Options:
     """The settings of a new table with its name: the folder's, where they have none."""
-    return settings if settings.given(NAME) is not None else settings.merged({NAME.key: name_from_uri(storage.uri)})
+    return settings if settings.explicit(NAME) is not None else settings.merged({NAME.key: name_from_uri(storage.uri)})
 
 
-def make_table(storage: Storage, env: Environment, given: Options, settings: Options, schema: pa.Schema | None = None) -> None:
+def make_table(
+    storage: Storage, env: Environment, user_options: Options, settings: Options, schema: pa.Schema | None = None
+) -> None:
     """Make a table of `settings`: the options that were given, with what the arguments of the call add, and a name.
 
     Raises TableExists, InvalidRequest for settings that contradict each other and for a folder that holds a table of another
     format or foreign data files, before anything is written.
     """
-    check_new_table(given, settings, schema)
+    check_new_table(user_options, settings, schema)
     # Where there is a Hudi table, its creation says so.
     if not settings.flag(FORCE) and storage.stat(PROPERTIES_FILE) is None:
         check_no_foreign(storage)
-    open_lock(LockSettings.of(given, settings.word(NAME)), storage, env)
+    open_lock(LockSettings.of(user_options, settings.value_or_default(NAME)), storage, env)
     create_table(storage, env, settings, schema)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableExists
-from pyhudi.format.properties import shown
+from pyhudi.format.properties import redact_secret
 from pyhudi.operations.admin.table_settings import (
     CHANGES_MODE,
     GENERATOR_CLASS,
@@ -24,7 +24,7 @@ from pyhudi.operations.admin.table_settings import (
     TableSettings,
     check_base_format,
 )
-from pyhudi.options.declaration import REGISTRY, Options, options_of
+from pyhudi.options.declaration import REGISTRY, Options, settings_options
 from pyhudi.records.keys.key_spec import CONSISTENT_TIMESTAMPS, parse_key_generator
 from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, TimeRule
 from pyhudi.table.table_config import (
@@ -39,7 +39,9 @@ from pyhudi.table.table_config import (
 )
 from pyhudi.tasks.base_file_writer import WRITE_FORMAT
 
-COMPARED = {option.key: option.stored_as for option in sorted(options_of(TableSettings), key=str) if option.stored_as is not None}
+COMPARED = {
+    option.key: option.stored_as for option in sorted(settings_options(TableSettings), key=str) if option.stored_as is not None
+}
 """Options that have to agree with a property of the table, and that property."""
 
 _TIME_PARTS = {
@@ -53,14 +55,18 @@ def check_against_table(options: Options, config: TableConfig) -> None:
     """Raises InvalidRequest for each given option that contradicts the table's own settings."""
     stored = {**_in_effect(config), **dict(config.properties), **_said_by_other_keys(config)}
     for option, key in COMPARED.items():
-        given, present = options.given(option), stored.get(key, "")
-        if given is None or plain(option, given) == plain(option, present):
+        given, present = options.explicit(option), stored.get(key, "")
+        if given is None or comparison_value(option, given) == comparison_value(option, present):
             continue
-        if option == PARTITION_FIELDS.key and ":" not in given and plain(option, given) == _without_kinds(plain(option, present)):
+        if (
+            option == PARTITION_FIELDS.key
+            and ":" not in given
+            and comparison_value(option, given) == _without_kinds(comparison_value(option, present))
+        ):
             continue
         raise InvalidRequest(f"option {option}={given} contradicts the table, whose {key} is {present or 'not set'}")
     for generator in (GENERATOR_CLASS, GENERATOR_TYPE):
-        named = options.given(generator)
+        named = options.explicit(generator)
         if named and parse_key_generator(named) not in (None, config.keys.generator):
             raise InvalidRequest(
                 f"option {generator}={named} contradicts the table, whose key generator is {config.keys.generator}"
@@ -74,20 +80,20 @@ def check_against_table(options: Options, config: TableConfig) -> None:
             )
         check_base_format(form)
     _check_time_rule(options.with_prefix(*TIME_PREFIXES), config)
-    if options.given(RECORD_KEY_FIELDS) and config.keys.generates_keys:
+    if options.explicit(RECORD_KEY_FIELDS) and config.keys.generates_keys:
         raise InvalidRequest("the table generates its record keys; it takes no record key field")
 
 
-def _check_time_rule(given: Mapping[str, str], config: TableConfig) -> None:
+def _check_time_rule(user_options: Mapping[str, str], config: TableConfig) -> None:
     """The rule that the table stores is the one that writes go by, so what is given has to say the same."""
-    if not given:
+    if not user_options:
         return
-    said = ", ".join(f"{key}={shown(key, value)}" for key, value in sorted(given.items()))
+    said = ", ".join(f"{key}={redact_secret(key, value)}" for key, value in sorted(user_options.items()))
     rule = config.keys.time
     if rule is None:
         raise InvalidRequest(f"option {said} contradicts the table, whose key generator has no rule for times")
     # Hudi's old prefix and its new one mean the same.
-    bare = {key.removeprefix(TIME_PREFIXES[1]).removeprefix(TIME_PREFIXES[0]): value for key, value in given.items()}
+    bare = {key.removeprefix(TIME_PREFIXES[1]).removeprefix(TIME_PREFIXES[0]): value for key, value in user_options.items()}
     stored = rule.to_properties()
     for part, others in _TIME_PARTS.items():
         if part in bare:
@@ -135,7 +141,7 @@ def _said_by_other_keys(config: TableConfig) -> dict[str, str]:
     return said
 
 
-def plain(option: str, value: str) -> str:
+def comparison_value(option: str, value: str) -> str:
     """The value as it is compared: names letter for letter, words in any case."""
     tight = value.replace(" ", "")
     if option == PARTITION_FIELDS.key:
@@ -148,37 +154,41 @@ def _without_kinds(fields: str) -> str:
     return ",".join(field.partition(":")[0] for field in fields.split(","))
 
 
-def check_same_table(named: Options, asked: TableConfig, there: TableConfig, uri: str) -> None:
+def check_same_table(explicit: Options, requested: TableConfig, existing: TableConfig, uri: str) -> None:
     """Raises TableExists where a table is not the one that a creation asks for, with all that differs.
 
-    named: what the caller names, all of which is compared; asked: the table as it would be made, of which the record key and the
-    partition fields are.
+    explicit: what the caller names, all of which is compared; requested: the table as it would be made, of which the record key
+    and the partition fields are.
     """
     differing = [
         f"its {what} is {found}, not {wanted}"
         for what, found, wanted in (
-            ("type", str(there.table_type), str(asked.table_type if named.given(TABLE_TYPE) else there.table_type)),
-            ("record key", _listed(there.keys.record_fields), _listed(asked.keys.record_fields)),
-            ("partitioning", _listed(_fields_of(there)), _listed(_fields_of(asked))),
-            ("version", int(there.version), int(asked.version) if named.given(VERSION) else int(there.version)),
-            ("name", there.name, asked.name if named.given(NAME) else there.name),
+            (
+                "type",
+                str(existing.table_type),
+                str(requested.table_type if explicit.explicit(TABLE_TYPE) else existing.table_type),
+            ),
+            ("record key", _listed(existing.keys.record_fields), _listed(requested.keys.record_fields)),
+            ("partitioning", _listed(_fields_of(existing)), _listed(_fields_of(requested))),
+            ("version", int(existing.version), int(requested.version) if explicit.explicit(VERSION) else int(existing.version)),
+            ("name", existing.name, requested.name if explicit.explicit(NAME) else existing.name),
         )
         if found != wanted
     ]
     if not differing:
         try:
-            check_against_table(named, there)
+            check_against_table(explicit, existing)
         except InvalidRequest as error:
             differing.append(str(error))
     if differing:
         raise TableExists(f"there is another Hudi table at {uri}: {'; '.join(differing)}")
 
 
-def check_same_columns(asked: pa.Schema, there: pa.Schema, uri: str) -> None:
+def check_same_columns(requested: pa.Schema, existing: pa.Schema, uri: str) -> None:
     """Raises TableExists where a table lacks one of the columns that a creation asks for, or has it with another type."""
-    for column in asked:
-        index = there.get_field_index(column.name)
-        found = "not there" if index < 0 else str(there.field(index).type)
+    for column in requested:
+        index = existing.get_field_index(column.name)
+        found = "not there" if index < 0 else str(existing.field(index).type)
         if found != str(column.type):
             raise TableExists(f"there is another Hudi table at {uri}: its column {column.name!r} is {found}, not {column.type}")
 

@@ -26,36 +26,36 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from pyhudi import features
 from pyhudi.errors import CorruptData
-from pyhudi.features.recovery.rebuild_timeline import is_remaking, plan_remake, run_remake
-from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.instants import Action, Instant, State, parse_instant_file
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
-from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, folder_of, join_path
-from pyhudi.format.properties import check_seal, parse_properties
+from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, REBUILD_MARKER_FILE, join_path, parent_folder
+from pyhudi.format.properties import check_checksum, parse_properties
 from pyhudi.metadata_table.reader.index_lookups import scan_files
 from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.restore import finish_restore
-from pyhudi.operations.admin.stable_check import look_at_rest
+from pyhudi.operations.admin.stable_check import repeat_until_stable
 from pyhudi.operations.commit.commit_settings import FAILED_WRITES, CommitSettings
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.plan_ownership import has_died, is_abandoned
+from pyhudi.operations.commit.plan_ownership import is_plan_orphaned, is_service_dead
 from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_failed_writes
 from pyhudi.operations.commit.transaction import check_same_version
 from pyhudi.operations.services.async_indexing import IndexSettings
 from pyhudi.operations.services.clean import finish_clean
-from pyhudi.operations.services.cluster import settle_clusterings
-from pyhudi.operations.services.clustering_plans import why_never
+from pyhudi.operations.services.cluster import drop_orphaned_clusterings
+from pyhudi.operations.services.clustering_plans import never_runnable_reason
 from pyhudi.operations.services.index_admin import rebuild_index
 from pyhudi.options.declaration import Options, read_settings
-from pyhudi.records.html_repr import ShownInNotebooks
+from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
-from pyhudi.storage.markers import files_under_way
+from pyhudi.storage.markers import files_being_written
 from pyhudi.table.listing import DirectoryListing, table_folders
-from pyhudi.table.snapshot import planned_anew
+from pyhudi.table.snapshot import retry_on_stale_files
 from pyhudi.table.table_config import CHECKSUM, missing_property, store_table_config
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import SERVICE_ACTIONS, Timeline
@@ -85,7 +85,7 @@ class RepairStep:
 
 
 @dataclass(frozen=True, slots=True)
-class RepairResult(ShownInNotebooks):
+class RepairResult(HtmlRepr):
     """What a repair did, or would do.  dry_run: nothing was changed."""
 
     uri: str
@@ -159,7 +159,7 @@ def _found(kind: RepairKind, context: TableContext, engine: Engine, settings: Re
     def found(steps: list[RepairStep]) -> frozenset[RepairStep]:
         return frozenset(steps)
 
-    steps, lasting = look_at_rest(context, look, found)
+    steps, lasting = repeat_until_stable(context, look, found)
     return [step for step in steps if step in lasting]
 
 
@@ -185,7 +185,7 @@ def _damage(data: bytes, *, backed_up: bool) -> str | None:
     """What is wrong with the text of a properties file that readers passed over for its backup, where there is one."""
     try:
         values = parse_properties(data)
-        check_seal(data)
+        check_checksum(data)
     except CorruptData as error:
         return str(error)
     missing = missing_property(values) or (CHECKSUM if backed_up and CHECKSUM not in values else None)
@@ -193,7 +193,12 @@ def _damage(data: bytes, *, backed_up: bool) -> str | None:
 
 
 def _repair_timeline(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
-    remake = plan_remake(context, engine)
+    recovery = features.find("recovery")
+    if recovery is None:
+        if _lacks_timeline(context):
+            features.load("recovery", f"the timeline of {context.storage.uri}, which is missing,")
+        return
+    remake = recovery.plan_remake(context, engine)
     if remake is None:
         return
     finding = f"is missing, and there are {remake.file_count:,} data files"
@@ -202,7 +207,18 @@ def _repair_timeline(context: TableContext, engine: Engine, settings: RepairSett
     for path, unknown, remedy in remake.notes:
         yield RepairStep(RepairKind.TIMELINE, path, unknown, remedy)
     if not dry_run:
-        run_remake(context, engine, remake, settings.commit, settings.metadata)
+        recovery.run_remake(context, engine, remake, settings.commit, settings.metadata)
+
+
+def _lacks_timeline(context: TableContext) -> bool:
+    """Whether there are data files and no instants, or an interrupted rebuild of the timeline."""
+    layout, storage = context.config.version.layout, context.storage
+    if not layout.has_timeline_folder:
+        return False
+    listed = storage.list(context.config.timeline_path).files
+    if any(parse_instant_file(info.name, layout) is not None for info in listed):
+        return storage.stat(REBUILD_MARKER_FILE) is not None
+    return any(True for _ in _data_files(context))
 
 
 def _repair_pending(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
@@ -216,7 +232,7 @@ def _repair_pending(context: TableContext, engine: Engine, settings: RepairSetti
     if dry_run:
         return
     for instant in restoring:
-        if not has_died(context, instant, settings.commit) or not finish_restore(context, settings.commit, instant):
+        if not is_service_dead(context, instant, settings.commit) or not finish_restore(context, settings.commit, instant):
             return
     rollback_failed_writes(context, settings.commit)
     for instant in timeline.pending(Action.CLEAN):
@@ -224,13 +240,13 @@ def _repair_pending(context: TableContext, engine: Engine, settings: RepairSetti
     for instant in context.timeline.load().pending(*SERVICE_ACTIONS):
         if instant.state is State.INFLIGHT and not _lives(context, settings, instant):
             rollback_failed_attempt(context, instant.request_time, instant.action, settings.commit)
-    settle_clusterings(context, settings.commit)
+    drop_orphaned_clusterings(context, settings.commit)
 
 
 def _pending_step(context: TableContext, settings: RepairSettings, instant: Instant) -> RepairStep | None:
     path = context.timeline.path(instant)
     if instant.action is Action.RESTORE:
-        if has_died(context, instant, settings.commit):
+        if is_service_dead(context, instant, settings.commit):
             return RepairStep(RepairKind.PENDING, path, "a restore died", "it is carried out")
         # It gives no sign of life.
         found = "a restore is under way, or died a short while ago"
@@ -240,15 +256,15 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
     if instant.action is Action.ROLLBACK:
         return RepairStep(RepairKind.PENDING, path, "a rollback died", "it is completed")
     if instant.action is Action.CLEAN:
-        died = has_died(context, instant, settings.commit)
+        died = is_service_dead(context, instant, settings.commit)
         return RepairStep(RepairKind.PENDING, path, "a clean died", "it is carried out") if died else None
     if _lives(context, settings, instant):
         return None
     if instant.action is Action.CLUSTERING:
-        never = why_never(context, context.timeline.load(), instant)
+        never = never_runnable_reason(context, context.timeline.load(), instant)
         if never is not None:
             return RepairStep(RepairKind.PENDING, path, f"a clustering can never run: {never}", "it is dropped")
-        if is_abandoned(context, instant, settings.commit):
+        if is_plan_orphaned(context, instant, settings.commit):
             return RepairStep(RepairKind.PENDING, path, "a clustering died", "it is dropped; the next one plans anew")
         return None
     if instant.action.is_service:
@@ -278,17 +294,17 @@ def find_unmarked_partitions(context: TableContext) -> dict[str, str]:
     """Folders with committed base files and without partition metadata -> the oldest instant of those files."""
     files = tuple(_data_files(context))
     timeline = context.timeline.load()
-    marked = {folder_of(info.path) for info in files if info.name in PARTITION_METADATA_FILES}
+    marked = {parent_folder(info.path) for info in files if info.name in PARTITION_METADATA_FILES}
     found: dict[str, str] = {}
     for info in files:
-        base, folder = parse_base_file(info.name), folder_of(info.path)
+        base, folder = parse_base_file(info.name), parent_folder(info.path)
         if base is not None and folder not in marked and timeline.is_completed(base.instant_time):
             found[folder] = min(found.get(folder, base.instant_time), base.instant_time)
     return found
 
 
 def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
-    if is_remaking(context):
+    if context.storage.stat(REBUILD_MARKER_FILE) is not None:
         # Files of instants that are still to be made would be taken for orphans.
         return
     files = tuple(_data_files(context))
@@ -333,7 +349,7 @@ def _repair_metadata(context: TableContext, engine: Engine, settings: RepairSett
     rebuild_index(context, engine, IndexSettings(settings.commit, settings.metadata, 0), None)
 
 
-@planned_anew
+@retry_on_stale_files
 def _metadata_damage(context: TableContext) -> str | None:
     """How the metadata table's listing differs from the directories, None when it does not."""
     timeline = context.timeline.load()
@@ -346,7 +362,7 @@ def _metadata_damage(context: TableContext) -> str | None:
     directories = DirectoryListing(context.storage)
     groups = directories.files(directories.partitions()).values()
     # What a write under way copies for a resize bears the time of that one, which may have completed.
-    made = files_under_way(context.storage, (i.request_time for i in timeline.pending_writes()))
+    made = files_being_written(context.storage, (i.request_time for i in timeline.pending_writes()))
     found = (info for infos in groups for info in infos if info.path not in made)
     there = {info.path: info.size_bytes for info in found if _counts(timeline, info.name)}
     if listed == there:

@@ -23,16 +23,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.features.consistent_hashing.ring_store import remove_rings
-from pyhudi.features.hbase_index.hbase_commits import sync_rollback
 from pyhudi.format.actions.restore_metadata import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback_metadata import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
 from pyhudi.format.names import MarkerType, parse_data_file_instant
-from pyhudi.metadata_table.writer.metadata_commit import mirror_restore
+from pyhudi.metadata_table.writer.metadata_commit import apply_restore_to_metadata
 from pyhudi.operations.admin.savepoint import check_retained, completed_write
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.hbase_hooks import sync_rollback
 from pyhudi.operations.commit.results import RestoreResult
 from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
 from pyhudi.storage import liveness
@@ -40,9 +40,9 @@ from pyhudi.storage.markers import Markers
 from pyhudi.storage.uris import parse_uri
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.partition_buckets import remove_counts
-from pyhudi.table.snapshot import copies_of, is_pending_clustering
+from pyhudi.table.snapshot import double_written_logs, is_pending_clustering
 from pyhudi.table.table_context import TableContext
-from pyhudi.table.tags import instant_of
+from pyhudi.table.tags import resolve_tag
 from pyhudi.table.timeline.active_timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
 from pyhudi.table.timeline.archived_timeline import Bounds
 
@@ -60,7 +60,7 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
     version by now.
     """
     check_writable(context)
-    instant = instant_of(context, instant)
+    instant = resolve_tag(context, instant)
     with context.locked(settings.lock_wait_ms) as held:
         store = held.timeline
         timeline = store.load()
@@ -115,14 +115,14 @@ def _execute(
     begun_ms = context.env.now_ms()
     gone = tuple(info.commit_time for info in plan.instants_to_rollback)
     with context.locked(settings.lock_wait_ms) as held:
-        mirror_restore(held)
+        apply_restore_to_metadata(held)
         files = held.timeline.load_files()
         times = frozenset(gone)
-        now = held.timeline.timeline_of(files)
+        now = held.timeline.build_timeline(files)
         for instant in files:
             if instant.is_completed and instant.request_time in times:
                 # Readers count them until the commit is gone, which alone tells of them: from then on a marker does.
-                for path in sorted(copies_of(held.timeline, now, instant)):
+                for path in sorted(double_written_logs(held.timeline, now, instant)):
                     Markers(held.storage, instant.request_time).create(path, MarkerType.CREATE)
         for info in plan.instants_to_rollback:
             _remove_instant(held, info, files)
@@ -131,7 +131,7 @@ def _execute(
         remove_counts(held, times)
     for time in gone:
         # A task that ends from now on removes its files itself (`tasks.task_attempts`), the others have written theirs.
-        liveness.forget(context.storage, time)
+        liveness.remove_heartbeat(context.storage, time)
     deleted = _delete_files(context, gone)
     sync_rollback(context, settings, gone)
     for time in gone:
@@ -140,7 +140,7 @@ def _execute(
         context.storage.delete([path for path, _ in markers.list()])
         markers.delete()
         # Its writer may have lived, and told so once more.
-        liveness.forget(context.storage, time)
+        liveness.remove_heartbeat(context.storage, time)
     with context.locked(settings.lock_wait_ms) as held:
         store = held.timeline
         timeline = store.load()
@@ -240,12 +240,12 @@ def _delete_files(context: TableContext, instants: Iterable[str]) -> dict[str, d
 
 
 def _rollback_metadata(
-    context: TableContext, restoring: Instant, info: InstantInfo, deleted: dict[str, tuple[str, ...]], taken_ms: int
+    context: TableContext, restoring: Instant, info: InstantInfo, deleted: dict[str, tuple[str, ...]], elapsed_ms: int
 ) -> RollbackMetadata:
     """Files stand there as those of every rollback that was planned from a listing: absolute, without a scheme."""
     return RollbackMetadata(
         start_rollback_time=restoring.request_time,
-        time_taken_in_millis=taken_ms,
+        time_taken_in_millis=elapsed_ms,
         total_files_deleted=sum(len(paths) for paths in deleted.values()),
         commits_rollback=(info.commit_time,),
         partition_metadata={

@@ -16,17 +16,17 @@ from collections.abc import Iterable
 from pyhudi.errors import InstantNotFound, TableState
 from pyhudi.format.actions.savepoint_metadata import SavepointMetadata, SavepointPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.results import SavepointResult
-from pyhudi.operations.commit.transaction import check_same_version, new_instant_time, refuse_while_restoring
+from pyhudi.operations.commit.transaction import check_no_pending_restore, check_same_version, new_instant_time
 from pyhudi.operations.services.clean_state import load_clean, load_pending_plan
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_context import TableContext
-from pyhudi.table.tags import instant_of, tags_of, with_tag
+from pyhudi.table.tags import load_tags, resolve_tag, with_tag
 from pyhudi.table.timeline.active_timeline import Timeline
 
 
@@ -50,18 +50,18 @@ def run_savepoint(
     """
     if tag is not None:
         comments = with_tag(tag, comments)
-    check_writable(context, keeps_indexes=False)
+    check_writable(context, retains_indexes=False)
     with context.locked(settings.lock_wait_ms) as held:
         check_same_version(held)
         store = held.timeline
         snapshot = load_snapshot(held)
         timeline = snapshot.timeline
-        refuse_while_restoring(context, timeline, "a state of it is saved")
+        check_no_pending_restore(context, timeline, "a state of it is saved")
         write = completed_write(context, timeline, instant)
         time = write.request_time
         if any(i.request_time == time for i in timeline.completed(Action.SAVEPOINT)):
             raise TableState(f"instant {time} of {context.storage.uri} has a savepoint already")
-        if tag is not None and (tagged := tags_of(context, timeline).get(tag)) is not None:
+        if tag is not None and (tagged := load_tags(context, timeline).get(tag)) is not None:
             raise TableState(
                 f"the savepoint of instant {tagged} of {context.storage.uri} has the tag {tag!r}: take another name, or delete it"
             )
@@ -98,8 +98,8 @@ def run_delete_savepoint(context: TableContext, settings: CommitSettings, instan
 
     Raises InstantNotFound when there is none, TableState for a table that has another version by now.
     """
-    instant = instant_of(context, instant)
-    check_writable(context, keeps_indexes=False)
+    instant = resolve_tag(context, instant)
+    check_writable(context, retains_indexes=False)
     with context.locked(settings.lock_wait_ms) as held:
         check_same_version(held)
         store = held.timeline
@@ -142,16 +142,16 @@ def check_retained(context: TableContext, timeline: Timeline, time: str) -> None
 def _names(slices: Iterable[FileSlice]) -> Iterable[str]:
     for slice_ in slices:
         if slice_.base is not None:
-            yield file_name_of(slice_.base.path)
+            yield file_name(slice_.base.path)
         for log in slice_.logs:
-            yield file_name_of(log.path)
+            yield file_name(log.path)
 
 
 def _refuse_files_of_pending_cleans(context: TableContext, timeline: Timeline, names: set[str], time: str) -> None:
     for instant in timeline.pending(Action.CLEAN):
         plan = load_pending_plan(context, instant)
         for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values() if plan else ():
-            if any(file_name_of(info.file_path or "") in names for info in infos):
+            if any(file_name(info.file_path or "") in names for info in infos):
                 raise TableState(
                     f"clean {instant.request_time} of {context.storage.uri} is about to delete files of instant {time}; finish "
                     "it and save a later instant"

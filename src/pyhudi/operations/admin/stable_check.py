@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
-from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, TIMELINE_FOLDER, file_name_of, join_path
-from pyhudi.table.snapshot import planned_anew
+from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, TIMELINE_FOLDER, file_name, join_path
+from pyhudi.table.snapshot import retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 
 R = TypeVar("R")
@@ -31,21 +31,21 @@ def _state_of(context: TableContext) -> tuple[object, ...]:
     storage = context.storage
     beside = storage.list(join_path(METADATA_FOLDER, TIMELINE_FOLDER)).files
     changing = storage.stat(PROPERTIES_BACKUP) is not None
-    return context.config, changing, context.timeline.load().instants, {file_name_of(info.path) for info in beside}
+    return context.config, changing, context.timeline.load().instants, {file_name(info.path) for info in beside}
 
 
-def look_at_rest(
-    context: TableContext, look: Callable[[TableContext], R], found: Callable[[R], frozenset[F]]
+def repeat_until_stable(
+    context: TableContext, attempt: Callable[[TableContext], R], found: Callable[[R], frozenset[F]]
 ) -> tuple[R, frozenset[F]]:
     """What the last look gave, and those of its findings that are so.
 
     found: the findings of a look, in words that are the same whenever the same is found.
     """
     lasting: frozenset[F] | None = None
-    look = planned_anew(look)
+    attempt = retry_on_stale_files(attempt)
     before = _state_of(context)
     for _ in range(_LOOKS):
-        result = look(context)
+        result = attempt(context)
         named = found(result)
         lasting = named if lasting is None else lasting & named
         if not lasting:

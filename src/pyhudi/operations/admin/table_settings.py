@@ -12,12 +12,12 @@ from typing import Annotated
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.table_versions import TableVersion, parse_table_version
-from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER, delete_marker
+from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER, delete_marker_setting
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.records.keys.key_spec import CONSISTENT_TIMESTAMPS, KeySpec
 from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, TimeRule
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings, infer_modes
-from pyhudi.records.timestamp_coercion import ZONE_OPTION, WithoutZone
+from pyhudi.records.timestamp_coercion import ZONE_OPTION, ZonelessTimestamps
 from pyhudi.table.table_config import (
     FORMAT,
     NATIVE,
@@ -216,7 +216,7 @@ FORCE = Option(
 
 WITHOUT_ZONE = Option(
     ZONE_OPTION,
-    tuple(WithoutZone),
+    tuple(ZonelessTimestamps),
     None,
     "timestamps without a zone: refused, moments in UTC, or columns without one; unset: local in table version 9, else refuse",
     verbs=("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table", "delete"),
@@ -262,7 +262,7 @@ class TableSettings:
     omits_partition_columns: Annotated[bool, OMIT]
     base_file_format: Annotated[str, BASE_FORMAT, WRITE_FORMAT]
     several_formats: Annotated[bool, _SEVERAL_FORMATS]
-    keeps_changes: Annotated[bool, _CHANGES]
+    logs_changes: Annotated[bool, _CHANGES]
     changes_mode: Annotated[str, CHANGES_MODE]
     force: Annotated[bool, FORCE]
     fixed: Annotated[tuple[tuple[str, str], ...], *_FIXED]
@@ -270,14 +270,14 @@ class TableSettings:
     @classmethod
     def of(cls, options: Options) -> TableSettings:
         """From checked options.  Raises InvalidRequest for settings that contradict each other."""
-        version = parse_table_version(options.word(VERSION))
+        version = parse_table_version(options.value_or_default(VERSION))
         merge = _merge_settings(options, version)
         if merge.mode is MergeMode.EVENT_TIME_ORDERING and not merge.ordering:
             raise InvalidRequest(
                 f"records merge by event time ({MergeMode.EVENT_TIME_ORDERING}) by the value of an ordering column, and none is "
                 f"named: set ordering= or {ORDERING}, or merge by {MergeMode.COMMIT_TIME_ORDERING}"
             )
-        given = ((option.key, options.given(option)) for option in _FIXED)
+        given = ((option.key, options.explicit(option)) for option in _FIXED)
         return read_settings(
             cls,
             options,
@@ -290,11 +290,13 @@ class TableSettings:
         )
 
 
-def zone_mode(named: WithoutZone | None, version: TableVersion) -> WithoutZone:
-    """What becomes of timestamps without a zone in a table of the version.  named: what the caller says, None for nothing."""
-    if named is not None:
-        return named
-    return WithoutZone.LOCAL if version.has_local_timestamps else WithoutZone.REFUSE
+def zone_mode(explicit_mode: ZonelessTimestamps | None, version: TableVersion) -> ZonelessTimestamps:
+    """What becomes of timestamps without a zone in a table of the version.  explicit_mode: what the caller says, None for
+    nothing.
+    """
+    if explicit_mode is not None:
+        return explicit_mode
+    return ZonelessTimestamps.LOCAL if version.has_local_timestamps else ZonelessTimestamps.REFUSE
 
 
 def _table_type(options: Options) -> TableType:
@@ -316,7 +318,7 @@ def parse_table_type(text: str) -> str:
 def _base_format(options: Options) -> str:
     """Of the base files of a new table.  Raises InvalidRequest where both options name one, and the table is to have one."""
     table, write = options.text(BASE_FORMAT), options.text(WRITE_FORMAT)
-    named = options.given(BASE_FORMAT) is not None
+    named = options.explicit(BASE_FORMAT) is not None
     if write is None or (named and options.flag(_SEVERAL_FORMATS)):
         return str(table)
     if named and table != write:
@@ -337,7 +339,7 @@ def _merge_settings(options: Options, version: TableVersion) -> MergeSettings:
     ordering = tuple(options.names(ORDERING))
     mode, payload, strategy = options.text(MERGE_MODE), options.text(_PAYLOAD), options.text(_STRATEGY_ID)
     if version.merges_by_modes:
-        marker = delete_marker(options, beside_flag=True)
+        marker = delete_marker_setting(options, combines_with_flag=True)
         return infer_modes(
             mode=mode,
             payload_class=payload,
@@ -372,7 +374,7 @@ def with_table_settings(options: Options, values: Mapping[Option, str | None]) -
     for option, value in values.items():
         if value is None:
             continue
-        given = options.given(option)
+        given = options.explicit(option)
         if given is not None and given.replace(" ", "") != value.replace(" ", ""):
             raise InvalidRequest(f"option {option}={given} and the argument that means the same ({value}) disagree")
         added[option.key] = value

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.table_versions import TableVersion
 from pyhudi.operations.admin.versions import STEPS, steps_between, versions
-from pyhudi.operations.admin.versions.version_step import Means, VersionChange, Way
-from pyhudi.operations.commit.check_writable import check_goes_by_names
+from pyhudi.operations.admin.versions.version_step import Direction, StepContext, VersionChange
+from pyhudi.operations.commit.check_writable import check_no_schema_on_read
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.table.feature_support import check_not_bootstrapped, check_open
@@ -40,10 +40,10 @@ def run_upgrade(
             f"the table at {context.storage.uri} has version {int(version)}; a downgrade makes it one of {int(target)}"
         )
     check_open(context)
-    check_goes_by_names(context)
+    check_no_schema_on_read(context)
     check_not_bootstrapped(context)
     taken = [step.upward for step in steps_between(version, target)]
-    return _go(context, Means(engine, settings, compression), taken, [step.upward for step in STEPS])
+    return _go(context, StepContext(engine, settings, compression), taken, [step.upward for step in STEPS])
 
 
 @observed("downgrade")
@@ -64,8 +64,8 @@ def run_downgrade(
         )
     taken = [step.downward for step in reversed(steps_between(version, target))]
     if taken:
-        check_goes_by_names(context)
-    return _go(context, Means(engine, settings, ""), taken, [step.downward for step in STEPS])
+        check_no_schema_on_read(context)
+    return _go(context, StepContext(engine, settings, ""), taken, [step.downward for step in STEPS])
 
 
 def lower_version(version: TableVersion) -> TableVersion:
@@ -73,13 +73,15 @@ def lower_version(version: TableVersion) -> TableVersion:
     return max((known for known in versions() if known < version), default=version)
 
 
-def _go(context: TableContext, means: Means, taken: Sequence[Way], every: Iterable[Way]) -> VersionChange:
+def _go(
+    context: TableContext, step_context: StepContext, taken: Sequence[Direction], every: Iterable[Direction]
+) -> VersionChange:
     """Take some ways one after the other, when all of them can be taken.  every: all in that direction, of which the one that
     ends in the table's version may have died before its end.
     """
     for way in taken:
         way.check(context)
-    with context.locked(means.lock_wait_ms) as held:
+    with context.locked(step_context.lock_wait_ms) as held:
         held = held.reloaded()
         for way in every:
             if way.end is held.config.version:
@@ -87,7 +89,7 @@ def _go(context: TableContext, means: Means, taken: Sequence[Way], every: Iterab
     version = int(context.config.version)
     done = VersionChange(version, version)
     for way in taken:
-        done = done.then(way.take(context.reloaded(), means))
+        done = done.combine(way.run(context.reloaded(), step_context))
     return done
 
 

@@ -33,32 +33,38 @@ from functools import partial
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.features.consistent_hashing.validate_rings import REWRITE, check_rings
+from pyhudi.features.consistent_hashing.validate_rings import REWRITE, check_consistent_hashing
 from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action, State
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.metadata_table.codecs.metadata_partitions import (
     COLUMN_STATS,
     FILES,
     RECORD_INDEX,
 )
-from pyhudi.metadata_table.indexes.index_validation import LOST, MISLED, Check, CheckedTable, FooterTask, PresentFile, run_footer
+from pyhudi.metadata_table.indexes.index_validation import (
+    MISSING_ROWS,
+    WRONG_PRUNING,
+    Check,
+    CheckedTable,
+    DirectoryFile,
+    FooterTask,
+    run_footer,
+)
 from pyhudi.metadata_table.reader.metadata_listing import DAMAGE
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
-from pyhudi.operations.admin.stable_check import look_at_rest
-from pyhudi.operations.admin.validate_buckets import check_bucket_counts
-from pyhudi.operations.admin.validate_data import check_keys, check_logs, check_plans
-from pyhudi.operations.admin.validate_indexes import checks_of
+from pyhudi.operations.admin.stable_check import repeat_until_stable
+from pyhudi.operations.admin.validate_data import check_bucket_counts, check_keys, check_logs, check_plans, index_checks
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.read.query import read_spec
-from pyhudi.operations.services.clustering_plans import why_never
+from pyhudi.operations.services.clustering_plans import never_runnable_reason
 from pyhudi.records.column_statistics import ColumnRange
-from pyhudi.records.html_repr import ShownInNotebooks
-from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage.base import FileInfo
-from pyhudi.storage.markers import files_under_way
+from pyhudi.storage.markers import files_being_written
 from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
@@ -78,7 +84,7 @@ _SAMPLE_SEED = 20
 _STRAY = "files of no instant: no query counts them; a repair deletes them"
 
 
-class Severity(StrEnum):
+class ValidationSeverity(StrEnum):
     """error: a reader misses rows, sees too many, or fails.  unchecked: nobody knows.  warning: the next writer sorts it out."""
 
     ERROR = "error"
@@ -87,10 +93,10 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ValidationFinding:
     """What does not fit.  remedy: what helps, '' for what the next writer sorts out by itself."""
 
-    severity: Severity
+    severity: ValidationSeverity
     check: str
     path: str
     detail: str
@@ -98,30 +104,30 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class ValidationResult(ShownInNotebooks):
+class ValidationResult(HtmlRepr):
     """What a validation found.
 
     checks: what was looked at, with how much of it.  skipped: checks that the table gives no reason for.
     """
 
     uri: str
-    found: tuple[Finding, ...]
+    found: tuple[ValidationFinding, ...]
     checks: tuple[tuple[str, str], ...]
     skipped: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether everything was checked and there are no errors; there may be warnings."""
-        return all(finding.severity is Severity.WARNING for finding in self.found)
+        return all(finding.severity is ValidationSeverity.WARNING for finding in self.found)
 
     @property
     def remedies(self) -> tuple[str, ...]:
         """What helps against the errors, each remedy once, the most pressing first."""
         named = {finding.remedy for finding in self.found}
-        return tuple(remedy for remedy in (LOST, _STRAY, REWRITE, MISLED) if remedy in named)
+        return tuple(remedy for remedy in (MISSING_ROWS, _STRAY, REWRITE, WRONG_PRUNING) if remedy in named)
 
     @property
-    def counts(self) -> Counter[Severity]:
+    def counts(self) -> Counter[ValidationSeverity]:
         """How many findings there are of each severity; 0 of one that none has."""
         return Counter(finding.severity for finding in self.found)
 
@@ -134,10 +140,11 @@ class ValidationResult(ShownInNotebooks):
     def __str__(self) -> str:
         counts = self.counts
         lines = [
-            f"{self.uri}: {'ok' if self.ok else 'NOT OK'}, {counts[Severity.ERROR]} errors, {counts[Severity.WARNING]} warnings"
+            f"{self.uri}: {'ok' if self.ok else 'NOT OK'}, {counts[ValidationSeverity.ERROR]} errors, "
+            f"{counts[ValidationSeverity.WARNING]} warnings"
         ]
-        if counts[Severity.UNCHECKED]:
-            lines[0] += f", {counts[Severity.UNCHECKED]} not checked"
+        if counts[ValidationSeverity.UNCHECKED]:
+            lines[0] += f", {counts[ValidationSeverity.UNCHECKED]} not checked"
         lines += [f"  {name:<16}{what}" for name, what in self.checks]
         lines += [f"  {name:<16}none" for name in self.skipped]
         lines += [f"  {f.severity.value:<10}{f.check}: {f.path or 'table'}: {f.detail}" for f in self.found]
@@ -155,12 +162,14 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
     if sample is not None and sample < 0:
         raise InvalidRequest(f"a sample of {sample} files")
     look = partial(_validated, engine=engine, sample=sample, keys=keys)
-    result, lasting = look_at_rest(context, look, _more_than_warnings)
-    return replace(result, found=tuple(one for one in result.found if one.severity is Severity.WARNING or one in lasting))
+    result, lasting = repeat_until_stable(context, look, _more_than_warnings)
+    return replace(
+        result, found=tuple(one for one in result.found if one.severity is ValidationSeverity.WARNING or one in lasting)
+    )
 
 
-def _more_than_warnings(result: ValidationResult) -> frozenset[Finding]:
-    return frozenset(finding for finding in result.found if finding.severity is not Severity.WARNING)
+def _more_than_warnings(result: ValidationResult) -> frozenset[ValidationFinding]:
+    return frozenset(finding for finding in result.found if finding.severity is not ValidationSeverity.WARNING)
 
 
 def _validated(context: TableContext, *, engine: Engine, sample: int | None, keys: bool) -> ValidationResult:
@@ -198,7 +207,7 @@ class _Validation:
     """The checks of one table, and what they found so far."""
 
     def __init__(self, context: TableContext, engine: Engine, snapshot: Snapshot, sample: int | None) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[ValidationFinding] = []
         self.checks: list[tuple[str, str]] = []
         self._context = context
         self._engine = engine
@@ -216,9 +225,9 @@ class _Validation:
         except DAMAGE as error:
             self._error(check, "", f"the metadata table cannot be read: {error}")
 
-    def pass_over(self, check: str, why: str) -> None:
+    def skip(self, check: str, reason: str) -> None:
         """Say that something is there and cannot be checked."""
-        self.findings.append(Finding(Severity.UNCHECKED, check, "", f"not checked: {why}"))
+        self.findings.append(ValidationFinding(ValidationSeverity.UNCHECKED, check, "", f"not checked: {reason}"))
 
     def check_timeline(self) -> None:
         """Committed files that are gone or have another size, and files that no completed instant wrote."""
@@ -236,11 +245,13 @@ class _Validation:
         for path, (instant, size_bytes) in self._expected(commits).items():
             found = present.get(path)
             if found is None:
-                self._error("timeline", path, f"committed by {instant}, and gone", LOST)
+                self._error("timeline", path, f"committed by {instant}, and gone", MISSING_ROWS)
             elif size_bytes and found.info.size_bytes != size_bytes:
-                self._error("timeline", path, f"has {found.info.size_bytes} bytes, and {instant} committed {size_bytes}", LOST)
+                self._error(
+                    "timeline", path, f"has {found.info.size_bytes} bytes, and {instant} committed {size_bytes}", MISSING_ROWS
+                )
         for plan in self._timeline.pending(Action.CLUSTERING):
-            never = why_never(self._context, self._timeline, plan)
+            never = never_runnable_reason(self._context, self._timeline, plan)
             if never is not None:
                 path = self._context.timeline.path(plan)
                 self._warn("timeline", path, f"a clustering that can never run, and that the next writer drops: {never}")
@@ -251,7 +262,7 @@ class _Validation:
         chosen = self._sampled([slice_.base.path for slice_ in self._slices if slice_.base is not None])
         for path, found in zip(chosen, self._footers(chosen, ()), strict=True):
             if isinstance(found, str):
-                self._error("base files", path, found, LOST)
+                self._error("base files", path, found, MISSING_ROWS)
         self.checks.append(("base files", f"{len(chosen):,} opened"))
 
     def check_logs_and_plans(self) -> None:
@@ -259,7 +270,7 @@ class _Validation:
         if any(slice_.logs for slice_ in self._slices):
             commits = {i.request_time: read_commit(self._context.timeline, i) for i in self._timeline.completed_writes()}
             logs = partial(check_logs, self._context, self._engine, self._timeline, self._slices, commits)
-            self._made("logs", logs, LOST)
+            self._made("logs", logs, MISSING_ROWS)
         if self._timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
             present = frozenset(file.info.path for file in self._files)
             self._made("plans", partial(check_plans, self._snapshot, present), "")
@@ -267,7 +278,7 @@ class _Validation:
     def check_buckets(self) -> None:
         """Bucket counts of partitions, and rings, against file groups: see `validate_buckets` and `validate_rings`."""
         self._made("buckets", partial(check_bucket_counts, self._context, self._snapshot, self._slices))
-        self._made("rings", partial(check_rings, self._context, self._snapshot, self._slices))
+        self._made("rings", partial(check_consistent_hashing, self._context, self._snapshot, self._slices))
 
     def check_keys(self) -> None:
         """Keys that stand twice in a partition."""
@@ -287,27 +298,27 @@ class _Validation:
             self._slices,
             self._sampled([slice_.base.path for slice_ in self._slices if slice_.base is not None]),
             self._partitions,
-            [PresentFile(file.info, file.instant_time) for file in self._files],
+            [DirectoryFile(file.info, file.instant_time) for file in self._files],
             self._names_of_pending_cleans,
             lambda: read_spec(self._snapshot, self._key_columns(), None),
         )
-        for name, check in checks_of(table, self.pass_over):
+        for name, check in index_checks(table, self.skip):
             self.guarded(name, partial(self._made, name, check))
 
-    def _made(self, name: str, check: Check, remedy: str = MISLED) -> None:
+    def _made(self, name: str, check: Check, remedy: str = WRONG_PRUNING) -> None:
         found = check()
         for path, detail, own in found.errors:
             self._error(name, path, detail, remedy if own is None else own)
         for path, detail in found.warnings:
             self._warn(name, path, detail)
-        if found.looked_at:
-            self.checks.append((name, found.looked_at))
+        if found.checked:
+            self.checks.append((name, found.checked))
 
     def _data_files(self) -> Iterator[_DataFile]:
         listed = self._snapshot.listing.files(self._partitions)
         pending = (instant.request_time for instant in self._timeline.pending_writes())
         try:
-            under_way = files_under_way(self._context.storage, pending)
+            under_way = files_being_written(self._context.storage, pending)
         except CorruptData as error:
             under_way = {}
             self._error("timeline", "", f"the markers of a write under way cannot be read: {error}", "")
@@ -335,18 +346,18 @@ class _Validation:
                     if not stat.path or stat.file_id is None:
                         continue
                     group = (partition, stat.file_id)
-                    named = parse_data_file_instant(file_name_of(stat.path))
+                    named = parse_data_file_instant(file_name(stat.path))
                     if named is not None and named not in times and not self._timeline.is_completed(named):
                         continue
                     written.setdefault(group, []).append((instant, stat.path, stat.file_size_in_bytes))
-                    if parse_base_file(file_name_of(stat.path)) is not None:
+                    if parse_base_file(file_name(stat.path)) is not None:
                         newest[group] = instant
         return {
             path: (instant, size)
             for group, files in written.items()
             if group not in self._snapshot.slicing.replaced
             for instant, path, size in files
-            if instant >= newest.get(group, "") and file_name_of(path) not in removed
+            if instant >= newest.get(group, "") and file_name(path) not in removed
         }
 
     def _removed_names(self) -> frozenset[str]:
@@ -359,7 +370,7 @@ class _Validation:
             except CorruptData as error:
                 self._error("timeline", store.path(instant), str(error), "")
                 continue
-            names.update(file_name_of(path) for part in cleaned.values() for path in part.success_delete_files)
+            names.update(file_name(path) for part in cleaned.values() for path in part.success_delete_files)
         return frozenset(names)
 
     def _names_of_pending_cleans(self) -> dict[str, str]:
@@ -376,7 +387,7 @@ class _Validation:
                 info.file_path or "" for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values() for info in infos
             ]
             paths += [path for files in (plan.files_to_be_deleted_per_partition or {}).values() for path in files]
-            names.update((file_name_of(path), instant.request_time) for path in paths)
+            names.update((file_name(path), instant.request_time) for path in paths)
         return names
 
     def _schema(self) -> pa.Schema:
@@ -399,8 +410,8 @@ class _Validation:
         spec = self._context.storage.spec()
         return self._engine.map(run_footer, [FooterTask(spec, path, schema, columns) for path in paths])
 
-    def _error(self, check: str, path: str, detail: str, remedy: str = MISLED) -> None:
-        self.findings.append(Finding(Severity.ERROR, check, path, detail, remedy))
+    def _error(self, check: str, path: str, detail: str, remedy: str = WRONG_PRUNING) -> None:
+        self.findings.append(ValidationFinding(ValidationSeverity.ERROR, check, path, detail, remedy))
 
     def _warn(self, check: str, path: str, detail: str) -> None:
-        self.findings.append(Finding(Severity.WARNING, check, path, detail))
+        self.findings.append(ValidationFinding(ValidationSeverity.WARNING, check, path, detail))

@@ -9,27 +9,32 @@ Source: docs/formats/log-file.md; docs/formats/writing.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import CorruptData
+from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation, WriteStat
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action
 from pyhudi.format.log.data_blocks import decode_content
 from pyhudi.format.log.delete_blocks import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
-from pyhudi.metadata_table.indexes.index_validation import IndexFindings
+from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
+from pyhudi.metadata_table.indexes import check_computable, in_build_order, index_for_partition, open_index
+from pyhudi.metadata_table.indexes.files_index import FilesIndex
+from pyhudi.metadata_table.indexes.index_validation import MISSING_ROWS, Check, CheckedTable, IndexFindings
+from pyhudi.planning.bucket_routing import BucketLayout, bucket_groups
 from pyhudi.planning.compaction import without_groups
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.table.file_slices import FileSlice, LogFile
-from pyhudi.table.pending_plans import files_of_compaction, load_compaction_plan
+from pyhudi.table.partition_buckets import load_counts
+from pyhudi.table.pending_plans import compaction_files, load_compaction_plan
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
@@ -109,26 +114,26 @@ def check_logs(
     for log, count in zip(logs, counted, strict=True):
         stat = said.get(log.path)
         if isinstance(count, str):
-            found.wrong(log.path, count)
+            found.add_error(log.path, count)
         elif stat is not None and (count.record_count < stat.num_writes or count.delete_count < stat.num_deletes):
             inside = f"{count.record_count} records and {count.delete_count} deletes"
             expected = f"{stat.num_writes} records and {stat.num_deletes} deletes"
-            found.wrong(log.path, f"holds {inside}, and its commit says {expected}")
-    found.looked_at = f"{len(logs):,} read"
+            found.add_error(log.path, f"holds {inside}, and its commit says {expected}")
+    found.checked = f"{len(logs):,} read"
     return found
 
 
-def check_plans(snapshot: Snapshot, present: frozenset[str]) -> IndexFindings:
-    """Pending compactions.  Of replaced file groups they rewrite nothing.  present: paths of all data files."""
+def check_plans(snapshot: Snapshot, is_present: frozenset[str]) -> IndexFindings:
+    """Pending compactions.  Of replaced file groups they rewrite nothing.  is_present: paths of all data files."""
     context, found = snapshot.context, IndexFindings()
     pending = snapshot.timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
     for instant in pending:
         plan = without_groups(load_compaction_plan(context.timeline, instant), snapshot.slicing.replaced)
-        gone = files_of_compaction(plan) - present
+        gone = compaction_files(plan) - is_present
         if gone:
             what = f"can never run, as {min(gone)} is gone: put the file back, or drop the plan with unschedule_compaction"
-            found.wrong(context.timeline.path(instant), what)
-    found.looked_at = f"{len(pending):,} pending"
+            found.add_error(context.timeline.path(instant), what)
+    found.checked = f"{len(pending):,} pending"
     return found
 
 
@@ -140,7 +145,7 @@ def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> I
         by_partition.setdefault(slice_.partition, []).append(slice_)
     total = 0
     for partition, there in sorted(by_partition.items()):
-        parts = engine.map(_KeysOf(spec), there)
+        parts = engine.map(_SliceKeys(spec), there)
         keys = pa.concat_arrays([pa.array([], pa.string()), *parts])
         total += len(keys)
         if len(keys) == pc.count_distinct(keys).as_py():
@@ -148,15 +153,89 @@ def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> I
         counted = keys.value_counts()
         twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
         named = ", ".join(map(repr, twice.take(pc.array_sort_indices(twice))[:_NAMED_KEYS].to_pylist()))
-        found.wrong(partition, f"{len(twice)} keys stand there more than once, such as {named}")
-    found.looked_at = f"{total:,} keys"
+        found.add_error(partition, f"{len(twice)} keys stand there more than once, such as {named}")
+    found.checked = f"{total:,} keys"
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _KeysOf:
+class _SliceKeys:
     spec: ReadSpec
 
     def __call__(self, slice_: FileSlice) -> pa.StringArray:
         parts = (part.cast(pa.string()) for part in read_live_keys(self.spec, slice_))
         return pa.concat_arrays([pa.array([], pa.string()), *parts])
+
+
+# Do the bucket counts that a table keeps for its partitions fit their file groups?  A part of `validate`.
+#
+#     damage        counts that cannot be read, or lie there and do not count
+#     lost groups   a file group whose id names no bucket that its partition has: writes do not find its keys, and write them a
+#                   second time
+#     second ones   two file groups of one bucket, of which writes find one
+#
+# Where a writer that knows no such counts (Hudi 1.0) has put records into buckets which the partition does have, the check of
+# keys finds those that stand twice.
+#
+# Source: docs/formats/writing.md, "Bucket index".
+
+
+def check_bucket_counts(context: TableContext, snapshot: Snapshot, slices: Sequence[FileSlice]) -> IndexFindings:
+    """Nothing is looked at in a table that keeps no counts.  slices: the present ones."""
+    findings = IndexFindings()
+    try:
+        stored = load_counts(context, snapshot.timeline)
+        if stored is None:
+            return findings
+        layout = BucketLayout(stored.default, rules=stored.expressions)
+    except (CorruptData, TableState, InvalidRequest, Unsupported) as error:
+        findings.add_error(BUCKET_COUNTS_FOLDER, str(error), MISSING_ROWS)
+        return findings
+    partitions = sorted({slice_.partition for slice_ in slices})
+    for partition in partitions:
+        try:
+            bucket_groups((slice_ for slice_ in slices if slice_.partition == partition), layout)
+        except TableState as error:
+            findings.add_error(partition, str(error), MISSING_ROWS)
+    findings.checked = f"{len(partitions):,} partitions"
+    return findings
+
+
+# Do the indexes of the metadata table say what is so?  A part of `validate`: the checks of all kinds, see `kinds.Index.check`.
+#
+#     files              the lists against the directories
+#     column_stats       ranges of columns in base files against their footers
+#     bloom_filters      the filters of base files against those in their footers
+#     record_index       every key of a row is where it says, and it has no other keys
+#     partition_stats    a range of every column in every partition, which covers what column_stats says of its files, and the
+#                        files themselves where such ranges can be believed
+#     secondary index    every pair of value and record key of the rows is there; none besides
+#     expression index   ranges and filters of files against the functions computed anew, those of partitions against their files
+#
+# Source: docs/formats/metadata-table.md.
+
+
+def index_checks(table: CheckedTable, pass_over: Callable[[str, str], None]) -> Iterator[tuple[str, Check]]:
+    """The checks that the indexes of a table give reason for, by name.
+
+    pass_over: is told of an index that cannot be checked, and why.
+    """
+    for name in in_build_order(table.metadata.partitions):
+        kind = index_for_partition(name)
+        if table.table_schema is None and kind is not FilesIndex:
+            continue
+        if kind is None:
+            pass_over(name, "PyHudi does not know this index")
+            continue
+        try:
+            index = open_index(name, table.metadata.definitions if kind.is_defined else {})
+            if table.table_schema is not None:
+                check_computable((index,), table.table_schema)
+        except (Unsupported, CorruptData) as error:
+            pass_over(name, str(error))
+            continue
+        doubt = index.skip_check_reason(table) if table.table_schema is not None else None
+        if doubt is not None:
+            pass_over(name, doubt)
+            continue
+        yield name, partial(index.check, table)

@@ -21,7 +21,7 @@ from pyhudi.operations.catalog_sync.catalog_types import hive_type, spark_schema
 from pyhudi.operations.catalog_sync.sync_settings import SyncSettings
 from pyhudi.operations.read.query import table_schema
 from pyhudi.storage.catalogs import CatalogColumn, CatalogTable
-from pyhudi.storage.user_name import user_name
+from pyhudi.storage.process_identity import user_name
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_config import TableConfig
 
@@ -45,7 +45,7 @@ class View:
     read_optimized: bool = False
 
 
-def views_of(config: TableConfig, settings: SyncSettings) -> tuple[View, ...]:
+def catalog_views(config: TableConfig, settings: SyncSettings) -> tuple[View, ...]:
     """The entries of a table, in the order in which they are told."""
     name = (settings.table or config.name).lower()
     if config.is_cow:
@@ -62,12 +62,12 @@ def views_of(config: TableConfig, settings: SyncSettings) -> tuple[View, ...]:
     return (*found, real_time) if settings.snapshot_by_name else found
 
 
-def database_of(config: TableConfig, settings: SyncSettings) -> str:
+def catalog_database(config: TableConfig, settings: SyncSettings) -> str:
     """The catalog's database."""
     return (settings.database or config.database or "default").lower()
 
 
-def partition_columns(config: TableConfig, settings: SyncSettings) -> tuple[str, ...]:
+def synced_partition_columns(config: TableConfig, settings: SyncSettings) -> tuple[str, ...]:
     """The names of the catalog's partition columns."""
     if settings.partition_fields is not None:
         return settings.partition_fields
@@ -81,7 +81,7 @@ def catalog_table(snapshot: Snapshot, settings: SyncSettings, view: View, locati
     columns whose names a catalog cannot tell apart.
     """
     config, schema = snapshot.config, table_schema(snapshot, meta_columns=False)
-    partitioned = partition_columns(config, settings)
+    partitioned = synced_partition_columns(config, settings)
     shown = schema if settings.omits_meta_columns else with_meta_fields(schema)
     data = [field for field in shown if field.name not in partitioned]
     columns = tuple(_column(field, settings) for field in data)
@@ -100,7 +100,7 @@ def catalog_table(snapshot: Snapshot, settings: SyncSettings, view: View, locati
         parameters.update(_of_spark(fields, partitioned, settings))
         serde |= {"path": location, AS_READ_OPTIMIZED: "true" if view.read_optimized else "false"}
     return CatalogTable(
-        database=database_of(config, settings),
+        database=catalog_database(config, settings),
         name=view.name,
         location=location,
         columns=columns,
@@ -115,7 +115,7 @@ def catalog_table(snapshot: Snapshot, settings: SyncSettings, view: View, locati
     )
 
 
-def is_of_hudi(table: CatalogTable) -> bool:
+def is_hudi_entry(table: CatalogTable) -> bool:
     """Whether an entry of a catalog is a Hudi table, whoever registered it."""
     formats = ("org.apache.hudi.", "com.uber.hoodie.")
     return table.input_format.startswith(formats) or table.parameters.get(PROVIDER, "").lower() == "hudi"

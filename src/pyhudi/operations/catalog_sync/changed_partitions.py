@@ -24,19 +24,19 @@ LAST_COMPLETION = "last_commit_completion_time_sync"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SyncedInstant:
     """How far a catalog's table was told of the timeline.  commit, completion: None where it says nothing."""
 
     commit: str | None = None
     completion: str | None = None
 
     @classmethod
-    def by(cls, parameters: Mapping[str, str]) -> Told:
+    def by(cls, parameters: Mapping[str, str]) -> SyncedInstant:
         """From the parameters of a catalog's table."""
         return cls(parameters.get(LAST_COMMIT), parameters.get(LAST_COMPLETION))
 
     @classmethod
-    def of(cls, timeline: Timeline) -> Told:
+    def of(cls, timeline: Timeline) -> SyncedInstant:
         """All of a timeline."""
         writes = timeline.completed_writes()
         if not writes:
@@ -48,17 +48,17 @@ class Told:
         pairs = ((LAST_COMMIT, self.commit), (LAST_COMPLETION, self.completion))
         return {key: value for key, value in pairs if value is not None}
 
-    def is_followed_by(self, timeline: Timeline) -> bool:
+    def can_sync_incrementally(self, timeline: Timeline) -> bool:
         """Whether the writes since can be told from the timeline alone."""
         if self.commit is None or timeline.is_before_start(self.commit):
             return False
         return timeline.is_completed(self.commit)
 
-    def lacks(self, done: Instant) -> bool:
+    def is_behind(self, completed_instant: Instant) -> bool:
         """Whether a completed instant came after it."""
-        if self.commit is None or done.request_time > self.commit:
+        if self.commit is None or completed_instant.request_time > self.commit:
             return True
-        return self.completion is not None and _completed(done) > self.completion
+        return self.completion is not None and _completed(completed_instant) > self.completion
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +69,23 @@ class PartitionsSince:
     dropped: frozenset[str]
 
 
-def partitions_since(snapshot: Snapshot, told: Told) -> PartitionsSince:
+def partitions_since(snapshot: Snapshot, synced: SyncedInstant) -> PartitionsSince:
     """What to look at in a table of which a catalog was told so far."""
-    timeline, follows = snapshot.timeline, told.is_followed_by(snapshot.timeline)
+    timeline, follows = snapshot.timeline, synced.can_sync_incrementally(snapshot.timeline)
     # Partition -> when somebody wrote to it last, and when somebody deleted it last.
     written: dict[str, str] = {}
     deleted: dict[str, str] = {}
     store = snapshot.context.timeline
     # Whatever was written to a partition after its deletion is as new to the catalog as that is.
     for write in timeline.completed_writes():
-        if follows and not told.lacks(write):
+        if follows and not synced.is_behind(write):
             continue
         commit = read_commit(store, write)
         _note(written, commit.partition_to_write_stats, _completed(write))
         if commit.operation is Operation.DELETE_PARTITION:
             _note(deleted, commit.partition_to_replace_file_ids or (), _completed(write))
     for clean in timeline.completed(Action.CLEAN):
-        if not follows or told.lacks(clean):
+        if not follows or synced.is_behind(clean):
             done = CleanMetadata.decode(store.read(clean)).partition_metadata
             _note(deleted, (path for path, part in done.items() if part.is_partition_deleted), clean.request_time)
     dropped = frozenset(path for path, time in deleted.items() if written.get(path, "") <= time)
@@ -97,5 +97,5 @@ def _note(times: dict[str, str], paths: Iterable[str], time: str) -> None:
         times[path] = max(time, times.get(path, ""))
 
 
-def _completed(done: Instant) -> str:
-    return done.completion_time or done.request_time
+def _completed(completed_instant: Instant) -> str:
+    return completed_instant.completion_time or completed_instant.request_time

@@ -267,13 +267,13 @@ def with_names(
 
 
 def _kinds(options: Options) -> tuple[CatalogKind, ...]:
-    mode = options.word(MODE)
+    mode = options.value_or_default(MODE)
     if mode in ("jdbc", "hiveql"):
         raise Unsupported(
             f"{MODE}={mode} is refused: HiveServer2 is not asked here; say hms, with the metastore in {METASTORE_URIS}, or glue"
         )
     found = [HIVE_TOOL] if options.flag(HIVE_SYNC) else []
-    found += options.names(TOOLS) if options.given(TOOLS) is not None or not found else ()
+    found += options.names(TOOLS) if options.explicit(TOOLS) is not None or not found else ()
     kinds = []
     for name in found:
         if name not in _OF_TOOL:

@@ -1,6 +1,6 @@
 """Synchronise a catalog with a table: `Table.sync`, and what follows a write whose options ask for it.
 
-For each entry of the table (`tables.views_of`):
+For each entry of the table (`tables.catalog_views`):
 
     1. not there: it is made, with all partitions.  There with another location: it is made anew
     2. else columns, formats and parameters that differ are changed, in one request
@@ -25,17 +25,17 @@ from pyhudi.errors import ServiceFailed, TableState
 from pyhudi.format.paths import join_path
 from pyhudi.operations.catalog_sync.catalog_entries import (
     View,
+    catalog_database,
     catalog_table,
-    database_of,
-    is_of_hudi,
-    partition_columns,
-    views_of,
+    catalog_views,
+    is_hudi_entry,
+    synced_partition_columns,
 )
-from pyhudi.operations.catalog_sync.changed_partitions import Told, partitions_since
+from pyhudi.operations.catalog_sync.changed_partitions import SyncedInstant, partitions_since
 from pyhudi.operations.catalog_sync.sync_settings import METASTORE_URIS, RECREATE, CatalogKind, SyncSettings
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.commit.service_result import Failed, Ran
+from pyhudi.operations.commit.service_result import Executed, Failed
 from pyhudi.planning.catalog_partitions import (
     PartitionChanges,
     Values,
@@ -45,11 +45,11 @@ from pyhudi.planning.catalog_partitions import (
     find_extractor,
     without_scheme,
 )
-from pyhudi.records.html_repr import ShownInNotebooks
-from pyhudi.storage.catalogs import Catalog, CatalogPartition, CatalogTable, ChangeRefused
+from pyhudi.records.html_repr import HtmlRepr
+from pyhudi.storage.catalogs import CatalogPartition, CatalogTable, ChangeRefused, MetastoreCatalog
 from pyhudi.storage.catalogs.glue_catalog import GlueCatalog
 from pyhudi.storage.catalogs.hive_catalog import HiveCatalog
-from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew
+from pyhudi.table.snapshot import Snapshot, load_snapshot, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 
 _LOG = logging.getLogger("pyhudi.operations.catalog_sync")
@@ -61,13 +61,13 @@ _DESCRIPTION = "automatically created by hoodie"
 class SyncedTable:
     """What became of one entry of a catalog.
 
-    catalog: which.  name: `database.table`.  done: "created", "recreated", "changed" or "unchanged".  added, moved, dropped: how
-    many partitions.  instant: the request time of the last write that the catalog knows now; None for a table without any.
+    catalog: which.  name: `database.table`.  action: "created", "recreated", "changed" or "unchanged".  added, moved, dropped:
+    how many partitions.  instant: the request time of the last write that the catalog knows now; None for a table without any.
     """
 
     catalog: str
     name: str
-    done: str
+    action: str
     added: int = 0
     moved: int = 0
     dropped: int = 0
@@ -76,11 +76,11 @@ class SyncedTable:
     def __str__(self) -> str:
         parts = ((self.added, "added"), (self.moved, "moved"), (self.dropped, "dropped"))
         changes = ", ".join(f"{count:,} {what}" for count, what in parts if count)
-        return f"{self.name} {self.done}" + (f", partitions {changes}" if changes else "")
+        return f"{self.name} {self.action}" + (f", partitions {changes}" if changes else "")
 
 
 @dataclass(frozen=True, slots=True)
-class SyncResult(ShownInNotebooks):
+class SyncResult(HtmlRepr):
     """The outcome of a sync.  tables: the entries, in the order in which they were told."""
 
     tables: tuple[SyncedTable, ...] = ()
@@ -119,7 +119,7 @@ def with_sync(context: TableContext, settings: SyncSettings | None, result: Writ
         return result
     try:
         synced = run_sync(context.reloaded(), settings)
-        outcome = str(Ran("; ".join(map(str, synced.tables))))
+        outcome = str(Executed("; ".join(map(str, synced.tables))))
     except Exception as error:
         # Whatever failed, the caller has to learn that the commit stands.
         if not settings.ignore_errors:
@@ -141,7 +141,7 @@ def check_sync(settings: SyncSettings | None) -> None:
             open_catalog(kind, settings).close()
 
 
-def open_catalog(kind: CatalogKind, settings: SyncSettings) -> Catalog:
+def open_catalog(kind: CatalogKind, settings: SyncSettings) -> MetastoreCatalog:
     """The catalog of a kind.  Raises InvalidRequest where what it needs is not installed or not said."""
     if kind is CatalogKind.HIVE:
         return HiveCatalog(settings.uris, METASTORE_URIS.key)
@@ -156,22 +156,22 @@ def open_catalog(kind: CatalogKind, settings: SyncSettings) -> Catalog:
     )
 
 
-@planned_anew
-def _sync_with(catalog: Catalog, context: TableContext, settings: SyncSettings) -> list[SyncedTable]:
+@retry_on_stale_files
+def _sync_with(catalog: MetastoreCatalog, context: TableContext, settings: SyncSettings) -> list[SyncedTable]:
     snapshot = load_snapshot(context)
-    database = database_of(snapshot.config, settings)
+    database = catalog_database(snapshot.config, settings)
     if not catalog.has_database(database):
         if not settings.creates_database:
             raise TableState(f"{catalog.name} has no database {database}; make it, or let the sync make it")
         catalog.create_database(database, _DESCRIPTION)
-    return [_Sync(catalog, snapshot, settings, view).run() for view in views_of(snapshot.config, settings)]
+    return [_Sync(catalog, snapshot, settings, view).run() for view in catalog_views(snapshot.config, settings)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Sync:
     """The sync of one entry."""
 
-    catalog: Catalog
+    catalog: MetastoreCatalog
     snapshot: Snapshot
     settings: SyncSettings
     view: View
@@ -181,7 +181,7 @@ class _Sync:
         known = self.catalog.table(wanted.database, wanted.name)
         if known is None:
             return self._make(wanted, "created")
-        if not is_of_hudi(known):
+        if not is_hudi_entry(known):
             raise TableState(
                 f"{self.catalog.name}: {known.full_name} is no Hudi table, so it is left alone; drop it there, or register this "
                 "table under another name"
@@ -197,40 +197,43 @@ class _Sync:
 
     def _wanted(self) -> CatalogTable:
         # Hudi writes local files into catalogs by their path alone.
-        location = self.catalog.spelled(self.snapshot.context.storage.uri.removeprefix("file:"))
+        location = self.catalog.format_location(self.snapshot.context.storage.uri.removeprefix("file:"))
         table = catalog_table(self.snapshot, self.settings, self.view, location)
         return replace(table, parameters={**table.parameters, **self.catalog.table_parameters})
 
-    def _make_anew(self, wanted: CatalogTable) -> SyncedTable:
-        self.catalog.drop_table(wanted.database, wanted.name)
-        return self._make(wanted, "recreated")
+    def _make_anew(self, target: CatalogTable) -> SyncedTable:
+        self.catalog.drop_table(target.database, target.name)
+        return self._make(target, "recreated")
 
-    def _make(self, wanted: CatalogTable, done: str) -> SyncedTable:
-        self.catalog.create_table(wanted)
-        changes = self._partitions_told(wanted, Told())
-        return self._finish(wanted, done, changes, Told(), always=True)
+    def _make(self, target: CatalogTable, action: str) -> SyncedTable:
+        self.catalog.create_table(target)
+        changes = self._partitions_told(target, SyncedInstant())
+        return self._finish(target, action, changes, SyncedInstant(), always=True)
 
-    def _bring_up_to_date(self, known: CatalogTable, wanted: CatalogTable) -> SyncedTable:
-        told = Told.by(known.parameters) if self.settings.incremental else Told()
-        keys, there = ([column.name for column in table.partition_columns] for table in (wanted, known))
+    def _bring_up_to_date(self, catalog_table: CatalogTable, target: CatalogTable) -> SyncedTable:
+        told = SyncedInstant.by(catalog_table.parameters) if self.settings.incremental else SyncedInstant()
+        keys, there = ([column.name for column in table.partition_columns] for table in (target, catalog_table))
         if keys != there:
             raise ChangeRefused(
-                f"{self.catalog.name}: {known.full_name} is partitioned there by {', '.join(there) or 'nothing'}, and the "
+                f"{self.catalog.name}: {catalog_table.full_name} is partitioned there by {', '.join(there) or 'nothing'}, and "
+                "the "
                 f"table by {', '.join(keys) or 'nothing'}; a catalog does not change that: drop it there, or let {RECREATE} do so"
             )
-        changed = _merged(known, wanted)
-        differs = changed != known
+        changed = _merged(catalog_table, target)
+        differs = changed != catalog_table
         if differs:
             self.catalog.change_table(changed)
-        changes = self._partitions_told(wanted, told)
+        changes = self._partitions_told(target, told)
         done = "changed" if differs else "unchanged"
-        return self._finish(wanted, done, changes, Told.by(known.parameters), always=not self.settings.conditional or differs)
+        return self._finish(
+            target, done, changes, SyncedInstant.by(catalog_table.parameters), always=not self.settings.conditional or differs
+        )
 
-    def _partitions_told(self, table: CatalogTable, told: Told) -> PartitionChanges:
-        settings, columns = self.settings, partition_columns(self.snapshot.config, self.settings)
+    def _partitions_told(self, table: CatalogTable, synced: SyncedInstant) -> PartitionChanges:
+        settings, columns = self.settings, synced_partition_columns(self.snapshot.config, self.settings)
         if not columns or settings.without_partitions:
             return PartitionChanges({}, {}, ())
-        since = partitions_since(self.snapshot, told)
+        since = partitions_since(self.snapshot, synced)
         if since.written is not None and not since.written and not since.dropped:
             return PartitionChanges({}, {}, ())
         every = since.written is None
@@ -247,29 +250,31 @@ class _Sync:
         known = {partition.values: partition.location for partition in self.catalog.partitions(table)}
         changes = compare_partitions(stored, known, map(values, since.dropped), all_stored=every)
         catalog, at_once = self.catalog, settings.batch
-        catalog.drop_partitions(table, changes.dropped, at_once=at_once)
-        catalog.add_partitions(table, _partitions(changes.added), at_once=at_once)
-        catalog.move_partitions(table, _partitions(changes.moved), at_once=at_once)
+        catalog.drop_partitions(table, changes.dropped, batch_size=at_once)
+        catalog.add_partitions(table, _partitions(changes.added), batch_size=at_once)
+        catalog.move_partitions(table, _partitions(changes.moved), batch_size=at_once)
         return changes
 
     def _with_files(self) -> frozenset[str]:
         """The partitions in which a query finds files: a folder stays where a restore or a deletion left nothing else."""
         return frozenset(path for path, slices in self.snapshot.slices().items() if slices)
 
-    def _finish(self, wanted: CatalogTable, done: str, changes: PartitionChanges, before: Told, *, always: bool) -> SyncedTable:
+    def _finish(
+        self, target: CatalogTable, action: str, changes: PartitionChanges, before: SyncedInstant, *, always: bool
+    ) -> SyncedTable:
         now = before
         if always or changes:
-            known = self.catalog.table(wanted.database, wanted.name)
+            known = self.catalog.table(target.database, target.name)
             if known is None:
-                raise TableState(f"{self.catalog.name}: {wanted.full_name} was dropped meanwhile; synchronise again")
-            now = _the_older(Told.of(self.snapshot.timeline), Told.by(known.parameters), before)
+                raise TableState(f"{self.catalog.name}: {target.full_name} was dropped meanwhile; synchronise again")
+            now = _the_older(SyncedInstant.of(self.snapshot.timeline), SyncedInstant.by(known.parameters), before)
             parameters = {**known.parameters, **now.parameters()}
             if parameters != known.parameters:
                 self.catalog.change_table(replace(known, parameters=parameters))
         return SyncedTable(
             self.catalog.name,
-            wanted.full_name,
-            done,
+            target.full_name,
+            action,
             len(changes.added),
             len(changes.moved),
             len(changes.dropped),
@@ -277,30 +282,32 @@ class _Sync:
         )
 
 
-def _merged(known: CatalogTable, wanted: CatalogTable) -> CatalogTable:
+def _merged(catalog_table: CatalogTable, target: CatalogTable) -> CatalogTable:
     """The entry that is there with what the table asks for; what others put into it stays, its spelling of the place too.
 
     Comments stay where the table tells none.
     """
-    parts = [key for key in known.parameters if key.startswith("spark.sql.sources.schema.") and key not in wanted.parameters]
-    kept = {key: value for key, value in known.parameters.items() if key not in parts}
-    comments = {column.name: column.comment for column in known.columns}
+    parts = [
+        key for key in catalog_table.parameters if key.startswith("spark.sql.sources.schema.") and key not in target.parameters
+    ]
+    kept = {key: value for key, value in catalog_table.parameters.items() if key not in parts}
+    comments = {column.name: column.comment for column in catalog_table.columns}
     return replace(
-        known,
-        columns=tuple(replace(c, comment=c.comment or comments.get(c.name, "")) for c in wanted.columns),
-        input_format=wanted.input_format,
-        output_format=wanted.output_format,
-        serde=wanted.serde,
-        serde_parameters={**known.serde_parameters, **wanted.serde_parameters},
-        parameters={**kept, **wanted.parameters},
+        catalog_table,
+        columns=tuple(replace(c, comment=c.comment or comments.get(c.name, "")) for c in target.columns),
+        input_format=target.input_format,
+        output_format=target.output_format,
+        serde=target.serde,
+        serde_parameters={**catalog_table.serde_parameters, **target.serde_parameters},
+        parameters={**kept, **target.parameters},
     )
 
 
-def _the_older(now: Told, there: Told, before: Told) -> Told:
+def _the_older(current: SyncedInstant, existing: SyncedInstant, before: SyncedInstant) -> SyncedInstant:
     """How far the catalog counts as told: this sync, unless another one told it of something else meanwhile and of less."""
-    if there in (before, Told()) or there.commit is None or now.commit is None:
-        return now
-    return min((now, there), key=lambda told: (told.commit or "", told.completion or ""))
+    if existing in (before, SyncedInstant()) or existing.commit is None or current.commit is None:
+        return current
+    return min((current, existing), key=lambda told: (told.commit or "", told.completion or ""))
 
 
 def _partitions(found: Mapping[Values, str]) -> list[CatalogPartition]:

@@ -10,7 +10,7 @@ from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.format.names import parse_data_file_instant, parse_log_file
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_instant, take_back_write, withdraw_write
+from pyhudi.operations.commit.rollback import rollback_failed_attempt, rollback_instant, rollback_own_write, withdraw_write
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.storage import liveness
 from pyhudi.storage.environment import Environment
@@ -40,7 +40,7 @@ class Phases:
         return dict(self._seconds)
 
 
-def give_way(context: TableContext, settings: CommitSettings, conflict: WriteConflict, attempt_ms: int, number: int) -> None:
+def backoff(context: TableContext, settings: CommitSettings, conflict: WriteConflict, attempt_ms: int, number: int) -> None:
     """Wait before a write that lost is attempted again: a random time, up to as long as its attempt took, twice that after the
     next one and so on.
 
@@ -50,8 +50,8 @@ def give_way(context: TableContext, settings: CommitSettings, conflict: WriteCon
     """
     env = context.env
     deadline_ms = env.monotonic_ms() + _LONGEST_WAIT_FOR_OLDER_MS
-    while conflict.under_way and env.monotonic_ms() < deadline_ms:
-        pending = {i.request_time for i in context.timeline.load().pending_writes()}.intersection(conflict.under_way)
+    while conflict.in_progress and env.monotonic_ms() < deadline_ms:
+        pending = {i.request_time for i in context.timeline.load().pending_writes()}.intersection(conflict.in_progress)
         if not any(liveness.is_alive(context.storage, env, time, settings.heartbeats) for time in pending):
             break
         env.sleep_ms(_PAUSE_MS)
@@ -59,7 +59,7 @@ def give_way(context: TableContext, settings: CommitSettings, conflict: WriteCon
     env.sleep_ms(int.from_bytes(env.token_bytes(4), "big") % longest_ms)
 
 
-class taken_back_on_error:
+class rollback_on_error:
     """Roll a transaction back when its block raises one of our errors or an ordinary exception.
 
     Should that fail as well, or the process die, the instant is left without a heartbeat and the next writer rolls it back.
@@ -79,12 +79,12 @@ class taken_back_on_error:
         if error is None:
             return
         transaction = self._transaction
-        transaction.let_go(error)
-        if not transaction.may_take_back(error):
+        transaction.stop_heartbeat(error)
+        if not transaction.can_roll_back(error):
             return
         conflict = _overtaken(transaction, error)
         try:
-            abandon(transaction)
+            rollback_own_attempt(transaction)
         except Exception as failure:
             (conflict or error).add_note(
                 f"taking instant {transaction.instant_time} back failed as well ({failure}); the next writer will do it"
@@ -100,7 +100,7 @@ def _overtaken(transaction: Transaction, error: BaseException) -> WriteConflict 
     # A service was begun with its transaction; a write stores its inflight file later.
     begun = State.INFLIGHT if transaction.action.is_service else State.REQUESTED
     try:
-        transaction.check_ours(transaction.context.timeline.load_files(), begun)
+        transaction.check_ownership(transaction.context.timeline.load_files(), begun)
     except WriteConflict as conflict:
         return conflict
     except HudiError:
@@ -108,11 +108,11 @@ def _overtaken(transaction: Transaction, error: BaseException) -> WriteConflict 
     return None
 
 
-def abandon(transaction: Transaction) -> None:
+def rollback_own_attempt(transaction: Transaction) -> None:
     """Roll back a transaction of this process that did not commit."""
     context = transaction.context
     if transaction.action.is_service:
-        if transaction.was_taken_over():
+        if transaction.was_reclaimed():
             _remove_late_files(transaction)
             return
         # By now another process may carry the same plan out, or have completed it; then nothing here is ours to remove.
@@ -129,7 +129,7 @@ def abandon(transaction: Transaction) -> None:
         return
     pending = Instant(transaction.instant_time, transaction.action, State.INFLIGHT)
     # What may stand there as completed loses no file before the lock tells that it may go.
-    undo = rollback_instant if transaction.publishing else take_back_write
+    undo = rollback_instant if transaction.publishing else rollback_own_write
     try:
         undo(context, pending, transaction.settings)
     except InstantNotFound:
@@ -152,7 +152,7 @@ def _remove_late_files(transaction: Transaction) -> None:
             # It completed and was archived meanwhile: its commit would have to be read to tell whose files these are.
             return
         # Beside a plan that stays, logs that bear its time are copies of other writes.
-        written = _written_files(held, time, logs=not transaction.action.keeps_plan)
+        written = _written_files(held, time, logs=not transaction.action.retains_plan)
         markers = Markers(held.storage, time)
         theirs: set[str | None] = {path for path, _ in markers.list()}
         done = [i for i in instants if i.action is action and i.is_completed]

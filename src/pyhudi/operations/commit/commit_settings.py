@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.features.hbase_index.hbase_client import HbaseSettings
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.records.record_merge import DeleteMarker
 from pyhudi.storage import markers
 from pyhudi.storage.heartbeats import HeartbeatSettings
 from pyhudi.storage.locks import LOCK_WAIT
-from pyhudi.storage.time_generators import OWN, find_time_generator
+from pyhudi.storage.time_generators import BUILT_IN, find_time_generator
+from pyhudi.tasks.hbase_lookup import HbaseSettings
 
 NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
 
@@ -38,7 +38,7 @@ CLOCK_SKEW = Option(
 TIME_GENERATOR = Option(
     "hoodie.time.generator.type",
     str,
-    OWN,
+    BUILT_IN,
     "where instant times come from: the clock, or a time generator that was registered under a name",
 )
 METADATA_PREFIX = Option(
@@ -69,7 +69,7 @@ class CommitSettings:
     """failed_writes: EAGER (the next writer rolls a failed write back), LAZY (a clean does) or NEVER.
 
     is_non_blocking: several writers append to the same file groups at once, and none waits for another.
-    turn_after: a write that has lost so often holds the lock from its next look at the table to its commit.
+    exclusive_after: a write that has lost so often holds the lock from its next look at the table to its commit.
     clock_skew_ms: waited out after reading the clock, under the lock.  Instant times are always made larger than every time on
     the timeline, so the wait is only for writers that do not look there; it is 0 unless the option asks for it.
     time_generator: the name of that which instant times come from.
@@ -90,10 +90,10 @@ class CommitSettings:
             at_least=0,
         ),
     ]
-    turn_after: Annotated[
+    exclusive_after: Annotated[
         int,
         Option(
-            "pyhudi.write.turn.after.conflicts",
+            "pyhudi.write.exclusive.after.conflicts",
             int,
             "3",
             "times that a write loses to other writers before it is planned, written and committed under the table's lock; above "
@@ -104,7 +104,7 @@ class CommitSettings:
     heartbeats: HeartbeatSettings
     clock_skew_ms: Annotated[int, CLOCK_SKEW]
     commit_metadata_prefix: Annotated[str, METADATA_PREFIX]
-    time_generator: Annotated[str, TIME_GENERATOR] = OWN
+    time_generator: Annotated[str, TIME_GENERATOR] = BUILT_IN
     hbase: Annotated[HbaseSettings | None, INDEX_TYPE] = None
     marker_lists: Annotated[bool, markers.TYPE] = False
 
@@ -113,8 +113,8 @@ class CommitSettings:
         """From checked options.  Raises InvalidRequest for a policy that does not go with the concurrency mode, Unsupported for a
         time generator that nobody registered.
         """
-        find_time_generator(options.word(TIME_GENERATOR))
-        mode, given = options.word(CONCURRENCY), options.text(FAILED_WRITES)
+        find_time_generator(options.value_or_default(TIME_GENERATOR))
+        mode, given = options.value_or_default(CONCURRENCY), options.text(FAILED_WRITES)
         if mode == NON_BLOCKING and given not in (None, "LAZY"):
             raise InvalidRequest(
                 f"{CONCURRENCY}={mode} goes with {FAILED_WRITES}=LAZY alone, not {given}: who begins to write may not touch what "
@@ -126,15 +126,15 @@ class CommitSettings:
             failed_writes=given or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY"),
             is_non_blocking=mode == NON_BLOCKING,
             clock_skew_ms=int(options.text(CLOCK_SKEW) or 0),
-            marker_lists=options.word(markers.TYPE) != "DIRECT",
-            hbase=HbaseSettings.of(options) if options.word(INDEX_TYPE) == "HBASE" else None,
+            marker_lists=options.value_or_default(markers.TYPE) != "DIRECT",
+            hbase=HbaseSettings.of(options) if options.value_or_default(INDEX_TYPE) == "HBASE" else None,
         )
 
 
-def delete_marker(options: Options, *, beside_flag: bool) -> DeleteMarker | None:
+def delete_marker_setting(options: Options, *, combines_with_flag: bool) -> DeleteMarker | None:
     """What marks a row as a delete, from checked options; None when they name nothing.
 
-    beside_flag: `_hoodie_is_deleted` counts as well.  Raises InvalidRequest when only one of the two options is set.
+    combines_with_flag: `_hoodie_is_deleted` counts as well.  Raises InvalidRequest when only one of the two options is set.
     """
     field, text = options.text(DELETE_FIELD), options.text(DELETE_MARKER)
     if field is None and text is None:
@@ -144,4 +144,4 @@ def delete_marker(options: Options, *, beside_flag: bool) -> DeleteMarker | None
             f"{DELETE_FIELD}={field or ''} and {DELETE_MARKER}={text or ''}: a delete marker takes "
             "both, the column and the text in it"
         )
-    return DeleteMarker(field, text, beside_flag)
+    return DeleteMarker(field, text, combines_with_flag)

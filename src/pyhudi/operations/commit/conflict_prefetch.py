@@ -18,13 +18,13 @@ _INTERVAL_MS = 5_000
 
 
 @contextmanager
-def reading_ahead(
-    context: TableContext, own: str, start: WriteStart | None, commit_of: Callable[[Instant], object]
+def prefetch_concurrent_commits(
+    context: TableContext, own_time: str, start: WriteStart | None, commit_of: Callable[[Instant], object]
 ) -> Iterator[Callable[[], None]]:
     """Call `commit_of` with what a write is going to look at, again and again during the block; it gives what ends that sooner.
 
-    own: the request time of the write.  start: what it was planned on; None for one that looks at nothing.  commit_of: remembers
-    what it has read; it may be called on another thread, and once more after the end.
+    own_time: the request time of the write.  start: what it was planned on; None for one that looks at nothing.  commit_of:
+    remembers what it has read; it may be called on another thread, and once more after the end.
     """
     if start is None:
         yield lambda: None
@@ -34,7 +34,7 @@ def reading_ahead(
     def read() -> None:
         # What cannot be read now, such as a commit that is just being archived, is read under the lock.
         with suppress(HudiError):
-            for instant in instants_to_check(own, seen, context.timeline.load()):
+            for instant in instants_to_check(own_time, seen, context.timeline.load()):
                 if instant.is_completed:
                     commit_of(instant)
 

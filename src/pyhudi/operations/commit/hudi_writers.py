@@ -32,14 +32,16 @@ _PAUSE_MS = 250
 
 
 def wait_for_foreign_writers(
-    context: TableContext, settings: CommitSettings, begun_on: Timeline, own: str, groups: Set[FileGroupId] | None
+    context: TableContext, settings: CommitSettings, requested_on: Timeline, own_time: str, groups: Set[FileGroupId] | None
 ) -> None:
     """Wait while a living write of another kind of writer, older than ours, may be about to commit to the same file groups.
 
-    begun_on: the timeline when ours was requested.  own: its request time.  groups: what it changes;
+    requested_on: the timeline when ours was requested.  own_time: its request time.  groups: what it changes;
     None where every older write counts.
     """
-    older = [i for i in begun_on.pending_writes() if i.request_time < own and _is_live_foreign_write(context, settings, i)]
+    older = [
+        i for i in requested_on.pending_writes() if i.request_time < own_time and _is_live_foreign_write(context, settings, i)
+    ]
     deadline_ms = context.env.monotonic_ms() + _LONGEST_WAIT_MS
     while older and context.env.monotonic_ms() < deadline_ms:
         now = {i.request_time: i for i in context.timeline.load().pending_writes()}
@@ -49,18 +51,24 @@ def wait_for_foreign_writers(
             context.env.sleep_ms(_PAUSE_MS)
 
 
-def refuse_late_foreign_writers(
-    context: TableContext, settings: CommitSettings, begun_on: Timeline, now: Timeline, own: str, groups: Set[FileGroupId] | None
+def reject_late_foreign_writers(
+    context: TableContext,
+    settings: CommitSettings,
+    requested_on: Timeline,
+    current_timeline: Timeline,
+    own_time: str,
+    groups: Set[FileGroupId] | None,
 ) -> None:
     """Raises WriteConflict where a living write of another kind of writer, with an older time, has come since ours was requested
-    and may build on what we are about to commit.  now: the timeline under the lock; the others as of `wait_for_foreign_writers`.
+    and may build on what we are about to commit.  current_timeline: the timeline under the lock; the others as of
+    `wait_for_foreign_writers`.
     """
-    known = {i.request_time for i in begun_on.instants}
-    late = [i for i in now.pending_writes() if i.request_time < own and i.request_time not in known]
+    known = {i.request_time for i in requested_on.instants}
+    late = [i for i in current_timeline.pending_writes() if i.request_time < own_time and i.request_time not in known]
     late = [i for i in late if _is_live_foreign_write(context, settings, i) and _may_share(context, i, groups)]
     if late:
         raise WriteConflict(
-            f"instant {own} of {context.storage.uri} is newer than {late[0]}, which another kind of writer has put on the "
+            f"instant {own_time} of {context.storage.uri} is newer than {late[0]}, which another kind of writer has put on the "
             "timeline meanwhile and may still plan; plan the write again",
             instants=(late[0].request_time,),
         )

@@ -65,22 +65,23 @@ def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
         if request_time not in pending and not liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats)
     ]
     for request_time in silent:
-        liveness.forget(context.storage, request_time)
+        liveness.remove_heartbeat(context.storage, request_time)
     return bool(orphaned or silent)
 
 
-def remove_marked(held: TableContext, timeline: Timeline, request_time: str, *, strict: bool) -> int:
+def remove_marked(locked_context: TableContext, timeline: Timeline, request_time: str, *, strict: bool) -> int:
     """Remove the markers of an instant that is not pending, and before them the marked files that no commit reports; returns how
     many paths those were.
 
     They are of task attempts that were repeated, or still ran when their write was rolled back or had committed.
-    held: the table while the caller holds its lock; timeline: as it stands.  strict: raises CorruptData for what is no marker.
+    locked_context: the table while the caller holds its lock; timeline: as it stands.  strict: raises CorruptData for what is no
+    marker.
     """
-    markers = Markers(held.storage, request_time)
-    marked = markers.list(under_way=not strict)
-    reported = _reported_files(held, timeline, request_time) if marked else frozenset()
+    markers = Markers(locked_context.storage, request_time)
+    marked = markers.list(in_progress=not strict)
+    reported = _reported_files(locked_context, timeline, request_time) if marked else frozenset()
     lost = [path for path, _ in marked if path not in reported]
-    held.storage.delete(lost)
+    locked_context.storage.delete(lost)
     markers.delete()
     return len(lost)
 
@@ -148,6 +149,6 @@ def sweep_unfinished_documents(context: TableContext, settings: CommitSettings) 
         ),
         *(f"{METADATA_FOLDER}/{name}" for name in (*config.metadata_partitions, *config.metadata_partitions_inflight)),
     )
-    before_ms = context.env.now_ms() - settings.heartbeats.patience_ms
+    before_ms = context.env.now_ms() - settings.heartbeats.expiry_ms
     for folder in folders:
         context.storage.sweep_unfinished(folder, before_ms)

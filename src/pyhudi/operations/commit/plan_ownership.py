@@ -15,19 +15,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyhudi.errors import TableState, WriteConflict
-from pyhudi.features.consistent_hashing.ring_store import partitions_with_rings
+from pyhudi.features.consistent_hashing.ring_store import partitions_with_consistent_hashing
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.rollback import begin_drop, finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.commit.transaction import Transaction, check_may_begin, check_same_version, stored_ms
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import last_heartbeat_ms
-from pyhudi.storage.liveness import RunningWrite
+from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.storage.markers import Markers
 from pyhudi.table.snapshot import load_rollback_targets
 from pyhudi.table.table_context import TableContext
 
-FOREIGN_PATIENCE_FACTOR = 10
+FOREIGN_EXPIRY_FACTOR = 10
 """How many times as long as for a process of ours an action without a heartbeat is waited for."""
 
 
@@ -47,7 +47,7 @@ class PlanTaken(TableState):
         return cls(f"{action} {request_time} of {context.storage.uri} is not run: {reason}", reason)
 
 
-class PlanOvertaken(WriteConflict):
+class PlanSuperseded(WriteConflict):
     """What a plan builds on has changed since; it can never be carried out."""
 
 
@@ -66,7 +66,7 @@ def claim(
     content: of the inflight file.
     Raises PlanTaken, TableState while a restore is pending.
     """
-    heartbeat = RunningWrite(context.storage, context.env, request_time, settings.heartbeats)
+    heartbeat = WriterHeartbeat(context.storage, context.env, request_time, settings.heartbeats)
     with context.locked(settings.lock_wait_ms) as held:
         timeline = held.timeline.load()
         check_may_begin(context, timeline, f"{action} {request_time} is carried out")
@@ -92,7 +92,7 @@ def claim(
 
 def plan_and_claim(
     context: TableContext,
-    held: TableContext,
+    locked_context: TableContext,
     request_time: str,
     action: Action,
     plan: bytes,
@@ -102,34 +102,34 @@ def plan_and_claim(
 ) -> Transaction:
     """Store a plan that is this process's own from the start.
 
-    held: the table while the caller holds its lock.  content: of the inflight file.  A process that dies in between leaves a plan
-    that was begun.
+    locked_context: the table while the caller holds its lock.  content: of the inflight file.  A process that dies in between
+    leaves a plan that was begun.
     """
-    heartbeat = RunningWrite(context.storage, context.env, request_time, settings.heartbeats)
-    with started(held, heartbeat):
-        held.timeline.start(held.timeline.request(request_time, action, plan), content)
-        inflight_ms = _proven(held, request_time, action)
+    heartbeat = WriterHeartbeat(context.storage, context.env, request_time, settings.heartbeats)
+    with started(locked_context, heartbeat):
+        locked_context.timeline.start(locked_context.timeline.request(request_time, action, plan), content)
+        inflight_ms = _proven(locked_context, request_time, action)
         Markers(context.storage, request_time, in_lists=settings.marker_lists).begin()
     return Transaction(context, settings, request_time, action, heartbeat, inflight_ms=inflight_ms)
 
 
-def _proven(held: TableContext, request_time: str, action: Action) -> int | None:
+def _proven(locked_context: TableContext, request_time: str, action: Action) -> int | None:
     """When the inflight file that was just made was stored, proven to be of this process by the lock that it still holds."""
-    found = stored_ms(held, request_time, action)
-    held.lock.check()
+    found = stored_ms(locked_context, request_time, action)
+    locked_context.lock.check()
     return found
 
 
-def is_abandoned(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
+def is_plan_orphaned(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
     """Whether somebody began to carry a pending plan out, and lives no more.
 
     A plan is begun when it is inflight, or has a heartbeat.
     """
     begun = instant.state is State.INFLIGHT or last_heartbeat_ms(context.storage, instant.request_time) is not None
-    return begun and has_died(context, instant, settings)
+    return begun and is_service_dead(context, instant, settings)
 
 
-def has_died(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
+def is_service_dead(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
     """Whether nobody carries a pending service out any more.
 
     Services of ours say so by their heartbeats.  Those of real Hudi may have no sign of life: of them only the age of their
@@ -141,7 +141,7 @@ def has_died(context: TableContext, instant: Instant, settings: CommitSettings) 
     if last_heartbeat_ms(context.storage, instant.request_time) is not None:
         return True
     newest = context.storage.stat(context.timeline.path(instant))
-    patience_ms = FOREIGN_PATIENCE_FACTOR * settings.heartbeats.patience_ms
+    patience_ms = FOREIGN_EXPIRY_FACTOR * settings.heartbeats.expiry_ms
     return newest is not None and context.env.now_ms() - newest.modified_ms > patience_ms
 
 
@@ -162,9 +162,9 @@ def drop_plan(context: TableContext, settings: CommitSettings, request_time: str
                 f"{action} {request_time} of {context.storage.uri} is being carried out; stop that process first",
                 "another process carries it out",
             )
-        if action is not Action.CLUSTERING or not partitions_with_rings(held):
+        if action is not Action.CLUSTERING or not partitions_with_consistent_hashing(held):
             held.timeline.remove_pending(request_time, action, State.REQUESTED)
-            liveness.forget(held.storage, request_time)
+            liveness.remove_heartbeat(held.storage, request_time)
             return True
         # Under the lock no write completes that has left files for the resize.
         begin_drop(held, timeline, found[0], settings)
@@ -172,12 +172,12 @@ def drop_plan(context: TableContext, settings: CommitSettings, request_time: str
     return True
 
 
-def settle_plan(context: TableContext, settings: CommitSettings, instant: Instant, *, never: bool = False) -> bool:
+def drop_orphaned_plan(context: TableContext, settings: CommitSettings, instant: Instant, *, never: bool = False) -> bool:
     """Drop a pending plan that nobody will carry out; False when somebody may, and it stays.
 
     Such is one whose process died after it had begun, and one that can never run (never).
     """
-    if not never and not is_abandoned(context, instant, settings):
+    if not never and not is_plan_orphaned(context, instant, settings):
         return False
     if liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats):
         # Whoever carries it out finds out by itself, and need not be told by each writer in a turn at the lock.
@@ -190,10 +190,10 @@ def settle_plan(context: TableContext, settings: CommitSettings, instant: Instan
 
 
 @contextmanager
-def started(held: TableContext, heartbeat: RunningWrite) -> Iterator[None]:
+def started(locked_context: TableContext, heartbeat: WriterHeartbeat) -> Iterator[None]:
     """Start a heartbeat under the lock, for what the block publishes; it stops when that fails."""
     # The heartbeat goes on when the lock has been given back, so it does not pass through the storage of the held table.
-    held.lock.check()
+    locked_context.lock.check()
     heartbeat.start()
     try:
         yield

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pyhudi.records.html_repr import ShownInNotebooks
+from pyhudi.records.html_repr import HtmlRepr
 
 
 @dataclass(frozen=True, slots=True)
-class WriteResult(ShownInNotebooks):
+class WriteResult(HtmlRepr):
     """The outcome of a write.
 
     instant, completion_time: request and completion time; None when there was nothing to commit.  rows_in: incoming rows after
@@ -78,7 +78,7 @@ class WriteResult(ShownInNotebooks):
 
 
 @dataclass(frozen=True, slots=True)
-class BootstrapResult(ShownInNotebooks):
+class BootstrapResult(HtmlRepr):
     """The outcome of a bootstrap.
 
     instants: one for the partitions without their rows, one for those with them, of those that there are.  files_metadata_only,
@@ -108,7 +108,7 @@ class BootstrapResult(ShownInNotebooks):
 
 
 @dataclass(frozen=True, slots=True)
-class CleanResult(ShownInNotebooks):
+class CleanResult(HtmlRepr):
     """The outcome of a clean, or of planning one.
 
     dry_run: nothing was deleted; the figures are those of the plan.  instant, completion_time: None when there was nothing to
@@ -166,7 +166,7 @@ class CleanResult(ShownInNotebooks):
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveResult(ShownInNotebooks):
+class ArchiveResult(HtmlRepr):
     """The outcome of an archival.
 
     instants: request times of what left the active timeline, oldest first.  start: request time of the first write that stayed.
@@ -200,7 +200,7 @@ class ArchiveResult(ShownInNotebooks):
 
 
 @dataclass(frozen=True, slots=True)
-class SavepointResult(ShownInNotebooks):
+class SavepointResult(HtmlRepr):
     """A savepoint that was made.  instant: request time of the write that it keeps; files, size_bytes: what it keeps."""
 
     instant: str
@@ -226,7 +226,7 @@ class SavepointResult(ShownInNotebooks):
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreResult(ShownInNotebooks):
+class RestoreResult(HtmlRepr):
     """A restore.  instant, completion_time: its own.  restored_to: request time of the newest write that is left.
 
     rolled_back: request times of what is gone, newest first.
@@ -274,18 +274,18 @@ class CompactionRun:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionResult(ShownInNotebooks):
+class CompactionResult(HtmlRepr):
     """The outcome of planning or carrying out compactions (`compact`) or log compactions (`log_compact`).
 
     planned: the instant that this call put on the timeline, None for none, and `reason` says why.  runs: plans carried out, in
-    order.  left: pending plans that were not -> why.  seconds: by phase.
+    order.  remaining: pending plans that were not -> why.  seconds: by phase.
     """
 
     operation: str
     planned: str | None = None
     reason: str = ""
     runs: tuple[CompactionRun, ...] = ()
-    left: Mapping[str, str] = field(default_factory=dict)
+    remaining: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -316,7 +316,7 @@ class CompactionResult(ShownInNotebooks):
             lines.append(f"{self.operation} {self.planned} is planned")
         if not lines:
             lines.append(f"{self.operation} (nothing to do)")
-        lines += [f"  left          {instant}: {why}" for instant, why in self.left.items()]
+        lines += [f"  left          {instant}: {why}" for instant, why in self.remaining.items()]
         if self.reason:
             lines.append(f"  reason        {self.reason}")
         return "\n".join(lines)

@@ -6,7 +6,7 @@
     3. delete the files
     4. lock: remove the instant's pending files, publish `<R>_<C>.rollback`; then remove its markers
 
-A writer that takes its own write back deletes the files first, and does the rest in one turn at the lock (`take_back_write`).
+A writer that takes its own write back deletes the files first, and does the rest in one turn at the lock (`rollback_own_write`).
 One that has no inflight file yet has written nothing that anybody counts or has to be told of: its requested file goes.
 
 A rollback that died is found by its pending instant and finished from its plan, by several processes at once if need be: each
@@ -24,7 +24,6 @@ from typing import Any
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
 from pyhudi.features.consistent_hashing.ring_store import remove_rings
-from pyhudi.features.hbase_index.hbase_commits import sync_rollback
 from pyhudi.format.actions.rollback_metadata import (
     InstantInfo,
     RollbackMetadata,
@@ -35,22 +34,23 @@ from pyhudi.format.actions.rollback_metadata import (
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME, Action, Instant, State
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import (
-    folder_of,
+    parent_folder,
 )
-from pyhudi.metadata_table.writer.metadata_commit import mirror_rollback
+from pyhudi.metadata_table.writer.metadata_commit import apply_rollback_to_metadata
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.hbase_hooks import sync_rollback
 from pyhudi.operations.commit.orphan_cleanup import remove_leftovers, sweep_unfinished_documents
-from pyhudi.operations.commit.rollback_checks import check_may_go, file_id_of
+from pyhudi.operations.commit.rollback_checks import check_can_roll_back, file_id_from_name
 from pyhudi.operations.commit.transaction import check_same_version, new_instant_time
-from pyhudi.records.html_repr import ShownInNotebooks
+from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.table.bootstrap_sources import remove_bootstrap_index
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.partition_buckets import remove_counts
 from pyhudi.table.pending_plans import planned_path
-from pyhudi.table.snapshot import copies_of, load_rollback_targets
+from pyhudi.table.snapshot import double_written_logs, load_rollback_targets
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
@@ -59,7 +59,7 @@ _SLOWEST_FILE_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackResult(ShownInNotebooks):
+class RollbackResult(HtmlRepr):
     """What a rollback did.  instant: its own; rolled_back: of the write that is gone; deleted: paths relative to the table."""
 
     instant: str
@@ -138,7 +138,7 @@ def rollback_instant(context: TableContext, instant: Instant, settings: CommitSe
 
 
 @observed("rollback")
-def take_back_write(context: TableContext, instant: Instant, settings: CommitSettings) -> RollbackResult:
+def rollback_own_write(context: TableContext, instant: Instant, settings: CommitSettings) -> RollbackResult:
     """Roll back a write of this process that is under way and will not commit.  Raises InstantNotFound when others did.
 
     Nobody but this process writes files of the instant, and its markers stay until all is done: so the files can go before the
@@ -168,7 +168,7 @@ def withdraw_write(context: TableContext, requested: Instant, settings: CommitSe
     False, with nothing done, where others have begun to roll it back.  Not for replacecommits, which store rings and counts of
     buckets before they have an inflight file.
     """
-    # As of `take_back_write`.
+    # As of `rollback_own_write`.
     _refuse_alive(context, settings, requested)
     with context.locked(settings.lock_wait_ms) as held:
         check_same_version(held)
@@ -176,7 +176,7 @@ def withdraw_write(context: TableContext, requested: Instant, settings: CommitSe
             return False
         Markers(held.storage, requested.request_time).delete()
         # In this order, since a request without a heartbeat is rolled back by the next writer.
-        liveness.forget(held.storage, requested.request_time)
+        liveness.remove_heartbeat(held.storage, requested.request_time)
         held.timeline.remove_pending(requested.request_time, requested.action, State.REQUESTED)
     return True
 
@@ -196,16 +196,16 @@ def rollback_failed_attempt(
     return None if planned is None else _execute(context, settings, *planned)
 
 
-def begin_drop(held: TableContext, timeline: Timeline, planned: Instant, settings: CommitSettings) -> Instant:
+def begin_drop(locked_context: TableContext, timeline: Timeline, planned: Instant, settings: CommitSettings) -> Instant:
     """Put the rollback of a resize that nobody has begun on the timeline, which takes its plan, and what writes copied for it.
 
-    held: the table while the caller holds its lock; timeline: as it stands.  `finish_pending_rollbacks` carries it out.
+    locked_context: the table while the caller holds its lock; timeline: as it stands.  `finish_pending_rollbacks` carries it out.
     """
     info = InstantInfo(planned.request_time, Action.REPLACECOMMIT.value)
-    plan = RollbackPlan(info, _list_requests(held, timeline, planned))
-    time = new_instant_time(held, timeline, settings)
-    requested = held.timeline.request(time, Action.ROLLBACK, plan.encode(held.env.token_bytes(16)))
-    _begin(held, timeline, requested, plan)
+    plan = RollbackPlan(info, _list_requests(locked_context, timeline, planned))
+    time = new_instant_time(locked_context, timeline, settings)
+    requested = locked_context.timeline.request(time, Action.ROLLBACK, plan.encode(locked_context.env.token_bytes(16)))
+    _begin(locked_context, timeline, requested, plan)
     return requested
 
 
@@ -222,34 +222,40 @@ def _request(
 
 
 def _request_under_lock(
-    held: TableContext, instant: Instant, settings: CommitSettings, *, failed_only: bool
+    locked_context: TableContext, instant: Instant, settings: CommitSettings, *, failed_only: bool
 ) -> tuple[Instant, RollbackPlan] | None:
-    if not held.config.version.has_one_log_file_per_commit:
-        raise Unsupported(f"rollback on table version {int(held.config.version)} is not supported; upgrade the table first")
-    store = held.timeline
+    if not locked_context.config.version.has_one_log_file_per_commit:
+        raise Unsupported(
+            f"rollback on table version {int(locked_context.config.version)} is not supported; upgrade the table first"
+        )
+    store = locked_context.timeline
     timeline = store.load()
     pending = load_rollback_targets(store, timeline).get(instant.request_time)
     if pending is not None:
-        check_same_version(held)
-        plan = _read_plan(held, pending)
-        _begin(held, timeline, pending, plan)
+        check_same_version(locked_context)
+        plan = _read_plan(locked_context, pending)
+        _begin(locked_context, timeline, pending, plan)
         return pending, plan
     present = next((i for i in timeline.instants if i.step == instant.step), None)
-    if failed_only and (present is None or present.is_completed or _is_alive(held, settings, present)):
+    if failed_only and (present is None or present.is_completed or _is_alive(locked_context, settings, present)):
         return None
     if failed_only and present is not None and present.state is State.REQUESTED and present.action is Action.COMPACTION:
         return None
     if present is None:
-        raise InstantNotFound(f"instant {instant.request_time} of {held.storage.uri} is gone: it was rolled back already")
-    check_same_version(held)
+        raise InstantNotFound(
+            f"instant {instant.request_time} of {locked_context.storage.uri} is gone: it was rolled back already"
+        )
+    check_same_version(locked_context)
     if present.is_completed:
-        check_may_go(held, timeline, present)
+        check_can_roll_back(locked_context, timeline, present)
     else:
-        _refuse_alive(held, settings, present)
-    plan = RollbackPlan(InstantInfo(present.request_time, present.action.value), _plan_requests(held, timeline, present))
-    time = new_instant_time(held, timeline, settings)
-    requested = store.request(time, Action.ROLLBACK, plan.encode(held.env.token_bytes(16)))
-    _begin(held, timeline, requested, plan)
+        _refuse_alive(locked_context, settings, present)
+    plan = RollbackPlan(
+        InstantInfo(present.request_time, present.action.value), _plan_requests(locked_context, timeline, present)
+    )
+    time = new_instant_time(locked_context, timeline, settings)
+    requested = store.request(time, Action.ROLLBACK, plan.encode(locked_context.env.token_bytes(16)))
+    _begin(locked_context, timeline, requested, plan)
     return requested, plan
 
 
@@ -273,20 +279,20 @@ def _finish_pending_rollback(context: TableContext, settings: CommitSettings, in
     return _execute(context, settings, own[0], plan)
 
 
-def _begin(held: TableContext, timeline: Timeline, requested: Instant, plan: RollbackPlan) -> None:
+def _begin(locked_context: TableContext, timeline: Timeline, requested: Instant, plan: RollbackPlan) -> None:
     """Say that a rollback is under way, and take the instant that it undoes from the completed ones.
 
-    held: the table while the caller holds its lock.  timeline: as it stands.
+    locked_context: the table while the caller holds its lock.  timeline: as it stands.
     """
-    target, action = _target_of(held, requested, plan)
+    target, action = _target_of(locked_context, requested, plan)
     if requested.state is State.REQUESTED:
-        held.timeline.start_or_join(requested)
+        locked_context.timeline.start_or_join(requested)
     if action.is_write:
         # The attempt at a plan has no completed file; where one stands there, somebody has undone the attempt before us and
         # carried the plan out again.
         for done in timeline.completed():
             if done.request_time == target and done.action.is_write:
-                held.timeline.remove_completed(done)
+                locked_context.timeline.remove_completed(done)
 
 
 def _target_of(context: TableContext, requested: Instant, plan: RollbackPlan) -> tuple[str, Action]:
@@ -315,26 +321,27 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
     for partition, found in files.items():
         storage.delete([_path(context, partition, file) for file in found])
         # What was being written when the writer died has no name yet.
-        storage.sweep_unfinished(partition, begun_ms - max(_SLOWEST_FILE_MS, settings.heartbeats.patience_ms))
+        storage.sweep_unfinished(partition, begun_ms - max(_SLOWEST_FILE_MS, settings.heartbeats.expiry_ms))
     with context.locked(settings.lock_wait_ms) as held:
         return _publish(held, settings, requested, plan, files, begun_ms)
 
 
 def _publish(
-    held: TableContext,
+    locked_context: TableContext,
     settings: CommitSettings,
     requested: Instant,
     plan: RollbackPlan,
     files: Mapping[str, Sequence[str]],
-    begun_ms: int,
+    start_ms: int,
 ) -> RollbackResult:
-    """Remove the instant that a rollback undoes, and complete the rollback, whose files are deleted.  held: under the lock.
+    """Remove the instant that a rollback undoes, and complete the rollback, whose files are deleted.  locked_context: under the
+    lock.
 
-    files: by partition, as the plan names them.  begun_ms: when their deletion began.
+    files: by partition, as the plan names them.  start_ms: when their deletion began.
     """
-    store, storage = held.timeline, held.storage
-    target, action = _target_of(held, requested, plan)
-    gone = {partition: tuple(_path(held, partition, file) for file in found) for partition, found in files.items()}
+    store, storage = locked_context.timeline, locked_context.storage
+    target, action = _target_of(locked_context, requested, plan)
+    gone = {partition: tuple(_path(locked_context, partition, file) for file in found) for partition, found in files.items()}
     deleted = tuple(path for paths in gone.values() for path in paths)
     timeline = store.load()
     own = [i for i in timeline.instants if i.request_time == requested.request_time and i.action is Action.ROLLBACK]
@@ -347,7 +354,7 @@ def _publish(
     }
     metadata = RollbackMetadata(
         start_rollback_time=requested.request_time,
-        time_taken_in_millis=max(0, held.env.now_ms() - begun_ms),
+        time_taken_in_millis=max(0, locked_context.env.now_ms() - start_ms),
         total_files_deleted=len(deleted),
         commits_rollback=(target,),
         partition_metadata=partitions,
@@ -355,24 +362,24 @@ def _publish(
     )
     # From the moment that the pending files are gone, the metadata table's word on the target would be believed.
     # Beside a plan that stays, logs that bear its time are copies of other writes.
-    mirror_rollback(held, requested.request_time, target, gone, timeline, logs=not action.keeps_plan)
+    apply_rollback_to_metadata(locked_context, requested.request_time, target, gone, timeline, logs=not action.retains_plan)
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
         # While the rollback is pending nobody carries the plan out again, whose ring would have the same name.
-        remove_rings(held, (target,))
-        remove_counts(held, (target,))
+        remove_rings(locked_context, (target,))
+        remove_counts(locked_context, (target,))
     if target == METADATA_BOOTSTRAP_INSTANT_TIME:
-        remove_bootstrap_index(held.storage)
+        remove_bootstrap_index(locked_context.storage)
     markers = Markers(storage, target)
-    if not action.keeps_plan:
+    if not action.retains_plan:
         # Beside a plan that stays, the dead heartbeat goes on saying that the plan was begun.
-        liveness.forget(storage, target)
+        liveness.remove_heartbeat(storage, target)
         # A task that ends from now on removes its files itself (`tasks.task_attempts`); others may have written since the plan.
-        storage.delete([path for path, _ in markers.list(under_way=True)])
+        storage.delete([path for path, _ in markers.list(in_progress=True)])
     markers.delete()
     for pending, states in _PENDING_FILES.get(action, ((action, _BOTH),)):
         store.remove_pending(target, pending, *states)
-    time = new_instant_time(held, timeline, settings)
-    store.complete(requested, Action.ROLLBACK, time, metadata.encode(held.env.token_bytes(16)))
+    time = new_instant_time(locked_context, timeline, settings)
+    store.complete(requested, Action.ROLLBACK, time, metadata.encode(locked_context.env.token_bytes(16)))
     return RollbackResult(requested.request_time, target, deleted)
 
 
@@ -405,8 +412,8 @@ def _plan_requests(context: TableContext, timeline: Timeline, instant: Instant) 
         marked = Markers(context.storage, instant.request_time).list()
         return tuple(
             RollbackRequest(
-                partition_path=folder_of(path),
-                file_id=file_id_of(path),
+                partition_path=parent_folder(path),
+                file_id=file_id_from_name(path),
                 latest_base_instant=instant.request_time,
                 files_to_be_deleted=(context.storage.absolute(path),),
             )
@@ -416,9 +423,11 @@ def _plan_requests(context: TableContext, timeline: Timeline, instant: Instant) 
 
 
 def _list_requests(context: TableContext, timeline: Timeline, instant: Instant) -> tuple[RollbackRequest, ...]:
-    """From a listing: files that bear the instant's time, and those that a write made for a resize (see `copies_of`)."""
+    """From a listing: files that bear the instant's time, and those that a write made for a resize (see
+    `double_written_logs`).
+    """
     listing = DirectoryListing(context.storage)
-    copies = copies_of(context.timeline, timeline, instant)
+    copies = double_written_logs(context.timeline, timeline, instant)
     requests = []
     for partition, files in listing.files(listing.partitions()).items():
         own = tuple(

@@ -17,15 +17,15 @@ from pyhudi.format.actions.clean_metadata import CleanerPlan
 from pyhudi.format.actions.commit_metadata import NO_PREVIOUS_COMMIT
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_group, parse_data_file_instant
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.pending_plans import load_files_of_plan
+from pyhudi.table.pending_plans import load_plan_files
 from pyhudi.table.snapshot import read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
 
-def check_may_go(context: TableContext, timeline: Timeline, instant: Instant) -> None:
+def check_can_roll_back(context: TableContext, timeline: Timeline, instant: Instant) -> None:
     """Raises TableState when something builds on a completed instant.  timeline: as it is under the lock."""
     if any(i.request_time == instant.request_time for i in timeline.completed(Action.SAVEPOINT)):
         raise TableState(f"instant {instant.request_time} is savepointed; delete the savepoint before rolling it back")
@@ -36,8 +36,8 @@ def check_may_go(context: TableContext, timeline: Timeline, instant: Instant) ->
             f"(such as {later[0].request_time}); roll the later ones back first"
         )
     for service in timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING):
-        named = load_files_of_plan(context.timeline, service)
-        if any(parse_data_file_instant(file_name_of(path)) == instant.request_time for path in named):
+        named = load_plan_files(context.timeline, service)
+        if any(parse_data_file_instant(file_name(path)) == instant.request_time for path in named):
             verb = "unschedule_clustering" if service.action is Action.CLUSTERING else "unschedule_compaction"
             raise TableState(
                 f"instant {instant.request_time} cannot be rolled back: {service.action} {service.request_time} is planned to "
@@ -52,7 +52,7 @@ def _check_slices_remain(context: TableContext, instant: Instant) -> None:
     requested = Instant(instant.request_time, Action.COMPACTION, State.REQUESTED)
     if instant.action is not Action.COMMIT or context.storage.stat(context.timeline.path(requested)) is None:
         return
-    for path in sorted(load_files_of_plan(context.timeline, requested)):
+    for path in sorted(load_plan_files(context.timeline, requested)):
         if context.storage.stat(path) is None:
             raise TableState(
                 f"compaction {instant.request_time} cannot be rolled back: {context.storage.absolute(path)}, which it "
@@ -72,14 +72,14 @@ def _check_predecessors_remain(context: TableContext, timeline: Timeline, instan
         (partition, stat.file_id or ""): stat.prev_commit
         for partition, stats in metadata.partition_to_write_stats.items()
         for stat in stats
-        if stat.prev_commit not in (NO_PREVIOUS_COMMIT, None) and parse_base_file(file_name_of(stat.path or ""))
+        if stat.prev_commit not in (NO_PREVIOUS_COMMIT, None) and parse_base_file(file_name(stat.path or ""))
     }
     partitions = {partition for partition, _ in (*needed, *previous)}
     if not partitions:
         return
     going = _files_of_pending_cleans(context, timeline)
     present = {
-        (partition, file_id_of(info.path), parse_data_file_instant(info.name))
+        (partition, file_id_from_name(info.path), parse_data_file_instant(info.name))
         for partition, infos in DirectoryListing(context.storage).files(sorted(partitions)).items()
         for info in infos
         if info.name not in going
@@ -102,10 +102,10 @@ def _files_of_pending_cleans(context: TableContext, timeline: Timeline) -> froze
         with suppress(CorruptData):
             plan = CleanerPlan.decode(context.timeline.read_state(clean.request_time, Action.CLEAN, State.REQUESTED) or b"")
             for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values():
-                names.update(file_name_of(info.file_path or "") for info in infos)
+                names.update(file_name(info.file_path or "") for info in infos)
     return frozenset(names)
 
 
-def file_id_of(path: str) -> str:
+def file_id_from_name(path: str) -> str:
     """The file group that a file belongs to; empty where the name is not that of a data file."""
-    return parse_data_file_group(file_name_of(path)) or ""
+    return parse_data_file_group(file_name(path)) or ""

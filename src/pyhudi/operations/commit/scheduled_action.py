@@ -5,10 +5,11 @@
                 `<t>.<action>.inflight`.  Whoever plans may take up in the same breath, and then nobody comes in between
     carry out   tasks on the engine, one for each piece of the plan; every attempt has files of its own
     publish     the commit of `transaction`: still ours, not overtaken, metadata table, completed file
-    take back   an attempt that fails is rolled back; the plan stays or goes with it, as `Action.keeps_plan` says
+    take back   an attempt that fails is rolled back; the plan stays or goes with it, as `Action.retains_plan` says
 
-An action is an instance of `PlannedAction`: what it plans and what carrying that out means.  All else is here, once.  Those that
-write file groups anew are instances of `Rewriting`, and say no more than which tasks do it and what must still hold at the end.
+An action is an instance of `ScheduledAction`: what it plans and what carrying that out means.  All else is here, once.  Those
+that write file groups anew are instances of `RewriteAction`, and say no more than which tasks do it and what must still hold at
+the end.
 
 Source: docs/formats/timeline.md; docs/formats/writing.md, "Compaction" and "Clustering".
 """
@@ -21,42 +22,42 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pyhudi.errors import CorruptData, TableState, WriteConflict
-from pyhudi.features.hbase_index.hbase_commits import told_to_hbase
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import join_path
-from pyhudi.metadata_table.writer.metadata_commit import mirror_of
-from pyhudi.operations.commit.action_attempt import Phases, taken_back_on_error
+from pyhudi.metadata_table.writer.metadata_commit import prepare_metadata_commit
+from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.plan_ownership import PlanOvertaken, PlanTaken, claim, drop_plan, plan_and_claim
+from pyhudi.operations.commit.hbase_hooks import told_to_hbase
+from pyhudi.operations.commit.plan_ownership import PlanSuperseded, PlanTaken, claim, drop_plan, plan_and_claim
 from pyhudi.operations.commit.rollback import finish_pending_rollbacks, rollback_failed_attempt
-from pyhudi.operations.commit.service_result import NotDue, Planned, Run, Runs
+from pyhudi.operations.commit.service_result import NotDue, Run, RunSummary, Scheduled
 from pyhudi.operations.commit.transaction import Transaction, check_may_begin, commit_metadata, new_instant_time
 from pyhudi.operations.services.clean_state import load_deleted_files
 from pyhudi.planning.conflicts import WriteStart
-from pyhudi.table.pending_plans import files_of_plan
-from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew
+from pyhudi.table.pending_plans import plan_files
+from pyhudi.table.snapshot import Snapshot, load_snapshot, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
 from pyhudi.tasks.file_stats import FileIndexing
 from pyhudi.tasks.write_tasks import WriteStatus
 
-Piece = TypeVar("Piece")
+GroupT = TypeVar("GroupT")
 """A plan as the value that its tasks and its result are made from."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedAction(ABC, Generic[Run]):
+class ScheduledAction(ABC, Generic[Run]):
     """What one kind of planned action is, on one table.  Run: what carrying out one plan comes to.
 
-    doing: completes "run it again before ...".  resumes: an attempt that died is carried on, not undone.
+    description: completes "run it again before ...".  resumes: an attempt that died is carried on, not undone.
     """
 
     context: TableContext
 
     action: ClassVar[Action]
-    doing: ClassVar[str]
+    description: ClassVar[str]
     resumes: ClassVar[bool] = False
 
     @property
@@ -72,9 +73,9 @@ class PlannedAction(ABC, Generic[Run]):
         """What planning does before the lock is taken; NotDue when it shows that there is nothing to plan."""
         return None
 
-    def look(self, held: TableContext) -> Snapshot:
-        """The table to plan on.  held: while the caller holds its lock."""
-        return load_snapshot(held)
+    def load_context(self, locked_context: TableContext) -> Snapshot:
+        """The table to plan on.  locked_context: while the caller holds its lock."""
+        return load_snapshot(locked_context)
 
     @abstractmethod
     def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
@@ -88,7 +89,7 @@ class PlannedAction(ABC, Generic[Run]):
         """Carry out the plan that a transaction of this process has claimed, and publish it; a failure takes it back."""
 
 
-def schedule(service: PlannedAction[Any], *, if_due: bool = False) -> Planned | NotDue:
+def schedule(service: ScheduledAction[Any], *, if_due: bool = False) -> Scheduled | NotDue:
     """Plan, and leave the plan to be carried out.  if_due: only when the trigger asks for it.
 
     Raises TableState while a restore is pending, and what the action's `check` raises.
@@ -96,10 +97,10 @@ def schedule(service: PlannedAction[Any], *, if_due: bool = False) -> Planned | 
     service.check()
     finish_pending_rollbacks(service.context, service.commit, service.context.timeline.load())
     planned = _plan(service, if_due=if_due, claims=False)
-    return planned if isinstance(planned, NotDue) else Planned(planned[0])
+    return planned if isinstance(planned, NotDue) else Scheduled(planned[0])
 
 
-def plan_and_run(service: PlannedAction[Run], *, if_due: bool = False) -> Run | NotDue:
+def plan_and_run(service: ScheduledAction[Run], *, if_due: bool = False) -> Run | NotDue:
     """Plan, and carry the plan out; it is this process's own from the start.  Raises as `schedule` and `run_planned`."""
     service.check()
     finish_pending_rollbacks(service.context, service.commit, service.context.timeline.load())
@@ -111,7 +112,7 @@ def plan_and_run(service: PlannedAction[Run], *, if_due: bool = False) -> Run | 
     return service.run(transaction)
 
 
-def run_planned(service: PlannedAction[Run], request_time: str) -> Run:
+def run_planned(service: ScheduledAction[Run], request_time: str) -> Run:
     """Carry out one plan that is on the timeline.
 
     Raises InstantNotFound when it is not, PlanTaken when another process carries it out, WriteConflict when it was overtaken.
@@ -125,13 +126,13 @@ def run_planned(service: PlannedAction[Run], request_time: str) -> Run:
 
 
 def run_all(
-    service: PlannedAction[Run], *, if_due: bool, schedule: bool = True, go_on: Callable[[], bool] = lambda: True
-) -> Runs[Run]:
+    service: ScheduledAction[Run], *, if_due: bool, schedule: bool = True, should_continue: Callable[[], bool] = lambda: True
+) -> RunSummary[Run]:
     """Carry out what is pending and nobody else carries out; then plan anew and carry that out.
 
     What overtook a plan stands, and nothing is wrong with the table: such a plan is left or dropped, and the next one takes up
-    what is left to do.  if_due: plan only when the trigger asks for it.  schedule: False makes no new plan.  go_on: asked before
-    each plan; False leaves the rest as it is.
+    what is left to do.  if_due: plan only when the trigger asks for it.  schedule: False makes no new plan.  should_continue:
+    asked before each plan; False leaves the rest as it is.
     """
     service.check()
     context, phases = service.context, Phases(service.context.env)
@@ -146,40 +147,40 @@ def run_all(
             runs.append(service.run(own or _take_up(service, request_time)))
         except PlanTaken as taken:
             left[request_time] = taken.reason
-        except PlanOvertaken as overtaken:
+        except PlanSuperseded as overtaken:
             left[request_time] = f"dropped: {overtaken}" if _dropped(service, request_time) else str(overtaken)
         except WriteConflict as conflict:
             left[request_time] = str(conflict)
 
     for pending in timeline.pending(service.action):
-        if go_on():
+        if should_continue():
             attempt(pending.request_time, None)
     phases.end("pending plans")
-    if not schedule or not go_on():
-        return Runs(tuple(runs), left, None, "no plan is made", phases.seconds)
+    if not schedule or not should_continue():
+        return RunSummary(tuple(runs), left, None, "no plan is made", phases.seconds)
     planned = _plan(service, if_due=if_due, claims=True)
     phases.end("plan")
     if isinstance(planned, NotDue):
-        return Runs(tuple(runs), left, None, planned.reason, phases.seconds)
+        return RunSummary(tuple(runs), left, None, planned.reason, phases.seconds)
     attempt(*planned)
     phases.end("run")
-    return Runs(tuple(runs), left, planned[0], "", phases.seconds)
+    return RunSummary(tuple(runs), left, planned[0], "", phases.seconds)
 
 
-def _plan(service: PlannedAction[Any], *, if_due: bool, claims: bool) -> tuple[str, Transaction | None] | NotDue:
+def _plan(service: ScheduledAction[Any], *, if_due: bool, claims: bool) -> tuple[str, Transaction | None] | NotDue:
     """Put a plan on the timeline: its instant, and its transaction where it is claimed with it."""
     context, commit = service.context, service.commit
-    early = planned_anew(service.prepare)(if_due=if_due)
+    early = retry_on_stale_files(service.prepare)(if_due=if_due)
     if early is not None:
         return early
     with context.locked(commit.lock_wait_ms) as held:
-        snapshot = service.look(held)
-        check_may_begin(context, snapshot.timeline, service.doing)
+        snapshot = service.load_context(held)
+        check_may_begin(context, snapshot.timeline, service.description)
         time = new_instant_time(context, snapshot.timeline, commit)
         content = service.plan(snapshot, time, if_due=if_due)
         if isinstance(content, NotDue):
             return content
-        taken = _taken_by_clean(held, snapshot.timeline, files_of_plan(service.action, content))
+        taken = _taken_by_clean(held, snapshot.timeline, plan_files(service.action, content))
         if taken is not None:
             return taken
         if claims:
@@ -188,14 +189,14 @@ def _plan(service: PlannedAction[Any], *, if_due: bool, claims: bool) -> tuple[s
     return time, None
 
 
-def _taken_by_clean(held: TableContext, timeline: Timeline, files: frozenset[str]) -> NotDue | None:
+def _taken_by_clean(locked_context: TableContext, timeline: Timeline, files: frozenset[str]) -> NotDue | None:
     """Why no plan can be made that reads some files: a pending clean is about to delete one.
 
     A clean that is planned later sees the plan.
     """
     for clean in timeline.pending(Action.CLEAN):
         try:
-            going = load_deleted_files(held, clean).items()
+            going = load_deleted_files(locked_context, clean).items()
         except CorruptData:
             # No process can continue a clean without its plan, so it deletes nothing more.  The clean service reports the damage.
             continue
@@ -205,18 +206,18 @@ def _taken_by_clean(held: TableContext, timeline: Timeline, files: frozenset[str
     return None
 
 
-def _take_up(service: PlannedAction[Any], request_time: str) -> Transaction:
+def _take_up(service: ScheduledAction[Any], request_time: str) -> Transaction:
     """Make a pending plan this process's own, after what a dead process did of it is undone.  Raises PlanTaken."""
     context, action = service.context, service.action
     if not service.resumes:
         inflight = Instant(request_time, action, State.INFLIGHT)
         begun = inflight in context.timeline.load().pending(action)
-        if begun and rollback_failed_attempt(context, request_time, action, service.commit) and not action.keeps_plan:
+        if begun and rollback_failed_attempt(context, request_time, action, service.commit) and not action.retains_plan:
             raise PlanTaken.of(context, action, request_time, "its last attempt died, so it was dropped")
     return claim(context, request_time, action, service.commit, resumes=service.resumes)
 
 
-def _dropped(service: PlannedAction[Any], request_time: str) -> bool:
+def _dropped(service: ScheduledAction[Any], request_time: str) -> bool:
     try:
         return drop_plan(service.context, service.commit, request_time, service.action)
     except PlanTaken:
@@ -224,8 +225,8 @@ def _dropped(service: PlannedAction[Any], request_time: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite(Generic[Piece]):
-    """One plan of a `Rewriting`, ready to be carried out.
+class Rewrite(Generic[GroupT]):
+    """One plan of a `RewriteAction`, ready to be carried out.
 
     plan: as a value, for the result.  task, tasks: what writes the new files, and each piece of it.  schema_text: of the commit.
     indexing: what tasks tell indexes.  replaced: partition -> file groups that the new ones replace; None when they stay what
@@ -233,7 +234,7 @@ class Rewrite(Generic[Piece]):
     the timeline at the end and raises when the action may not complete any more.
     """
 
-    plan: Piece
+    plan: GroupT
     task: Callable[[Any], Iterable[WriteStatus] | WriteStatus | None]
     tasks: Sequence[object]
     indexing: FileIndexing | None
@@ -243,7 +244,7 @@ class Rewrite(Generic[Piece]):
 
 
 @dataclass(frozen=True, slots=True)
-class Rewriting(PlannedAction[Run], Generic[Run, Piece]):
+class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
     """A planned action that writes rows of file groups anew: compaction, log compaction, clustering.
 
     engine: where its tasks run; None where it is planned alone, by what the timeline and listings tell.  operation: as its commit
@@ -261,19 +262,19 @@ class Rewriting(PlannedAction[Run], Generic[Run, Piece]):
         return self.engine
 
     @abstractmethod
-    def load(self, snapshot: Snapshot, request_time: str) -> Rewrite[Piece]:
-        """The plan of an instant, and the tasks that carry it out.  Raises PlanOvertaken when it can never be carried out."""
+    def load(self, snapshot: Snapshot, request_time: str) -> Rewrite[GroupT]:
+        """The plan of an instant, and the tasks that carry it out.  Raises PlanSuperseded when it can never be carried out."""
 
     @abstractmethod
     def result(
-        self, rewrite: Rewrite[Piece], done: Instant, statuses: Sequence[WriteStatus], seconds: Mapping[str, float]
+        self, rewrite: Rewrite[GroupT], completed_instant: Instant, statuses: Sequence[WriteStatus], seconds: Mapping[str, float]
     ) -> Run:
         """What a plan that was carried out came to."""
 
     def run(self, transaction: Transaction) -> Run:
         context, time, phases = self.context, transaction.instant_time, Phases(self.context.env)
-        with taken_back_on_error(transaction):
-            snapshot = load_snapshot(context).with_columns_of(time)
+        with rollback_on_error(transaction):
+            snapshot = load_snapshot(context).with_columns_as_of(time)
             if snapshot.schema is None:
                 raise TableState(f"the table at {context.storage.uri} has no schema")
             rewrite = self.load(snapshot, time)
@@ -291,7 +292,7 @@ class Rewriting(PlannedAction[Run], Generic[Run, Piece]):
             asked, schema = rewrite.indexing, snapshot.schema.arrow
             # What stays in its file group is where it was.
             hbase = self.commit.hbase if self.operation.moves_keys else None
-            mirror = mirror_of(
+            mirror = prepare_metadata_commit(
                 context,
                 self.engine,
                 asked,
@@ -301,7 +302,7 @@ class Rewriting(PlannedAction[Run], Generic[Run, Piece]):
                 time=time,
                 operation=self.operation,
                 replaced=replaced,
-                keeps_keys=hbase is not None,
+                retains_keys=hbase is not None,
             )
             touched = [(partition, file_id) for partition, ids in (replaced or {}).items() for file_id in ids]
             with told_to_hbase(context, self.workers, hbase, statuses, time):

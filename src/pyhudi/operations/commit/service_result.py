@@ -21,50 +21,50 @@ Run = TypeVar("Run")
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """Something was done.  what: in a few words; left: pending plans that were not carried out -> why."""
+class Executed:
+    """Something was done.  description: in a few words; remaining: pending plans that were not carried out -> why."""
 
-    what: str
-    left: Mapping[str, str] = field(default_factory=dict)
+    description: str
+    remaining: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return _with_left(f"run: {self.what}", self.left)
+        return _with_left(f"run: {self.description}", self.remaining)
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """A plan stands on the timeline, for whoever comes first.  instant: its request time.  left: as of `Ran`."""
+class Scheduled:
+    """A plan stands on the timeline, for whoever comes first.  instant: its request time.  remaining: as of `Executed`."""
 
     instant: str
-    left: Mapping[str, str] = field(default_factory=dict)
+    remaining: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return _with_left(f"planned: {self.instant}", self.left)
+        return _with_left(f"planned: {self.instant}", self.remaining)
 
 
 @dataclass(frozen=True, slots=True)
 class NotDue:
-    """There was nothing to do.  reason: why.  left: as of `Ran`."""
+    """There was nothing to do.  reason: why.  remaining: as of `Executed`."""
 
     reason: str
-    left: Mapping[str, str] = field(default_factory=dict)
+    remaining: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return _with_left(f"not due: {self.reason}", self.left)
+        return _with_left(f"not due: {self.reason}", self.remaining)
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """It is due, and whoever was asked cannot do it.  to_whom: who will."""
+class Deferred:
+    """It is due, and whoever was asked cannot do it.  handled_by: who will."""
 
-    to_whom: str
+    handled_by: str
 
     def __str__(self) -> str:
-        return f"due: left to {self.to_whom}"
+        return f"due: left to {self.handled_by}"
 
 
 @dataclass(frozen=True, slots=True)
-class Off:
+class Disabled:
     """It is switched off.  reason: by what."""
 
     reason: str
@@ -83,19 +83,19 @@ class Failed:
         return f"failed: {self.reason}"
 
 
-Outcome = Ran | Planned | NotDue | Left | Off | Failed
+Outcome = Executed | Scheduled | NotDue | Deferred | Disabled | Failed
 
 
 @dataclass(frozen=True, slots=True)
-class Runs(Generic[Run]):
+class RunSummary(Generic[Run]):
     """What carrying out all that is pending, and what is due, came to.
 
-    runs: what was carried out, in order.  left: plan -> why it was not.  planned: the new plan, None when there is none, and then
-    `reason` says why.  seconds: by phase.
+    runs: what was carried out, in order.  remaining: plan -> why it was not.  planned: the new plan, None when there is none, and
+    then `reason` says why.  seconds: by phase.
     """
 
     runs: tuple[Run, ...] = ()
-    left: Mapping[str, str] = field(default_factory=dict)
+    remaining: Mapping[str, str] = field(default_factory=dict)
     planned: str | None = None
     reason: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -103,11 +103,11 @@ class Runs(Generic[Run]):
     def outcome(self, instants: Iterable[str], file_groups: int) -> Outcome:
         """instants, file_groups: of the runs."""
         if self.runs:
-            return Ran(f"{', '.join(instants)}, {file_groups} file groups", self.left)
+            return Executed(f"{', '.join(instants)}, {file_groups} file groups", self.remaining)
         if self.planned is not None:
-            return Planned(self.planned, self.left)
-        return NotDue(self.reason, self.left)
+            return Scheduled(self.planned, self.remaining)
+        return NotDue(self.reason, self.remaining)
 
 
-def _with_left(text: str, left: Mapping[str, str]) -> str:
-    return "; ".join([text, *(f"{instant} not run, {why}" for instant, why in left.items())])
+def _with_left(text: str, remaining: Mapping[str, str]) -> str:
+    return "; ".join([text, *(f"{instant} not run, {why}" for instant, why in remaining.items())])

@@ -12,7 +12,7 @@ from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import is_shared_file_id
 from pyhudi.planning.conflicts import (
-    NEW_KEYS_ANYWHERE,
+    NEW_KEYS_IN_ANY_GROUP,
     FileGroupId,
     new_bucket,
     new_keys,
@@ -27,18 +27,18 @@ def written_groups(metadata: CommitMetadata) -> set[FileGroupId]:
     return {(partition, stat.file_id or "") for partition, stats in metadata.partition_to_write_stats.items() for stat in stats}
 
 
-def touched_groups(context: TableContext, instant: Instant) -> set[FileGroupId]:
+def touched_file_groups(context: TableContext, instant: Instant) -> set[FileGroupId]:
     """The file groups that an instant writes, replaces or will rewrite."""
     store = context.timeline
     if instant.state is State.COMPLETED:
-        return groups_of_commit(read_commit(store, instant))
+        return file_groups_of_commit(read_commit(store, instant))
     if instant.action is Action.COMPACTION:
         plan = load_compaction_plan(store, instant)
         return {(operation.partition_path or "", operation.file_id or "") for operation in plan.operations or ()}
     return set(_clustered_groups(context, instant))
 
 
-def groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = False) -> set[FileGroupId]:
+def file_groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = False) -> set[FileGroupId]:
     """The file groups that a commit wrote to or replaced, and `new_keys` of the partitions into which it inserted.
 
     appends_insert: what it appended to logs counts as inserted.
@@ -50,14 +50,14 @@ def groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = False) 
             for partition, stats in metadata.partition_to_write_stats.items()
             if any(_adds_records(stat) or (appends_insert and stat.log_files) for stat in stats)
         }
-        groups.update(map(new_keys, added), (NEW_KEYS_ANYWHERE,) if added else ())
+        groups.update(map(new_keys, added), (NEW_KEYS_IN_ANY_GROUP,) if added else ())
         for partition, stats in metadata.partition_to_write_stats.items():
             made = (s.file_id or "" for s in stats if _is_new(s) or is_shared_file_id(s.file_id or ""))
             groups.update(group for file_id in made for group in new_bucket(partition, file_id))
-    return groups | replaced_groups(metadata)
+    return groups | load_replaced_groups(metadata)
 
 
-def replaced_groups(metadata: CommitMetadata) -> set[FileGroupId]:
+def load_replaced_groups(metadata: CommitMetadata) -> set[FileGroupId]:
     """The file groups that a commit replaced."""
     replaced = metadata.partition_to_replace_file_ids or {}
     return {(partition, file_id) for partition, file_ids in replaced.items() for file_id in file_ids}

@@ -22,28 +22,33 @@ from dataclasses import dataclass, field, replace
 
 from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable, TableState, WriteConflict
 from pyhudi.format.actions.commit_metadata import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation, WriteStat
-from pyhudi.format.avro.container import seal_container
+from pyhudi.format.avro.container import add_checksum_marker
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action, Instant, State, completed_action, format_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.schema_history import VersionedSchema, encode_schema
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.conflict_prefetch import reading_ahead
-from pyhudi.operations.commit.hudi_writers import refuse_late_foreign_writers, wait_for_foreign_writers
-from pyhudi.operations.commit.touched_file_groups import groups_of_commit, replaced_groups, touched_groups, written_groups
+from pyhudi.operations.commit.conflict_prefetch import prefetch_concurrent_commits
+from pyhudi.operations.commit.hudi_writers import reject_late_foreign_writers, wait_for_foreign_writers
+from pyhudi.operations.commit.touched_file_groups import (
+    file_groups_of_commit,
+    load_replaced_groups,
+    touched_file_groups,
+    written_groups,
+)
 from pyhudi.planning.conflicts import (
     FileGroupId,
     WriteStart,
     describe_conflicts,
     find_conflicts,
     instants_to_check,
-    looked_up_beside,
+    keys_looked_up_during_compaction,
+    replaced_under_us,
     schema_to_commit,
-    taken_groups,
 )
 from pyhudi.records.schema_on_read.column_ids import reconciled, same_columns
-from pyhudi.storage.base import Storage, settle_put_if_absent
-from pyhudi.storage.liveness import RunningWrite
+from pyhudi.storage.base import Storage, put_if_absent_confirmed
+from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.time_generators import find_time_generator
 from pyhudi.table.schema_on_read_history import (
@@ -105,11 +110,11 @@ def check_may_begin(context: TableContext, timeline: Timeline, doing: str) -> No
 
     From there on a change of version sees the action on the timeline, and waits for it or is refused; one that came before has
     made it another table, whose records merge by other rules and whose timeline may lie elsewhere.  Nor is a table still there
-    that its creator has removed again (see `discard_new_table`).  timeline: as it is now; doing: as of `refuse_while_restoring`.
-    Raises TableNotFound, TableState.
+    that its creator has removed again (see `discard_new_table`).  timeline: as it is now; doing: as of
+    `check_no_pending_restore`. Raises TableNotFound, TableState.
     """
     check_same_version(context)
-    refuse_while_restoring(context, timeline, doing)
+    check_no_pending_restore(context, timeline, doing)
 
 
 def check_same_version(context: TableContext) -> None:
@@ -125,7 +130,7 @@ def check_same_version(context: TableContext) -> None:
         )
 
 
-def refuse_while_restoring(context: TableContext, timeline: Timeline, doing: str) -> None:
+def check_no_pending_restore(context: TableContext, timeline: Timeline, doing: str) -> None:
     """Raises TableState while a restore is pending.  doing: what has to wait for it; completes "run it again before ..."."""
     restoring = timeline.pending(Action.RESTORE)
     if restoring:
@@ -138,21 +143,21 @@ def refuse_while_restoring(context: TableContext, timeline: Timeline, doing: str
 class Transaction:
     """One action of this process, from its requested file to its completed file.
 
-    instant_time: its request time.  action: as requested.  begun_on: the timeline before `begin` requested it.
+    instant_time: its request time.  action: as requested.  requested_on: the timeline before `begin` requested it.
     inflight_ms: when the inflight file was stored by which this process claimed a plan, by the store's clock; None for a write.
     started: whether its inflight file may stand there, as for one that another process has begun.
     columns: what a write says of its columns when it has been planned, where these have ids.  without_ids: a timeline that was
     loaded before the table was found to have no history of columns; None where nobody has looked.
     metadata_timeline: that of the metadata table right after the commit, as of `MetadataHook`.
-    late_attempts: attempts at its tasks may still write when it commits.
+    may_have_late_attempts: attempts at its tasks may still write when it commits.
     """
 
     context: TableContext
     settings: CommitSettings
     instant_time: str
     action: Action
-    heartbeat: RunningWrite
-    begun_on: Timeline | None = field(default=None)
+    heartbeat: WriterHeartbeat
+    requested_on: Timeline | None = field(default=None)
     completed: Instant | None = field(default=None)
     publishing: bool = field(default=False)
     started: bool = field(default=True)
@@ -160,7 +165,7 @@ class Transaction:
     columns: WrittenColumns | None = field(default=None)
     without_ids: Timeline | None = field(default=None)
     metadata_timeline: Timeline | None = field(default=None)
-    late_attempts: bool = field(default=False)
+    may_have_late_attempts: bool = field(default=False)
     _read: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
     _planned_on: Timeline | None = field(default=None, repr=False)
 
@@ -174,7 +179,7 @@ class Transaction:
         Raises TableState while a restore is pending, for a table that has another version by now and where an instant of the
         given time is there; TableNotFound for a table that is gone before anything was written to it.
         """
-        heartbeat: RunningWrite | None = None
+        heartbeat: WriterHeartbeat | None = None
         try:
             with context.locked(settings.lock_wait_ms) as held:
                 # The writer plans on it when the lock is long given back.
@@ -183,7 +188,7 @@ class Transaction:
                 if any(instant.request_time == at for instant in timeline.instants):
                     raise TableState(f"instant {at} of {context.storage.uri} is there already; another process has begun it")
                 time = new_instant_time(context, timeline, settings) if at is None else at
-                heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
+                heartbeat = WriterHeartbeat(context.storage, context.env, time, settings.heartbeats)
                 heartbeat.start()
                 held.timeline.request(time, action, requested)
                 Markers(context.storage, time, in_lists=settings.marker_lists).begin()
@@ -209,53 +214,54 @@ class Transaction:
         self,
         metadata: CommitMetadata,
         start: WriteStart | None,
-        touched: Iterable[FileGroupId] = (),
-        mirror: MetadataHook | None = None,
+        read_set: Iterable[FileGroupId] = (),
+        metadata_commit: MetadataHook | None = None,
         verify: Callable[[Timeline], None] | None = None,
         *,
         shares_groups: bool = False,
-        followed: frozenset[str] = frozenset(),
+        ignored_instants: frozenset[str] = frozenset(),
     ) -> Instant:
         """Publish the action.
 
         start: what the write saw when it was planned; None skips the conflict check (table services, which hold their file groups
         by plan).
-        touched: what this commit touches beside the file groups that it writes: those that it replaces, and `new_keys` of
+        read_set: what this commit touches beside the file groups that it writes: those that it replaces, and `new_keys` of
         partitions in which it looked keys up and did not find them.
         verify: looks at the timeline under the lock and raises when the action may not complete any more.
-        mirror: writes the metadata table; a table that has one is not committed to without.
+        metadata_commit: writes the metadata table; a table that has one is not committed to without.
         shares_groups: everything was appended to file groups to which others append too; only what takes one away is a conflict.
-        followed: resizes that are none, since what the write changed of their file groups is in those that they make, too.
+        ignored_instants: resizes that are none, since what the write changed of their file groups is in those that they make,
+            too.
         Raises WriteConflict when another instant won or this one was rolled back meanwhile; the caller then calls `abandon`.
         Raises CommitUnknown when the store did not say whether the completed file was written.
         """
-        groups = written_groups(metadata).union(touched)
-        met = None if shares_groups else self.begun_on
+        groups = written_groups(metadata).union(read_set)
+        met = None if shares_groups else self.requested_on
         # What another kind of writer writes meanwhile has the columns of before, whichever its file groups are.
         waited_for = None if self.columns is not None and self.columns.changes else groups
-        if start is not None and met is not None and not self.context.in_turn:
+        if start is not None and met is not None and not self.context.holds_lock:
             wait_for_foreign_writers(self.context, self.settings, met, self.instant_time, waited_for)
         if start is not None and not shares_groups:
-            self._give_up_early(start, groups, followed)
-        ahead = reading_ahead(self.context, self.instant_time, start, self._commit_of)
+            self._fail_fast_on_conflict(start, groups, ignored_instants)
+        ahead = prefetch_concurrent_commits(self.context, self.instant_time, start, self._commit_of)
         with ahead as end_reading, self.context.locked(self.settings.lock_wait_ms) as held:
             end_reading()
             self.heartbeat.check()
             files = held.timeline.load_files()
-            self.check_ours(files, State.INFLIGHT)
-            now = held.timeline.timeline_of(files, self._planned_on)
+            self.check_ownership(files, State.INFLIGHT)
+            now = held.timeline.build_timeline(files, self._planned_on)
             if verify is not None:
                 verify(now)
             if start is not None:
                 if met is not None:
-                    refuse_late_foreign_writers(self.context, self.settings, met, now, self.instant_time, waited_for)
-                self._check_conflicts(now, start, groups, shares_groups=shares_groups, followed=followed)
+                    reject_late_foreign_writers(self.context, self.settings, met, now, self.instant_time, waited_for)
+                self._check_conflicts(now, start, groups, shares_groups=shares_groups, ignored_instants=ignored_instants)
             metadata, history = self._with_ids(metadata, now)
             if history is None and start is not None and start.schema is not None:
                 metadata = self._with_schema(metadata, start.schema, now)
             self._delete_unreported_files(held.storage, metadata)
-            if mirror is not None:
-                self.metadata_timeline = mirror(replace(self, context=held), metadata, now)
+            if metadata_commit is not None:
+                self.metadata_timeline = metadata_commit(replace(self, context=held), metadata, now)
             elif self.context.config.metadata_partitions:
                 raise Internal(f"{self.action} would leave the metadata table of {self.context.storage.uri} behind")
             completion_time = new_instant_time(self.context, now, self.settings)
@@ -269,60 +275,66 @@ class Transaction:
         self._tidy_up(metadata, now if history else None)
         return done
 
-    def check_conflicts(self, start: WriteStart, touched: Iterable[FileGroupId], followed: frozenset[str] = frozenset()) -> None:
+    def check_conflicts(
+        self, start: WriteStart, read_set: Iterable[FileGroupId], ignored_instants: frozenset[str] = frozenset()
+    ) -> None:
         """Raises WriteConflict where `commit` would, as far as the timeline tells by now.  Needs no lock, and proves nothing."""
-        self._check_conflicts(self.context.timeline.load(), start, set(touched), shares_groups=False, followed=followed)
+        self._check_conflicts(
+            self.context.timeline.load(), start, set(read_set), shares_groups=False, ignored_instants=ignored_instants
+        )
 
-    def check_begun(self, start: WriteStart, touched: Iterable[FileGroupId]) -> None:
+    def check_requested_on_state(self, start: WriteStart, read_set: Iterable[FileGroupId]) -> None:
         """Raises WriteConflict where `commit` would, by what stood on the timeline when the instant was requested, which is read
         already.  For a write that is planned on an earlier state: it has lost before it has written a file.
         """
-        found, planned_on = self.begun_on, self._planned_on
+        found, planned_on = self.requested_on, self._planned_on
         if found is None or (planned_on is not None and found.instants == planned_on.instants):
             return
         try:
-            self._check_conflicts(found, start, set(touched), shares_groups=False)
+            self._check_conflicts(found, start, set(read_set), shares_groups=False)
         except WriteConflict:
             raise
         except HudiError:
-            # As of `_give_up_early`.
+            # As of `_fail_fast_on_conflict`.
             return
 
-    def _give_up_early(self, start: WriteStart, groups: Collection[FileGroupId], followed: frozenset[str]) -> None:
+    def _fail_fast_on_conflict(
+        self, start: WriteStart, groups: Collection[FileGroupId], ignored_instants: frozenset[str]
+    ) -> None:
         """Whoever has lost by now need not stand in the queue for the lock to hear it, and take the turn of one who may win.
 
         And the others need not wait while what is known by now is read under the lock, a request for each commit.
         """
         try:
-            self.check_conflicts(start, groups, followed)
+            self.check_conflicts(start, groups, ignored_instants)
         except WriteConflict:
             raise
         except HudiError:
             # Without the lock, what is being archived may be gone between two reads.  The check that counts comes under it.
             return
 
-    def check_ours(self, files: Collection[Instant], state: State) -> None:
+    def check_ownership(self, files: Collection[Instant], state: State) -> None:
         """Raises WriteConflict when another process has rolled the action back, or is about to.
 
         files: every instant file of the timeline.  state: how far the action is; a file of it that a writer stored after its
         instant was rolled back stands without those before it.
         """
         mine = {Instant(self.instant_time, self.action, step) for step in State if step <= state}
-        now = self.context.timeline.timeline_of(files)
+        now = self.context.timeline.build_timeline(files)
         if not mine.issubset(files) or self.instant_time in load_rollback_targets(self.context.timeline, now):
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer while "
                 f"it was under way",
                 instants=(self.instant_time,),
             )
-        if self.was_taken_over():
+        if self.was_reclaimed():
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} was taken over by another process, which took "
                 "this one for dead; leave it to that one",
                 instants=(self.instant_time,),
             )
 
-    def was_taken_over(self) -> bool:
+    def was_reclaimed(self) -> bool:
         """Whether a plan that this process claimed has been claimed anew by another one.
 
         That one undid the attempt first, and its inflight file has the name of ours and another time.
@@ -331,31 +343,33 @@ class Transaction:
             return False
         return stored_ms(self.context, self.instant_time, self.action) not in (None, self.inflight_ms)
 
-    def may_take_back(self, error: BaseException) -> bool:
+    def can_roll_back(self, error: BaseException) -> bool:
         """Whether a failure proves that the commit did not land, so that its files may be removed by this process."""
         if self.completed is not None or isinstance(error, CommitUnknown):
             return False
         return isinstance(error, Exception) or (isinstance(error, KeyboardInterrupt) and not self.publishing)
 
-    def let_go(self, error: BaseException | None = None) -> None:
+    def stop_heartbeat(self, error: BaseException | None = None) -> None:
         """Stop the heartbeat of a transaction that will not commit; its instant is left for a rollback.
 
         error: what ended it.  Where the store may still carry out what it did not answer, nobody takes the writer for dead before
         its heartbeat expires.
         """
         if isinstance(error, CommitUnknown) or (self.publishing and isinstance(error, KeyboardInterrupt)):
-            self.heartbeat.fall_silent()
+            self.heartbeat.suspend()
         else:
             self.heartbeat.stop(delete=False)
 
-    def _tidy_up(self, metadata: CommitMetadata, now: Timeline | None) -> None:
-        """metadata: as it was published.  now: the timeline before it completed, where it wrote a history of columns."""
+    def _tidy_up(self, metadata: CommitMetadata, current_timeline: Timeline | None) -> None:
+        """metadata: as it was published.  current_timeline: the timeline before it completed, where it wrote a history of
+        columns.
+        """
         # The commit stands.  What cannot be removed now, the next writer finds beside a completed instant and removes.
         try:
-            if now is not None:
-                drop_older_histories(self.context, now)
+            if current_timeline is not None:
+                drop_older_histories(self.context, current_timeline)
             self.heartbeat.stop(delete=True)
-            if self.late_attempts:
+            if self.may_have_late_attempts:
                 # One that ends from now on removes its files itself (`tasks.task_attempts`).
                 self._delete_unreported_files(self.context.storage, metadata)
             Markers(self.context.storage, self.instant_time).delete()
@@ -363,20 +377,24 @@ class Transaction:
             self.heartbeat.stop(delete=False)
             _LOG.warning("%s %s is committed; its markers could not be removed: %s", self.action, self.instant_time, error)
 
-    def _with_ids(self, metadata: CommitMetadata, now: Timeline) -> tuple[CommitMetadata, tuple[VersionedSchema, ...] | None]:
+    def _with_ids(
+        self, metadata: CommitMetadata, current_timeline: Timeline
+    ) -> tuple[CommitMetadata, tuple[VersionedSchema, ...] | None]:
         """The metadata with the ids of the table's columns, and the history to write beside it; None for columns without ids,
         () where the history stays as it is.
 
         What an instant wrote is read by the columns that held at its request time, so these have to be what it was planned with;
         and the newest request time says what the columns are, so nothing may stand behind one that changes them.
         """
-        columns, history = self.columns, self._column_history(now)
-        if history is None and columns is not None and columns.gives_ids:
-            history = self._first_history(now)
+        columns, history = self.columns, self._column_history(current_timeline)
+        if history is None and columns is not None and columns.assigns_ids:
+            history = self._first_history(current_timeline)
         present = None if history is None else history.at(self.instant_time)
         if history is None or present is None:
             if columns is not None:
-                raise self._columns_conflict(now, "were planned by ids, and the change that gave them was rolled back meanwhile")
+                raise self._columns_conflict(
+                    current_timeline, "were planned by ids, and the change that gave them was rolled back meanwhile"
+                )
             return metadata, None
         extra = dict(metadata.extra_metadata)
         if not metadata.operation.sets_schema:
@@ -384,50 +402,51 @@ class Transaction:
         if columns is None and present.version_id == 0:
             # It began before the first change, and goes by the names of then, which are those of version 0.
             if not _has_columns(metadata, present):
-                raise self._columns_conflict(now, "were changed meanwhile, and given ids")
+                raise self._columns_conflict(current_timeline, "were changed meanwhile, and given ids")
             return metadata, ()
         if columns is None or columns.basis != present:
-            raise self._columns_conflict(now, "were changed meanwhile")
-        if columns.changes and any(i.request_time > self.instant_time for i in self._setting_columns(now)):
-            raise self._columns_conflict(now, "would be changed behind a write that was requested later")
+            raise self._columns_conflict(current_timeline, "were changed meanwhile")
+        if columns.changes and any(i.request_time > self.instant_time for i in self._setting_columns(current_timeline)):
+            raise self._columns_conflict(current_timeline, "would be changed behind a write that was requested later")
         extra[LATEST_SCHEMA_KEY] = encode_schema(columns.schema)
-        entries = history.entries_beside(columns.schema)
+        entries = history.history_with(columns.schema)
         return replace(metadata, extra_metadata=extra), (columns.schema, *entries) if columns.changes else entries
 
-    def _column_history(self, now: Timeline) -> ColumnHistory | None:
+    def _column_history(self, current_timeline: Timeline) -> ColumnHistory | None:
         """The table's; None where it has none, as is known without a look where nothing has landed since that brought one."""
         seen = self.without_ids
-        if seen is not None and seen.start == now.start:
+        if seen is not None and seen.start == current_timeline.start:
             known = set(seen.completed_writes())
-            since = (self._commit_of(instant) for instant in now.completed_writes() if instant not in known)
+            since = (self._commit_of(instant) for instant in current_timeline.completed_writes() if instant not in known)
             if not any(LATEST_SCHEMA_KEY in metadata.extra_metadata for metadata in since):
                 return None
-        return load_column_history(self.context, now, lambda _, instant: self._commit_of(instant))
+        return load_column_history(self.context, current_timeline, lambda _, instant: self._commit_of(instant))
 
-    def _first_history(self, now: Timeline) -> ColumnHistory | None:
+    def _first_history(self, current_timeline: Timeline) -> ColumnHistory | None:
         """What the table's columns are before the first change by ids; None where none are left."""
-        schema = load_schema(self.context.timeline, now, self.context.config, read=self.read)
+        schema = load_schema(self.context.timeline, current_timeline, self.context.config, read=self.read)
         return None if schema is None else ColumnHistory.first(schema.arrow)
 
-    def _setting_columns(self, now: Timeline) -> Iterator[Instant]:
-        for instant in reversed(now.completed_writes()):
+    def _setting_columns(self, current_timeline: Timeline) -> Iterator[Instant]:
+        for instant in reversed(current_timeline.completed_writes()):
             if instant.request_time > self.instant_time and self._commit_of(instant).operation.sets_schema:
                 yield instant
 
-    def _columns_conflict(self, now: Timeline, what: str) -> WriteConflict:
-        last = now.last_completed_write()
+    def _columns_conflict(self, current_timeline: Timeline, description: str) -> WriteConflict:
+        last = current_timeline.last_completed_write()
         return WriteConflict(
-            f"{self.action} {self.instant_time} of {self.context.storage.uri}: the table's columns {what}; write the data again",
+            f"{self.action} {self.instant_time} of {self.context.storage.uri}: the table's columns {description}; write the data "
+            "again",
             instants=(last.request_time,) if last else (),
         )
 
-    def _with_schema(self, metadata: CommitMetadata, start: str, now: Timeline) -> CommitMetadata:
+    def _with_schema(self, metadata: CommitMetadata, start: str, current_timeline: Timeline) -> CommitMetadata:
         """The metadata with the table's present schema, where another write changed it and this one did not."""
         extra = dict(metadata.extra_metadata)
-        present = load_schema(self.context.timeline, now, self.context.config, read=self.read)
+        present = load_schema(self.context.timeline, current_timeline, self.context.config, read=self.read)
         schema = schema_to_commit(extra.get(SCHEMA_KEY, ""), start, present.avro if present else "")
         if schema is None:
-            last = now.last_completed_write()
+            last = current_timeline.last_completed_write()
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} changes the table's columns, and another "
                 "write changed them meanwhile; write the data again",
@@ -437,14 +456,14 @@ class Transaction:
 
     def _check_conflicts(
         self,
-        now: Timeline,
+        current_timeline: Timeline,
         start: WriteStart,
-        touched: set[FileGroupId],
+        read_set: set[FileGroupId],
         *,
         shares_groups: bool,
-        followed: frozenset[str] = frozenset(),
+        ignored_instants: frozenset[str] = frozenset(),
     ) -> None:
-        if start.last_completed and not self._still_stands(now, start.last_completed):
+        if start.last_completed and not self._is_still_completed(current_timeline, start.last_completed):
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} builds on {start.last_completed}, "
                 "which was rolled back meanwhile; plan the write again",
@@ -453,25 +472,25 @@ class Transaction:
         others: dict[Instant, Collection[FileGroupId]] = {}
         compactions: set[str] = set()
         compacted: set[FileGroupId] = set()
-        met = [i for i in instants_to_check(self.instant_time, start, now) if i.request_time not in followed]
+        met = [i for i in instants_to_check(self.instant_time, start, current_timeline) if i.request_time not in ignored_instants]
         for instant in met:
             if instant.action is Action.COMPACTION and instant.is_pending:
                 compactions.add(instant.request_time)
                 if shares_groups:
                     continue
             if instant.is_pending:
-                others[instant] = touched_groups(self.context, instant)
+                others[instant] = touched_file_groups(self.context, instant)
         commits = [(i, self._commit_of(i)) for i in met if i.is_completed]
-        for instant, metadata in (*commits, *self._archived_since(now, start)):
+        for instant, metadata in (*commits, *self._archived_since(current_timeline, start)):
             if shares_groups:
-                others[instant] = taken_groups(touched, written_groups(metadata), replaced_groups(metadata))
+                others[instant] = replaced_under_us(read_set, written_groups(metadata), load_replaced_groups(metadata))
                 continue
-            others[instant] = groups_of_commit(metadata, appends_insert=instant.request_time < start.compacted)
+            others[instant] = file_groups_of_commit(metadata, appends_insert=instant.request_time < start.compacted)
             if metadata.operation is Operation.COMPACT:
                 compactions.add(instant.request_time)
                 compacted.update(others[instant])
-        touched |= looked_up_beside(touched, compacted)
-        conflicts = find_conflicts(self.instant_time, touched, others, frozenset(compactions))
+        read_set |= keys_looked_up_during_compaction(read_set, compacted)
+        conflicts = find_conflicts(self.instant_time, read_set, others, frozenset(compactions))
         if conflicts:
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} changes file groups that other "
@@ -489,14 +508,14 @@ class Transaction:
             self._read[instant] = read_commit(self.context.timeline, instant)
         return self._read[instant]
 
-    def _still_stands(self, now: Timeline, request_time: str) -> bool:
+    def _is_still_completed(self, current_timeline: Timeline, request_time: str) -> bool:
         """Whether a write that had completed still has: on the active timeline, or in the history."""
-        return now.is_completed(request_time) and now.completion_time(request_time) is not None
+        return current_timeline.is_completed(request_time) and current_timeline.completion_time(request_time) is not None
 
-    def _archived_since(self, now: Timeline, start: WriteStart) -> Iterator[tuple[Instant, CommitMetadata]]:
+    def _archived_since(self, current_timeline: Timeline, start: WriteStart) -> Iterator[tuple[Instant, CommitMetadata]]:
         """The writes and services that completed since the start and left the timeline since."""
-        if start.is_archived(now):
-            active = {i.step for i in now.instants}
+        if start.is_archived(current_timeline):
+            active = {i.step for i in current_timeline.instants}
             for instant, metadata in load_archived_commits(self.context.timeline, Bounds(start.latest)):
                 if (instant.completion_time or "") > start.latest and instant.step not in active:
                     yield instant, metadata
@@ -512,11 +531,11 @@ class Transaction:
         if lost:
             storage.delete(lost)
 
-    def _publish(self, done: Instant, content: bytes) -> None:
-        path = self.context.timeline.path(done)
+    def _publish(self, completed_instant: Instant, content: bytes) -> None:
+        path = self.context.timeline.path(completed_instant)
         self.publishing = True
         try:
-            landed = settle_put_if_absent(self.context.storage, path, seal_container(content), self.context.env)
+            landed = put_if_absent_confirmed(self.context.storage, path, add_checksum_marker(content), self.context.env)
         except StorageUnavailable as error:
             raise CommitUnknown(
                 f"the store did not say whether {self.context.storage.absolute(path)} was written; load the table and look for "
@@ -527,10 +546,10 @@ class Transaction:
             raise TableState(f"{self.context.storage.absolute(path)} exists already; another process completed this instant")
 
 
-def _has_columns(metadata: CommitMetadata, present: VersionedSchema) -> bool:
+def _has_columns(metadata: CommitMetadata, is_present: VersionedSchema) -> bool:
     """Whether a commit that goes by names leaves the columns as they are."""
     text = metadata.extra_metadata.get(SCHEMA_KEY)
-    return not text or same_columns(present, reconciled(present, with_meta_fields(avro_to_arrow(text)), 0))
+    return not text or same_columns(is_present, reconciled(is_present, with_meta_fields(avro_to_arrow(text)), 0))
 
 
 def commit_metadata(

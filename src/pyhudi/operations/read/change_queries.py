@@ -22,19 +22,19 @@ from pyhudi.format.actions.archived_instants import decode_completed
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Instant
 from pyhudi.operations.commit.commit_settings import DELETE_FIELD
-from pyhudi.operations.read.checkpoints import check_not_taken_back
+from pyhudi.operations.read.checkpoints import check_checkpoint_not_restored
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.projection import narrowed
-from pyhudi.operations.read.query import archived_instants, check_one_set_of_columns, in_columns_of, read_spec
+from pyhudi.operations.read.query import archived_instants, check_columns_compatible, read_spec, with_latest_columns
 from pyhudi.planning.change_data import ChangePlan, ChangeSource, changed_partitions, changes_records, plan_changes
 from pyhudi.planning.incremental_query import CompletionRange, RequestRange, select_instants
-from pyhudi.planning.partition_pruning import Pruning
+from pyhudi.planning.partition_pruning import PruningStep
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.filters.filter_parser import Filter, parse_filter
 from pyhudi.table.bootstrap_sources import with_sources
 from pyhudi.table.file_slices import build_file_groups
-from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew, read_commit
+from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.read_changes import CHANGE_COLUMNS, ChangeSpec, change_schema, run_changes
 
@@ -73,7 +73,7 @@ class ChangeQuery:
         return replace(self, spec=narrowed(self.spec, columns, condition))
 
 
-@planned_anew
+@retry_on_stale_files
 def plan_change_query(
     context: TableContext,
     range_: CompletionRange | RequestRange,
@@ -97,14 +97,14 @@ def plan_change_query(
     if settings.marker is not None:
         raise Unsupported(f"{DELETE_FIELD} in a query of change data: it tells changes as they were written")
     snapshot = load_snapshot(context, settings.listing)
-    check_not_taken_back(snapshot, range_)
+    check_checkpoint_not_restored(snapshot, range_)
     active = select_instants(snapshot.timeline, range_)
     archived = archived_instants(snapshot, range_)
     commits = {instant: read_commit(context.timeline, instant) for instant in active}
     commits.update({instant: _archived_commit(snapshot, instant) for instant in archived})
     chosen = {instant: metadata for instant, metadata in commits.items() if changes_records(metadata)}
-    snapshot = in_columns_of(snapshot, chosen)
-    check_one_set_of_columns(snapshot, {**_before_replaced(snapshot, chosen), **chosen})
+    snapshot = with_latest_columns(snapshot, chosen)
+    check_columns_compatible(snapshot, {**_before_replaced(snapshot, chosen), **chosen})
     reader = read_spec(snapshot, ["*"], None)
     schema = change_schema(reader.table_schema, typed=typed)
     spec = ChangeSpec(
@@ -114,7 +114,10 @@ def plan_change_query(
         typed=typed,
     )
     total = len(snapshot.timeline.completed_writes()) + len(archived)
-    prunings = (Pruning("times", "instants", len(commits), total), Pruning("operations", "instants", len(chosen), len(commits)))
+    prunings = (
+        PruningStep("times", "instants", len(commits), total),
+        PruningStep("operations", "instants", len(chosen), len(commits)),
+    )
     files = snapshot.listing.files(changed_partitions(chosen.values())) if chosen else {}
     sizes = {info.path: info.size_bytes for infos in files.values() for info in infos}
     groups = {partition: build_file_groups(partition, infos, snapshot.slicing) for partition, infos in files.items()}

@@ -13,7 +13,7 @@ from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.format.actions.restore_metadata import RestorePlan
 from pyhudi.format.actions.rollback_metadata import RollbackPlan
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
-from pyhudi.metadata_table.reader.metadata_reader import taken_back
+from pyhudi.metadata_table.reader.metadata_reader import rolled_back_instants
 from pyhudi.planning.incremental_query import CompletionRange, RequestRange
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.timeline.archived_timeline import Bounds
@@ -33,7 +33,7 @@ def earliest_request(completed: str, store: TimelineStore) -> str | None:
         return None
 
 
-def check_not_taken_back(snapshot: Snapshot, range_: CompletionRange | RequestRange, *, by_stream: bool = False) -> None:
+def check_checkpoint_not_restored(snapshot: Snapshot, range_: CompletionRange | RequestRange, *, by_stream: bool = False) -> None:
     """Raises TableState for a range whose start was read before, where nothing completed then, and a restore since has taken back
     what was requested before it, or is about to.
 
@@ -66,7 +66,7 @@ def _taken_back(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
     """Request times of what it took back, or is about to.  Of a restore also that to which it went back: with what was requested
     later go the rollbacks that would tell of others.
     """
-    times = taken_back(store, instant) if instant.is_completed else ()
+    times = rolled_back_instants(store, instant) if instant.is_completed else ()
     if instant.is_completed and instant.action is Action.ROLLBACK:
         return times
     requested = Instant(instant.request_time, instant.action, State.REQUESTED)

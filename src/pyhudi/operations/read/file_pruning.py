@@ -31,13 +31,13 @@ import pyarrow.compute as pc
 
 from pyhudi.format.paths import join_path
 from pyhudi.metadata_table.indexes import readable
-from pyhudi.metadata_table.indexes.index_pruning import BasesQuestion, Filter
+from pyhudi.metadata_table.indexes.index_pruning import BaseFilePruner, Filter
 from pyhudi.metadata_table.indexes.metadata_index import Index
-from pyhudi.metadata_table.reader.index_lookups import hashes_of_partitions
-from pyhudi.metadata_table.reader.metadata_listing import DAMAGE, MetadataListing, choose_listing, warn_of_damage
+from pyhudi.metadata_table.reader.index_lookups import hashes_by_partition
+from pyhudi.metadata_table.reader.metadata_listing import DAMAGE, MetadataListing, choose_listing, warn_metadata_unusable
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from pyhudi.metadata_table.writer.metadata_settings import METADATA_TABLE
-from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER, delete_marker
+from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER, delete_marker_setting
 from pyhudi.operations.write.index_lookup import LAYOUT_OPTIONS, read_layout
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.planning.bucket_routing import BucketLayout, in_buckets
@@ -45,14 +45,14 @@ from pyhudi.planning.data_skipping import (
     count_groups,
     groups_with_candidates,
     has_candidate,
-    hashes_of_keys,
-    with_other_spelling,
+    key_hashes,
+    with_alternative_key_forms,
 )
-from pyhudi.planning.partition_pruning import Pruning, ReadPlan, plan_slices, prune_partitions
+from pyhudi.planning.partition_pruning import PruningStep, ReadPlan, plan_slices, prune_partitions
 from pyhudi.records.filters.filter_ast import Expr
 from pyhudi.records.keys.key_spec import path_valued_columns
 from pyhudi.records.record_merge import DeleteMarker
-from pyhudi.table.cached_property import lazy_property
+from pyhudi.table.cached_property import cached_property
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.partition_buckets import load_counts
 from pyhudi.table.snapshot import ListingFactory, Snapshot, directory_listing
@@ -106,9 +106,9 @@ class ReadSettings:
         return read_settings(
             cls,
             options,
-            strict=options.word(_FAILURE_MODE) == "strict",
+            strict=options.value_or_default(_FAILURE_MODE) == "strict",
             buckets=read_layout(options),
-            marker=delete_marker(options, beside_flag=True),
+            marker=delete_marker_setting(options, combines_with_flag=True),
         )
 
     @property
@@ -132,9 +132,9 @@ def plan_filtered_read(
         try:
             plan = request.plan(partitions)
         except DAMAGE as error:
-            if settings.strict or not request.asked:
+            if settings.strict or not request.used_index:
                 raise
-            warn_of_damage(f"data skipping failed, and everything is read instead: {error}")
+            warn_metadata_unusable(f"data skipping failed, and everything is read instead: {error}")
     if plan is None:
         plan = plan_slices(snapshot.slices(partitions, as_of), None)
         if base_files_only:
@@ -152,13 +152,13 @@ class _Request:
     settings: ReadSettings
     as_of: str | None
     base_files_only: bool
-    asked: bool = False
-    prunings: list[Pruning] = field(default_factory=list)
+    used_index: bool = False
+    prunings: list[PruningStep] = field(default_factory=list)
 
     @property
-    def keep_logs(self) -> bool:
+    def exclude_slices_with_logs(self) -> bool:
         """Where merging makes new records, a slice with logs may hold what none of its files does."""
-        return not self.spec.rule.picks
+        return not self.spec.rule.selects_one_side
 
     @property
     def unusable(self) -> frozenset[str]:
@@ -189,11 +189,11 @@ class _Request:
         by_keys = False
         excluded: frozenset[str] = frozenset()
         if isinstance(listing, MetadataListing) and (metadata := listing.metadata) is not None:
-            self.asked = True
+            self.used_index = True
             indexes = _Indexes(metadata, self.filter, self.prunings)
             if self.as_of is None and not self.base_files_only and not metadata.is_ahead:
                 partitions = indexes.prune_partitions(partitions)
-                groups = indexes.groups_of_keys(partitions)
+                groups = indexes.key_file_groups(partitions)
                 by_keys = groups is not None
             found = None if by_keys else self._groups_with_candidates(indexes, listing, partitions)
             if found is not None:
@@ -204,10 +204,14 @@ class _Request:
             kept = list(_base_files(kept))
         current = len(kept)
         if excluded:
-            kept = [slice_ for slice_ in kept if has_candidate(slice_, excluded, keep_logs=self.keep_logs)]
+            kept = [
+                slice_
+                for slice_ in kept
+                if has_candidate(slice_, excluded, exclude_slices_with_logs=self.exclude_slices_with_logs)
+            ]
         if len(kept) < current:
             # Files of older slices kept the group; those of the present one do not.
-            self.prunings.append(Pruning("statistics of present files", "file slices", len(kept), current))
+            self.prunings.append(PruningStep("statistics of present files", "file slices", len(kept), current))
         if not by_keys:
             kept = self._in_buckets(kept)
             if indexes is not None:
@@ -220,14 +224,14 @@ class _Request:
         """The file groups with a file that may match, and the paths of their files that cannot; None when statistics say
         nothing.
         """
-        answers = indexes.files_passed_over(partitions)
+        answers = indexes.pruned_files(partitions)
         if answers is None:
             return None
         step, excluded = answers
         names_table = listing.names(partitions)
         if names_table is None:
             return None
-        hashes = hashes_of_partitions(partitions)
+        hashes = hashes_by_partition(partitions)
         column = names_table.column("partition").combine_chunks().dictionary_encode()
         hashed = pa.array([hashes[partition] for partition in column.dictionary.to_pylist()], pa.string()).take(column.indices)
         listed = pc.binary_join_element_wise(hashed, names_table.column("name").combine_chunks(), "/")
@@ -237,11 +241,13 @@ class _Request:
             flags = flags | pc.starts_with(names_table.column("name"), ".").to_numpy()
         if not flags.any():
             count = count_groups(names_table)
-            self.prunings.append(Pruning(step, "file groups", count, count))
+            self.prunings.append(PruningStep(step, "file groups", count, count))
             return None
-        groups = groups_with_candidates(names_table, flags, keep_logs=self.keep_logs and not self.base_files_only)
+        groups = groups_with_candidates(
+            names_table, flags, exclude_slices_with_logs=self.exclude_slices_with_logs and not self.base_files_only
+        )
         kept = sum(map(len, groups.values()))
-        self.prunings.append(Pruning(step, "file groups", kept, count_groups(names_table)))
+        self.prunings.append(PruningStep(step, "file groups", kept, count_groups(names_table)))
         # Of the groups that are left, only the files that are excluded matter from here on.
         ids = pa.array([file_id for listed in groups.values() for file_id in listed], pa.string())
         out = names_table.filter(pc.and_(pa.array(flags), pc.is_in(names_table.column("file_id"), value_set=ids)))
@@ -252,13 +258,13 @@ class _Request:
         if not self.unusable.isdisjoint(self.spec.keys.record_fields):
             return slices
         layout = self._layout()
-        hashes = None if layout is None else hashes_of_keys(self.condition, self.spec.keys, self.spec.table_schema, layout)
+        hashes = None if layout is None else key_hashes(self.condition, self.spec.keys, self.spec.table_schema, layout)
         if layout is None or hashes is None:
             return slices
-        counts = {slice_.partition: layout.count_of(slice_.partition) for slice_ in slices}
+        counts = {slice_.partition: layout.bucket_count(slice_.partition) for slice_ in slices}
         numbers = {count: frozenset(number % count for number in hashes) for count in set(counts.values())}
         kept = [slice_ for slice_ in slices if in_buckets(slice_.file_id, numbers[counts[slice_.partition]])]
-        self.prunings.append(Pruning("buckets", "file slices", len(kept), len(slices)))
+        self.prunings.append(PruningStep("buckets", "file slices", len(kept), len(slices)))
         return kept
 
     def _layout(self) -> BucketLayout | None:
@@ -268,11 +274,11 @@ class _Request:
         if layout is None:
             return None
         if stored is None:
-            return layout if layout.is_given else None
+            return layout if layout.is_explicit else None
         if self.as_of is not None and self.as_of < stored.instant:
             # File groups of before other counts began do not go by them.
             return None
-        return layout.kept_by(stored)
+        return layout.from_table_counts(stored)
 
 
 class _Indexes:
@@ -281,12 +287,12 @@ class _Indexes:
     prunings: receives what the steps left over.
     """
 
-    def __init__(self, metadata: MetadataTable, asked: Filter, prunings: list[Pruning]) -> None:
+    def __init__(self, metadata: MetadataTable, row_filter: Filter, prunings: list[PruningStep]) -> None:
         self._metadata = metadata
-        self._filter = asked
+        self._filter = row_filter
         self._prunings = prunings
 
-    @lazy_property
+    @cached_property
     def _readable(self) -> tuple[tuple[type[Index], str], ...]:
         return tuple(readable(self._metadata))
 
@@ -295,31 +301,31 @@ class _Indexes:
         for kind, index in self._readable:
             if not partitions or partitions == ("",):
                 break
-            gone = kind.partitions_passed_over(index, self._metadata, self._filter)
+            gone = kind.pruned_partitions(index, self._metadata, self._filter)
             if gone is not None:
                 kept = tuple(partition for partition in partitions if partition not in gone)
-                self._prunings.append(Pruning(kind.step(index), "partitions", len(kept), len(partitions)))
+                self._prunings.append(PruningStep(kind.step(index), "partitions", len(kept), len(partitions)))
                 partitions = kept
         return partitions
 
-    def groups_of_keys(self, partitions: Sequence[str]) -> dict[str, list[str]] | None:
+    def key_file_groups(self, partitions: Sequence[str]) -> dict[str, list[str]] | None:
         """The file groups that hold the record keys which the filter names; None when it names none, or no index knows."""
         metadata = self._metadata
-        asking = ((kind, index, kind.places_question(index, metadata)) for kind, index in self._readable)
+        asking = ((kind, index, kind.locate_keys(index, metadata)) for kind, index in self._readable)
         finder = next(((kind.step(index), find) for kind, index, find in asking if find is not None), None)
         if finder is None:
             return None
         step, find = finder
         keys = self._filter.record_keys
         if keys is None:
-            answers = ((kind.step(index), kind.keys_of(index, metadata, self._filter)) for kind, index in self._readable)
+            answers = ((kind.step(index), kind.matching_keys(index, metadata, self._filter)) for kind, index in self._readable)
             source, keys = next((answer for answer in answers if answer[1] is not None), ("", None))
             if keys is None:
                 return None
-            self._prunings.append(Pruning(source, "record keys", len(keys), len(keys)))
+            self._prunings.append(PruningStep(source, "record keys", len(keys), len(keys)))
             step = f"{step} of those keys"
-        places = find(with_other_spelling(keys, self._filter.keys))
-        self._prunings.append(Pruning(step, "record keys", places.num_rows, len(keys)))
+        places = find(with_alternative_key_forms(keys, self._filter.keys))
+        self._prunings.append(PruningStep(step, "record keys", places.num_rows, len(keys)))
         wanted = frozenset(partitions)
         chosen = places.group_by(["partition", "file_id"]).aggregate([])
         groups: dict[str, list[str]] = {}
@@ -328,15 +334,15 @@ class _Indexes:
                 groups.setdefault(partition, []).append(file_id)
         return groups
 
-    def files_passed_over(self, partitions: Sequence[str]) -> tuple[str, pa.StringArray] | None:
-        """The files in which no row matches, as `FilesPassedOver.units` names them, and who says so; None when no index says
+    def pruned_files(self, partitions: Sequence[str]) -> tuple[str, pa.StringArray] | None:
+        """The files in which no row matches, as `PrunedFiles.units` names them, and who says so; None when no index says
         anything.
         """
         known: set[str] = set()
         found: list[pa.StringArray] = []
         steps = dict.fromkeys(["statistics of files"])
         for kind, index in self._readable:
-            answer = kind.files_passed_over(index, self._metadata, self._filter, partitions, known)
+            answer = kind.pruned_files(index, self._metadata, self._filter, partitions, known)
             if answer is not None:
                 known.update(answer.columns)
                 found.append(answer.units)
@@ -347,12 +353,12 @@ class _Indexes:
     def by_key_filters(self, slices: list[FileSlice]) -> list[FileSlice]:
         """The slices without those whose only file is a base file in which no row matches."""
         for kind, index in self._readable:
-            find = kind.bases_question(index, self._metadata, self._filter)
+            find = kind.prune_base_files(index, self._metadata, self._filter)
             if find is not None:
                 slices = self._by_filters(kind.step(index), find, slices)
         return slices
 
-    def _by_filters(self, step: str, find: BasesQuestion, slices: list[FileSlice]) -> list[FileSlice]:
+    def _by_filters(self, step: str, find: BaseFilePruner, slices: list[FileSlice]) -> list[FileSlice]:
         single = [(slice_.partition, slice_.base) for slice_ in slices if slice_.base is not None and not slice_.logs]
         if not single or len(single) > MAX_FILTERED_FILES:
             return slices
@@ -361,7 +367,7 @@ class _Indexes:
         while chunk := list(islice(remaining, _FILTERS_AT_ONCE)):
             gone |= find(chunk)
         kept = [slice_ for slice_ in slices if slice_.logs or slice_.base is None or slice_.base.path not in gone]
-        self._prunings.append(Pruning(step, "file slices", len(kept), len(slices)))
+        self._prunings.append(PruningStep(step, "file slices", len(kept), len(slices)))
         return kept
 
 

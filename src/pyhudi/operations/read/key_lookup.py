@@ -18,26 +18,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.operations.read.file_pruning import ReadSettings
-from pyhudi.operations.read.query import Query, plan_snapshot_query, present_state, table_schema
+from pyhudi.operations.read.query import SnapshotQuery, load_latest_snapshot, plan_snapshot_query, table_schema
 from pyhudi.planning.time_travel import parse_as_of
 from pyhudi.records.column_statistics import stored_value
 from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In, Or
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
-from pyhudi.records.keys.key_values import check_given_key
+from pyhudi.records.keys.key_values import check_key_argument
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema_cast import conform
 from pyhudi.table.snapshot import load_snapshot
-from pyhudi.table.snapshot_cache import KeptState
+from pyhudi.table.snapshot_cache import SnapshotCache
 from pyhudi.table.table_context import TableContext
-from pyhudi.table.tags import instant_of
+from pyhudi.table.tags import resolve_tag
 
 MAX_COMBINATIONS = 1000
 """Composite keys that may be looked up at once in a table without meta columns, which has to compare field by field."""
 
 
-def plan_lookup(
+def plan_read_lookup(
     context: TableContext,
     keys: pa.Table | pa.StringArray,
     columns: Sequence[str] | None,
@@ -45,17 +45,17 @@ def plan_lookup(
     *,
     as_of: str | None = None,
     values_from_path: bool = False,
-    kept: KeptState | None = None,
-) -> Query:
+    cached: SnapshotCache | None = None,
+) -> SnapshotQuery:
     """The query that gives the rows of some keys, each row once, in no order; those of a time when `as_of` names one.
 
     keys: record keys as string array, or rows with at least the record key fields.  Raises InvalidRequest for nulls, for rows
     that lack a key field and for keys that the table cannot have, TableState for a table without a schema.
     """
-    as_of = None if as_of is None else instant_of(context, as_of)
+    as_of = None if as_of is None else resolve_tag(context, as_of)
     if isinstance(keys, pa.Table):
         if as_of is None:
-            snapshot = present_state(context, settings, kept)
+            snapshot = load_latest_snapshot(context, settings, cached)
         else:
             snapshot = load_snapshot(context, settings.listing, as_of=parse_as_of(as_of))
         if snapshot.schema is None:
@@ -65,7 +65,7 @@ def plan_lookup(
     else:
         condition = _condition_of_texts(context, keys)
     return plan_snapshot_query(
-        context, columns, condition, as_of=as_of, values_from_path=values_from_path, settings=settings, kept=kept
+        context, columns, condition, as_of=as_of, values_from_path=values_from_path, settings=settings, cached=cached
     )
 
 
@@ -107,7 +107,7 @@ def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: pa.Schema, *, has_
     heads = list(dict.fromkeys(name.split(".")[0] for name in (*fields, *places)))
     wanted = pa.schema([schema.field(name).with_nullable(True) for name in heads])
     for field in wanted:
-        check_given_key(field.name, rows.schema.field(field.name).type, field.type)
+        check_key_argument(field.name, rows.schema.field(field.name).type, field.type)
     batches = [conform(batch, wanted) for batch in rows.select(heads).combine_chunks().to_batches()]
     parts: list[Expr] = []
     for batch in batches:
@@ -120,18 +120,18 @@ def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: pa.Schema, *, has_
     return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
 
-def _by_partition(batch: pa.RecordBatch, places: Sequence[str]) -> list[tuple[list[Expr], pa.Array]]:
+def _by_partition(batch: pa.RecordBatch, candidates: Sequence[str]) -> list[tuple[list[Expr], pa.Array]]:
     """For each combination of partition values: the comparisons that ask for it, and its rows."""
     everything = pa.array(np.arange(batch.num_rows))
-    if not places:
+    if not candidates:
         return [([], everything)] if batch.num_rows else []
-    if any(batch.column(name).null_count for name in places):
-        raise InvalidRequest(f"a partition field of a key is null: {', '.join(places)}")
-    table = pa.table({name: batch.column(name) for name in places}).append_column("\x00row", everything)
-    groups = table.group_by(list(places), use_threads=False).aggregate([("\x00row", "list")])
+    if any(batch.column(name).null_count for name in candidates):
+        raise InvalidRequest(f"a partition field of a key is null: {', '.join(candidates)}")
+    table = pa.table({name: batch.column(name) for name in candidates}).append_column("\x00row", everything)
+    groups = table.group_by(list(candidates), use_threads=False).aggregate([("\x00row", "list")])
     return [
         (
-            [Compare(name, "=", literal_of(groups.column(name)[row])) for name in places],
+            [Compare(name, "=", filter_literal(groups.column(name)[row])) for name in candidates],
             groups.column("\x00row_list")[row].values,
         )
         for row in range(groups.num_rows)
@@ -142,7 +142,7 @@ def _by_key(spec: KeySpec, batch: pa.RecordBatch, texts: pa.StringArray, *, has_
     fields = spec.record_fields
     if len(fields) == 1 and "." not in fields[0]:
         # The field itself is asked for: how a key of one field is spelled depends on the version that wrote it.
-        return In(fields[0], tuple(literal_of(scalar) for scalar in pc.unique(batch.column(fields[0]))))
+        return In(fields[0], tuple(filter_literal(scalar) for scalar in pc.unique(batch.column(fields[0]))))
     if has_meta_columns:
         return In(RECORD_KEY, tuple(pc.unique(texts).to_pylist()))
     if batch.num_rows > MAX_COMBINATIONS or any("." in name for name in fields):
@@ -150,12 +150,13 @@ def _by_key(spec: KeySpec, batch: pa.RecordBatch, texts: pa.StringArray, *, has_
             f"the table does not store record keys, so at most {MAX_COMBINATIONS} keys of several fields are looked up at once"
         )
     each = [
-        And(tuple(Compare(name, "=", literal_of(batch.column(name)[row])) for name in fields)) for row in range(batch.num_rows)
+        And(tuple(Compare(name, "=", filter_literal(batch.column(name)[row])) for name in fields))
+        for row in range(batch.num_rows)
     ]
     return Or(tuple(each)) if len(each) > 1 else each[0]
 
 
-def literal_of(scalar: pa.Scalar) -> object:
+def filter_literal(scalar: pa.Scalar) -> object:
     """A literal as filters take it."""
     kind = scalar.type
     return scalar.as_py() if pa.types.is_timestamp(kind) or pa.types.is_date(kind) else stored_value(scalar)

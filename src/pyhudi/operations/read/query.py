@@ -4,7 +4,7 @@
     read optimized   the base files of the latest state alone
     incremental      the records that instants completed within a range changed, in their state as of the end of the range
 
-An engine takes a `Query` and reads; nothing below decides which files belong to a query.
+An engine takes a `SnapshotQuery` and reads; nothing below decides which files belong to a query.
 
 Source: docs/formats/reading.md, "Time travel" and "Incremental queries".
 """
@@ -22,25 +22,24 @@ from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, Unsuppor
 from pyhudi.format.actions.archived_instants import COMMIT_LIKE
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Instant, State
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS, with_meta_fields
 from pyhudi.format.names import BASE_EXTENSIONS
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.format.table_versions import TableVersion, parse_table_version
-from pyhudi.operations.read.checkpoints import check_not_taken_back, earliest_request
+from pyhudi.operations.read.checkpoints import check_checkpoint_not_restored, earliest_request
 from pyhudi.operations.read.file_pruning import ReadSettings, plan_filtered_read
 from pyhudi.operations.read.projection import narrowed
 from pyhudi.operations.read.time_travel_checks import check_as_of, check_not_before_first
 from pyhudi.options.declaration import Option, Options
 from pyhudi.planning.incremental_query import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
-from pyhudi.planning.partition_pruning import Pruning, ReadPlan, plan_slices, prune_partitions
+from pyhudi.planning.partition_pruning import PruningStep, ReadPlan, plan_slices, prune_partitions
 from pyhudi.planning.time_travel import parse_as_of
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import And, Expr, In
 from pyhudi.records.filters.filter_parser import Filter, parse_filter
 from pyhudi.records.mergers import marked_rule, merge_rule
-from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
-from pyhudi.records.record_merge import PickByCommitTime
+from pyhudi.records.record_merge import CommitTimeRule
 from pyhudi.records.schema_evolution import SchemaMode, continues, schema_changes
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.bootstrap_sources import with_sources
@@ -51,12 +50,12 @@ from pyhudi.table.snapshot import (
     TableSchema,
     load_snapshot,
     newest_schema,
-    planned_anew,
     read_commit,
+    retry_on_stale_files,
 )
-from pyhudi.table.snapshot_cache import KeptState
+from pyhudi.table.snapshot_cache import SnapshotCache
 from pyhudi.table.table_context import TableContext
-from pyhudi.table.tags import instant_of
+from pyhudi.table.tags import resolve_tag
 from pyhudi.table.timeline.archived_timeline import Bounds
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.read_slice import ReadSpec, run_read
@@ -119,7 +118,7 @@ _DEFAULT_SETTINGS = ReadSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SnapshotQuery:
     """The slices of `plan`, with the columns and the condition of `spec`, from the table's state in `snapshot`.
 
     is_latest: the rows are those of the latest state, all that it holds.  found_by: how its slices were found, None where
@@ -130,7 +129,7 @@ class Query:
     spec: ReadSpec
     plan: ReadPlan
     is_latest: bool = False
-    found_by: Search | None = None
+    found_by: CandidateSearch | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -147,11 +146,11 @@ class Query:
         """Reads one task; picklable."""
         return partial(run_read, self.spec)
 
-    def without_columns(self) -> Query:
+    def without_columns(self) -> SnapshotQuery:
         """The same rows without any column, to be counted."""
         return replace(self, spec=replace(self.spec, output=pa.schema([])))
 
-    def narrowed(self, columns: Sequence[str] | None, condition: Expr | None) -> Query:
+    def narrowed(self, columns: Sequence[str] | None, condition: Expr | None) -> SnapshotQuery:
         """Some of the columns and rows that this query gives, of the same state of the table.
 
         columns: None for all.  condition: on columns that this query gives, bound to them; slices that it excludes are left out.
@@ -174,7 +173,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class CandidateSearch:
     """How the slices of a state are found that a condition does not exclude."""
 
     settings: ReadSettings
@@ -186,7 +185,7 @@ class Search:
         return plan_filtered_read(snapshot, spec, self.settings, as_of=self.as_of, base_files_only=self.base_files_only)
 
 
-@planned_anew
+@retry_on_stale_files
 def plan_snapshot_query(
     context: TableContext,
     columns: Sequence[str] | None = None,
@@ -196,17 +195,17 @@ def plan_snapshot_query(
     base_files_only: bool = False,
     values_from_path: bool = False,
     settings: ReadSettings = _DEFAULT_SETTINGS,
-    kept: KeptState | None = None,
-) -> Query:
+    cached: SnapshotCache | None = None,
+) -> SnapshotQuery:
     """A snapshot, time travel or read-optimized query.  as_of: an instant, a time in a form of `planning.time_travel`, or a
-    tag (`table.tags`).  kept: the present state as it was loaded before, if it still is.
+    tag (`table.tags`).  cached: the present state as it was loaded before, if it still is.
 
     Raises InvalidRequest for columns or filters that do not fit the table and for an `as_of` of another form or before the first
     commit, TableState for a table without a schema and for a time whose state may be gone or can still change.
     """
-    as_of = None if as_of is None else parse_as_of(instant_of(context, as_of))
+    as_of = None if as_of is None else parse_as_of(resolve_tag(context, as_of))
     if as_of is None:
-        snapshot = present_state(context, settings, kept)
+        snapshot = load_latest_snapshot(context, settings, cached)
     else:
         snapshot = load_snapshot(context, settings.listing, as_of=as_of)
         check_not_before_first(snapshot, as_of)
@@ -217,18 +216,18 @@ def plan_snapshot_query(
     if context.config.bootstrap_base_path is not None:
         # Statistics know nothing of rows that lie outside of the table.
         settings = replace(settings, skip_data=False)
-    if kept is not None:
-        spec = replace(spec, footers=kept.footers)
-    search = Search(settings, as_of, base_files_only)
+    if cached is not None:
+        spec = replace(spec, footers=cached.footers)
+    search = CandidateSearch(settings, as_of, base_files_only)
     plan = _with_sources(context, search.plan(snapshot, spec))
-    return Query(snapshot, spec, plan, is_latest=as_of is None and not base_files_only, found_by=search)
+    return SnapshotQuery(snapshot, spec, plan, is_latest=as_of is None and not base_files_only, found_by=search)
 
 
-def present_state(context: TableContext, settings: ReadSettings, kept: KeptState | None) -> Snapshot:
-    """The state as of now.  kept: what was loaded before, where it still is; not for those who list directories."""
-    if kept is None or not settings.use_metadata_table:
+def load_latest_snapshot(context: TableContext, settings: ReadSettings, cached: SnapshotCache | None) -> Snapshot:
+    """The state as of now.  cached: what was loaded before, where it still is; not for those who list directories."""
+    if cached is None or not settings.use_metadata_table:
         return load_snapshot(context, settings.listing)
-    return kept.snapshot(context)
+    return cached.snapshot(context)
 
 
 def incremental_range(options: Options, version: TableVersion, start: str, end: str | None) -> CompletionRange | RequestRange:
@@ -245,7 +244,7 @@ def completion_range(version: TableVersion, start: str, end: str | None) -> Comp
     return replace(CompletionRange.parse(start, end), open_start=version.has_open_ranges)
 
 
-@planned_anew
+@retry_on_stale_files
 def plan_incremental_query(
     context: TableContext,
     range_: CompletionRange | RequestRange,
@@ -254,13 +253,13 @@ def plan_incremental_query(
     *,
     fall_back: bool = True,
     values_from_path: bool = False,
-    in_past_columns: bool = True,
+    historical_columns: bool = True,
     settings: ReadSettings = _DEFAULT_SETTINGS,
-) -> Query:
+) -> SnapshotQuery:
     """The records changed by the instants of the range, in their state as of the last of them.
 
     Where an overwrite has since given columns types that those of then do not become, the rows have the columns of then.
-    in_past_columns: False raises TableState there, for those who have said already which columns they give.
+    historical_columns: False raises TableState there, for those who have said already which columns they give.
     fall_back: when files of those instants were cleaned or the instants archived, read the latest state instead and keep the rows
     whose commit time lies in the range: versions that were overwritten in base files since are gone.  False: raises TableState.
     Raises InvalidRequest for a table without meta columns, which has no commit times; TableState where the range goes on from
@@ -269,22 +268,22 @@ def plan_incremental_query(
     if not context.config.populate_meta_fields:
         raise InvalidRequest(f"the table at {context.storage.uri} has no meta columns, so no incremental query can be made on it")
     snapshot = load_snapshot(context, settings.listing)
-    check_not_taken_back(snapshot, range_)
+    check_checkpoint_not_restored(snapshot, range_)
     active = select_instants(snapshot.timeline, range_)
     archived = archived_instants(snapshot, range_)
     instants = (*archived, *active)
     commits = {} if archived else {instant: read_commit(context.timeline, instant) for instant in active}
-    found = in_columns_of(snapshot, commits)
-    if found is not snapshot and not in_past_columns:
-        check_one_set_of_columns(snapshot, commits)
+    found = with_latest_columns(snapshot, commits)
+    if found is not snapshot and not historical_columns:
+        check_columns_compatible(snapshot, commits)
     snapshot = found
     spec = _read_spec(snapshot, columns, condition, _validity(snapshot), values_from_path=values_from_path, settings=settings)
     in_range = bind(In(COMMIT_TIME, tuple(i.request_time for i in instants)), spec.table_schema)
     spec = replace(spec, condition=in_range if spec.condition is None else And((in_range, spec.condition)))
     if not instants:
-        return Query(snapshot, spec, ReadPlan((), (Pruning("completion times", "instants", 0, 0),)))
+        return SnapshotQuery(snapshot, spec, ReadPlan((), (PruningStep("completion times", "instants", 0, 0),)))
     total = len(snapshot.timeline.completed_writes()) + len(archived)
-    chosen = Pruning("completion times", "instants", len(instants), total)
+    chosen = PruningStep("completion times", "instants", len(instants), total)
     slices = None
     if not archived:
         slices = _slices_of_range(snapshot, commits)
@@ -299,14 +298,14 @@ def plan_incremental_query(
         # Log blocks that came after the range do not hide what their keys were before.
         before = _validity(snapshot, max(i.request_time for i in instants))
         plan = _with_steps(plan_slices(snapshot.slices(partitions), pruning), chosen, "fallback to the latest state")
-        return Query(snapshot, replace(spec, validity=before), _with_sources(context, plan))
+        return SnapshotQuery(snapshot, replace(spec, validity=before), _with_sources(context, plan))
     validity = replace(spec.validity, completed=frozenset(i.request_time for i in instants), start=None)
     past = _validity(snapshot, max(i.request_time for i in instants))
     plan = _with_sources(context, _with_steps(plan_slices(slices, None), chosen))
-    return Query(snapshot, replace(spec, validity=validity, past=past), plan)
+    return SnapshotQuery(snapshot, replace(spec, validity=validity, historical_columns=past), plan)
 
 
-def in_columns_of(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> Snapshot:
+def with_latest_columns(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> Snapshot:
     """The snapshot, with the columns that the newest commit left where an overwrite has put others in place since, which what was
     written by then cannot be read as.  Where columns have ids, all that was ever written is read in the columns of now.
     """
@@ -319,7 +318,7 @@ def in_columns_of(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata])
     return snapshot if continues(schema.arrow, snapshot.schema.arrow, SchemaMode.EVOLVE) else replace(snapshot, schema=schema)
 
 
-def check_one_set_of_columns(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> None:
+def check_columns_compatible(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> None:
     """Raises TableState where what one of the commits wrote cannot be read in the columns of the snapshot."""
     if snapshot.ids is not None:
         return
@@ -376,7 +375,7 @@ def _read_spec(
         )
     stored = table_schema(snapshot, meta_columns=True)
     # Without log files nothing is merged, so the rule of a copy-on-write table need not be one that is known here.
-    rule = PickByCommitTime() if config.is_cow else merge_rule(config.merge, snapshot.defaults)
+    rule = CommitTimeRule() if config.is_cow else merge_rule(config.merge, snapshot.defaults)
     spec = ReadSpec.of(
         snapshot.context.storage.spec(),
         config,
@@ -418,7 +417,7 @@ def archived_instants(snapshot: Snapshot, range_: CompletionRange | RequestRange
     # A reader between the two steps of an archival finds an instant in both places.
     active = {instant.request_time for instant in snapshot.timeline.completed_writes()}
     found = store.history.instants(requested, completed)
-    return tuple(i for i in found if i.action in COMMIT_LIKE and i.request_time not in active and range_.holds(i))
+    return tuple(i for i in found if i.action in COMMIT_LIKE and i.request_time not in active and range_.contains_instant(i))
 
 
 def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata]) -> dict[str, tuple[FileSlice, ...]] | None:
@@ -433,7 +432,7 @@ def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata])
             return None
         for metadata in commits.values():
             for path, size_bytes in sizes_in(metadata, paths).items():
-                if file_name_of(path).startswith("."):
+                if file_name(path).startswith("."):
                     check_size(snapshot.context.storage, path, by_path[path].size_bytes, {path: size_bytes})
         files[partition] = [by_path[path] for path in sorted(paths)]
     timeline = restricted_timeline(snapshot.timeline, commits)
@@ -456,7 +455,9 @@ def _within_their_slices(snapshot: Snapshot, parts: tuple[FileSlice, ...], files
         for whole in group.slices
         for log in whole.logs
     }
-    return tuple(part if part.base or not part.logs else replace(part, whole=owners.get(part.logs[-1].path)) for part in parts)
+    return tuple(
+        part if part.base or not part.logs else replace(part, full_slice=owners.get(part.logs[-1].path)) for part in parts
+    )
 
 
 def _with_sources(context: TableContext, plan: ReadPlan) -> ReadPlan:
@@ -464,12 +465,12 @@ def _with_sources(context: TableContext, plan: ReadPlan) -> ReadPlan:
     if context.config.bootstrap_base_path is None:
         return plan
     slices = with_sources(context, plan.slices)
-    wholes = iter(with_sources(context, [slice_.whole for slice_ in slices if slice_.whole is not None]))
-    return replace(plan, slices=tuple(s if s.whole is None else replace(s, whole=next(wholes)) for s in slices))
+    wholes = iter(with_sources(context, [slice_.full_slice for slice_ in slices if slice_.full_slice is not None]))
+    return replace(plan, slices=tuple(s if s.full_slice is None else replace(s, full_slice=next(wholes)) for s in slices))
 
 
-def _with_steps(plan: ReadPlan, first: Pruning, note: str | None = None) -> ReadPlan:
-    steps: Iterable[Pruning] = (first, *plan.prunings)
+def _with_steps(plan: ReadPlan, first: PruningStep, note: str | None = None) -> ReadPlan:
+    steps: Iterable[PruningStep] = (first, *plan.prunings)
     if note is not None:
-        steps = (*steps, Pruning(note, "file slices", len(plan.slices), len(plan.slices)))
+        steps = (*steps, PruningStep(note, "file slices", len(plan.slices), len(plan.slices)))
     return replace(plan, prunings=tuple(steps))

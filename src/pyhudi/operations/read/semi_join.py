@@ -16,25 +16,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.read.key_lookup import MAX_COMBINATIONS, literal_of
-from pyhudi.operations.read.query import Query
+from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.operations.read.key_lookup import MAX_COMBINATIONS, filter_literal
+from pyhudi.operations.read.query import SnapshotQuery
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import And, Compare, Constant, Expr, In, Or
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
-from pyhudi.records.keys.key_values import check_given_key
+from pyhudi.records.keys.key_values import check_key_argument
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema_cast import conform, refuse_rounding
 
-MAX_MATCHED = 100_000
+MAX_JOIN_KEYS = 100_000
 """Rows whose values are listed; of more, the range of each column is asked for."""
 
 _NUMBER = "\x00row"
 _VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
-def narrowed_to(query: Query, rows: pa.Table, *, exactly: bool = False) -> Query:
+def semi_join_filter(query: SnapshotQuery, rows: pa.Table, *, exactly: bool = False) -> SnapshotQuery:
     """The rows of a query that equal one of `rows` in all columns of these.
 
     exactly: False, and where there are several columns, or very many rows, some that equal none may be among them.
@@ -47,7 +47,7 @@ def narrowed_to(query: Query, rows: pa.Table, *, exactly: bool = False) -> Query
     return query.narrowed(None, bind(condition, query.spec.table_schema))
 
 
-def narrowed_to_ranges(query: Query, bounds: Mapping[str, tuple[pa.Scalar, pa.Scalar]]) -> Query:
+def narrowed_to_ranges(query: SnapshotQuery, bounds: Mapping[str, tuple[pa.Scalar, pa.Scalar]]) -> SnapshotQuery:
     """The rows of a query whose columns lie between two values each.  A column that is null in all rows matches nothing."""
     parts: list[Expr] = []
     for name, (low, high) in bounds.items():
@@ -55,12 +55,12 @@ def narrowed_to_ranges(query: Query, bounds: Mapping[str, tuple[pa.Scalar, pa.Sc
             return query.narrowed(None, Constant(False))
         if not pa.types.is_floating(low.type):
             # NaN may be among floating point, and is above every bound.
-            parts += [Compare(name, ">=", literal_of(low)), Compare(name, "<=", literal_of(high))]
+            parts += [Compare(name, ">=", filter_literal(low)), Compare(name, "<=", filter_literal(high))]
     return query.narrowed(None, bind(And(tuple(parts)), query.spec.table_schema)) if parts else query
 
 
 def matched_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The distinct rows in the types of the table's columns, without those that hold a null.  Raises as `narrowed_to`."""
+    """The distinct rows in the types of the table's columns, without those that hold a null.  Raises as `semi_join_filter`."""
     if not rows.column_names:
         raise InvalidRequest("rows to match have columns of the table, and these have none")
     fields = []
@@ -68,7 +68,7 @@ def matched_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         field = field_at(schema, name) if "." not in name else None
         if field is None or pa.types.is_nested(field.type):
             raise InvalidRequest(f"rows are matched by plain columns of the table, and {name!r} is none")
-        check_given_key(name, rows.schema.field(name).type, field.type)
+        check_key_argument(name, rows.schema.field(name).type, field.type)
         fields.append(field.with_nullable(True))
     wanted = pa.schema(fields)
     batches = []
@@ -79,7 +79,7 @@ def matched_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.group_by(table.column_names, use_threads=False).aggregate([])
 
 
-def without_matches(rows: pa.Table, found: pa.Table) -> pa.Table:
+def anti_join(rows: pa.Table, found: pa.Table) -> pa.Table:
     """The rows that equal none of those found in all columns of these; a row with a null there equals none."""
     names = found.column_names
     fitted = pa.Table.from_batches(
@@ -90,13 +90,13 @@ def without_matches(rows: pa.Table, found: pa.Table) -> pa.Table:
     return _taken(rows, pa.array(np.sort(left.column(_NUMBER).to_numpy())))
 
 
-def _taken(rows: pa.Table, places: pa.Array) -> pa.Table:
+def _taken(rows: pa.Table, positions: pa.Array) -> pa.Table:
     """The rows at these places, in the caller's own types.  Arrow takes no rows of views of text (Polars hands those out)."""
     plain = [field.with_type(_VIEWED.get(field.type, field.type)) for field in rows.schema]
-    return rows.cast(pa.schema(plain, rows.schema.metadata)).take(places).cast(rows.schema)
+    return rows.cast(pa.schema(plain, rows.schema.metadata)).take(positions).cast(rows.schema)
 
 
-def key_columns(spec: KeySpec, given: Sequence[str]) -> list[str]:
+def key_columns(spec: KeySpec, column_names: Sequence[str]) -> list[str]:
     """The columns by which rows with some columns are looked for: the record key fields, and the partition fields where all are
     given.
 
@@ -104,7 +104,7 @@ def key_columns(spec: KeySpec, given: Sequence[str]) -> list[str]:
     """
     if spec.generates_keys:
         raise InvalidRequest("the table generates its record keys, so no columns of rows tell whether they are there")
-    missing = [name for name in spec.record_fields if name not in given]
+    missing = [name for name in spec.record_fields if name not in column_names]
     if missing:
         nested = [name for name in missing if "." in name]
         raise InvalidRequest(
@@ -113,7 +113,7 @@ def key_columns(spec: KeySpec, given: Sequence[str]) -> list[str]:
             else f"the rows lack the record key fields {', '.join(missing)}"
         )
     places = partition_columns(spec)
-    return list(dict.fromkeys([*spec.record_fields, *(places if set(places) <= set(given) else ())]))
+    return list(dict.fromkeys([*spec.record_fields, *(places if set(places) <= set(column_names) else ())]))
 
 
 def _loose(rows: pa.Table, spec: KeySpec, *, has_keys: bool) -> Expr:
@@ -138,7 +138,9 @@ def _exact(rows: pa.Table, spec: KeySpec, *, has_keys: bool) -> Expr:
             f"matching {rows.num_rows} rows by several columns: at most {MAX_COMBINATIONS}, or by one column or the record key "
             "fields; on Spark there is no such limit"
         )
-    each = [And(tuple(Compare(name, "=", literal_of(rows.column(name)[row])) for name in names)) for row in range(rows.num_rows)]
+    each = [
+        And(tuple(Compare(name, "=", filter_literal(rows.column(name)[row])) for name in names)) for row in range(rows.num_rows)
+    ]
     return And((_loose(rows, spec, has_keys=has_keys), Or(tuple(each))))
 
 
@@ -152,4 +154,4 @@ def _by_keys(rows: pa.Table, spec: KeySpec) -> Expr:
 
 
 def _listed(name: str, values: pa.ChunkedArray) -> Expr:
-    return In(name, tuple(literal_of(value) for value in pc.unique(values)))
+    return In(name, tuple(filter_literal(value) for value in pc.unique(values)))

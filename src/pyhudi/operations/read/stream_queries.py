@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.operations.read.change_queries import ChangeQuery, plan_change_query
-from pyhudi.operations.read.checkpoints import check_not_taken_back
+from pyhudi.operations.read.checkpoints import check_checkpoint_not_restored
 from pyhudi.operations.read.file_pruning import ReadSettings
 from pyhudi.operations.read.query import (
     AS_OF,
@@ -20,7 +20,7 @@ from pyhudi.operations.read.query import (
     INCREMENTAL_FORMAT,
     QUERY_TYPE,
     VALUES_FROM_PATH,
-    Query,
+    SnapshotQuery,
     archived_instants,
     plan_incremental_query,
 )
@@ -29,7 +29,7 @@ from pyhudi.planning.change_data import changes_records
 from pyhudi.planning.incremental_query import CompletionRange, select_instants
 from pyhudi.planning.stream_batches import BEGINNING, BatchLimits, StreamStep, batch_end, parse_start
 from pyhudi.records.filters.filter_parser import Filter
-from pyhudi.table.snapshot import load_snapshot, planned_anew, read_commit
+from pyhudi.table.snapshot import load_snapshot, read_commit, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 
 START_OFFSET = Option(
@@ -43,26 +43,26 @@ START_OFFSET = Option(
 
 def check_stream_options(options: Options) -> None:
     """Raises InvalidRequest or Unsupported for options of queries that no stream carries out."""
-    if options.word(QUERY_TYPE) == "read_optimized":
+    if options.value_or_default(QUERY_TYPE) == "read_optimized":
         raise Unsupported("a stream reads what was committed, base files and logs; read_optimized is a batch query")
     for option in (AS_OF, BEGIN, END):
         if options.text(option) is not None:
             raise InvalidRequest(f"option {option} is for batch queries; a stream begins at {START_OFFSET}")
     BatchLimits.of(options)
-    parse_start(options.word(START_OFFSET))
+    parse_start(options.value_or_default(START_OFFSET))
 
 
 def reads_changes(options: Options) -> bool:
     """Whether the options ask for change data.  Raises InvalidRequest when they do so halfway."""
-    wanted = options.word(INCREMENTAL_FORMAT) == "cdc"
-    if wanted and options.word(QUERY_TYPE) != "incremental":
+    wanted = options.value_or_default(INCREMENTAL_FORMAT) == "cdc"
+    if wanted and options.value_or_default(QUERY_TYPE) != "incremental":
         raise InvalidRequest(f"{INCREMENTAL_FORMAT}=cdc goes with {QUERY_TYPE}=incremental alone")
     return wanted
 
 
 def initial_position(context: TableContext, options: Options) -> str:
     """The position before the first batch of a new stream."""
-    start = parse_start(options.word(START_OFFSET))
+    start = parse_start(options.value_or_default(START_OFFSET))
     return latest_position(context) if start is None else start
 
 
@@ -76,7 +76,7 @@ def latest_position(context: TableContext) -> str:
     return BEGINNING
 
 
-@planned_anew
+@retry_on_stale_files
 def next_position(context: TableContext, start: str, limits: BatchLimits, until: str | None = None) -> str:
     """Where the batch that begins at `start` ends; `start` itself when nothing completed.
 
@@ -84,7 +84,7 @@ def next_position(context: TableContext, start: str, limits: BatchLimits, until:
     """
     range_ = CompletionRange(start, until, open_start=True)
     snapshot = load_snapshot(context)
-    check_not_taken_back(snapshot, range_, by_stream=True)
+    check_checkpoint_not_restored(snapshot, range_, by_stream=True)
     steps = []
     for instant in select_instants(snapshot.timeline, range_):
         metadata = read_commit(context.timeline, instant)
@@ -97,7 +97,7 @@ def next_position(context: TableContext, start: str, limits: BatchLimits, until:
 
 def plan_batch(
     context: TableContext, options: Options, start: str, end: str, columns: Sequence[str] | None, condition: Filter | None
-) -> Query | ChangeQuery:
+) -> SnapshotQuery | ChangeQuery:
     """The rows of a batch: what completed after `start` and up to `end`.
 
     Raises TableState where files of the batch were cleaned: of change data always, of records when the fallback to the latest
@@ -114,7 +114,7 @@ def plan_batch(
         condition,
         fall_back=options.flag(FALL_BACK),
         values_from_path=options.flag(VALUES_FROM_PATH),
-        in_past_columns=False,
+        historical_columns=False,
         settings=settings,
     )
 

@@ -113,6 +113,6 @@ def _older(names: tuple[str, ...], time: str) -> Iterator[tuple[str, str, str]]:
             yield group, instant, name
 
 
-def _base_instants(snapshot: Snapshot, asked: dict[str, set[str]], as_of: str | None) -> dict[tuple[str, str], str]:
-    found = snapshot.slices(as_of=as_of, file_ids=asked)
+def _base_instants(snapshot: Snapshot, requested_files: dict[str, set[str]], as_of: str | None) -> dict[tuple[str, str], str]:
+    found = snapshot.slices(as_of=as_of, file_ids=requested_files)
     return {(path, slice_.file_id): slice_.base_instant for path, slices in found.items() for slice_ in slices}

@@ -66,7 +66,7 @@ class ArchiveSettings:
     @classmethod
     def of(cls, options: Options) -> ArchiveSettings:
         """From checked options."""
-        codec = options.word(CODEC)
+        codec = options.value_or_default(CODEC)
         return read_settings(cls, options, compression=_ARROW_CODECS.get(codec, codec))
 
 
@@ -89,7 +89,7 @@ def run_archive(
     with context.locked(settings.commit.lock_wait_ms) as held:
         store = held.timeline
         files = store.load_files()
-        now = store.timeline_of(files)
+        now = store.build_timeline(files)
         if now.pending(Action.RESTORE):
             return ArchiveResult(reason="a restore is pending")
         reason = reason_not_to_archive(now, settings.archival)
@@ -131,7 +131,7 @@ def _check_version_file(context: TableContext, timeline: Timeline) -> None:
 def _load_bounds(context: TableContext, timeline: Timeline, data_table: TimelineStore | None) -> ArchivalBounds:
     last_clean = load_last_clean(context.timeline, timeline)
     history = load_column_history(context, timeline, read_commit) if data_table is None else None
-    without_ids = None if history is None else history.first_lacking
+    without_ids = None if history is None else history.first_unrecorded
     if not context.config.has_metadata_table:
         return ArchivalBounds(last_clean, data_table=None if data_table is None else data_table.load(), without_ids=without_ids)
     child = context.storage.child(METADATA_FOLDER)

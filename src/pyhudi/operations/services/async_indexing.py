@@ -31,8 +31,8 @@ from pyhudi.format.actions.commit_metadata import WriteStat
 from pyhudi.format.actions.index_plan import IndexCommitMetadata, IndexPartitionInfo, IndexPlan
 from pyhudi.format.index_definitions import (
     IndexDefinition,
+    declared_layout,
     format_index_definitions,
-    named_layout,
     parse_index_definitions,
 )
 from pyhudi.format.instants import Action, Instant, State
@@ -45,21 +45,21 @@ from pyhudi.metadata_table.codecs.metadata_partitions import (
     PARTITION_STATS,
 )
 from pyhudi.metadata_table.file_tasks import MetadataFile
-from pyhudi.metadata_table.indexes import in_build_order, is_defined, kind_of
+from pyhudi.metadata_table.indexes import in_build_order, index_for_partition, is_defined
 from pyhudi.metadata_table.indexes.column_stats_index import columns_to_index, store_definition
-from pyhudi.metadata_table.indexes.index_events import BuiltFrom
+from pyhudi.metadata_table.indexes.index_events import IndexBuild
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, put_index_definitions, store_definitions
 from pyhudi.metadata_table.writer.initialize_partitions import PartitionBuilder, build_partitions, planned_partitions
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.metadata_table.writer.metadata_store import (
     MetadataStore,
-    commit_of,
+    build_commit_metadata,
     drop_partitions,
     set_partitions,
 )
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.scheduled_action import PlannedAction
+from pyhudi.operations.commit.scheduled_action import ScheduledAction
 from pyhudi.operations.commit.service_result import NotDue
 from pyhudi.operations.commit.transaction import Transaction, new_instant_time
 from pyhudi.options.declaration import Option, Options, read_settings
@@ -108,7 +108,7 @@ class IndexRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Indexing(PlannedAction[Instant]):
+class Indexing(ScheduledAction[Instant]):
     """The indexes that requests ask for, built beside writes.  requests: none to carry out what others have planned."""
 
     engine: Engine
@@ -116,7 +116,7 @@ class Indexing(PlannedAction[Instant]):
     requests: tuple[IndexRequest, ...] = ()
 
     action = Action.INDEXING
-    doing = "an index is built"
+    description = "an index is built"
     resumes = True
 
     @property
@@ -126,13 +126,13 @@ class Indexing(PlannedAction[Instant]):
     def check(self) -> None:
         check_writable(self.context)
 
-    def look(self, held: TableContext) -> Snapshot:
-        return load_snapshot(held.reloaded(), directory_listing)
+    def load_context(self, locked_context: TableContext) -> Snapshot:
+        return load_snapshot(locked_context.reloaded(), directory_listing)
 
     def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
         context, wanted = snapshot.context, {request.partition: request for request in self.requests}
         assert wanted, "whoever plans indexes says which"
-        schema = columns_of(snapshot)
+        schema = table_columns(snapshot)
         _check_goes_by_names(context, wanted)
         if not context.config.has_metadata_table:
             context = build_partitions(context, self.engine, self.settings.metadata, (FILES,), schema, schema)
@@ -164,7 +164,7 @@ class Indexing(PlannedAction[Instant]):
 
 def abort_index(context: TableContext, settings: IndexSettings, instant_time: str, *, missing_ok: bool = False) -> None:
     """Take an indexing back that has not completed: what it has built, its definition and its instant."""
-    check_writable(context, keeps_indexes=False)
+    check_writable(context, retains_indexes=False)
     with context.locked(settings.commit.lock_wait_ms) as held:
         held = held.reloaded()
         pending = [i for i in held.timeline.load().pending(Action.INDEXING) if i.request_time == instant_time]
@@ -176,14 +176,14 @@ def abort_index(context: TableContext, settings: IndexSettings, instant_time: st
             partition = info.metadata_partition_path or ""
             if partition in held.config.metadata_partitions:
                 continue
-            forget_definition(held, partition)
+            remove_definition(held, partition)
             held = drop_partitions(held, (partition,))
         held.timeline.remove_pending(instant_time, Action.INDEXING)
-    liveness.forget(context.storage, instant_time)
+    liveness.remove_heartbeat(context.storage, instant_time)
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
+class _StartedPartitions:
     """Partitions that are named as being built.  files: the base files that each is to get of the state of `snapshot`."""
 
     builder: PartitionBuilder
@@ -242,10 +242,10 @@ class _Build:
             _check_goes_by_names(context, self._infos)
             yield context
 
-    def _begin(self, context: TableContext) -> _Begun:
+    def _begin(self, context: TableContext) -> _StartedPartitions:
         """Name the partitions as being built, their file groups made, and take the state that they are built from."""
         snapshot = load_snapshot(context, directory_listing)
-        schema = columns_of(snapshot)
+        schema = table_columns(snapshot)
         columns: tuple[str, ...] = ()
         for partition, info in self._infos.items():
             definition = planned_definition(info)
@@ -256,17 +256,17 @@ class _Build:
                 columns = self._columns(context, definition, schema)
                 context = store_definition(context, columns)
         store = MetadataStore.open(context)
-        store.undo_pending()
+        store.roll_back_pending()
         for partition in self._infos:
             store.storage.delete_folder(partition)
-        state = BuiltFrom(store.table, self._engine, snapshot, columns, with_meta_fields(schema))
+        state = IndexBuild(store.table, self._engine, snapshot, columns, with_meta_fields(schema))
         builder = PartitionBuilder(store, self._settings.metadata, state)
         time = builder.free_instant()
         files = {partition: builder.seed(partition, time) for partition in self._infos}
         config = context.config
         inflight = (*(p for p in config.metadata_partitions_inflight if p not in self._infos), *self._infos)
         set_partitions(context, [p for p in config.metadata_partitions if p not in self._infos], inflight)
-        return _Begun(builder.unlocked(self._context), snapshot, files, time)
+        return _StartedPartitions(builder.unlocked(self._context), snapshot, files, time)
 
     def _columns(self, context: TableContext, definition: IndexDefinition | None, schema: pa.Schema) -> tuple[str, ...]:
         settings = self._settings.metadata
@@ -306,7 +306,7 @@ class _Build:
         requested = store.context.timeline.request(time, Action.DELTACOMMIT)
         store.context.timeline.start(requested)
         now = context.timeline.load()
-        store.complete(requested, commit_of(stats, "BULK_INSERT"), now)
+        store.complete(requested, build_commit_metadata(stats, "BULK_INSERT"), now)
         config = context.config
         set_partitions(
             context,
@@ -331,17 +331,19 @@ def _check_goes_by_names(context: TableContext, partitions: Iterable[str]) -> No
         )
 
 
-def _check(context: TableContext, schema: pa.Schema, request: IndexRequest, beside: Collection[str]) -> None:
-    """Raises InvalidRequest for an index that the table has, or cannot have.  beside: what is built together with it."""
+def _check(context: TableContext, schema: pa.Schema, request: IndexRequest, concurrent_partitions: Collection[str]) -> None:
+    """Raises InvalidRequest for an index that the table has, or cannot have.  concurrent_partitions: what is built together with
+    it.
+    """
     config, partition = context.config, request.partition
     there = (*config.metadata_partitions, *config.metadata_partitions_inflight, *planned_partitions(context))
     if partition in there:
         raise InvalidRequest(f"the table at {context.storage.uri} has the index {partition} already, or it is being built")
-    kind = kind_of(partition)
+    kind = index_for_partition(partition)
     if kind is None:
         raise InvalidRequest(f"no index is of the kind of {partition!r}")
-    if kind.needs is not None and kind.needs.partition not in (*config.metadata_partitions, *beside):
-        raise InvalidRequest(f"{kind.needs.why}: create {kind.needs.what} first")
+    if kind.needs is not None and kind.needs.partition not in (*config.metadata_partitions, *concurrent_partitions):
+        raise InvalidRequest(f"{kind.needs.reason}: create {kind.needs.required_for} first")
     needed = None if kind.needs is None else load_index_definitions(context).get(kind.needs.partition)
     if needed is not None and needed.by_partition:
         raise Unsupported(f"{partition}, which names records by keys of the whole table, beside a partitioned {needed.name}")
@@ -358,12 +360,12 @@ def _check(context: TableContext, schema: pa.Schema, request: IndexRequest, besi
 
 def _definition_of(context: TableContext, request: IndexRequest) -> IndexDefinition | None:
     """The definition that a new index gets, with its layout where the table's version names layouts."""
-    kind, config = kind_of(request.partition), context.config
+    kind, config = index_for_partition(request.partition), context.config
     assert kind is not None, "the request was checked"
-    definition = request.definition or kind.own_definition(config)
+    definition = request.definition or kind.implicit_definition(config)
     if definition is None or definition.names_layout or not config.version.has_index_versions:
         return definition
-    return replace(definition, other=(*definition.other, *named_layout(max(kind.layouts))))
+    return replace(definition, other=(*definition.other, *declared_layout(max(kind.layouts))))
 
 
 def index_plan(context: TableContext, instant_time: str) -> IndexPlan:
@@ -388,7 +390,7 @@ def _store_defined(context: TableContext, definition: IndexDefinition) -> TableC
     return store_definitions(context, {**load_index_definitions(context), definition.name: definition})
 
 
-def forget_definition(context: TableContext, name: str) -> None:
+def remove_definition(context: TableContext, name: str) -> None:
     """Remove the definition of a secondary or expression index.  The caller holds the lock."""
     definitions = load_index_definitions(context)
     if is_defined(name) and name in definitions:
@@ -396,7 +398,7 @@ def forget_definition(context: TableContext, name: str) -> None:
         put_index_definitions(context, definitions.values())
 
 
-def columns_of(snapshot: Snapshot) -> pa.Schema:
+def table_columns(snapshot: Snapshot) -> pa.Schema:
     """The columns of the table, which has to have some."""
     if snapshot.schema is None:
         raise TableState(f"the table at {snapshot.context.storage.uri} has no columns yet; write to it first")

@@ -23,14 +23,16 @@ Printed = Mapping[str, str]
 """Service -> what it came to, as users see it: `run: ...`, `not due: ...`, `off: ...` or `failed: ...`."""
 
 
-def run_loop(run: Callable[[], Printed], stop: threading.Event, rest_seconds: float, wake: threading.Event | None = None) -> None:
+def run_loop(
+    run: Callable[[], Printed], stop: threading.Event, pause_seconds: float, wake_event: threading.Event | None = None
+) -> None:
     """Make passes until `stop` is set, resting between them.  wake: ends a rest early; whoever sets `stop` sets it as well."""
-    signal = wake or stop
+    signal = wake_event or stop
     while not stop.is_set():
         run()
-        signal.wait(rest_seconds)
-        if wake is not None:
-            wake.clear()
+        signal.wait(pause_seconds)
+        if wake_event is not None:
+            wake_event.clear()
 
 
 @dataclass(slots=True)
@@ -45,10 +47,10 @@ class BackgroundServices:
 
     run: Callable[[Callable[[], bool]], Printed]
     names: frozenset[str]
-    rest_seconds: float
+    pause_seconds: float
     on_stop: Callable[[], None]
     last: Printed = field(default_factory=dict)
-    passes: int = 0
+    runs: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
     _leave: threading.Event = field(default_factory=threading.Event)
@@ -57,7 +59,7 @@ class BackgroundServices:
     _process: int = field(default_factory=os.getpid)
 
     @property
-    def of_this_process(self) -> bool:
+    def is_own_process(self) -> bool:
         """False in a child of fork, where the thread is not."""
         return self._process == os.getpid()
 
@@ -69,7 +71,7 @@ class BackgroundServices:
         self._thread.start()
         return self
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         """A commit has landed: look now what is due.  Raises what ended the thread, if something did."""
         self.check()
         self._wake.set()
@@ -114,7 +116,7 @@ class BackgroundServices:
 
     def _work(self) -> None:
         try:
-            run_loop(self._pass, self._stop, self.rest_seconds, self._wake)
+            run_loop(self._pass, self._stop, self.pause_seconds, self._wake)
             if not self._leave.is_set():
                 self._pass()
         except BaseException as error:
@@ -122,5 +124,5 @@ class BackgroundServices:
 
     def _pass(self) -> Printed:
         self.last = self.run(lambda: not self._leave.is_set())
-        self.passes += 1
+        self.runs += 1
         return self.last

@@ -9,7 +9,7 @@
 
 A heartbeat tells from before 3 on that the clean lives.  A crash leaves a pending clean, whose plan the next one carries out: at
 once when it was ours and its process is dead; one of another writer, which cannot be asked, when its newest file is old (see
-`has_died`).  Files that are gone already count as failed, as in the real Hudi's files, and are not an error.
+`is_service_dead`).  Files that are gone already count as failed, as in the real Hudi's files, and are not an error.
 
 Source: docs/formats/writing.md, "Cleaning".
 """
@@ -32,14 +32,14 @@ from pyhudi.format.actions.clean_metadata import (
     CleanPartitionMetadata,
 )
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, folder_of
-from pyhudi.metadata_table.writer.metadata_commit import mirror_clean
+from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name, parent_folder
+from pyhudi.metadata_table.writer.metadata_commit import apply_clean_to_metadata
 from pyhudi.operations.commit.commit_settings import CommitSettings
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.plan_ownership import PlanTaken, claim, has_died, plan_and_claim
+from pyhudi.operations.commit.plan_ownership import PlanTaken, claim, is_service_dead, plan_and_claim
 from pyhudi.operations.commit.results import CleanResult
 from pyhudi.operations.commit.rollback import rollback_failed_writes
-from pyhudi.operations.commit.transaction import Transaction, check_may_begin, new_instant_time, refuse_while_restoring
+from pyhudi.operations.commit.transaction import Transaction, check_may_begin, check_no_pending_restore, new_instant_time
 from pyhudi.operations.services.clean_state import load_last_clean, load_pending_plan, load_savepointed_files
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.planning.cleaning import (
@@ -54,7 +54,7 @@ from pyhudi.planning.cleaning import (
 )
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo, Storage, StorageSpec
-from pyhudi.storage.liveness import RunningWrite
+from pyhudi.storage.liveness import WriterHeartbeat
 from pyhudi.table.file_slices import BaseFile, FileGroup, LogFile, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.pending_plans import load_compaction_plan, load_pending_compactions, load_planned_files, planned_path
@@ -127,7 +127,7 @@ def run_clean(
         timeline = timeline if not rolled_back else None
     store = context.timeline
     now = timeline if timeline is not None else store.load()
-    refuse_while_restoring(context, now, "cleaning")
+    check_no_pending_restore(context, now, "cleaning")
     pending = now.pending(Action.CLEAN)
     finished = tuple(i.request_time for i in pending if finish_clean(context, settings.commit, i, engine))
     if pending:
@@ -194,7 +194,7 @@ def plan_clean(
         for partition, infos in files_of.files(partitions).items():
             groups = build_file_groups(partition, infos, state, change_logs=True)
             # What was pending when a savepoint was made counts as of its time now: a restore needs both what was there and that.
-            seen = {file_name_of(file.path) for time in savepoints for file in _files_as_of(groups, state, time)}
+            seen = {file_name(file.path) for time in savepoints for file in _files_as_of(groups, state, time)}
             choice = plan_partition(
                 partition,
                 groups,
@@ -267,7 +267,7 @@ def _history_is_empty(context: TableContext) -> bool:
 
 def finish_clean(context: TableContext, settings: CommitSettings, pending: Instant, engine: Engine | None = None) -> bool:
     """Carry a clean out whose process died; False when it may live, and when there was nothing to carry out."""
-    dead = has_died(context, pending, settings)
+    dead = is_service_dead(context, pending, settings)
     if not dead and pending.state is State.REQUESTED:
         # It may not be whole yet.
         return False
@@ -295,7 +295,7 @@ def _drop_unreadable(context: TableContext, settings: CommitSettings, pending: I
 
 
 @contextmanager
-def _beating(heartbeat: RunningWrite) -> Iterator[None]:
+def _beating(heartbeat: WriterHeartbeat) -> Iterator[None]:
     """Stop the heartbeat of a clean when the block ends; one that fails leaves it, and is taken for dead."""
     try:
         yield
@@ -365,7 +365,7 @@ def _execute(
             },
             extra_metadata=dict(plan.extra_metadata or {}),
         )
-        mirror_clean(held, request_time, metadata, timeline)
+        apply_clean_to_metadata(held, request_time, metadata, timeline)
         time = new_instant_time(context, timeline, settings)
         inflight = Instant(request_time, Action.CLEAN, State.INFLIGHT)
         done = held.timeline.complete(inflight, Action.CLEAN, time, metadata.encode(context.env.token_bytes(16)))
@@ -404,7 +404,7 @@ def _delete_files(
         return {}
     if engine is not None:
         worth = [len(wanted) * _DELETE_BYTES for wanted in paths.values()]
-        done = engine.spread(partial(_delete_on_worker, storage.spec()), list(paths.items()), worth)
+        done = engine.run_tasks(partial(_delete_on_worker, storage.spec()), list(paths.items()), worth)
         return {metadata.partition_path: metadata for metadata in done}
     with ThreadPoolExecutor(min(_DELETING_THREADS, len(paths))) as pool:
         return {metadata.partition_path: metadata for metadata in pool.map(partial(_delete_in_partition, storage), paths.items())}
@@ -416,7 +416,7 @@ def _delete_on_worker(spec: StorageSpec, entry: tuple[str, tuple[str, ...]]) -> 
 
 def _delete_in_partition(storage: Storage, entry: tuple[str, tuple[str, ...]]) -> CleanPartitionMetadata:
     partition, wanted = entry
-    there = {info.path for folder in {folder_of(path) for path in wanted} for info in storage.list(folder).files}
+    there = {info.path for folder in {parent_folder(path) for path in wanted} for info in storage.list(folder).files}
     found = [path for path in wanted if path in there]
     storage.delete(found)
     return CleanPartitionMetadata(
@@ -449,4 +449,4 @@ def _is_partition_metadata(info: FileInfo) -> bool:
 
 
 def _names(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(file_name_of(path) for path in paths)
+    return tuple(file_name(path) for path in paths)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyhudi.errors import CorruptData
 from pyhudi.format.actions.clean_metadata import CleanerPlan, CleanMetadata
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.planning.cleaning import LastClean
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.tags import read_savepoint
@@ -46,12 +46,11 @@ def load_deleted_files(context: TableContext, clean: Instant) -> dict[str, tuple
         except CorruptData as error:
             raise error.with_path(store.storage.absolute(store.path(clean))) from error
         return {
-            path: tuple(map(file_name_of, (*part.success_delete_files, *part.failed_delete_files)))
-            for path, part in parts.items()
+            path: tuple(map(file_name, (*part.success_delete_files, *part.failed_delete_files))) for path, part in parts.items()
         }
     plan = load_pending_plan(context, clean)
     planned = {} if plan is None else plan.file_paths_to_be_deleted_per_partition or {}
-    return {path: tuple(file_name_of(info.file_path) for info in infos if info.file_path) for path, infos in planned.items()}
+    return {path: tuple(file_name(info.file_path) for info in infos if info.file_path) for path, infos in planned.items()}
 
 
 def load_savepointed_files(store: TimelineStore, timeline: Timeline) -> frozenset[str]:

@@ -21,31 +21,31 @@ from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.features.consistent_hashing.plan_resizes import ResizeRules
-from pyhudi.features.consistent_hashing.resize_service import check_is_resize, choose_resizes, reason_not_to_resize, rings_after
-from pyhudi.features.consistent_hashing.ring_store import partitions_with_rings, store_ring
-from pyhudi.features.hbase_index.hbase_commits import check_hbase, with_keys
+from pyhudi.features.consistent_hashing.resize_service import check_is_resize, choose_resizes, reason_not_to_resize, resized_rings
+from pyhudi.features.consistent_hashing.ring_store import partitions_with_consistent_hashing, store_ring
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
 from pyhudi.format.names import WriteToken, format_bucket_prefix, parse_bucket
-from pyhudi.metadata_table.writer.metadata_commit import indexing_of
+from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
 from pyhudi.operations.commit.events import observed
-from pyhudi.operations.commit.plan_ownership import drop_plan, settle_plan
+from pyhudi.operations.commit.hbase_hooks import check_hbase
+from pyhudi.operations.commit.plan_ownership import drop_orphaned_plan, drop_plan
 from pyhudi.operations.commit.rollback import rollback_failed_writes
-from pyhudi.operations.commit.scheduled_action import Rewrite, Rewriting, plan_and_run, run_all, run_planned, schedule
-from pyhudi.operations.commit.service_result import NotDue, Runs
+from pyhudi.operations.commit.scheduled_action import Rewrite, RewriteAction, plan_and_run, run_all, run_planned, schedule
+from pyhudi.operations.commit.service_result import NotDue, RunSummary
 from pyhudi.operations.commit.transaction import Transaction
 from pyhudi.operations.services.clustering_plans import (
     ClusteringWork,
-    check_not_overtaken,
+    check_not_superseded,
     clustering_document,
     load_clustering,
+    never_runnable_reason,
     since_plan,
-    why_never,
 )
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.planning.bucket_routing import BUCKET_COUNT, BUCKET_ENGINE, HASH_FIELDS
@@ -66,18 +66,18 @@ from pyhudi.planning.clustering import (
     eligible_slices,
     is_registered_strategy,
     plan_groups,
-    stay_in_buckets,
+    requires_bucket_preservation,
 )
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.records.html_repr import ShownInNotebooks
+from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.records.mergers import merge_rule
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.table.snapshot import Snapshot, read_commit
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.base_file_writer import FileSettings
 from pyhudi.tasks.clustering_tasks import ClusterTask, RangeTask, ResizeTask, run_cluster, run_range, run_resize
 from pyhudi.tasks.engine_protocol import Engine
+from pyhudi.tasks.hbase_lookup import with_keys
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
@@ -107,7 +107,7 @@ class ClusterSettings:
     """What a clustering needs beside its plan.
 
     bucketed: the table is bucketed by number, as the options say; without them its file ids tell.  resize: how its rings change,
-    under CONSISTENT_HASHING.  hash_fields: by which rows go to nodes of rings, as of `RingSettings`.
+    under CONSISTENT_HASHING.  hash_fields: by which rows go to nodes of rings, as of `ConsistentHashingSettings`.
     """
 
     plan: ClusteringRules
@@ -127,14 +127,16 @@ class ClusterSettings:
         if order_by is not None and given and tuple(order_by) != given:
             raise InvalidRequest(f"order_by={','.join(order_by)} and {SORT_COLUMNS}={','.join(given)} disagree")
         sort_columns = tuple(order_by) if order_by is not None else given
-        resizes = options.word(INDEX_TYPE) == "BUCKET" and options.word(BUCKET_ENGINE) == "CONSISTENT_HASHING"
+        resizes = (
+            options.value_or_default(INDEX_TYPE) == "BUCKET" and options.value_or_default(BUCKET_ENGINE) == "CONSISTENT_HASHING"
+        )
         strategy, filter_mode = _plan_strategy(options, resizes=resizes)
         grouping = options.text(GROUPING) or ("prefer_overlap" if sort_columns and strategy == "size" else strategy)
         plan = read_settings(
             ClusteringRules,
             options,
             sort_columns=sort_columns,
-            layout=(layout or options.word(LAYOUT)).upper(),
+            layout=(layout or options.value_or_default(LAYOUT)).upper(),
             grouping=grouping,
             filter_mode=filter_mode,
         )
@@ -146,13 +148,13 @@ class ClusterSettings:
                 FileSettings.of(options), max_file_size_bytes=_file_limit(options, plan.target_file_bytes, resizes=resizes)
             ),
             max_commits=options.integer(_INLINE_COMMITS if options.flag(INLINE) else _ASYNC_COMMITS),
-            bucketed=options.word(INDEX_TYPE) == "BUCKET" and not resizes,
+            bucketed=options.value_or_default(INDEX_TYPE) == "BUCKET" and not resizes,
             resize=ResizeRules.of(options) if resizes else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class ClusteringResult(ShownInNotebooks):
+class ClusteringResult(HtmlRepr):
     """What a clustering did.  instant: its request time, None when nothing was worth it.  seconds: by phase, of one that ran."""
 
     instant: str | None
@@ -229,18 +231,18 @@ def run_clusterings(
     options: ClusterSettings,
     *,
     schedule: bool = True,
-    go_on: Callable[[], bool] = lambda: True,
-) -> Runs[ClusteringResult]:
+    should_continue: Callable[[], bool] = lambda: True,
+) -> RunSummary[ClusteringResult]:
     """Carry out what is pending and nobody else carries out; then plan what is due and carry it out.
 
-    A plan of which a file group was written to since is dropped.  schedule: False carries out what is pending alone.  go_on:
-    asked before each plan; False leaves the rest as it is.
+    A plan of which a file group was written to since is dropped.  schedule: False carries out what is pending alone.
+    should_continue: asked before each plan; False leaves the rest as it is.
     """
-    return run_all(Clustering(context, engine, options), if_due=True, schedule=schedule, go_on=go_on)
+    return run_all(Clustering(context, engine, options), if_due=True, schedule=schedule, should_continue=should_continue)
 
 
 @dataclass(frozen=True, slots=True)
-class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
+class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
     """File groups become others, in a better order and size.  planned: the groups of the plan that was made, if one was."""
 
     options: ClusterSettings
@@ -248,7 +250,7 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
 
     action = Action.CLUSTERING
     operation = Operation.CLUSTER
-    doing = "clustering"
+    description = "clustering"
 
     @property
     def commit(self) -> CommitSettings:
@@ -263,10 +265,10 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
         if self.options.resize is None:
             self._refuse_rings()
         if if_due:
-            due = due_now(self.context, self.context.timeline.load(), self.options)
-            if not due.due:
+            due = is_clustering_due(self.context, self.context.timeline.load(), self.options)
+            if not due.is_due:
                 return NotDue(due.reason)
-        settle_clusterings(self.context, self.commit)
+        drop_orphaned_clusterings(self.context, self.commit)
         if self.options.resize is not None and self.commit.failed_writes == "EAGER":
             # What died is in the way of a resize as what lives.
             rollback_failed_writes(self.context, self.commit)
@@ -274,7 +276,7 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
 
     def _refuse_rings(self) -> None:
         """Raises what forbids a clustering that is no resize.  The table tells of rings by itself, whatever the options name."""
-        if partitions_with_rings(self.context):
+        if partitions_with_consistent_hashing(self.context):
             raise InvalidRequest(
                 f"{self.context.storage.uri} has rings (consistent hashing), and clustering it is resizing these: say how it is "
                 f"bucketed, with {INDEX_TYPE}=BUCKET, {BUCKET_ENGINE}=CONSISTENT_HASHING and {BUCKET_COUNT}"
@@ -282,8 +284,8 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
 
     def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
         if if_due:
-            due = due_now(snapshot.context, snapshot.timeline, self.options)
-            if not due.due:
+            due = is_clustering_due(snapshot.context, snapshot.timeline, self.options)
+            if not due.is_due:
                 return NotDue(due.reason)
         if self.options.resize is not None:
             busy = reason_not_to_resize(snapshot)
@@ -300,14 +302,14 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
         context, timeline = self.context, snapshot.timeline
         work = load_clustering(context, timeline, request_time)
         start = since_plan(timeline, request_time)
-        check_not_overtaken(context, timeline, request_time, start, work.groups)
-        check_is_resize(context, partitions_with_rings(context), work, request_time)
-        rings = rings_after(snapshot, work, request_time)
+        check_not_superseded(context, timeline, request_time, start, work.groups)
+        check_is_resize(context, partitions_with_consistent_hashing(context), work, request_time)
+        rings = resized_rings(snapshot, work, request_time)
         for ring in rings.values():
             store_ring(context, ring)
-        by_bucket = not rings and stay_in_buckets(work.groups, known=self.options.bucketed)
+        by_bucket = not rings and requires_bucket_preservation(work.groups, is_bucketed=self.options.bucketed)
         # A node or a bucket is one file, whatever its size.
-        spec = _writer_spec(context, snapshot, request_time, self.options, whole=bool(rings) or by_bucket)
+        spec = _writer_spec(context, snapshot, request_time, self.options, all_columns=bool(rings) or by_bucket)
         tasks = _tasks(context, spec, timeline, work, self.options, by_bucket=by_bucket)
         replaced: dict[str, list[str]] = {}
         for group in work.groups:
@@ -322,7 +324,7 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
             return Rewrite(work, task, pieces, indexing, replaced=replaced, start=start)
 
         def verify(now: Timeline) -> None:
-            check_not_overtaken(context, now, request_time, start, work.groups)
+            check_not_superseded(context, now, request_time, start, work.groups)
 
         return Rewrite(work, task, pieces, indexing, replaced=replaced, verify=verify)
 
@@ -330,12 +332,16 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
         return _observed_run(self.context, self, transaction)
 
     def result(
-        self, rewrite: Rewrite[ClusteringWork], done: Instant, statuses: Sequence[WriteStatus], seconds: Mapping[str, float]
+        self,
+        rewrite: Rewrite[ClusteringWork],
+        completed_instant: Instant,
+        statuses: Sequence[WriteStatus],
+        seconds: Mapping[str, float],
     ) -> ClusteringResult:
         stats = [status.stat for status in statuses]
         return replace(
-            _of_groups(done.request_time, rewrite.plan.groups, rewrite.plan.order),
-            completion_time=done.completion_time,
+            _of_groups(completed_instant.request_time, rewrite.plan.groups, rewrite.plan.order),
+            completion_time=completed_instant.completion_time,
             file_groups_written=len(stats),
             rows=sum(stat.num_writes for stat in stats),
             bytes_written=sum(stat.total_write_bytes for stat in stats),
@@ -345,10 +351,10 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
 
 @observed("cluster")
 def _observed_run(context: TableContext, action: Clustering, transaction: Transaction) -> ClusteringResult:
-    return Rewriting.run(action, transaction)
+    return RewriteAction.run(action, transaction)
 
 
-def due_now(context: TableContext, timeline: Timeline, options: ClusterSettings) -> ClusteringDue:
+def is_clustering_due(context: TableContext, timeline: Timeline, options: ClusterSettings) -> ClusteringDue:
     """Whether enough writes completed since a clustering was planned or carried out."""
     waiting = timeline.pending(Action.CLUSTERING)
     last = waiting[-1].request_time if waiting else ""
@@ -369,20 +375,20 @@ def drop_clustering(context: TableContext, settings: CommitSettings, instant: st
     return drop_plan(context, settings, instant, Action.CLUSTERING)
 
 
-def settle_clustering(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
+def drop_orphaned_clustering(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
     """Drop a pending clustering that nobody will carry out; False when somebody may, and it stays.
 
     The rule: a clustering whose process died after it had begun goes, and one that can never run.  One that was planned and not
     begun waits, however long.
     """
-    never = why_never(context, context.timeline.load(), instant) is not None
-    return settle_plan(context, settings, instant, never=never)
+    never = never_runnable_reason(context, context.timeline.load(), instant) is not None
+    return drop_orphaned_plan(context, settings, instant, never=never)
 
 
-def settle_clusterings(context: TableContext, settings: CommitSettings) -> None:
-    """As `settle_clustering`, for all that are pending."""
+def drop_orphaned_clusterings(context: TableContext, settings: CommitSettings) -> None:
+    """As `drop_orphaned_clustering`, for all that are pending."""
     for instant in context.timeline.load().pending(Action.CLUSTERING):
-        settle_clustering(context, settings, instant)
+        drop_orphaned_clustering(context, settings, instant)
 
 
 def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings) -> tuple[ClusterGroup, ...]:
@@ -403,20 +409,20 @@ def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings)
         slices = [s for found in candidates.values() for s in found]
         columns = settings.sort_columns or (RECORD_KEY,)
         spec = context.storage.spec()
-        known = [snapshot.under_own_names(s.base.path, columns) if s.base is not None else () for s in slices]
+        known = [snapshot.columns_under_current_names(s.base.path, columns) if s.base is not None else () for s in slices]
         tasks = [RangeTask(spec, s, schema, columns, own) for s, own in zip(slices, known, strict=True)]
         found_ranges = engine.map(run_range, tasks)
         ranges = {(s.partition, s.file_id): r for s, r in zip(slices, found_ranges, strict=True)}
     groups = plan_groups(candidates, ranges, settings)
-    by_bucket = stay_in_buckets(groups, known=options.bucketed)
+    by_bucket = requires_bucket_preservation(groups, is_bucketed=options.bucketed)
     return tuple(replace(group, output_count=len(group.slices)) for group in groups) if by_bucket else groups
 
 
 def _writer_spec(
-    context: TableContext, snapshot: Snapshot, request_time: str, options: ClusterSettings, *, whole: bool
+    context: TableContext, snapshot: Snapshot, request_time: str, options: ClusterSettings, *, all_columns: bool
 ) -> WriterSpec:
     config = context.config
-    files = replace(options.files, max_file_size_bytes=_UNLIMITED_BYTES) if whole else options.files
+    files = replace(options.files, max_file_size_bytes=_UNLIMITED_BYTES) if all_columns else options.files
     assert snapshot.schema is not None, "whoever carries plans out has looked"
     schema = snapshot.schema.arrow
     return WriterSpec(
@@ -428,7 +434,7 @@ def _writer_spec(
         keys=config.keys,
         populate_meta_fields=config.populate_meta_fields,
         rule=merge_rule(config.merge, snapshot.defaults),
-        indexing=with_keys(indexing_of(context, options.metadata, schema, schema), options.commit.hbase),
+        indexing=with_keys(indexing_requirements(context, options.metadata, schema, schema), options.commit.hbase),
         ids=snapshot.ids,
         extension=config.base_extension(files.base_format),
     )
@@ -468,7 +474,7 @@ def _output_prefixes(context: TableContext, group: ClusterGroup, *, by_bucket: b
         return tuple(format_bucket_prefix(number, context.env.uuid4()) for number in numbers if number is not None)
     if group.change is None:
         return tuple(context.env.uuid4() for _ in range(group.output_count))
-    return tuple(node.prefix for node in group.change.coming if node.prefix is not None)
+    return tuple(node.prefix for node in group.change.new_nodes if node.prefix is not None)
 
 
 def _of_groups(request_time: str, groups: Sequence[ClusterGroup], order: tuple[str, ...]) -> ClusteringResult:
@@ -504,22 +510,22 @@ def _plan_strategy(options: Options, *, resizes: bool) -> tuple[str, str]:
     """Grouping and partition filter mode that the options name."""
     _check_goes_with_rings(options, PLAN_STRATEGY, _RESIZE_PLAN_STRATEGIES, resizes=resizes)
     if resizes:
-        return "size", options.word(FILTER_MODE)
-    name = options.word(PLAN_STRATEGY)
+        return "size", options.value_or_default(FILTER_MODE)
+    name = options.value_or_default(PLAN_STRATEGY)
     found = _PLAN_STRATEGIES.get(name.rsplit(".", 1)[-1])
     if found is None and is_registered_strategy(name):
-        return name, options.word(FILTER_MODE)
+        return name, options.value_or_default(FILTER_MODE)
     if found is None:
         raise Unsupported(
             f"option {PLAN_STRATEGY}={name} is refused: PyHudi has {', '.join(_PLAN_STRATEGIES)}, and those that "
             "pyhudi.register_clustering_strategy is called with"
         )
-    return found[0], found[1] or options.word(FILTER_MODE)
+    return found[0], found[1] or options.value_or_default(FILTER_MODE)
 
 
 def _check_goes_with_rings(options: Options, option: Option, names: tuple[str, ...], *, resizes: bool) -> None:
     """Raises InvalidRequest for a strategy of resizes where there are no rings, and for another one where there are."""
-    given = options.given(option)
+    given = options.explicit(option)
     if given is not None and (given.rsplit(".", 1)[-1] in names) != resizes:
         engine = f"{INDEX_TYPE}=BUCKET and {BUCKET_ENGINE}=CONSISTENT_HASHING"
         raise InvalidRequest(
@@ -534,7 +540,7 @@ def _file_limit(options: Options, target: int, *, resizes: bool) -> int:
     _check_goes_with_rings(options, _EXECUTION_STRATEGY, _RESIZE_EXECUTION_STRATEGIES, resizes=resizes)
     if resizes:
         return _UNLIMITED_BYTES
-    name = options.word(_EXECUTION_STRATEGY)
+    name = options.value_or_default(_EXECUTION_STRATEGY)
     limits = {"SparkSortAndSizeExecutionStrategy": target, "SparkSingleFileSortExecutionStrategy": _UNLIMITED_BYTES}
     limit = limits.get(name.rsplit(".", 1)[-1])
     if limit is None:

@@ -30,9 +30,9 @@ from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
-from pyhudi.format.paths import file_name_of
-from pyhudi.operations.commit.plan_ownership import PlanOvertaken
-from pyhudi.operations.commit.touched_file_groups import groups_of_commit, replaced_groups
+from pyhudi.format.paths import file_name
+from pyhudi.operations.commit.plan_ownership import PlanSuperseded
+from pyhudi.operations.commit.touched_file_groups import file_groups_of_commit, load_replaced_groups
 from pyhudi.planning.clustering import LAYOUT, ClusterGroup, ClusteringRules, group_metrics
 from pyhudi.planning.conflicts import FileGroupId, WriteStart, describe_conflicts, find_conflicts, instants_to_check
 from pyhudi.table.bootstrap_sources import with_sources
@@ -128,13 +128,13 @@ def load_node_changes(context: TableContext, request_time: str) -> dict[str, tup
     return found
 
 
-def why_never(context: TableContext, timeline: Timeline, instant: Instant) -> str | None:
+def never_runnable_reason(context: TableContext, timeline: Timeline, instant: Instant) -> str | None:
     """Why a pending clustering can never run: files that it reads are gone, or were superseded since; None when it can."""
     try:
         work = load_clustering(context, timeline, instant.request_time)
         start = since_plan(timeline, instant.request_time)
-        check_not_overtaken(context, timeline, instant.request_time, start, work.groups)
-    except (TableState, PlanOvertaken) as error:
+        check_not_superseded(context, timeline, instant.request_time, start, work.groups)
+    except (TableState, PlanSuperseded) as error:
         return str(error)
     except CorruptData:
         # Whoever runs it is told; damage may be repaired.
@@ -150,16 +150,16 @@ def since_plan(timeline: Timeline, planned: str) -> WriteStart:
     return WriteStart(last.request_time if last else "", frozenset(after | pending), latest=planned)
 
 
-def check_not_overtaken(
+def check_not_superseded(
     context: TableContext, timeline: Timeline, planned: str, start: WriteStart, groups: Iterable[ClusterGroup]
 ) -> None:
-    """Raises PlanOvertaken when a write has changed one of the groups, before any work is done; the commit looks again.
+    """Raises PlanSuperseded when a write has changed one of the groups, before any work is done; the commit looks again.
 
     Of a resize, a write that has put what it changed into the new file groups too is none.
     """
     copies: dict[FileGroupId, list[str]] = {}
     for group in groups:
-        coming = [node.file_id for node in group.change.coming] if group.change else []
+        coming = [node.file_id for node in group.change.new_nodes] if group.change else []
         copies.update({(group.partition, slice_.file_id): coming for slice_ in group.slices})
     mine = set(copies)
     others: dict[Instant, set[FileGroupId]] = {}
@@ -168,10 +168,10 @@ def check_not_overtaken(
             metadata = read_commit(context.timeline, instant)
             copied = _copied_groups(metadata, instant, planned)
             followed = {group for group in mine if any((group[0], file_id) in copied for file_id in copies[group])}
-            others[instant] = groups_of_commit(metadata) - (followed - replaced_groups(metadata))
+            others[instant] = file_groups_of_commit(metadata) - (followed - load_replaced_groups(metadata))
     conflicts = find_conflicts(planned, mine, others, frozenset())
     if conflicts:
-        raise PlanOvertaken(
+        raise PlanSuperseded(
             f"file groups of clustering {planned} of {context.storage.uri} were changed since it was planned, by "
             f"{describe_conflicts(conflicts)}",
             instants=tuple(c.instant.request_time for c in conflicts),
@@ -204,7 +204,7 @@ def _copied_groups(metadata: CommitMetadata, instant: Instant, planned: str) -> 
     for partition, stats in metadata.partition_to_write_stats.items():
         for stat in stats:
             path = stat.path or ""
-            if is_copy(path, instant.request_time) and parse_data_file_instant(file_name_of(path)) == planned:
+            if is_copy(path, instant.request_time) and parse_data_file_instant(file_name(path)) == planned:
                 found.add((partition, stat.file_id or ""))
     return found
 
@@ -217,30 +217,30 @@ def _load_plan(context: TableContext, request_time: str) -> ClusteringPlan:
     return plan
 
 
-def _slice_of(context: TableContext, piece: SliceInfo, written: Mapping[str, int]) -> FileSlice:
+def _slice_of(context: TableContext, group: SliceInfo, written: Mapping[str, int]) -> FileSlice:
     base = None
-    if piece.data_file_path:
-        path = _below(context, piece, piece.data_file_path)
-        name = parse_base_file(file_name_of(path))
+    if group.data_file_path:
+        path = _below(context, group, group.data_file_path)
+        name = parse_base_file(file_name(path))
         if name is None:
-            raise TableState(f"the clustering plan names {piece.data_file_path}, which is not a base file")
+            raise TableState(f"the clustering plan names {group.data_file_path}, which is not a base file")
         base = BaseFile(path, name, _size(context, path))
     logs = []
-    for file in reversed(piece.delta_file_paths or ()):
-        path = _below(context, piece, file)
-        log_name = parse_log_file(file_name_of(path))
+    for file in reversed(group.delta_file_paths or ()):
+        path = _below(context, group, file)
+        log_name = parse_log_file(file_name(path))
         if log_name is None:
             raise TableState(f"the clustering plan names {file}, which is not a log file")
         logs.append(LogFile(path, log_name, check_size(context.storage, path, _size(context, path), written)))
     instant = base.name.instant_time if base else logs[0].name.instant_time if logs else ""
-    return FileSlice(piece.partition_path or "", piece.file_id or "", instant, base, tuple(logs))
+    return FileSlice(group.partition_path or "", group.file_id or "", instant, base, tuple(logs))
 
 
-def _below(context: TableContext, piece: SliceInfo, uri: str) -> str:
-    path = planned_path(piece.partition_path or "", uri)
+def _below(context: TableContext, group: SliceInfo, uri: str) -> str:
+    path = planned_path(group.partition_path or "", uri)
     if path is None:
         raise TableState(
-            f"the clustering plan names {uri}, which is not a file of partition {piece.partition_path!r} of {context.storage.uri}"
+            f"the clustering plan names {uri}, which is not a file of partition {group.partition_path!r} of {context.storage.uri}"
         )
     return path
 

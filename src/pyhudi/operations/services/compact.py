@@ -28,30 +28,30 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
-from pyhudi.format.paths import file_name_of, join_path
-from pyhudi.metadata_table.writer.metadata_commit import indexing_of
+from pyhudi.format.paths import file_name, join_path
+from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.commit.check_writable import check_writable
-from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER, CommitSettings, delete_marker
+from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER, CommitSettings, delete_marker_setting
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.plan_ownership import drop_plan
 from pyhudi.operations.commit.results import CompactionResult, CompactionRun
-from pyhudi.operations.commit.scheduled_action import Rewrite, Rewriting, run_all, run_planned, schedule
-from pyhudi.operations.commit.service_result import NotDue, Planned, Runs
-from pyhudi.operations.commit.touched_file_groups import touched_groups
+from pyhudi.operations.commit.scheduled_action import Rewrite, RewriteAction, run_all, run_planned, schedule
+from pyhudi.operations.commit.service_result import NotDue, RunSummary, Scheduled
+from pyhudi.operations.commit.touched_file_groups import touched_file_groups
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.planning.compaction import (
     CompactionRules,
     FileGroupId,
     compactable_slices,
     compaction_due,
-    kept_partitions,
     last_compaction,
     log_compaction_due,
     partitions_to_plan,
     plan_compaction,
     plan_log_compaction,
     planned_groups,
+    select_partitions,
     without_groups,
 )
 from pyhudi.records.mergers import marked_rule, merge_rule
@@ -85,7 +85,7 @@ class CompactSettings:
     @classmethod
     def of(cls, options: Options) -> CompactSettings:
         """From checked options."""
-        return read_settings(cls, options, marker=delete_marker(options, beside_flag=True))
+        return read_settings(cls, options, marker=delete_marker_setting(options, combines_with_flag=True))
 
 
 @observed("compact")
@@ -97,19 +97,19 @@ def run_compaction(
     *,
     if_due: bool = False,
     schedule: bool = True,
-    go_on: Callable[[], bool] = lambda: True,
+    should_continue: Callable[[], bool] = lambda: True,
 ) -> CompactionResult:
     """Carry out the compaction planned at `instant`; without one, all that are pending, and then a new one.
 
-    if_due: plan the new one only when its trigger asks for it.  schedule: False makes no new one.  go_on: asked before each
-    plan; False leaves the rest as it is.
+    if_due: plan the new one only when its trigger asks for it.  schedule: False makes no new one.  should_continue: asked before
+    each plan; False leaves the rest as it is.
     Raises InstantNotFound when no compaction is pending at `instant`, TableState when another process carries it out or the table
     forbids compactions.
     """
     action = Compaction(context, engine, settings)
     if instant is not None:
         return _one("compact", run_planned(action, instant))
-    return _result("compact", run_all(action, if_due=if_due, schedule=schedule, go_on=go_on))
+    return _result("compact", run_all(action, if_due=if_due, schedule=schedule, should_continue=should_continue))
 
 
 @observed("log_compact")
@@ -121,13 +121,13 @@ def run_log_compaction(
     *,
     if_due: bool = False,
     schedule: bool = True,
-    go_on: Callable[[], bool] = lambda: True,
+    should_continue: Callable[[], bool] = lambda: True,
 ) -> CompactionResult:
     """As `run_compaction`, for log compactions: the log files of a slice become one."""
     action = LogCompaction(context, engine, settings)
     if instant is not None:
         return _one("log_compact", run_planned(action, instant))
-    return _result("log_compact", run_all(action, if_due=if_due, schedule=schedule, go_on=go_on))
+    return _result("log_compact", run_all(action, if_due=if_due, schedule=schedule, should_continue=should_continue))
 
 
 def schedule_compaction(
@@ -158,12 +158,12 @@ def unschedule(context: TableContext, settings: CompactSettings, instant: str) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Merging(Rewriting[CompactionRun, CompactionPlan]):
+class _MergeLogsAction(RewriteAction[CompactionRun, CompactionPlan]):
     """What compaction and log compaction share: the plan lists log files of slices, and a task merges those of one slice."""
 
     settings: CompactSettings
 
-    doing = "compacting"
+    description = "compacting"
     task: ClassVar[Callable[[CompactionSpec, CompactionTask], WriteStatus | None]]
 
     @property
@@ -191,12 +191,16 @@ class _Merging(Rewriting[CompactionRun, CompactionPlan]):
         return None
 
     def result(
-        self, rewrite: Rewrite[CompactionPlan], done: Instant, statuses: Sequence[WriteStatus], seconds: Mapping[str, float]
+        self,
+        rewrite: Rewrite[CompactionPlan],
+        completed_instant: Instant,
+        statuses: Sequence[WriteStatus],
+        seconds: Mapping[str, float],
     ) -> CompactionRun:
         stats, operations = [status.stat for status in statuses], rewrite.plan.operations or ()
         return CompactionRun(
-            instant=done.request_time,
-            completion_time=done.completion_time or "",
+            instant=completed_instant.request_time,
+            completion_time=completed_instant.completion_time or "",
             file_groups=len(operations),
             log_files=sum(len(operation.delta_file_paths or ()) for operation in operations),
             files_written=len(stats),
@@ -210,7 +214,7 @@ class _Merging(Rewriting[CompactionRun, CompactionPlan]):
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction(_Merging):
+class Compaction(_MergeLogsAction):
     """Slices with log files become base files.  extra_metadata: of the plan."""
 
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
@@ -223,9 +227,9 @@ class Compaction(_Merging):
         chosen, context = self.settings.compaction, snapshot.context
         if if_due:
             due = compaction_due(snapshot.timeline, chosen, time, context.config.zone)
-            if not due.due:
+            if not due.is_due:
                 return NotDue(due.reason)
-        partitions, dropped = kept_partitions(_candidate_partitions(context, snapshot, chosen), chosen, time)
+        partitions, dropped = select_partitions(_candidate_partitions(context, snapshot, chosen), chosen, time)
         excluded = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
         slices, passed_over = _find_slices(snapshot, partitions, time, excluded)
         plan = plan_compaction(slices, chosen, time, {*passed_over, *dropped})
@@ -235,7 +239,7 @@ class Compaction(_Merging):
 
 
 @dataclass(frozen=True, slots=True)
-class LogCompaction(_Merging):
+class LogCompaction(_MergeLogsAction):
     """The log files of a slice become one.
 
     It must not complete once a newer compaction or clustering has taken one of its file groups, or an older write one of its
@@ -253,7 +257,7 @@ class LogCompaction(_Merging):
         early = load_snapshot(context)
         if if_due:
             due = log_compaction_due(early.timeline, chosen, _last_log_compaction(context, early.timeline))
-            if not due.due:
+            if not due.is_due:
                 return NotDue(due.reason)
         self._read_headers(early, self._slices(early, _AFTER_ALL)[0])
         return None
@@ -267,7 +271,7 @@ class LogCompaction(_Merging):
         slices, passed_over = self._slices(snapshot, time)
         self._read_headers(snapshot, slices)
         validity = InstantValidity.of(timeline)
-        decides = merge_rule(self.context.config.merge).decides
+        decides = merge_rule(self.context.config.merge).custom_merge
         counted = ((s, _block_count(s, self.headers, validity, only_marked=decides)) for s in slices)
         plan = plan_log_compaction(counted, chosen, passed_over)
         if plan is None:
@@ -293,11 +297,11 @@ def _one(operation: str, run: CompactionRun) -> CompactionResult:
     return CompactionResult(operation, runs=(run,), seconds={"run": run.seconds})
 
 
-def _result(operation: str, runs: Runs[CompactionRun]) -> CompactionResult:
-    return CompactionResult(operation, runs.planned, runs.reason, runs.runs, runs.left, runs.seconds)
+def _result(operation: str, runs: RunSummary[CompactionRun]) -> CompactionResult:
+    return CompactionResult(operation, runs.planned, runs.reason, runs.runs, runs.remaining, runs.seconds)
 
 
-def _planned(operation: str, planned: Planned | NotDue) -> CompactionResult:
+def _planned(operation: str, planned: Scheduled | NotDue) -> CompactionResult:
     if isinstance(planned, NotDue):
         return CompactionResult(operation, reason=planned.reason)
     return CompactionResult(operation, planned=planned.instant)
@@ -390,7 +394,7 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
         use_positions=settings.files.use_positions,
     )
     schema = snapshot.schema.arrow
-    indexing = indexing_of(context, settings.metadata, schema, schema, keys=False)
+    indexing = indexing_requirements(context, settings.metadata, schema, schema, keys=False)
     return CompactionSpec(
         instant_time=request_time,
         table_name=config.name,
@@ -431,17 +435,17 @@ def _tasks(context: TableContext, plan: CompactionPlan, timeline: Timeline) -> l
 
 def _name(path: str) -> str:
     """The file name in a plan; plans of version 1 hold whole paths."""
-    return file_name_of(path)
+    return file_name(path)
 
 
-def _check_still_newest(context: TableContext, plan: CompactionPlan, request_time: str, now: Timeline) -> None:
+def _check_still_newest(context: TableContext, plan: CompactionPlan, request_time: str, current_timeline: Timeline) -> None:
     """Raises WriteConflict when a log compaction would stand before or after what it must not.
 
     A newer compaction, clustering or replacement took a group's old slice, so the merged block would come on top of what is
     newer; a write with an older time that was not planned for would be taken for older than what it followed.
     """
     groups = planned_groups(plan)
-    for instant in now.instants:
+    for instant in current_timeline.instants:
         if instant.request_time == request_time:
             continue
         services = (Action.COMPACTION, Action.CLUSTERING)
@@ -457,7 +461,7 @@ def _check_still_newest(context: TableContext, plan: CompactionPlan, request_tim
         if older_write and instant.state is not State.COMPLETED:
             shared: Iterable[FileGroupId] = groups
         elif older_write or newer_service:
-            shared = groups.intersection(touched_groups(context, instant))
+            shared = groups.intersection(touched_file_groups(context, instant))
         else:
             continue
         if shared:

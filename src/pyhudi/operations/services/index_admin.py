@@ -25,11 +25,11 @@ from pyhudi.metadata_table.codecs.metadata_partitions import (
     FILES,
     PARTITION_STATS,
     SECONDARY_INDEX_PREFIX,
-    PartitionKind,
+    MetadataPartitionType,
 )
-from pyhudi.metadata_table.indexes import KINDS, in_build_order, is_defined, kind_of, needing
-from pyhudi.metadata_table.indexes.expression_index import Expression
-from pyhudi.metadata_table.indexes.files_index import Files
+from pyhudi.metadata_table.indexes import INDEX_TYPES, dependent_partitions, in_build_order, index_for_partition, is_defined
+from pyhudi.metadata_table.indexes.expression_index import ExpressionStatsIndex
+from pyhudi.metadata_table.indexes.files_index import FilesIndex
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions
 from pyhudi.metadata_table.writer.initialize_partitions import build_partitions
 from pyhudi.metadata_table.writer.metadata_store import (
@@ -39,15 +39,15 @@ from pyhudi.metadata_table.writer.metadata_store import (
 )
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.scheduled_action import run_planned, schedule
-from pyhudi.operations.commit.service_result import Planned
+from pyhudi.operations.commit.service_result import Scheduled
 from pyhudi.operations.services.async_indexing import (
     Indexing,
     IndexRequest,
     IndexSettings,
-    columns_of,
-    forget_definition,
     index_plan,
     planned_definition,
+    remove_definition,
+    table_columns,
 )
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 from pyhudi.table.table_context import TableContext
@@ -95,9 +95,9 @@ def index_request(
         column = _one(columns, "an expression index")
         partition = _named(EXPRESSION_INDEX_PREFIX, name or f"{function}_{column}")
         definition = IndexDefinition(partition, kind, function, (column,), (("expr", function), *options.items()))
-        Expression.open(partition, definition)
+        ExpressionStatsIndex.open(partition, definition)
         return IndexRequest(partition, definition)
-    if kind == PartitionKind.SECONDARY_INDEX.value:
+    if kind == MetadataPartitionType.SECONDARY_INDEX.value:
         column = _one(columns, "a secondary index")
         partition = _named(SECONDARY_INDEX_PREFIX, name or column)
         return IndexRequest(partition, IndexDefinition(partition, kind, "identity", (column,)))
@@ -107,7 +107,7 @@ def index_request(
         return IndexRequest(kind, column_stats_definition(columns) if columns else None)
     if columns:
         raise InvalidRequest(f"an index of kind {kind!r} is not over columns")
-    kinds = [one.kind.rstrip("_") for one in KINDS if one is not Files and one is not Expression]
+    kinds = [one.partition_type.rstrip("_") for one in INDEX_TYPES if one is not FilesIndex and one is not ExpressionStatsIndex]
     if kind not in kinds:
         raise InvalidRequest(f"no index is of kind {kind!r}; there are: {', '.join(kinds)}")
     return IndexRequest(kind)
@@ -127,7 +127,7 @@ def create_index(context: TableContext, engine: Engine, settings: IndexSettings,
 def schedule_index(context: TableContext, engine: Engine, settings: IndexSettings, *requests: IndexRequest) -> str:
     """Put an indexing on the timeline, which builds several indexes at once; its instant.  Raises as `create_index`."""
     planned = schedule(Indexing(context, engine, settings, requests))
-    assert isinstance(planned, Planned), "an index that is asked for is planned"
+    assert isinstance(planned, Scheduled), "an index that is asked for is planned"
     return planned.instant
 
 
@@ -145,7 +145,7 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
 
     Raises InvalidRequest when the table has no such index, or another one needs it.
     """
-    check_writable(context, keeps_indexes=False)
+    check_writable(context, retains_indexes=False)
     with context.locked(lock_wait_ms) as held:
         context = held.reloaded()
         config = context.config
@@ -155,7 +155,7 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
             raise InvalidRequest("files is not an index but the list of files: Table.drop_metadata_table() removes all")
         if name not in there and name not in definitions:
             raise InvalidRequest(f"the table at {context.storage.uri} has no index {name!r}; it has {', '.join(sorted(there))}")
-        dependent = needing(name, there)
+        dependent = dependent_partitions(name, there)
         defined = [p for p in dependent if p in definitions]
         if defined:
             raise InvalidRequest(f"{', '.join(defined)} needs the {name.replace('_', ' ')}: drop that first")
@@ -173,7 +173,7 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
                     "indexing back (Table.index.abort), or drop the index once it is built"
                 )
         if name != COLUMN_STATS:
-            forget_definition(context, name)
+            remove_definition(context, name)
         drop_partitions(context, gone.intersection(there))
         for instant in over:
             context.timeline.remove_pending(instant.request_time, Action.INDEXING)
@@ -184,7 +184,7 @@ def drop_metadata_table(context: TableContext, lock_wait_ms: int) -> None:
 
     The next write builds it anew, defined indexes included, unless its options say hoodie.metadata.enable=false.
     """
-    check_writable(context, keeps_indexes=False)
+    check_writable(context, retains_indexes=False)
     with context.locked(lock_wait_ms) as held:
         drop_store(held.reloaded())
 
@@ -199,7 +199,7 @@ def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings
     with context.locked(settings.commit.lock_wait_ms) as held:
         context = held.reloaded()
         snapshot = load_snapshot(context, directory_listing)
-        schema = columns_of(snapshot)
+        schema = table_columns(snapshot)
         there = context.config.metadata_partitions
         if name is None or name == FILES:
             if not there:
@@ -233,13 +233,13 @@ def list_indexes(context: TableContext) -> tuple[IndexInfo, ...]:
     for name in sorted({*config.metadata_partitions, *config.metadata_partitions_inflight, *instants} - {FILES}):
         ready = name in config.metadata_partitions
         state = "ready" if ready else "building" if name in config.metadata_partitions_inflight else "planned"
-        kind = kind_of(name)
+        kind = index_for_partition(name)
         known = definitions.get(name) or planned.get(name)
-        is_expression = kind is Expression
+        is_expression = kind is ExpressionStatsIndex
         found.append(
             IndexInfo(
                 name,
-                kind.kind.rstrip("_") if kind is not None else "unknown",
+                kind.partition_type.rstrip("_") if kind is not None else "unknown",
                 known.source_fields if known else (),
                 known.function if known and is_expression else "",
                 known.options if known and is_expression else (),
@@ -250,9 +250,9 @@ def list_indexes(context: TableContext) -> tuple[IndexInfo, ...]:
     return tuple(found)
 
 
-def _one(columns: Sequence[str], what: str) -> str:
+def _one(columns: Sequence[str], description: str) -> str:
     if len(columns) != 1:
-        raise InvalidRequest(f"{what} is over one column, not {len(columns)}")
+        raise InvalidRequest(f"{description} is over one column, not {len(columns)}")
     return columns[0]
 
 

@@ -18,7 +18,7 @@ from pyhudi.format.partition_metadata import PartitionMetadata
 from pyhudi.format.paths import PARTITION_METADATA_FILE, join_path
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.options.declaration import Option, Options, read_settings
-from pyhudi.table.snapshot import load_snapshot, planned_anew
+from pyhudi.table.snapshot import load_snapshot, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 
 DAY_MS = 86_400_000
@@ -60,11 +60,11 @@ class TtlSettings:
             cls,
             options,
             selected=options.names(_SELECTED) or None,
-            by_creation=options.word(_STRATEGY) == "KEEP_BY_CREATION_TIME",
+            by_creation=options.value_or_default(_STRATEGY) == "KEEP_BY_CREATION_TIME",
         )
 
 
-@planned_anew
+@retry_on_stale_files
 def find_expired_partitions(context: TableContext, settings: TtlSettings) -> tuple[str, ...]:
     """The partitions whose time is over, those longest unwritten first."""
     if settings.days < 1 or not context.config.keys.partition_fields:

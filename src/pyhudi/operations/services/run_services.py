@@ -24,7 +24,7 @@ from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.service_result import Failed, NotDue, Outcome
 from pyhudi.operations.services import service_registry
 from pyhudi.operations.services.partition_ttl import DeletePartitions
-from pyhudi.operations.services.service_registry import Asked, Part, Service, Visit
+from pyhudi.operations.services.service_registry import Mode, Service, ServiceRun, Trigger
 from pyhudi.operations.services.service_settings import ServiceSettings
 from pyhudi.options.declaration import Options, read_settings
 from pyhudi.table.table_context import TableContext
@@ -68,7 +68,7 @@ def run_services(
     engine: Engine | None,
     settings: ServiceSettings,
     timeline: Timeline,
-    done: Instant,
+    completed_instant: Instant,
     delete_partitions: DeletePartitions,
     *,
     metadata_timeline: Timeline | None = None,
@@ -79,23 +79,24 @@ def run_services(
     loaded, as it is by what follows a service that committed.
     """
     outcomes: dict[str, Outcome] = {}
-    for service, part in _parts(context, settings, Asked.AFTER_WRITE):
-        if part is Part.OFF:
+    for service, part in _parts(context, settings, Trigger.AFTER_WRITE):
+        if part is Mode.OFF:
             outcomes[service.name] = service.off
             continue
-        visit = Visit(context, engine, settings, part, timeline, delete_partitions, metadata_timeline=metadata_timeline)
+        visit = ServiceRun(context, engine, settings, part, timeline, delete_partitions, metadata_timeline=metadata_timeline)
         try:
             outcomes[service.name] = service.outcome(visit)
         except Exception as error:
             # Whatever failed, the caller has to learn that the commit stands.
             if settings.raise_failures:
                 raise ServiceFailed(
-                    f"{done.action} {done.request_time} of {context.storage.uri} is committed and stands; "
+                    f"{completed_instant.action} {completed_instant.request_time} of {context.storage.uri} is committed and "
+                    "stands; "
                     f"the {service.name} that followed it failed: {error}",
-                    instant=done.request_time,
+                    instant=completed_instant.request_time,
                     service=service.name,
                 ) from error
-            _LOG.warning("%s after %s of %s failed: %s", service.name, done.request_time, context.storage.uri, error)
+            _LOG.warning("%s after %s of %s failed: %s", service.name, completed_instant.request_time, context.storage.uri, error)
             outcomes[service.name] = Failed(str(error))
         if not isinstance(outcomes[service.name], NotDue):
             metadata_timeline = None
@@ -103,19 +104,19 @@ def run_services(
 
 
 @dataclass(frozen=True, slots=True)
-class PassSettings:
+class ServiceRunSettings:
     """What a pass does.
 
-    names: the services that it runs.  asked: whether they were named.  plan: False makes no new plans of what has plans.
+    names: the services that it runs.  trigger: whether they were named.  plan: False makes no new plans of what has plans.
     """
 
     services: ServiceSettings
     names: frozenset[str]
-    asked: Asked
+    trigger: Trigger
     plan: bool
 
     @classmethod
-    def of(cls, options: Options, names: tuple[str, ...] | None, *, plan: bool) -> PassSettings:
+    def of(cls, options: Options, names: tuple[str, ...] | None, *, plan: bool) -> ServiceRunSettings:
         """From checked options.
 
         names: of services; None for all, of which log compactions and clusterings are planned, and partitions expire, only where
@@ -126,34 +127,36 @@ class PassSettings:
         unknown = set(names or ()) - set(known)
         if unknown:
             raise InvalidRequest(f"{', '.join(sorted(unknown))}: no such table service; there are {', '.join(known)}")
-        settings, asked = ServiceSettings.of(options), Asked.BY_NAME if names else Asked.IN_PASS
+        settings, asked = ServiceSettings.of(options), Trigger.BY_NAME if names else Trigger.IN_RUN
         chosen = {
             s.name for s in service_registry.SERVICES if not names or s.name in names if s.part(settings, asked) is not None
         }
-        return read_settings(cls, options, services=settings, names=frozenset(chosen), asked=asked, plan=plan)
+        return read_settings(cls, options, services=settings, names=frozenset(chosen), trigger=asked, plan=plan)
 
 
-def run_pass(
+def run_services_once(
     context: TableContext,
     engine: Engine,
-    settings: PassSettings,
+    settings: ServiceRunSettings,
     delete_partitions: DeletePartitions,
-    go_on: Callable[[], bool],
+    should_continue: Callable[[], bool],
 ) -> Outcomes:
-    """Run each chosen service once.  go_on: asked before each service and each plan; False leaves the rest for another time."""
+    """Run each chosen service once.  should_continue: asked before each service and each plan; False leaves the rest for another
+    time.
+    """
     context = context.reloaded()
     outcomes: dict[str, Outcome] = {}
-    for service, part in _parts(context, settings.services, settings.asked):
-        if service.name not in settings.names or not go_on():
+    for service, part in _parts(context, settings.services, settings.trigger):
+        if service.name not in settings.names or not should_continue():
             continue
-        if part is Part.OFF:
+        if part is Mode.OFF:
             outcomes[service.name] = service.off
             continue
-        if part is Part.RUN and not settings.plan and service.parts_with_tasks:
-            part = Part.PENDING
+        if part is Mode.RUN and not settings.plan and service.parts_with_tasks:
+            part = Mode.PENDING
         try:
             timeline = context.timeline.load()
-            visit = Visit(context, engine, settings.services, part, timeline, delete_partitions, go_on)
+            visit = ServiceRun(context, engine, settings.services, part, timeline, delete_partitions, should_continue)
             outcomes[service.name] = service.outcome(visit)
         except HudiError as error:
             _LOG.warning("%s of %s failed: %s", service.name, context.storage.uri, error)
@@ -166,14 +169,14 @@ def printed(outcomes: Outcomes) -> dict[str, str]:
     return {name: str(outcome) for name, outcome in outcomes.items()}
 
 
-def _parts(context: TableContext, settings: ServiceSettings, asked: Asked) -> Iterator[tuple[Service, Part]]:
+def _parts(context: TableContext, settings: ServiceSettings, trigger: Trigger) -> Iterator[tuple[Service, Mode]]:
     """The services of a table that have something to say, and what is done of each."""
     for service in service_registry.SERVICES:
-        part = service.part(settings, asked)
+        part = service.part(settings, trigger)
         if part is None or (service.of_logs and context.config.is_cow):
             continue
-        if settings.quiet:
-            part = Part.OFF
-        elif service.name in settings.beside and part is not Part.OFF:
-            part = Part.PLAN if service.plans else Part.OFF
+        if settings.disabled:
+            part = Mode.OFF
+        elif service.name in settings.background and part is not Mode.OFF:
+            part = Mode.PLAN if service.plans else Mode.OFF
         yield service, part

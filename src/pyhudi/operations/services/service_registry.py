@@ -20,11 +20,11 @@ from enum import StrEnum
 from pyhudi.format.instants import Action, format_instant_time
 from pyhudi.metadata_table.writer.metadata_services import run_metadata_services
 from pyhudi.operations.commit.results import CompactionResult
-from pyhudi.operations.commit.service_result import Left, NotDue, Off, Outcome, Planned, Ran
+from pyhudi.operations.commit.service_result import Deferred, Disabled, Executed, NotDue, Outcome, Scheduled
 from pyhudi.operations.services.archive import run_archive
 from pyhudi.operations.services.clean import run_clean
 from pyhudi.operations.services.cluster import INLINE as CLUSTER_INLINE
-from pyhudi.operations.services.cluster import due_now, run_clusterings, schedule_clustering
+from pyhudi.operations.services.cluster import is_clustering_due, run_clusterings, schedule_clustering
 from pyhudi.operations.services.compact import run_compaction, run_log_compaction, schedule_compaction
 from pyhudi.operations.services.partition_ttl import DeletePartitions, run_ttl
 from pyhudi.operations.services.service_settings import (
@@ -44,15 +44,15 @@ from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
 
 
-class Asked(StrEnum):
+class Trigger(StrEnum):
     """On what occasion a service is asked."""
 
     AFTER_WRITE = "after a write"
-    IN_PASS = "in a pass over all services"
+    IN_RUN = "in a pass over all services"
     BY_NAME = "in a pass over services that were named"
 
 
-class Part(StrEnum):
+class Mode(StrEnum):
     """What is done of a service."""
 
     OFF = "nothing"
@@ -62,21 +62,21 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class ServiceRun:
     """What a service is given when its turn comes.
 
     engine: where its tasks run; None when it has to do without.  timeline: as it was read, possibly not the newest.
-    delete_partitions: how partitions whose time is over are deleted.  go_on: asked before each plan; False leaves the rest.
-    metadata_timeline: that of the metadata table right after the commit that the service follows; None where nobody has it.
+    delete_partitions: how partitions whose time is over are deleted.  should_continue: asked before each plan; False leaves the
+    rest. metadata_timeline: that of the metadata table right after the commit that the service follows; None where nobody has it.
     """
 
     context: TableContext
     engine: Engine | None
     settings: ServiceSettings
-    part: Part
+    part: Mode
     timeline: Timeline
     delete_partitions: DeletePartitions
-    go_on: Callable[[], bool] = lambda: True
+    should_continue: Callable[[], bool] = lambda: True
     metadata_timeline: Timeline | None = None
 
     @property
@@ -90,44 +90,44 @@ class Visit:
 class Service:
     """One table service.
 
-    part: None where nothing is to be said of it at all.  switch: the option that has it follow writes, if one does.  due: why it
-    need not run, None when it has to look.  parts_with_tasks: those for which it needs an engine.  of_logs: only merge-on-read
+    part: None where nothing is to be said of it at all.  switch: the option that has it follow writes, if one does.  is_due: why
+    it need not run, None when it has to look.  parts_with_tasks: those for which it needs an engine.  of_logs: only merge-on-read
     tables have it.  plans: whether a writer may plan what others carry out.
     """
 
     name: str
-    part: Callable[[ServiceSettings, Asked], Part | None]
-    run: Callable[[Visit], Outcome]
-    due: Callable[[Visit], NotDue | None] = lambda visit: None
+    part: Callable[[ServiceSettings, Trigger], Mode | None]
+    run: Callable[[ServiceRun], Outcome]
+    is_due: Callable[[ServiceRun], NotDue | None] = lambda visit: None
     switch: Option | None = None
-    parts_with_tasks: frozenset[Part] = frozenset()
+    parts_with_tasks: frozenset[Mode] = frozenset()
     of_logs: bool = False
     plans: bool = False
 
     @property
-    def off(self) -> Off:
+    def off(self) -> Disabled:
         """What there is to say where it is switched off."""
-        return Off(f"{self.switch}=false" if self.switch else "nothing switches it on")
+        return Disabled(f"{self.switch}=false" if self.switch else "nothing switches it on")
 
-    def outcome(self, visit: Visit) -> Outcome:
+    def outcome(self, service_run: ServiceRun) -> Outcome:
         """Do what is due of it."""
-        not_due = self.due(visit)
+        not_due = self.is_due(service_run)
         if not_due is not None:
             return not_due
-        if visit.engine is None and visit.part in self.parts_with_tasks:
-            return Left("the next write")
-        return self.run(visit)
+        if service_run.engine is None and service_run.part in self.parts_with_tasks:
+            return Deferred("the next write")
+        return self.run(service_run)
 
 
-def _on(switched_on: bool) -> Part:
-    return Part.RUN if switched_on else Part.OFF
+def _on(switched_on: bool) -> Mode:
+    return Mode.RUN if switched_on else Mode.OFF
 
 
 # Cleaning, the metadata table, archival
 
 
-def _clean_due(visit: Visit) -> NotDue | None:
-    chosen, timeline = visit.settings.clean, visit.timeline
+def _clean_due(service_run: ServiceRun) -> NotDue | None:
+    chosen, timeline = service_run.settings.clean, service_run.timeline
     assert chosen is not None, "it is switched on"
     unfinished = bool(timeline.pending(Action.CLEAN)) or (
         chosen.commit.failed_writes == "LAZY" and bool(timeline.pending_writes())
@@ -136,76 +136,90 @@ def _clean_due(visit: Visit) -> NotDue | None:
     return None if reason is None else NotDue(reason)
 
 
-def _clean(visit: Visit) -> Outcome:
-    assert visit.settings.clean is not None, "it is switched on"
-    result = run_clean(visit.context, visit.settings.clean)
+def _clean(service_run: ServiceRun) -> Outcome:
+    assert service_run.settings.clean is not None, "it is switched on"
+    result = run_clean(service_run.context, service_run.settings.clean)
     if result.instant is None and not result.finished:
         return NotDue(result.reason)
     earlier = f", {len(result.finished)} earlier cleans finished" if result.finished else ""
-    return Ran(f"{result.file_count} files deleted{earlier}")
+    return Executed(f"{result.file_count} files deleted{earlier}")
 
 
-def _metadata(visit: Visit) -> Outcome:
-    assert visit.settings.metadata is not None, "it is switched on"
-    if not visit.context.config.has_metadata_table:
-        return Off("the table has no metadata table")
-    return run_metadata_services(visit.context, visit.engine, visit.settings.metadata, visit.metadata_timeline)
+def _metadata(service_run: ServiceRun) -> Outcome:
+    assert service_run.settings.metadata is not None, "it is switched on"
+    if not service_run.context.config.has_metadata_table:
+        return Disabled("the table has no metadata table")
+    return run_metadata_services(
+        service_run.context, service_run.engine, service_run.settings.metadata, service_run.metadata_timeline
+    )
 
 
-def _archive_due(visit: Visit) -> NotDue | None:
-    assert visit.settings.archive is not None, "it is switched on"
-    reason = reason_not_to_archive(visit.timeline, visit.settings.archive.archival)
+def _archive_due(service_run: ServiceRun) -> NotDue | None:
+    assert service_run.settings.archive is not None, "it is switched on"
+    reason = reason_not_to_archive(service_run.timeline, service_run.settings.archive.archival)
     return None if reason is None else NotDue(reason)
 
 
-def _archive(visit: Visit) -> Outcome:
-    assert visit.settings.archive is not None, "it is switched on"
-    result = run_archive(visit.context, visit.settings.archive)
-    return Ran(f"{len(result.instants)} instants archived") if result.instants else NotDue(result.reason)
+def _archive(service_run: ServiceRun) -> Outcome:
+    assert service_run.settings.archive is not None, "it is switched on"
+    result = run_archive(service_run.context, service_run.settings.archive)
+    return Executed(f"{len(result.instants)} instants archived") if result.instants else NotDue(result.reason)
 
 
 # Compaction and log compaction
 
 
-def _compact_part(settings: ServiceSettings, asked: Asked) -> Part:
-    if asked is not Asked.AFTER_WRITE or settings.compact_inline:
-        return Part.RUN
-    return Part.PLAN if settings.compact_schedule_inline else Part.OFF
+def _compact_part(settings: ServiceSettings, trigger: Trigger) -> Mode:
+    if trigger is not Trigger.AFTER_WRITE or settings.compact_inline:
+        return Mode.RUN
+    return Mode.PLAN if settings.compact_schedule_inline else Mode.OFF
 
 
-def _compact_due(visit: Visit) -> NotDue | None:
-    pending = visit.timeline.pending(Action.COMPACTION)
-    if visit.part is Part.PENDING:
+def _compact_due(service_run: ServiceRun) -> NotDue | None:
+    pending = service_run.timeline.pending(Action.COMPACTION)
+    if service_run.part is Mode.PENDING:
         return None
-    if visit.part is Part.PLAN and pending:
+    if service_run.part is Mode.PLAN and pending:
         return NotDue(f"compaction {pending[0].request_time} is planned already")
-    zone = visit.context.config.zone
-    now = format_instant_time(visit.context.env.now_ms(), zone)
-    due = compaction_due(visit.timeline, visit.settings.compact.compaction, now, zone)
-    return None if pending or due.due else NotDue(due.reason)
+    zone = service_run.context.config.zone
+    now = format_instant_time(service_run.context.env.now_ms(), zone)
+    due = compaction_due(service_run.timeline, service_run.settings.compact.compaction, now, zone)
+    return None if pending or due.is_due else NotDue(due.reason)
 
 
-def _compact(visit: Visit) -> Outcome:
-    settings = visit.settings.compact
-    if visit.part is Part.PLAN:
-        return _of_compactions(schedule_compaction(visit.context, settings, if_due=True))
-    schedule = visit.part is Part.RUN
+def _compact(service_run: ServiceRun) -> Outcome:
+    settings = service_run.settings.compact
+    if service_run.part is Mode.PLAN:
+        return _of_compactions(schedule_compaction(service_run.context, settings, if_due=True))
+    schedule = service_run.part is Mode.RUN
     return _of_compactions(
-        run_compaction(visit.context, visit.workers, settings, if_due=True, schedule=schedule, go_on=visit.go_on)
+        run_compaction(
+            service_run.context,
+            service_run.workers,
+            settings,
+            if_due=True,
+            schedule=schedule,
+            should_continue=service_run.should_continue,
+        )
     )
 
 
-def _log_compact_part(settings: ServiceSettings, asked: Asked) -> Part:
-    if asked is Asked.BY_NAME or settings.log_compact_inline:
-        return Part.RUN
-    return Part.OFF if asked is Asked.AFTER_WRITE else Part.PENDING
+def _log_compact_part(settings: ServiceSettings, trigger: Trigger) -> Mode:
+    if trigger is Trigger.BY_NAME or settings.log_compact_inline:
+        return Mode.RUN
+    return Mode.OFF if trigger is Trigger.AFTER_WRITE else Mode.PENDING
 
 
-def _log_compact(visit: Visit) -> Outcome:
-    schedule = visit.part is Part.RUN
+def _log_compact(service_run: ServiceRun) -> Outcome:
+    schedule = service_run.part is Mode.RUN
     return _of_compactions(
         run_log_compaction(
-            visit.context, visit.workers, visit.settings.compact, if_due=True, schedule=schedule, go_on=visit.go_on
+            service_run.context,
+            service_run.workers,
+            service_run.settings.compact,
+            if_due=True,
+            schedule=schedule,
+            should_continue=service_run.should_continue,
         )
     )
 
@@ -213,56 +227,58 @@ def _log_compact(visit: Visit) -> Outcome:
 def _of_compactions(result: CompactionResult) -> Outcome:
     if result.runs:
         groups = sum(run.file_groups for run in result.runs)
-        return Ran(f"{', '.join(run.instant for run in result.runs)}, {groups} file groups", result.left)
-    return Planned(result.planned, result.left) if result.planned else NotDue(result.reason, result.left)
+        return Executed(f"{', '.join(run.instant for run in result.runs)}, {groups} file groups", result.remaining)
+    return Scheduled(result.planned, result.remaining) if result.planned else NotDue(result.reason, result.remaining)
 
 
 # Clustering
 
 
-def _cluster_part(settings: ServiceSettings, asked: Asked) -> Part:
-    if asked is Asked.BY_NAME or settings.cluster_inline:
-        return Part.RUN
-    if asked is Asked.IN_PASS:
-        return Part.RUN if settings.cluster_schedule else Part.PENDING
-    return Part.PLAN if settings.cluster_schedule else Part.OFF
+def _cluster_part(settings: ServiceSettings, trigger: Trigger) -> Mode:
+    if trigger is Trigger.BY_NAME or settings.cluster_inline:
+        return Mode.RUN
+    if trigger is Trigger.IN_RUN:
+        return Mode.RUN if settings.cluster_schedule else Mode.PENDING
+    return Mode.PLAN if settings.cluster_schedule else Mode.OFF
 
 
-def _cluster_due(visit: Visit) -> NotDue | None:
-    pending = visit.timeline.pending(Action.CLUSTERING)
-    if visit.part is Part.PENDING or (visit.part is Part.RUN and pending):
+def _cluster_due(service_run: ServiceRun) -> NotDue | None:
+    pending = service_run.timeline.pending(Action.CLUSTERING)
+    if service_run.part is Mode.PENDING or (service_run.part is Mode.RUN and pending):
         return None
     if pending:
         return NotDue(f"clustering {pending[0].request_time} is planned already")
-    due = due_now(visit.context, visit.timeline, visit.settings.clustering)
-    return None if due.due else NotDue(due.reason)
+    due = is_clustering_due(service_run.context, service_run.timeline, service_run.settings.clustering)
+    return None if due.is_due else NotDue(due.reason)
 
 
-def _cluster(visit: Visit) -> Outcome:
-    settings = visit.settings.clustering
-    if visit.part is Part.PLAN:
-        planned = schedule_clustering(visit.context, visit.workers, settings, if_due=True).instant
-        return Planned(planned) if planned else NotDue("nothing to cluster")
-    schedule = visit.part is Part.RUN
-    done = run_clusterings(visit.context, visit.workers, settings, schedule=schedule, go_on=visit.go_on)
+def _cluster(service_run: ServiceRun) -> Outcome:
+    settings = service_run.settings.clustering
+    if service_run.part is Mode.PLAN:
+        planned = schedule_clustering(service_run.context, service_run.workers, settings, if_due=True).instant
+        return Scheduled(planned) if planned else NotDue("nothing to cluster")
+    schedule = service_run.part is Mode.RUN
+    done = run_clusterings(
+        service_run.context, service_run.workers, settings, schedule=schedule, should_continue=service_run.should_continue
+    )
     return done.outcome((run.instant or "" for run in done.runs), sum(run.file_groups_read for run in done.runs))
 
 
 # Partition TTL
 
 
-def _expire_part(settings: ServiceSettings, asked: Asked) -> Part | None:
-    return Part.RUN if asked is Asked.BY_NAME or settings.ttl_inline else None
+def _expire_part(settings: ServiceSettings, trigger: Trigger) -> Mode | None:
+    return Mode.RUN if trigger is Trigger.BY_NAME or settings.ttl_inline else None
 
 
-def _expire(visit: Visit) -> Outcome:
-    result = run_ttl(visit.context, visit.settings.ttl, visit.delete_partitions)
+def _expire(service_run: ServiceRun) -> Outcome:
+    result = run_ttl(service_run.context, service_run.settings.ttl, service_run.delete_partitions)
     if result.instant is None:
         return NotDue("no partition's time is over")
-    return Ran(f"{result.instant}, {result.file_groups_replaced} file groups")
+    return Executed(f"{result.instant}, {result.file_groups_replaced} file groups")
 
 
-_CARRYING_OUT = frozenset({Part.PENDING, Part.RUN})
+_CARRYING_OUT = frozenset({Mode.PENDING, Mode.RUN})
 
 SERVICES: tuple[Service, ...] = (
     Service("clean", lambda settings, _: _on(settings.clean is not None), _clean, _clean_due, CLEAN_SWITCH),
@@ -277,7 +293,7 @@ SERVICES: tuple[Service, ...] = (
         parts_with_tasks=_CARRYING_OUT,
         of_logs=True,
     ),
-    Service("cluster", _cluster_part, _cluster, _cluster_due, CLUSTER_INLINE, _CARRYING_OUT | {Part.PLAN}, plans=True),
+    Service("cluster", _cluster_part, _cluster, _cluster_due, CLUSTER_INLINE, _CARRYING_OUT | {Mode.PLAN}, plans=True),
     Service("ttl", _expire_part, _expire),
 )
 """In the order in which they run, which is real Hudi's; the deletion by TTL is a write, and comes last."""

@@ -59,7 +59,8 @@ class ServiceSettings:
     clustering, cluster_inline, cluster_schedule: the same of clusterings.  ttl, ttl_inline: how partitions expire, and whether
     they do after a write.  raise_failures: a service that fails makes the write raise, after its commit.
 
-    beside: names of services that a thread beside the writer runs; the writer plans for it, and no more.  quiet: none runs.
+    background: names of services that a thread beside the writer runs; the writer plans for it, and no more.  disabled: none
+    runs.
     """
 
     clean: Annotated[CleanSettings | None, SERVICES_SWITCH, CLEAN_SWITCH]
@@ -83,8 +84,8 @@ class ServiceSettings:
             "a service that fails after a commit makes the write raise; false: the result says so",
         ),
     ]
-    beside: frozenset[str] = frozenset()
-    quiet: bool = False
+    background: frozenset[str] = frozenset()
+    disabled: bool = False
 
     @classmethod
     def of(cls, options: Options) -> ServiceSettings:
@@ -94,7 +95,7 @@ class ServiceSettings:
         batches, and a table that nobody compacts gets slower with every write.
         """
         enabled = options.flag(SERVICES_SWITCH)
-        inline, beside = options.given(COMPACT_INLINE), options.given(COMPACT_ASYNC)
+        inline, beside = options.explicit(COMPACT_INLINE), options.explicit(COMPACT_ASYNC)
         left_to_others = beside is not None
         scheduled = options.flag(COMPACT_SCHEDULE) or beside == "true"
         clusters = options.flag(CLUSTER_INLINE)
@@ -129,8 +130,8 @@ class ServiceSettings:
 
     def none(self) -> ServiceSettings:
         """The same, with everything switched off."""
-        return replace(self, quiet=True)
+        return replace(self, disabled=True)
 
-    def left_to_thread(self, names: frozenset[str]) -> ServiceSettings:
+    def for_background_thread(self, names: frozenset[str]) -> ServiceSettings:
         """The same for a writer beside which a thread runs some services."""
-        return replace(self, beside=names)
+        return replace(self, background=names)

@@ -3,31 +3,103 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from pyhudi.features.consistent_hashing.ring_store import partitions_with_rings
-from pyhudi.features.consistent_hashing.write_rings import renew_rings
+from pyhudi.errors import HudiError
+from pyhudi.features.consistent_hashing.ring_store import partitions_with_consistent_hashing
+from pyhudi.features.consistent_hashing.write_rings import replace_rings
 from pyhudi.format.actions.commit_metadata import CommitMetadata, Operation
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action
-from pyhudi.metadata_table.writer.metadata_commit import indexing_of, mirror_of
+from pyhudi.metadata_table.writer.metadata_commit import indexing_requirements, prepare_metadata_commit
+from pyhudi.metadata_table.writer.metadata_store import in_threads
 from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
-from pyhudi.operations.commit.action_attempt import Phases, taken_back_on_error
+from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction, commit_metadata
 from pyhudi.operations.services.partition_ttl import DeletePartitions
 from pyhudi.operations.services.run_services import with_services
-from pyhudi.operations.write.replaced_file_groups import count_replaced_rows, groups_of, live_file_ids
-from pyhudi.operations.write.resolve_blockers import settle_failed_writes, settle_groups_under_service
-from pyhudi.operations.write.write_attempt import start_of, until_no_conflict
+from pyhudi.operations.write.resolve_blockers import (
+    refuse_planned_compactions,
+    resolve_pending_services,
+    rollback_failed_if_eager,
+)
+from pyhudi.operations.write.write_attempt import Attempt, retry_on_conflict, write_start
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
-from pyhudi.table.snapshot import load_snapshot
+from pyhudi.planning.conflicts import FileGroupId
+from pyhudi.records.schema_evolution import continues
+from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.table.table_context import TableContext
+from pyhudi.tasks.base_file_reader import open_base_file
 from pyhudi.tasks.engine_protocol import Engine
+
+# The file groups that an overwriting write replaces.
+
+_COUNTED_FILES = 1000
+"""Of more files the footers are not read for a count."""
+
+
+def select_replaced_groups(attempt: Attempt, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The file groups that make way for the rows.  paths: the partition paths of these.
+
+    Raises TableState where a clustering is about to rewrite some.
+    """
+    settings, snapshot = attempt.settings, attempt.snapshot
+    partitions = (
+        snapshot.listing.partitions() if attempt.shape.replaces_table else {*paths, *(settings.partitions_to_overwrite or ())}
+    )
+    replaced = live_file_ids(snapshot, partitions)
+    groups = file_group_pairs(replaced)
+    resolve_pending_services(snapshot, groups, settings)
+    if (
+        settings.replaces_schema
+        and snapshot.schema is not None
+        and not continues(snapshot.schema.arrow, attempt.schemas.data_schema)
+    ):
+        refuse_planned_compactions(snapshot, groups, settings)
+    attempt.check_early(groups)
+    return replaced
+
+
+def file_group_pairs(file_ids: Mapping[str, Iterable[str]] | None) -> list[FileGroupId]:
+    """File ids by partition path, one by one."""
+    return [(partition, file_id) for partition, ids in (file_ids or {}).items() for file_id in ids]
+
+
+def live_file_ids(snapshot: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The file groups of partitions that a snapshot query sees; partitions without any are left out."""
+    slices = snapshot.slices(list(partitions))
+    return {partition: tuple(s.file_id for s in found) for partition, found in slices.items() if found}
+
+
+def count_replaced_rows(snapshot: Snapshot, replaced: Mapping[str, Iterable[str]] | None) -> int | None:
+    """How many records the replaced file groups held, by the footers of their base files.
+
+    Returns:
+        None where this is not known without reading rows: a file group has log files, which may hold deletes, updates and
+        inserts; more than 1,000 files are replaced; or a footer could not be read.
+    """
+    if not replaced:
+        return 0
+    groups = {partition: set(ids) for partition, ids in replaced.items()}
+    slices = [one for part, found in snapshot.slices(list(groups)).items() for one in found if one.file_id in groups[part]]
+    if any(one.logs for one in slices) or len(slices) > _COUNTED_FILES:
+        return None
+    storage = snapshot.context.storage
+
+    def count_rows(path: str) -> int:
+        with open_base_file(storage, path) as file:
+            return int(file.metadata.num_rows)
+
+    try:
+        return sum(in_threads(count_rows, [one.base.path for one in slices if one.base is not None]))
+    except HudiError:
+        # The write is committed; a file that another writer's clean deleted since must not make it fail.
+        return None
 
 
 @observed("delete_partition")
@@ -39,7 +111,7 @@ def run_delete_partitions(
     engine: looks the keys up that leave the record index, where the table has one; threads do when it is None.
     """
     patterns = tuple(partitions)
-    return until_no_conflict(context, settings.commit, lambda now: _delete_partitions(now, patterns, settings, engine))
+    return retry_on_conflict(context, settings.commit, lambda now: _delete_partitions(now, patterns, settings, engine))
 
 
 def _delete_partitions(
@@ -49,26 +121,26 @@ def _delete_partitions(
     context = context.reloaded()
     check_writable(context)
     check_sync(settings.sync)
-    rolled_back, _ = settle_failed_writes(context, settings.commit)
+    rolled_back, _ = rollback_failed_if_eager(context, settings.commit)
     forms = [re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL) for pattern in patterns]
     transaction = Transaction.begin(
         context, Action.REPLACECOMMIT, settings.commit, RequestedReplaceMetadata().encode(context.env.token_bytes(16))
     )
-    with taken_back_on_error(transaction):
-        snapshot = load_snapshot(context, timeline=transaction.begun_on)
+    with rollback_on_error(transaction):
+        snapshot = load_snapshot(context, timeline=transaction.requested_on)
         transaction.planned_on(snapshot)
         there = snapshot.listing.partitions()
         replaced = live_file_ids(snapshot, [path for path in there if any(form.fullmatch(path) for form in forms)])
-        groups = groups_of(replaced)
-        settle_groups_under_service(snapshot, groups, settings)
-        ringed = partitions_with_rings(context).intersection(replaced)
-        rings = renew_rings(context, snapshot, ringed, transaction.instant_time, None) if ringed else None
+        groups = file_group_pairs(replaced)
+        resolve_pending_services(snapshot, groups, settings)
+        ringed = partitions_with_consistent_hashing(context).intersection(replaced)
+        rings = replace_rings(context, snapshot, ringed, transaction.instant_time, None) if ringed else None
         transaction.start(CommitMetadata(operation_type=Operation.DELETE_PARTITION.value).encode(context.env.token_bytes(16)))
         schema_text = snapshot.schema.avro if snapshot.schema else ""
         metadata = commit_metadata(Operation.DELETE_PARTITION, (), schema_text, dict(settings.extra_metadata), replaced)
         schema = snapshot.schema.arrow if snapshot.schema else None
-        indexing = indexing_of(context, settings.metadata, schema, schema) if schema is not None else None
-        mirror = mirror_of(
+        indexing = indexing_requirements(context, settings.metadata, schema, schema) if schema is not None else None
+        mirror = prepare_metadata_commit(
             context,
             engine,
             indexing,
@@ -79,13 +151,13 @@ def _delete_partitions(
             operation=Operation.DELETE_PARTITION,
             replaced=replaced,
         )
-        groups += rings.given_up if rings else ()
-        verify = partial(rings.check_still_count, context, snapshot.timeline) if rings else None
+        groups += rings.replaced_groups if rings else ()
+        verify = partial(rings.check_rings_unchanged, context, snapshot.timeline) if rings else None
         history = snapshot.history
         transaction.columns = None if history is None or schema is None else history.written(transaction.instant_time, schema)
-        done = transaction.commit(metadata, start_of(snapshot), groups, mirror, verify)
+        done = transaction.commit(metadata, write_start(snapshot), groups, mirror, verify)
     phases.end("commit")
-    context.end_turn()
+    context.release_lock()
     result = WriteResult(
         operation=str(settings.operation),
         instant=done.request_time,

@@ -8,16 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.results import WriteResult
-from pyhudi.operations.read.query import Query, plan_snapshot_query
+from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
 from pyhudi.operations.write.update_merge import columns_to_read
-from pyhudi.operations.write.write_attempt import outdated_where_files_are_gone, until_no_conflict
+from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file, retry_on_conflict
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.records.filters.filter_parser import Filter
 from pyhudi.records.keys.key_spec import partition_columns
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.table_config import TableConfig
 from pyhudi.table.table_context import TableContext
@@ -31,28 +31,28 @@ def run_delete_where(
     engine: Engine,
     where: Filter | None,
     settings: WriteSettings,
-    read: Callable[[Query], Any] | None = None,
+    read: Callable[[SnapshotQuery], Any] | None = None,
     *,
-    whole_rows: bool = False,
+    all_columns: bool = False,
 ) -> WriteResult:
     """Delete the records for which a filter is true.  It is evaluated again when another writer changed one of their file groups
     meanwhile.
 
     read: the rows of a query as data that the engine takes in; None reads them into memory by tasks of the engine.
-    whole_rows: that query is of all columns, for `read` leaves out some of the rows and all columns but `key_names`.
+    all_columns: that query is of all columns, for `read` leaves out some of the rows and all columns but `key_names`.
     """
-    names = columns_to_read(context.config) if whole_rows else key_names(context.config)
+    names = columns_to_read(context.config) if all_columns else key_names(context.config)
 
-    def into_memory(query: Query) -> pa.Table:
+    def into_memory(query: SnapshotQuery) -> pa.Table:
         found = engine.map(partial(_read_all, query.spec), query.plan.slices)
         return pa.concat_tables([query.spec.output.empty_table(), *found])
 
     def attempt(context: TableContext) -> WriteResult:
         query = plan_snapshot_query(context.reloaded(), names, where)
-        with outdated_where_files_are_gone(query.snapshot):
-            return run_write(context, engine, (read or into_memory)(query), settings, seen=query.snapshot)
+        with raise_stale_on_missing_file(query.snapshot):
+            return run_write(context, engine, (read or into_memory)(query), settings, base_snapshot=query.snapshot)
 
-    return until_no_conflict(context, settings.commit, attempt)
+    return retry_on_conflict(context, settings.commit, attempt)
 
 
 def key_names(config: TableConfig) -> list[str]:

@@ -48,7 +48,7 @@ class EarlySettings:
     @classmethod
     def of(cls, options: Options) -> EarlySettings:
         """From checked options.  Raises InvalidRequest beside a concurrency mode in which nothing conflicts early."""
-        enabled, mode, strategy = options.flag(ENABLE), options.word(CONCURRENCY), options.word(STRATEGY)
+        enabled, mode, strategy = options.flag(ENABLE), options.value_or_default(CONCURRENCY), options.value_or_default(STRATEGY)
         if strategy.rsplit(".", 1)[-1] not in _STRATEGIES:
             raise Unsupported(f"option {STRATEGY}={strategy} is refused: PyHudi has {', '.join(_STRATEGIES)}")
         if enabled and mode != _MODE:
@@ -58,9 +58,9 @@ class EarlySettings:
 
 def early_conflicts(transaction: Transaction, settings: EarlySettings, *, by_bucket: bool) -> EarlyConflicts | None:
     """What an attempt that has begun looks for; None where nothing is asked for.  by_bucket: file groups are buckets."""
-    if not settings.enabled or transaction.begun_on is None:
+    if not settings.enabled or transaction.requested_on is None:
         return None
     context, own, heartbeats = transaction.context, transaction.instant_time, transaction.settings.heartbeats
-    older = [i.request_time for i in transaction.begun_on.pending_writes() if i.request_time < own]
+    older = [i.request_time for i in transaction.requested_on.pending_writes() if i.request_time < own]
     living = tuple(time for time in older if liveness.is_alive(context.storage, context.env, time, heartbeats))
     return EarlyConflicts(own, living, heartbeats, by_bucket)

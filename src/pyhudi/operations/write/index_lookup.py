@@ -29,13 +29,11 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, WriteConflict
-from pyhudi.features.consistent_hashing.ring_routing import RingLayout, RingSettings, check_groups
-from pyhudi.features.hbase_index.hbase_client import HbaseSettings
-from pyhudi.features.hbase_index.hbase_commits import by_hbase
+from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingLayout, ConsistentHashingSettings, check_ring_groups
 from pyhudi.format.instants import Action
-from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.meta_columns import RECORD_KEY, with_meta_fields
 from pyhudi.format.partition_bucket_config import BucketCounts
-from pyhudi.metadata_table.indexes import first_answer
+from pyhudi.metadata_table.indexes import first_result
 from pyhudi.metadata_table.indexes.index_events import key_reader
 from pyhudi.metadata_table.reader.file_group_reader import MetadataPartition
 from pyhudi.metadata_table.reader.metadata_listing import MetadataListing
@@ -52,17 +50,24 @@ from pyhudi.planning.bucket_routing import (
     Placement,
     bucket_groups,
 )
-from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.table.file_slices import BaseFile, FileSlice, logs_beside_base
+from pyhudi.table.file_slices import BaseFile, FileSlice, logs_with_uncovered_keys
 from pyhudi.table.partition_buckets import load_counts, store_first
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.base_file_reader import MAX_KEY, MIN_KEY, footer_text, open_base_file
-from pyhudi.tasks.in_memory_index import forget_keys
+from pyhudi.tasks.hbase_lookup import HbaseSettings, by_hbase
 from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.read_slice import read_live_keys
-from pyhudi.tasks.tag_location import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIndex, Lookup, Place
+from pyhudi.tasks.tag_location import (
+    FileGroupCandidate,
+    Lookup,
+    LookupByBuckets,
+    LookupByKeyColumns,
+    LookupByKeyFilters,
+    LookupByRecordIndex,
+    evict_keys,
+)
 
 _PROBED_FILES = 4
 """How many files of a bucketed table a write asks whether their keys lie in their buckets."""
@@ -131,7 +136,7 @@ class LookupSettings:
     buckets: of BUCKET, by its engine, else None.  hbase: of HBASE, else None.
     """
 
-    kind: Annotated[IndexType, INDEX_TYPE, METADATA_TABLE, RECORD_INDEX_SWITCH, PARTITIONED_SWITCH]
+    index_type: Annotated[IndexType, INDEX_TYPE, METADATA_TABLE, RECORD_INDEX_SWITCH, PARTITIONED_SWITCH]
     update_partition_path: Annotated[bool, *_MOVES.values(), _MOVES_OF_OTHERS] = True
     prune_by_ranges: Annotated[
         bool, Option("hoodie.bloom.index.prune.by.ranges", bool, "true", "index BLOOM passes over files by their key ranges")
@@ -140,22 +145,22 @@ class LookupSettings:
         bool,
         Option("hoodie.bloom.index.use.metadata", bool, "false", "index BLOOM takes filters and ranges from the metadata table"),
     ] = False
-    buckets: Annotated[BucketLayout | RingSettings | None, INDEX_TYPE, BUCKET_ENGINE] = None
+    buckets: Annotated[BucketLayout | ConsistentHashingSettings | None, INDEX_TYPE, BUCKET_ENGINE] = None
     hbase: HbaseSettings | None = None
 
     @classmethod
     def of(cls, options: Options) -> LookupSettings:
         """From checked options.  Raises InvalidRequest for options that forbid the index."""
-        word = options.word(INDEX_TYPE)
+        word = options.value_or_default(INDEX_TYPE)
         kind = IndexType.RECORD_INDEX if word == "GLOBAL_RECORD_LEVEL_INDEX" else IndexType(word)
         if kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
             for switch in (METADATA_TABLE, RECORD_INDEX_SWITCH if kind is IndexType.RECORD_INDEX else PARTITIONED_SWITCH):
-                if options.given(switch) == "false":
+                if options.explicit(switch) == "false":
                     raise InvalidRequest(f"{INDEX_TYPE}={word} needs the record index, and {switch}=false forbids it")
         return read_settings(
             cls,
             options,
-            kind=kind,
+            index_type=kind,
             update_partition_path=options.flag(_MOVES.get(kind, _MOVES_OF_OTHERS)),
             buckets=_buckets(options) if kind is IndexType.BUCKET else None,
             hbase=HbaseSettings.of(options) if kind is IndexType.HBASE else None,
@@ -166,18 +171,18 @@ class LookupSettings:
 class PlannedLookup:
     """Where keys are looked up, and how.  source: what is asked, for the result of the write."""
 
-    places: tuple[Place, ...]
+    candidates: tuple[FileGroupCandidate, ...]
     lookup: Lookup
     source: str
 
 
-def plan_lookup(
+def plan_write_lookup(
     settings: LookupSettings,
     context: TableContext,
     snapshot: Snapshot,
     slices: Iterable[FileSlice],
     new_file_id: Callable[[str, int], str] | None,
-    rings: RingLayout | None = None,
+    rings: ConsistentHashingLayout | None = None,
     *,
     is_checked: bool = False,
 ) -> PlannedLookup:
@@ -191,44 +196,44 @@ def plan_lookup(
     found = tuple(slices)
     if settings.buckets is not None:
         return _plan_buckets(context, snapshot, found, settings.buckets, rings, new_file_id, is_checked=is_checked)
-    if settings.kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
+    if settings.index_type in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
         name, index, by_partition = _record_index(settings, context, snapshot)
-        places = tuple(Place(s.partition, s.file_id, s) for s in found)
-        return PlannedLookup(places, ByRecordIndex(index, by_partition), name)
+        places = tuple(FileGroupCandidate(s.partition, s.file_id, s) for s in found)
+        return PlannedLookup(places, LookupByRecordIndex(index, by_partition), name)
     if settings.hbase is not None:
         return PlannedLookup(tuple(_place(snapshot, s) for s in found), by_hbase(settings.hbase, snapshot.timeline), "hbase")
-    _refuse_groups_of_logs(settings.kind, found)
-    if settings.kind in (IndexType.BLOOM, IndexType.GLOBAL_BLOOM):
+    _refuse_groups_of_logs(settings.index_type, found)
+    if settings.index_type in (IndexType.BLOOM, IndexType.GLOBAL_BLOOM):
         return _plan_filters(settings, context, snapshot, found)
     places = tuple(_place(snapshot, s) for s in found)
-    if settings.kind is IndexType.INMEMORY:
-        forget_keys(context.storage, {s.partition for s in found}, (place.base for place in places))
-        return PlannedLookup(places, ByKeyColumns(held=True), "key columns in memory")
-    return PlannedLookup(places, ByKeyColumns(), "key columns")
+    if settings.index_type is IndexType.INMEMORY:
+        evict_keys(context.storage, {s.partition for s in found}, (place.base for place in places))
+        return PlannedLookup(places, LookupByKeyColumns(use_cache=True), "key columns in memory")
+    return PlannedLookup(places, LookupByKeyColumns(), "key columns")
 
 
 def depends_on_groups(settings: LookupSettings, *, is_cow: bool) -> bool:
     """Whether it is the file groups of a table that tell whether an index can answer for it."""
-    asks_record_index = settings.kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX)
+    asks_record_index = settings.index_type in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX)
     if settings.buckets is not None:
         return isinstance(settings.buckets, BucketLayout)
     return not (asks_record_index or is_cow or settings.hbase is not None)
 
 
 def check_lookup(settings: LookupSettings, context: TableContext, snapshot: Snapshot, slices: Iterable[FileSlice]) -> None:
-    """Raises InvalidRequest or TableState as `plan_lookup` would, before anything is begun, and stores nothing.
+    """Raises InvalidRequest or TableState as `plan_write_lookup` would, before anything is begun, and stores nothing.
 
     slices: those that the write may touch, where the answer depends on groups; what rings refuse is found by who loads them.
     """
     if isinstance(settings.buckets, BucketLayout):
         stored = load_counts(context, snapshot.timeline)
-        layout = settings.buckets if stored is None else settings.buckets.kept_by(stored)
+        layout = settings.buckets if stored is None else settings.buckets.from_table_counts(stored)
         named = tuple(bucket_groups(slices, layout).values())
         _check_layout(context, snapshot, named, layout, _said_of_counts(layout))
-    elif settings.buckets is None and settings.kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
+    elif settings.buckets is None and settings.index_type in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
         _record_index(settings, context, snapshot)
     elif settings.buckets is None and settings.hbase is None:
-        _refuse_groups_of_logs(settings.kind, slices)
+        _refuse_groups_of_logs(settings.index_type, slices)
 
 
 def _metadata_of(context: TableContext, snapshot: Snapshot) -> MetadataTable:
@@ -246,18 +251,18 @@ def _said_of_counts(layout: BucketLayout) -> str:
 def _record_index(settings: LookupSettings, context: TableContext, snapshot: Snapshot) -> tuple[str, MetadataPartition, bool]:
     """Name and place of the record index that the settings ask, and whether it is partitioned."""
     metadata = _metadata_of(context, snapshot)
-    answer = first_answer(metadata, lambda kind, name: kind.key_places(name, metadata))
+    answer = first_result(metadata, lambda kind, name: kind.key_locations(name, metadata))
     if answer is None:
         _check_not_dropped(context, snapshot)
         raise TableState(
-            f"the table at {context.storage.uri} has no record index that is ready, which index {settings.kind} asks"
+            f"the table at {context.storage.uri} has no record index that is ready, which index {settings.index_type} asks"
         )
     name, index = answer
     by_partition = name in metadata.definitions and metadata.definitions[name].by_partition
-    if by_partition is not (settings.kind is IndexType.RECORD_LEVEL_INDEX):
+    if by_partition is not (settings.index_type is IndexType.RECORD_LEVEL_INDEX):
         raise TableState(
             f"the record index of the table at {context.storage.uri} is {'' if by_partition else 'not '}partitioned, and "
-            f"{INDEX_TYPE}={settings.kind} asks one that is{' not' if by_partition else ''}"
+            f"{INDEX_TYPE}={settings.index_type} asks one that is{' not' if by_partition else ''}"
         )
     return name, index, by_partition
 
@@ -277,28 +282,28 @@ def read_layout(options: Options) -> BucketLayout | None:
 
     Without a count it says so of a table that keeps counts by itself.
     """
-    if options.word(INDEX_TYPE) != "BUCKET":
+    if options.value_or_default(INDEX_TYPE) != "BUCKET":
         return None
     # Buckets of a consistent hashing index are not fixed; such a table is read without skipping by bucket.
-    if options.word(BUCKET_ENGINE) != "SIMPLE" or not options.flag(_BUCKET_PRUNING):
+    if options.value_or_default(BUCKET_ENGINE) != "SIMPLE" or not options.flag(_BUCKET_PRUNING):
         return None
     return BucketLayout.of(options)
 
 
-def _buckets(options: Options) -> BucketLayout | RingSettings:
-    if options.word(BUCKET_ENGINE) == "SIMPLE":
+def _buckets(options: Options) -> BucketLayout | ConsistentHashingSettings:
+    if options.value_or_default(BUCKET_ENGINE) == "SIMPLE":
         return BucketLayout.of(options)
     if options.text(COUNT_RULES):
         raise InvalidRequest(f"{COUNT_RULES} goes with {BUCKET_ENGINE}=SIMPLE; rings of partitions are resized by cluster()")
-    return RingSettings.of(options)
+    return ConsistentHashingSettings.of(options)
 
 
 def _plan_buckets(
     context: TableContext,
     snapshot: Snapshot,
     slices: tuple[FileSlice, ...],
-    buckets: BucketLayout | RingSettings,
-    rings: RingLayout | None,
+    buckets: BucketLayout | ConsistentHashingSettings,
+    rings: ConsistentHashingLayout | None,
     new_file_id: Callable[[str, int], str] | None,
     *,
     is_checked: bool,
@@ -310,13 +315,13 @@ def _plan_buckets(
         said = _said_of_counts(by_number)
     else:
         assert rings is not None, "whoever writes by rings has loaded them"
-        check_groups(slices, rings)
+        check_ring_groups(slices, rings)
         layout, named = rings, slices
         said = f"{HASH_FIELDS}={','.join(rings.hash_fields) or 'all key fields'}"
     if not (is_checked and isinstance(buckets, BucketLayout)):
         _check_layout(context, snapshot, named, layout, said)
-    places = tuple(Place(s.partition, s.file_id, s) for s in named)
-    return PlannedLookup(places, ByBuckets(layout, new_file_id), "hash of the key")
+    places = tuple(FileGroupCandidate(s.partition, s.file_id, s) for s in named)
+    return PlannedLookup(places, LookupByBuckets(layout, new_file_id), "hash of the key")
 
 
 def _with_counts(context: TableContext, snapshot: Snapshot, layout: BucketLayout) -> BucketLayout:
@@ -329,21 +334,21 @@ def _with_counts(context: TableContext, snapshot: Snapshot, layout: BucketLayout
     if stored is None and layout.rules is not None and snapshot.timeline.last_visible is None:
         store_first(context, BucketCounts(layout.rules, layout.count))
         stored = load_counts(context, snapshot.timeline)
-    return layout if stored is None else layout.kept_by(stored)
+    return layout if stored is None else layout.from_table_counts(stored)
 
 
-def check_counts_still(context: TableContext, planned: Timeline, now: Timeline, lookup: Lookup) -> None:
+def check_bucket_counts_unchanged(context: TableContext, planned: Timeline, current_timeline: Timeline, lookup: Lookup) -> None:
     """Raises WriteConflict where the table has other bucket counts than those by which a write has placed its rows.
 
     planned: the timeline that the write was planned on.
     """
-    layout = lookup.layout if isinstance(lookup, ByBuckets) else None
+    layout = lookup.layout if isinstance(lookup, LookupByBuckets) else None
     # Nothing else changes counts.
-    if not isinstance(layout, BucketLayout) or set(now.completed(Action.REPLACECOMMIT)) <= set(
+    if not isinstance(layout, BucketLayout) or set(current_timeline.completed(Action.REPLACECOMMIT)) <= set(
         planned.completed(Action.REPLACECOMMIT)
     ):
         return
-    stored = load_counts(context, now)
+    stored = load_counts(context, current_timeline)
     if stored is not None and (stored.expressions, stored.default) != (layout.rules, layout.count):
         raise WriteConflict(
             f"partitions of {context.storage.uri} were given other bucket counts meanwhile ({stored.expressions}, else "
@@ -351,16 +356,18 @@ def check_counts_still(context: TableContext, planned: Timeline, now: Timeline, 
         )
 
 
-def _check_layout(context: TableContext, snapshot: Snapshot, groups: Sequence[FileSlice], layout: Placement, said: str) -> None:
+def _check_layout(
+    context: TableContext, snapshot: Snapshot, groups: Sequence[FileSlice], layout: Placement, recorded: str
+) -> None:
     """Keys of some files lie in the buckets of their files, or the table was bucketed in another way.
 
     With another number of buckets about half of the keys lie elsewhere, so few keys of few files are asked: all of a small base
-    file, of a larger one those that its footer tells; where there is none, those of the smallest log files.  said: the option
+    file, of a larger one those that its footer tells; where there is none, those of the smallest log files.  recorded: the option
     that would be wrong.
     """
     with_base = [(slice_, slice_.base) for slice_ in groups if slice_.base is not None]
     for slice_, base in with_base[:_PROBED_FILES]:
-        _check_bucket(context, layout, slice_, base.path, _some_keys(context, base), said)
+        _check_bucket(context, layout, slice_, base.path, _some_keys(context, base), recorded)
     if with_base or snapshot.schema is None:
         return
     logs = [(log.size_bytes, log.path, slice_) for slice_ in groups for log in slice_.logs]
@@ -368,7 +375,7 @@ def _check_layout(context: TableContext, snapshot: Snapshot, groups: Sequence[Fi
     for _, path, slice_ in sorted(logs, key=lambda found: found[:2])[:_PROBED_FILES]:
         alone = replace(slice_, logs=tuple(log for log in slice_.logs if log.path == path))
         for keys in read_live_keys(reader, alone):
-            _check_bucket(context, layout, slice_, path, keys, said)
+            _check_bucket(context, layout, slice_, path, keys, recorded)
 
 
 def _some_keys(context: TableContext, base: BaseFile) -> pa.StringArray:
@@ -379,18 +386,18 @@ def _some_keys(context: TableContext, base: BaseFile) -> pa.StringArray:
 
 
 def _check_bucket(
-    context: TableContext, layout: Placement, slice_: FileSlice, path: str, keys: pa.StringArray, said: str
+    context: TableContext, layout: Placement, slice_: FileSlice, path: str, keys: pa.StringArray, recorded: str
 ) -> None:
     """Raises TableState for a key in a file of a bucket that is not its own."""
-    bucket = layout.bucket_of(slice_.partition, slice_.file_id)
+    bucket = layout.bucket_from_file_id(slice_.partition, slice_.file_id)
     paths = pa.repeat(pa.scalar(slice_.partition, pa.string()), len(keys))
-    cells, rows = np.unique(layout.cells_of(context.config.keys, keys, paths), return_index=True)
+    cells, rows = np.unique(layout.cells_for_keys(context.config.keys, keys, paths), return_index=True)
     for cell, row in zip(cells.tolist(), rows.tolist(), strict=True):
         told = layout.bucket_at(slice_.partition, cell)
         if told != bucket:
             raise TableState(
                 f"record {keys[row].as_py()!r} stands in bucket {bucket} ({context.storage.absolute(path)}), and with "
-                f"{said} its place is bucket {told}; every write has to give the "
+                f"{recorded} its place is bucket {told}; every write has to give the "
                 "number and the hash fields with which the table was begun"
             )
 
@@ -405,10 +412,10 @@ def _refuse_groups_of_logs(kind: IndexType, slices: Iterable[FileSlice]) -> None
         )
 
 
-def _place(snapshot: Snapshot, slice_: FileSlice, key_range: tuple[str, str] | None = None) -> Place:
+def _place(snapshot: Snapshot, slice_: FileSlice, key_range: tuple[str, str] | None = None) -> FileGroupCandidate:
     """A slice whose keys are read."""
-    logs = slice_.logs if slice_.base is None else logs_beside_base(slice_, snapshot.timeline)
-    return Place(slice_.partition, slice_.file_id, slice_, key_range, logs)
+    logs = slice_.logs if slice_.base is None else logs_with_uncovered_keys(slice_, snapshot.timeline)
+    return FileGroupCandidate(slice_.partition, slice_.file_id, slice_, key_range, logs)
 
 
 def _plan_filters(
@@ -420,12 +427,12 @@ def _plan_filters(
     sources = []
     if settings.prune_by_ranges:
         partitions = sorted({slice_.partition for slice_ in slices})
-        ranges = first_answer(metadata, lambda kind, name: kind.key_ranges(name, metadata, partitions)) if asked else None
+        ranges = first_result(metadata, lambda kind, name: kind.key_ranges(name, metadata, partitions)) if asked else None
         sources.append("footers" if ranges is None else ranges[0])
     if asked:
-        filters = first_answer(metadata, lambda kind, name: kind.key_filters(name, metadata))
+        filters = first_result(metadata, lambda kind, name: kind.key_filters(name, metadata))
     sources.append("footers" if filters is None else filters[0])
     known = {} if ranges is None else ranges[1]
     places = tuple(_place(snapshot, s, known.get((s.partition, s.base.name.text)) if s.base else None) for s in slices)
-    lookup = ByKeyFilters(settings.prune_by_ranges, ranges is not None, None if filters is None else filters[1])
+    lookup = LookupByKeyFilters(settings.prune_by_ranges, ranges is not None, None if filters is None else filters[1])
     return PlannedLookup(places, lookup, " and ".join(dict.fromkeys(sources)))

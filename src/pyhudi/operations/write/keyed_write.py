@@ -7,17 +7,22 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
-from pyhudi.features.consistent_hashing.ring_routing import RingSettings
-from pyhudi.features.consistent_hashing.write_rings import RingsOfWrite, renew_rings, rings_to_write, with_copies
+from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingSettings
+from pyhudi.features.consistent_hashing.write_rings import (
+    ConsistentHashingWrite,
+    load_rings_for_write,
+    replace_rings,
+    with_copies,
+)
 from pyhudi.format.instants import Action
 from pyhudi.format.names import format_bucket_prefix, format_file_id
-from pyhudi.operations.write.index_lookup import PlannedLookup, plan_lookup
-from pyhudi.operations.write.resolve_blockers import settle_groups_under_service
+from pyhudi.operations.write.index_lookup import PlannedLookup, plan_write_lookup
+from pyhudi.operations.write.resolve_blockers import resolve_pending_services
 from pyhudi.operations.write.write_attempt import Attempt, Written
 from pyhudi.operations.write.write_preconditions import slices_to_search
 from pyhudi.operations.write.write_settings import DUPLICATE_POLICY, WriteSettings
 from pyhudi.planning.bucket_routing import shared_file_id
-from pyhudi.planning.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, new_keys
+from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, new_keys
 from pyhudi.planning.record_placement import (
     ESTIMATION_COMMITS,
     InsertTarget,
@@ -25,8 +30,8 @@ from pyhudi.planning.record_placement import (
     WorkloadProfile,
     estimate_record_size_bytes,
     plan_inserts,
+    should_rewrite,
     small_files,
-    worth_rewriting,
 )
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.table.file_slices import BaseFile, FileSlice
@@ -49,52 +54,53 @@ def write_by_key(
     Raises WriteConflict where the state that the attempt is planned on is not the table's any more.
     """
     settings, shape, snapshot = attempt.settings, attempt.shape, attempt.snapshot
-    slices = {} if shape.replaces else attempt.looked or slices_to_search(shape, attempt.schemas, snapshot, counts)
+    slices = {} if shape.replaces else attempt.loaded_metadata or slices_to_search(shape, attempt.schemas, snapshot, counts)
     by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
     lookup: PlannedLookup | None = None
     read: tuple[FileGroupId, ...] = ()
     rings = _rings(attempt, counts, slices, replaced)
-    if not shape.looks_up:
+    if not shape.needs_lookup:
         tagged = incoming.untagged()
     else:
-        new_file_id = None if shape.finds_only else _new_buckets(attempt, rings)
+        new_file_id = None if shape.updates_only else _new_buckets(attempt, rings)
         layout = None if rings is None else rings.layout
-        lookup = plan_lookup(
+        lookup = plan_write_lookup(
             settings.index,
             attempt.context,
             snapshot,
             by_group.values(),
             new_file_id,
             layout,
-            is_checked=attempt.looked is not None,
+            is_checked=attempt.loaded_metadata is not None,
         )
         tagged = _tagged(attempt, incoming, lookup)
-        read = () if shape.routes else _read_only(attempt, tagged)
-    if shape.passes_over:
+        read = () if shape.is_bucketed else _read_only(attempt, tagged)
+    if shape.skips_existing:
         tagged = _without_known(settings, tagged)
     profile = tagged.profile()
-    if shape.finds_only:
+    if shape.updates_only:
         # What is to be deleted or changed and stands nowhere is not inserted.
         profile = replace(profile, inserts={})
     attempt.phases.end("index")
     inserts: dict[str, tuple[InsertTarget, ...]] = {}
-    if shape.routes:
-        by_ring = shape.has_rings and not (shape.in_bulk or shape.replaces)
+    if shape.is_bucketed:
+        by_ring = shape.is_consistent_hashing and not (shape.in_bulk or shape.replaces)
         routed = profile.updates
         # What begins the group of a node is told as an update of it, as the real Hudi tells it.
         profile = profile if by_ring else _with_new_groups(profile, by_group)
         if by_ring or shape.shares_groups:
             empty = {group: FileSlice(*group, attempt.spec.instant_time, None) for group in routed}
             by_group = {**empty, **by_group}
-    elif not shape.finds_only:
+    elif not shape.updates_only:
         inserts = _place_inserts(attempt, profile, slices)
         by_group.update({(t.partition, t.file_id): t.slice for ts in inserts.values() for t in ts if t.slice is not None})
-    settle_groups_under_service(snapshot, profile.updates, settings)
+    resolve_pending_services(snapshot, profile.updates, settings)
     if rings is not None and not shape.replaces:
         rings = with_copies(rings, attempt.context, snapshot, profile.updates)
         if rings.copies and attempt.spec.key_shards:
             raise Unsupported(
-                f"a write beside the pending resize {min(rings.followed)} of {attempt.context.storage.uri} is not built for "
+                f"a write beside the pending resize {min(rings.double_written_resizes)} of {attempt.context.storage.uri} is not "
+                "built for "
                 "tables with a record index, which tells one place of a key; carry the resize out first, with cluster()"
             )
     placed = [(t.partition, t.file_id) for targets in inserts.values() for t in targets if t.slice is not None]
@@ -108,7 +114,7 @@ def write_by_key(
         match_keys=not shape.adds or not settings.allow_duplicates,
         append_updates=not attempt.context.config.is_cow,
         validity=InstantValidity.of(snapshot.timeline),
-        unknown_keys=shape.routes,
+        unknown_keys=shape.is_bucketed,
         copies={} if rings is None else rings.copies,
     )
     return Written(tagged.write(plan), lookup, read, rings)
@@ -119,25 +125,25 @@ def _rings(
     counts: Mapping[str, int],
     slices: Mapping[str, tuple[FileSlice, ...]],
     replaced: Mapping[str, tuple[str, ...]] | None,
-) -> RingsOfWrite | None:
+) -> ConsistentHashingWrite | None:
     """The rings by which the rows go; stored where this write makes them."""
     buckets = attempt.settings.index.buckets
-    if not isinstance(buckets, RingSettings):
+    if not isinstance(buckets, ConsistentHashingSettings):
         return None
     context, snapshot, shape = attempt.context, attempt.snapshot, attempt.shape
     named = [partition for partition in counts if partition != PLACEHOLDER_PARTITION]
     if shape.replaces:
         partitions = {*named, *(replaced or {}), *(attempt.settings.partitions_to_overwrite or ())}
-        return renew_rings(context, snapshot, partitions, attempt.transaction.instant_time, buckets)
+        return replace_rings(context, snapshot, partitions, attempt.transaction.instant_time, buckets)
     held: dict[str, tuple[FileSlice, ...]] = {partition: () for partition in named}
     held.update((partition, found) for partition, found in slices.items() if found)
-    return rings_to_write(context, snapshot, held, buckets, makes=not shape.finds_only)
+    return load_rings_for_write(context, snapshot, held, buckets, create_missing=not shape.updates_only)
 
 
-def _new_buckets(attempt: Attempt, rings: RingsOfWrite | None) -> Callable[[str, int], str]:
+def _new_buckets(attempt: Attempt, rings: ConsistentHashingWrite | None) -> Callable[[str, int], str]:
     """What names the new file group of a partition's bucket."""
     if rings is not None:
-        return rings.layout.file_id_of
+        return rings.layout.node_file_id
     if attempt.shape.shares_groups:
         replaced = attempt.snapshot.slicing.replaced
         return lambda partition, bucket: shared_file_id(partition, bucket, replaced)
@@ -149,7 +155,7 @@ def _tagged(attempt: Attempt, incoming: Incoming, lookup: PlannedLookup) -> Tagg
     spec, timeline, unplaced = attempt.spec, attempt.snapshot.timeline, attempt.schemas.unplaced
     request = TagRequest(
         spec=spec,
-        places=lookup.places,
+        candidates=lookup.candidates,
         lookup=lookup.lookup,
         global_keys=attempt.shape.global_keys or unplaced,
         update_partition_path=attempt.shape.moves_records and not unplaced,
@@ -171,12 +177,12 @@ def _read_only(attempt: Attempt, tagged: Tagged) -> tuple[FileGroupId, ...]:
     """What was read about keys for which nothing is written: that those which an insert passes over are in a file group, and
     that what is to be deleted, or changed in part, is in none.
     """
-    if attempt.shape.passes_over:
+    if attempt.shape.skips_existing:
         return tuple(tagged.profile().updates)
-    if not attempt.shape.finds_only:
+    if not attempt.shape.updates_only:
         return ()
     nowhere = [partition for partition, count in tagged.profile().inserts.items() if count]
-    everywhere = [NEW_KEYS_ANYWHERE] if nowhere and (attempt.shape.global_keys or attempt.schemas.unplaced) else []
+    everywhere = [NEW_KEYS_IN_ANY_GROUP] if nowhere and (attempt.shape.global_keys or attempt.schemas.unplaced) else []
     return (*map(new_keys, nowhere), *everywhere)
 
 
@@ -216,7 +222,7 @@ def _worth_rewriting(
     row_bytes = _row_bytes(context, [base for base in bases if base.size_bytes > sizing.always_rewritten_bytes])
 
     def is_worth(base: BaseFile | None, row_count: int) -> bool:
-        return base is not None and worth_rewriting(base.size_bytes, row_count, row_bytes, sizing)
+        return base is not None and should_rewrite(base.size_bytes, row_count, row_bytes, sizing)
 
     return {
         partition: tuple(slice_ for slice_ in found if is_worth(slice_.base, inserts[partition]))
@@ -243,11 +249,11 @@ def _record_size(attempt: Attempt) -> int:
     return estimate_record_size_bytes(((i.action, read_commit(store, i)) for i in recent), attempt.settings.sizing)
 
 
-def _with_new_groups(profile: WorkloadProfile, known: Collection[tuple[str, str]]) -> WorkloadProfile:
+def _with_new_groups(profile: WorkloadProfile, existing_groups: Collection[tuple[str, str]]) -> WorkloadProfile:
     """The profile with rows that go to groups which the write makes counted as inserts."""
     inserts = Counter(dict(profile.inserts))
     for (partition, file_id), count in profile.updates.items():
-        if (partition, file_id) not in known:
+        if (partition, file_id) not in existing_groups:
             inserts[partition] += count
-    updates = {group: count for group, count in profile.updates.items() if group in known}
+    updates = {group: count for group, count in profile.updates.items() if group in existing_groups}
     return replace(profile, updates=updates, inserts=dict(inserts))

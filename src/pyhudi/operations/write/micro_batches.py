@@ -76,7 +76,7 @@ class SinkSettings:
             "a batch that failed to the end is dropped, and the stream goes on",
         ),
     ]
-    compacts_nothing: Annotated[
+    skips_compaction: Annotated[
         bool,
         Option("hoodie.datasource.write.streaming.disable.compaction", bool, "false", "nothing is compacted beside the stream"),
     ]
@@ -87,7 +87,7 @@ class SinkSettings:
         return read_settings(cls, options)
 
 
-class BatchLanded(TableState):
+class BatchAlreadyCommitted(TableState):
     """The batch is in the table already.  Nothing was written."""
 
 
@@ -100,11 +100,11 @@ def find_last_batch(context: TableContext, timeline: Timeline, identifier: str) 
     return None
 
 
-def check_not_landed(context: TableContext, batch: StreamBatch, now: Timeline) -> None:
-    """Raises BatchLanded when the batch, or one after it, is committed."""
-    last = find_last_batch(context, now, batch.identifier)
+def check_not_committed(context: TableContext, batch: StreamBatch, current_timeline: Timeline) -> None:
+    """Raises BatchAlreadyCommitted when the batch, or one after it, is committed."""
+    last = find_last_batch(context, current_timeline, batch.identifier)
     if last is not None and last >= batch.number:
-        raise BatchLanded(f"batch {batch.number} of stream {batch.identifier} is in {context.storage.uri} already")
+        raise BatchAlreadyCommitted(f"batch {batch.number} of stream {batch.identifier} is in {context.storage.uri} already")
 
 
 def retried(write: Callable[[], object], settings: SinkSettings, env: Environment, number: int, uri: str) -> None:

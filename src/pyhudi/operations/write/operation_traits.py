@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.features.consistent_hashing.ring_routing import RingSettings
+from pyhudi.features.consistent_hashing.ring_routing import ConsistentHashingSettings
 from pyhudi.format.instants import Action
 from pyhudi.operations.commit.commit_settings import CONCURRENCY, NON_BLOCKING
 from pyhudi.operations.write.index_lookup import IndexType
@@ -15,47 +15,47 @@ from pyhudi.table.table_config import TableConfig
 
 
 @dataclass(frozen=True, slots=True)
-class WriteShape:
+class OperationTraits:
     """The traits of a write that follow from its operation and its index; whatever a write does asks these alone.
 
-    routes: the index says by itself which file group takes a record (buckets), so that no file is looked into.
+    is_bucketed: the index says by itself which file group takes a record (buckets), so that no file is looked into.
     shares_groups: other writers append to the same file groups meanwhile; every file is a log, those of new groups too.
-    has_rings: which group that is, the rings of partitions say; rows begin a group with a log file, unless they come in bulk.
-    looks_up: the index is asked where incoming keys stand.
+    is_consistent_hashing: which group that is, the rings of partitions say; rows begin a group with a log file, unless they come
+    in bulk. needs_lookup: the index is asked where incoming keys stand.
     adds: rows are added whether their keys are there or not; in_bulk: and the inflight file says nothing of where.
-    passes_over: of the rows to insert those whose keys are there are left out, or refused: `duplicate_policy`.
-    finds_only: what stands nowhere is not inserted: deletes, and updates of some columns.
+    skips_existing: of the rows to insert those whose keys are there are left out, or refused: `duplicate_policy`.
+    updates_only: what stands nowhere is not inserted: deletes, and updates of some columns.
     compares: incoming rows meet the stored ones of their keys, by their ordering values.
-    places_nothing: rows go to new files, file group by file group as they come.
-    replaces: file groups make way for the rows; everything: those of all partitions.
+    is_bulk: rows go to new files, file group by file group as they come.
+    replaces: file groups make way for the rows; replaces_table: those of all partitions.
     deletes: rows name records that go.
     global_keys: the key alone names a record.  moves_records: one whose partition changed moves there.
     needs_counts: the rows are counted before anything is written.
     """
 
     operation: WriteOperation
-    routes: bool
+    is_bucketed: bool
     shares_groups: bool
-    has_rings: bool
-    looks_up: bool
+    is_consistent_hashing: bool
+    needs_lookup: bool
     adds: bool
     in_bulk: bool
-    passes_over: bool
-    finds_only: bool
+    skips_existing: bool
+    updates_only: bool
     compares: bool
-    places_nothing: bool
+    is_bulk: bool
     replaces: bool
-    everything: bool
+    replaces_table: bool
     deletes: bool
     global_keys: bool
     moves_records: bool
     needs_counts: bool
 
     @classmethod
-    def of(cls, settings: WriteSettings) -> WriteShape:
+    def of(cls, settings: WriteSettings) -> OperationTraits:
         """Raises Unsupported for an index that cannot answer what the operation asks."""
         operation, index = settings.operation, settings.index
-        routes = index.kind is IndexType.BUCKET
+        routes = index.index_type is IndexType.BUCKET
         inserts, in_bulk = operation is WriteOperation.INSERT, operation is WriteOperation.BULK_INSERT
         asks_for_keys = inserts and settings.duplicate_policy != "none"
         if routes and asks_for_keys:
@@ -65,7 +65,7 @@ class WriteShape:
             )
         placed_by_key = not (inserts or in_bulk or operation.replaces)
         deletes = operation is WriteOperation.DELETE
-        has_rings = isinstance(index.buckets, RingSettings)
+        has_rings = isinstance(index.buckets, ConsistentHashingSettings)
         if has_rings and settings.commit.is_non_blocking:
             raise InvalidRequest(
                 f"{BUCKET_ENGINE}=CONSISTENT_HASHING does not go with {CONCURRENCY}={NON_BLOCKING}: a new ring leaves behind "
@@ -73,27 +73,27 @@ class WriteShape:
             )
         return cls(
             operation=operation,
-            routes=routes,
+            is_bucketed=routes,
             shares_groups=settings.commit.is_non_blocking,
-            has_rings=has_rings,
-            looks_up=routes or placed_by_key or asks_for_keys,
+            is_consistent_hashing=has_rings,
+            needs_lookup=routes or placed_by_key or asks_for_keys,
             adds=inserts or in_bulk,
             in_bulk=in_bulk,
-            passes_over=asks_for_keys,
-            finds_only=deletes or settings.partial,
-            compares=(operation is WriteOperation.UPSERT or settings.anew) and settings.combine,
-            places_nothing=(in_bulk or operation.replaces) and not routes,
+            skips_existing=asks_for_keys,
+            updates_only=deletes or settings.partial,
+            compares=(operation is WriteOperation.UPSERT or settings.replaces_schema) and settings.combine,
+            is_bulk=(in_bulk or operation.replaces) and not routes,
             replaces=operation.replaces,
-            everything=operation is WriteOperation.INSERT_OVERWRITE_TABLE,
+            replaces_table=operation is WriteOperation.INSERT_OVERWRITE_TABLE,
             deletes=deletes,
-            global_keys=index.kind.is_global,
+            global_keys=index.index_type.is_global,
             # An insert looks keys up to pass over those that are there, wherever they are.
             moves_records=index.update_partition_path and not inserts,
             needs_counts=routes or not in_bulk or not settings.allow_empty,
         )
 
     @property
-    def takes_generated_keys(self) -> bool:
+    def supports_generated_keys(self) -> bool:
         """Whether rows whose keys the table makes can be written so."""
         return self.adds or self.replaces
 

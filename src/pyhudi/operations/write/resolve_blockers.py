@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from pyhudi.errors import TableState
-from pyhudi.features.consistent_hashing.ring_store import partitions_with_rings
+from pyhudi.features.consistent_hashing.ring_store import partitions_with_consistent_hashing
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.plan_ownership import PlanTaken, settle_plan
+from pyhudi.operations.commit.plan_ownership import PlanTaken, drop_orphaned_plan
 from pyhudi.operations.commit.rollback import rollback_failed_writes
-from pyhudi.operations.commit.touched_file_groups import touched_groups
-from pyhudi.operations.services.cluster import drop_clustering, settle_clustering
+from pyhudi.operations.commit.touched_file_groups import touched_file_groups
+from pyhudi.operations.services.cluster import drop_clustering, drop_orphaned_clustering
 from pyhudi.operations.services.clustering_plans import load_node_changes
 from pyhudi.operations.write.write_settings import UPDATE_STRATEGY, WriteSettings
 from pyhudi.table.snapshot import Snapshot
@@ -20,7 +20,7 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
 
-def settle_failed_writes(context: TableContext, settings: CommitSettings) -> tuple[tuple[str, ...], Timeline | None]:
+def rollback_failed_if_eager(context: TableContext, settings: CommitSettings) -> tuple[tuple[str, ...], Timeline | None]:
     """Under the EAGER policy, roll back what died before.
 
     Returns the instants that were rolled back, and the timeline that was looked at for them where none was: a state of the table
@@ -33,18 +33,18 @@ def settle_failed_writes(context: TableContext, settings: CommitSettings) -> tup
     return rolled_back, None if rolled_back else timeline
 
 
-def settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:
+def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:
     """Raises TableState when the write may not change groups that a service is about to rewrite.
 
-    A plan that nobody will carry out is dropped (see `settle_plan`) and in nobody's way.  Under the update strategy
+    A plan that nobody will carry out is dropped (see `drop_orphaned_plan`) and in nobody's way.  Under the update strategy
     that allows it, the write goes on, and a pending clustering of its groups is dropped if the options say so.  One that is being
     carried out is left alone: whichever of the two commits later finds the other.  A resize of rings is gone on beside by writes
     that copy their rows for it, under the strategy that does so; others are refused whatever the strategy.
     """
     context, timeline, wanted = snapshot.context, snapshot.timeline, frozenset(groups)
-    pending = [i for i in timeline.pending(Action.CLUSTERING) if wanted & touched_groups(context, i)] if wanted else []
-    clustered = [i.request_time for i in pending if not settle_clustering(context, settings.commit, i)]
-    ringed = partitions_with_rings(context) if clustered else frozenset[str]()
+    pending = [i for i in timeline.pending(Action.CLUSTERING) if wanted & touched_file_groups(context, i)] if wanted else []
+    clustered = [i.request_time for i in pending if not drop_orphaned_clustering(context, settings.commit, i)]
+    ringed = partitions_with_consistent_hashing(context) if clustered else frozenset[str]()
     resized = any(partition in ringed for partition, _ in wanted)
     if settings.clustering_updates == "duplicate" and not settings.operation.replaces:
         clustered = [time for time in clustered if not _takes_copies(context, time, wanted)]
@@ -71,7 +71,7 @@ def refuse_planned_compactions(snapshot: Snapshot, groups: Iterable[tuple[str, s
     context, planned = snapshot.context, snapshot.slicing.pending_compactions
     times = {planned[group] for group in groups if group in planned}
     pending = [i for i in snapshot.timeline.pending(Action.COMPACTION) if i.request_time in times]
-    waiting = [i.request_time for i in pending if not settle_plan(context, settings.commit, i)]
+    waiting = [i.request_time for i in pending if not drop_orphaned_plan(context, settings.commit, i)]
     if waiting:
         raise TableState(
             f"{settings.operation} changes the type of a column of {context.storage.uri}, and compaction {', '.join(waiting)} is "
@@ -82,7 +82,7 @@ def refuse_planned_compactions(snapshot: Snapshot, groups: Iterable[tuple[str, s
 
 def _takes_copies(context: TableContext, clustering: str, groups: frozenset[tuple[str, str]]) -> bool:
     """Whether a pending clustering resizes the rings of all of the groups that it is about to replace."""
-    taken = touched_groups(context, Instant(clustering, Action.CLUSTERING, State.REQUESTED)) & groups
+    taken = touched_file_groups(context, Instant(clustering, Action.CLUSTERING, State.REQUESTED)) & groups
     return {partition for partition, _ in taken} <= load_node_changes(context, clustering).keys() if taken else True
 
 

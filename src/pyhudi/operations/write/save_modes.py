@@ -21,15 +21,16 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableNotFound
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.operations.admin.create_table import discard_after_error, discard_new_table
-from pyhudi.operations.admin.open_table import make_table, named_settings, open_context, refusal_of_existing
+from pyhudi.operations.admin.open_table import make_table, open_context, refusal_of_existing, settings_with_name
 from pyhudi.operations.admin.option_consistency import check_against_table
 from pyhudi.operations.admin.table_settings import RECORD_KEY_FIELDS
 from pyhudi.operations.catalog_sync.sync_table import check_sync
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
-from pyhudi.operations.write.distributed_bulk_insert import DetachedWrite, goes_detached
-from pyhudi.operations.write.micro_batches import BatchLanded, StreamBatch, check_not_landed
+from pyhudi.operations.write.distributed_bulk_insert import DetachedWrite, supports_detached
+from pyhudi.operations.write.micro_batches import BatchAlreadyCommitted, StreamBatch, check_not_committed
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import (
     OPERATION,
@@ -39,10 +40,9 @@ from pyhudi.operations.write.write_settings import (
     WriteSettings,
     check_first_write,
 )
-from pyhudi.options.scope import check_standing, spark_write_verb
+from pyhudi.options.scope import check_table_options, spark_write_verb
 from pyhudi.options.supported import Options
 from pyhudi.records.keys.key_spec import KeySpec
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.table.table_config import TableConfig, load_table_config
@@ -96,7 +96,7 @@ class Save:
         if there is not None and mode == "errorifexists":
             raise refusal_of_existing(uri, storage_options, options, "mode append adds to it")
         operation = _operation(options, columns, there)
-        check_standing(spark_write_verb(operation), options)
+        check_table_options(spark_write_verb(operation), options)
         settings = WriteSettings.of(options, operation)
         if there is not None and mode == "ignore":
             return cls(uri, storage_options, options, None, settings, True)
@@ -122,12 +122,12 @@ class Save:
         context = self._made() if self.context is None else self.context.reloaded()
         try:
             if batch is not None:
-                check_not_landed(context, batch, context.timeline.load())
+                check_not_committed(context, batch, context.timeline.load())
             if settings.operation is WriteOperation.DELETE_PARTITION:
                 paths = self.options.names(PARTITIONS_TO_DELETE) or partition_paths(context.config.keys)
                 return run_delete_partitions(context, paths, settings)
             return run_write(context, engine, data, settings)
-        except BatchLanded:
+        except BatchAlreadyCommitted:
             return WriteResult(str(settings.operation), None, None)
         except Exception as error:
             if self.context is None:
@@ -135,15 +135,15 @@ class Save:
             raise
 
     @property
-    def goes_detached(self) -> bool:
+    def supports_detached(self) -> bool:
         """Whether the write can be begun here and completed by another process, see `begin`."""
-        return not self.skipped and goes_detached(self.settings)
+        return not self.skipped and supports_detached(self.settings)
 
-    def begin(self, engine: Engine, columns: pa.Schema) -> BegunSave:
+    def begin(self, engine: Engine, columns: pa.Schema) -> PendingSave:
         """Begin the write: tasks of other processes bring its rows, which have these columns, and write them."""
         context = self._made() if self.context is None else self.context.reloaded()
         try:
-            return BegunSave(DetachedWrite.begin(context, engine, columns, self.settings), self.context is None)
+            return PendingSave(DetachedWrite.begin(context, engine, columns, self.settings), self.context is None)
         except Exception as error:
             if self.context is None:
                 _discard(context, self.settings, error)
@@ -151,30 +151,30 @@ class Save:
 
     def _made(self) -> TableContext:
         storage, env = open_storage(self.uri, self.storage_options), SystemEnvironment()
-        make_table(storage, env, self.options, named_settings(storage, self.options))
+        make_table(storage, env, self.options, settings_with_name(storage, self.options))
         return open_context(self.uri, self.storage_options, self.options, env)
 
 
 @dataclass(frozen=True, slots=True)
-class BegunSave:
-    """A write that is begun, see `Save.begin`.  makes_table: the table was made for it, and goes where it fails."""
+class PendingSave:
+    """A write that is begun, see `Save.begin`.  creates_table: the table was made for it, and goes where it fails."""
 
     write: DetachedWrite
-    makes_table: bool
+    creates_table: bool
 
     def complete(self, engine: Engine, statuses: Sequence[WriteStatus]) -> WriteResult:
         """Commit what the tasks have written."""
         try:
             return self.write.complete(engine, statuses)
         except Exception as error:
-            if self.makes_table:
+            if self.creates_table:
                 _discard(self.write.context, self.write.settings, error)
             raise
 
-    def take_back(self, engine: Engine) -> None:
+    def roll_back(self, engine: Engine) -> None:
         """Undo it, and what tasks have written."""
-        self.write.take_back(engine)
-        if self.makes_table:
+        self.write.roll_back(engine)
+        if self.creates_table:
             discard_new_table(self.write.context, self.write.settings.commit.lock_wait_ms)
 
 
@@ -186,7 +186,7 @@ def stream_operation(options: Options, output_mode: str) -> WriteOperation | Non
     mode = output_mode.strip().lower()
     if mode not in ("append", "update", "complete"):
         raise InvalidRequest(f"output mode {output_mode!r} is none of append, update, complete")
-    given = options.given(OPERATION)
+    given = options.explicit(OPERATION)
     operation = WriteOperation(given) if given is not None else None
     if operation is WriteOperation.DELETE_PARTITION:
         raise InvalidRequest("a stream cannot delete partitions; use Table.delete_partitions")
@@ -207,7 +207,7 @@ def _save_mode(mode: str, options: Options) -> str:
     found = _MODES.get(mode.strip().lower())
     if found is None:
         raise InvalidRequest(f"save mode {mode!r} is none of append, overwrite, errorifexists, ignore")
-    named = options.given(SAVE_MODE)
+    named = options.explicit(SAVE_MODE)
     if named is None or named == found:
         return found
     if found != "append":
@@ -215,9 +215,9 @@ def _save_mode(mode: str, options: Options) -> str:
     return named
 
 
-def _check_same_table(uri: str | os.PathLike[str], options: Options, there: TableConfig) -> None:
+def _check_same_table(uri: str | os.PathLike[str], options: Options, existing: TableConfig) -> None:
     try:
-        check_against_table(options, there)
+        check_against_table(options, existing)
     except InvalidRequest as error:
         raise InvalidRequest(
             f"{error}; mode overwrite replaces the rows and columns of a table, not what the table is: for another table there, "
@@ -225,11 +225,11 @@ def _check_same_table(uri: str | os.PathLike[str], options: Options, there: Tabl
         ) from error
 
 
-def _operation(options: Options, columns: pa.Schema, there: TableConfig | None) -> WriteOperation:
-    given = options.given(OPERATION)
+def _operation(options: Options, columns: pa.Schema, existing: TableConfig | None) -> WriteOperation:
+    given = options.explicit(OPERATION)
     if given is not None:
         return WriteOperation(given)
     named = options.text(RECORD_KEY_FIELDS) is not None or RECORD_KEY in columns.names
-    if there is not None:
-        named = not there.keys.generates_keys
+    if existing is not None:
+        named = not existing.keys.generates_keys
     return WriteOperation.UPSERT if named else WriteOperation.BULK_INSERT

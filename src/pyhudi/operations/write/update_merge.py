@@ -24,28 +24,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.events import observed
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.read.file_pruning import ReadSettings
-from pyhudi.operations.read.key_lookup import plan_lookup
-from pyhudi.operations.read.query import Query, plan_snapshot_query
-from pyhudi.operations.write.write_attempt import outdated_where_files_are_gone, until_no_conflict
+from pyhudi.operations.read.key_lookup import plan_read_lookup
+from pyhudi.operations.read.query import SnapshotQuery, plan_snapshot_query
+from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file, retry_on_conflict
 from pyhudi.operations.write.write_rows import run_write
 from pyhudi.operations.write.write_settings import WriteOperation, WriteSettings
 from pyhudi.records.assignments import Assignment, assign, assigned_columns, parse_assignments
 from pyhudi.records.filters.arrow_expressions import row_filter
-from pyhudi.records.filters.filter_ast import Column
+from pyhudi.records.filters.filter_ast import ColumnRef
 from pyhudi.records.filters.filter_parser import Filter, parse_filter
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.record_merge import row_codes
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.schema_evolution import SchemaMode, evolve, typed_nulls
-from pyhudi.records.timestamp_coercion import refuse_cut_nanoseconds, with_zones
+from pyhudi.records.timestamp_coercion import check_no_truncated_nanoseconds, with_zones
 from pyhudi.records.type_normalization import normalise
 from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.table_config import TableConfig
@@ -63,7 +63,7 @@ _SOURCE_ROW, _TARGET_ROW = "\x00source", "\x00target"
 """Columns that no table has."""
 
 
-class Outcome(StrEnum):
+class ClauseAction(StrEnum):
     """What a clause of a merge does with its rows."""
 
     UPDATE = "update"
@@ -71,7 +71,7 @@ class Outcome(StrEnum):
     INSERT = "insert"
 
 
-class Rows(StrEnum):
+class ClauseRows(StrEnum):
     """The rows of which a clause of a merge speaks: pairs that match, or rows of one side that match none of the other."""
 
     MATCHED = "matched"
@@ -87,10 +87,10 @@ class Clause:
     filter, or what the engine's own expressions are.
     """
 
-    outcome: Outcome
+    outcome: ClauseAction
     values: Mapping[str, Any] | None = None
     where: Any = None
-    rows: Rows = Rows.MATCHED
+    rows: ClauseRows = ClauseRows.MATCHED
 
 
 @observed("update")
@@ -104,11 +104,11 @@ def run_update(
 
     def attempt(context: TableContext) -> WriteResult:
         query = plan_snapshot_query(context.reloaded(), columns_to_read(context.config), where)
-        table = data_columns(query.schema)
+        table = load_table_columns(query.schema)
         assignments = parse_assignments(values, table, table)
         _check_assigned(context.config, assignments)
         after = evolved(table, assigned_columns(assignments, table), settings)
-        with outdated_where_files_are_gone(query.snapshot):
+        with raise_stale_on_missing_file(query.snapshot):
             found = _read(engine, query, _every)
             check_identity(context.config, found)
             _refuse_repeated(
@@ -116,13 +116,13 @@ def run_update(
             )
             rows = found.select(table.names)
             changed = pa.Table.from_batches([assign(assignments, rows, rows, after)], after)
-            return run_write(context, engine, changed, settings, seen=query.snapshot)
+            return run_write(context, engine, changed, settings, base_snapshot=query.snapshot)
 
-    return until_no_conflict(context, settings.commit, attempt)
+    return retry_on_conflict(context, settings.commit, attempt)
 
 
 @observed("merge")
-def run_merge(
+def run_merge_statement(
     context: TableContext,
     engine: Engine,
     source: pa.Table,
@@ -138,30 +138,30 @@ def run_merge(
     _check_on(context.config, on, source.schema, clauses, settings)
 
     def attempt(context: TableContext) -> WriteResult:
-        whole = any(clause.rows is Rows.OF_TARGET for clause in clauses)
-        query = _query_for(context.reloaded(), source, on, whole=whole)
-        table = data_columns(query.schema)
+        whole = any(clause.rows is ClauseRows.OF_TARGET for clause in clauses)
+        query = _query_for(context.reloaded(), source, on, all_columns=whole)
+        table = load_table_columns(query.schema)
         given = _canonical(source, table, context.config, settings)
         keys = _join_keys(given, table, on)
-        merge = _Merge.of(context.config, table, given, on, clauses, settings)
-        with outdated_where_files_are_gone(query.snapshot):
+        merge = _MergeRun.of(context.config, table, given, on, clauses, settings)
+        with raise_stale_on_missing_file(query.snapshot):
             target = _read(engine, query, _every if whole else partial(_matching, keys=keys, on=tuple(on)))
             check_identity(context.config, target)
             changed, marked = merge.changed(target, keys)
-            return run_write(context, engine, changed, settings, seen=query.snapshot, marks_deletes=marked)
+            return run_write(context, engine, changed, settings, base_snapshot=query.snapshot, marks_deletes=marked)
 
-    return until_no_conflict(context, settings.commit, attempt)
+    return retry_on_conflict(context, settings.commit, attempt)
 
 
 @observed("change")
-def run_changes(
+def run_merge_changes(
     context: TableContext,
     engine: Engine,
-    plan: Callable[[TableContext], Query],
-    change: Callable[[Query], Any],
+    plan: Callable[[TableContext], SnapshotQuery],
+    change: Callable[[SnapshotQuery], Any],
     settings: WriteSettings,
     *,
-    what: str,
+    description: str,
     repeated: str,
 ) -> WriteResult:
     """Upsert the rows that an engine makes of those of a query.
@@ -169,34 +169,38 @@ def run_changes(
     plan: the rows to read of the table as it is.  change: what becomes of them, as data that the engine takes in, with
     DELETE_COLUMN.  repeated: what is said where two of them are of one record.  Errors as of `run_update`.
     """
-    _check_can_change(context, settings, what)
+    _check_can_change(context, settings, description)
 
     def attempt(context: TableContext) -> WriteResult:
         query = plan(context.reloaded())
-        with outdated_where_files_are_gone(query.snapshot):
-            return run_write(context, engine, change(query), settings, seen=query.snapshot, marks_deletes=True, repeated=repeated)
+        with raise_stale_on_missing_file(query.snapshot):
+            return run_write(
+                context, engine, change(query), settings, base_snapshot=query.snapshot, marks_deletes=True, repeated=repeated
+            )
 
-    return until_no_conflict(context, settings.commit, attempt)
+    return retry_on_conflict(context, settings.commit, attempt)
 
 
 @dataclass(frozen=True, slots=True)
-class _Bound:
-    """A clause whose assignments are bound to columns.  keeps: columns of the source that have to hold what the table holds."""
+class _BoundClause:
+    """A clause whose assignments are bound to columns.  unchanged_columns: columns of the source that have to hold what the table
+    holds.
+    """
 
     clause: Clause
     assignments: tuple[Assignment, ...]
-    keeps: tuple[str, ...] = ()
+    unchanged_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Merge:
+class _MergeRun:
     """A merge of one source with a table in one state.  after: the table's columns once it has landed."""
 
     config: TableConfig
     table: pa.Schema
     source: pa.Table
     on: tuple[str, ...]
-    clauses: tuple[_Bound, ...]
+    clauses: tuple[_BoundClause, ...]
     after: pa.Schema
 
     @classmethod
@@ -208,8 +212,8 @@ class _Merge:
         on: Sequence[str],
         clauses: Sequence[Clause],
         settings: WriteSettings,
-    ) -> _Merge:
-        bound: list[_Bound] = []
+    ) -> _MergeRun:
+        bound: list[_BoundClause] = []
         after = table
         for clause in clauses:
             one = _bound(config, table, source.schema, on, clause)
@@ -234,14 +238,14 @@ class _Merge:
         inserted: list[pa.RecordBatch] = []
         for one in self.clauses:
             outcome = one.clause.outcome
-            if outcome is Outcome.INSERT:
+            if outcome is ClauseAction.INSERT:
                 beside = _beside(self.source.take(pa.array(alone)), None)
                 chosen = _chosen(beside, one.clause.where)
                 _refuse_nulls(self.source.select(self.on).take(pa.array(alone[chosen])))
                 part = assign(one.assignments, beside.take(pa.array(chosen)), None, self.after)
                 alone = np.delete(alone, chosen)
                 inserted.append(part)
-            elif one.clause.rows is Rows.OF_TARGET:
+            elif one.clause.rows is ClauseRows.OF_TARGET:
                 theirs = rows.take(pa.array(others))
                 beside = _beside(None, theirs)
                 chosen = _chosen(beside, one.clause.where)
@@ -253,21 +257,21 @@ class _Merge:
                 beside = _beside(ours, theirs)
                 chosen = _chosen(beside, one.clause.where)
                 taken = pa.array(chosen)
-                _check_kept(one.keeps, ours.take(taken), theirs.take(taken))
+                _check_kept(one.unchanged_columns, ours.take(taken), theirs.take(taken))
                 part = assign(one.assignments, beside.take(taken), theirs.take(taken), self.after)
                 touched.append(targets[chosen])
                 sources, targets = np.delete(sources, chosen), np.delete(targets, chosen)
             parts.append(part)
-            flags.append(pa.repeat(pa.scalar(outcome is Outcome.DELETE), part.num_rows))
+            flags.append(pa.repeat(pa.scalar(outcome is ClauseAction.DELETE), part.num_rows))
         _refuse_two_sources(self.config, rows, touched)
         _refuse_repeated(
             self.config.keys,
             pa.Table.from_batches(inserted, self.after),
             "two rows of the source would insert record {key!r}",
-            places=bool(set(partition_columns(self.config.keys)) & set(self.on)),
+            assigns_location=bool(set(partition_columns(self.config.keys)) & set(self.on)),
         )
         changed = pa.Table.from_batches(parts, self.after)
-        marks = any(one.clause.outcome is Outcome.DELETE for one in self.clauses)
+        marks = any(one.clause.outcome is ClauseAction.DELETE for one in self.clauses)
         return (changed.append_column(DELETE_COLUMN, pa.chunked_array(flags, pa.bool_())), True) if marks else (changed, False)
 
 
@@ -275,22 +279,23 @@ class _Merge:
 # What is asked for
 
 
-def _check_can_change(context: TableContext, settings: WriteSettings, what: str) -> None:
+def _check_can_change(context: TableContext, settings: WriteSettings, description: str) -> None:
     """Raises Unsupported, InvalidRequest for tables and settings under which rows cannot be read, changed and written back."""
     check_writable(context)
     uri, keys = context.storage.uri, context.config.keys
     if settings.operation is not WriteOperation.UPSERT:
-        raise InvalidRequest(f"{what} of {uri} is an upsert, and the table's options make it {settings.operation}")
+        raise InvalidRequest(f"{description} of {uri} is an upsert, and the table's options make it {settings.operation}")
     if keys.generates_keys:
-        raise Unsupported(f"{what} of {uri}, which generates its record keys: delete the rows and insert them anew")
+        raise Unsupported(f"{description} of {uri}, which generates its record keys: delete the rows and insert them anew")
     if settings.commit.is_non_blocking:
         raise Unsupported(
-            f"{what} of {uri} under non-blocking concurrency control: what others write between reading and writing would not be "
+            f"{description} of {uri} under non-blocking concurrency control: what others write between reading and writing would "
+            "not be "
             "met; write with OPTIMISTIC_CONCURRENCY_CONTROL"
         )
     nested = [name for name in (*keys.record_fields, *partition_columns(keys)) if "." in name]
     if nested:
-        raise Unsupported(f"{what} of {uri}, whose key or partition is a field inside of a struct: {', '.join(nested)}")
+        raise Unsupported(f"{description} of {uri}, whose key or partition is a field inside of a struct: {', '.join(nested)}")
 
 
 def _check_on(
@@ -303,26 +308,28 @@ def _check_on(
     missing = [name for name in on if name not in source.names]
     if missing:
         raise InvalidRequest(f"on= names {', '.join(missing)}, and the columns of the source are {', '.join(source.names)}")
-    if not any(clause.outcome is Outcome.INSERT for clause in clauses):
+    if not any(clause.outcome is ClauseAction.INSERT for clause in clauses):
         return
     if not keys <= set(on) <= keys | places:
         raise Unsupported(
             f"a merge that inserts finds rows by the record key ({', '.join(config.keys.record_fields)}), and the partition "
             f"fields where wanted, and on= names {', '.join(on)}: a row that matches nothing could have the key of another record"
         )
-    if set(on) & places and settings.index.kind.is_global:
+    if set(on) & places and settings.index.index_type.is_global:
         raise Unsupported(
             "a merge that inserts finds rows by the record key alone where the index is global: a key that is not in a partition "
             "may be in another one"
         )
 
 
-def _query_for(context: TableContext, source: pa.Table, on: Sequence[str], *, whole: bool) -> Query:
-    """The rows that those of the source may match: by their keys where `on` names these, else all of them.  whole: all anyway."""
+def _query_for(context: TableContext, source: pa.Table, on: Sequence[str], *, all_columns: bool) -> SnapshotQuery:
+    """The rows that those of the source may match: by their keys where `on` names these, else all of them.  all_columns: all
+    anyway.
+    """
     columns = columns_to_read(context.config)
-    if not whole and source.num_rows <= _LOOKED_UP and set(context.config.keys.record_fields) <= set(on):
+    if not all_columns and source.num_rows <= _LOOKED_UP and set(context.config.keys.record_fields) <= set(on):
         # What else `on` names is compared when the rows are there.
-        return plan_lookup(context, source.select(list(on)).drop_null(), columns, ReadSettings())
+        return plan_read_lookup(context, source.select(list(on)).drop_null(), columns, ReadSettings())
     return plan_snapshot_query(context, columns)
 
 
@@ -331,16 +338,16 @@ def columns_to_read(config: TableConfig) -> list[str] | None:
     return ["*"] if config.populate_meta_fields else None
 
 
-def data_columns(schema: pa.Schema) -> pa.Schema:
+def load_table_columns(schema: pa.Schema) -> pa.Schema:
     """The columns without the meta columns."""
     return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 
-def evolved(table: pa.Schema, brought: pa.Schema, settings: WriteSettings) -> pa.Schema:
+def evolved(table: pa.Schema, input_schema: pa.Schema, settings: WriteSettings) -> pa.Schema:
     """The table's columns once values of other columns are in them."""
     known = set(table.names)
-    fields = [brought.field(f.name) if f.name in brought.names else f for f in table]
-    new = [field for field in brought if field.name not in known]
+    fields = [input_schema.field(f.name) if f.name in input_schema.names else f for f in table]
+    new = [field for field in input_schema if field.name not in known]
     return evolve(table, pa.schema([*fields, *new]), settings.schema_mode)
 
 
@@ -356,32 +363,32 @@ def _check_assigned(config: TableConfig, assignments: Sequence[Assignment]) -> N
                 )
 
 
-def _bound(config: TableConfig, table: pa.Schema, source: pa.Schema, on: Sequence[str], clause: Clause) -> _Bound:
+def _bound(config: TableConfig, table: pa.Schema, source: pa.Schema, on: Sequence[str], clause: Clause) -> _BoundClause:
     """A clause with its assignments; errors as of `parse_assignments`."""
     identity = (*config.keys.record_fields, *partition_columns(config.keys))
-    if clause.outcome is Outcome.DELETE:
-        return _Bound(clause, ())
-    inserts = clause.outcome is Outcome.INSERT
+    if clause.outcome is ClauseAction.DELETE:
+        return _BoundClause(clause, ())
+    inserts = clause.outcome is ClauseAction.INSERT
     if clause.values is None:
         taken = [name for name in source.names if inserts or name not in identity]
         keeps = () if inserts else tuple(name for name in identity if name in source.names and name not in on)
-        return _Bound(clause, tuple(Assignment(name, Column(f"source.{name}")) for name in taken), keeps)
+        return _BoundClause(clause, tuple(Assignment(name, ColumnRef(f"source.{name}")) for name in taken), keeps)
     assignments = parse_assignments(clause.values, table, _sides_of(clause, source, table))
     if not inserts:
         _check_assigned(config, assignments)
-        return _Bound(clause, assignments)
+        return _BoundClause(clause, assignments)
     given = {assignment.column: assignment.value for assignment in assignments}
     for name in on:
-        if given.get(name) != Column(f"source.{name}"):
+        if given.get(name) != ColumnRef(f"source.{name}"):
             raise InvalidRequest(f"what is inserted has the {name!r} that was not found: assign it 'source.{name}'")
-    return _Bound(clause, assignments)
+    return _BoundClause(clause, assignments)
 
 
 def _sides_of(clause: Clause, source: pa.Schema, table: pa.Schema) -> pa.Schema:
     """The columns that a clause speaks of."""
     return _sides(
-        None if clause.rows is Rows.OF_TARGET else source,
-        None if clause.rows is Rows.OF_SOURCE else table,
+        None if clause.rows is ClauseRows.OF_TARGET else source,
+        None if clause.rows is ClauseRows.OF_SOURCE else table,
     )
 
 
@@ -395,7 +402,7 @@ def _sides(source: pa.Schema | None, table: pa.Schema | None) -> pa.Schema:
 # The rows
 
 
-def _read(engine: Engine, query: Query, of: Callable[[pa.Table], pa.Table]) -> pa.Table:
+def _read(engine: Engine, query: SnapshotQuery, of: Callable[[pa.Table], pa.Table]) -> pa.Table:
     """The rows of a query that are wanted, in memory."""
     found = engine.map(partial(_read_slice, query.spec, of), query.plan.slices)
     return pa.concat_tables([query.schema.empty_table(), *found]).combine_chunks()
@@ -423,9 +430,9 @@ def _pairs(rows: pa.Table, keys: pa.Table, on: tuple[str, ...]) -> pa.Table:
 
 def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings: WriteSettings) -> pa.Table:
     """The source in the types that the table would have of it.  Raises InvalidRequest for what no table holds."""
-    if not settings.cuts_nanoseconds:
+    if not settings.truncates_nanoseconds:
         for batch in source.to_batches():
-            refuse_cut_nanoseconds(batch)
+            check_no_truncated_nanoseconds(batch)
     taken = typed_nulls(with_zones(source.schema, table, zone_mode(settings.without_zone, config.version)), table)
     return conform_table(source, normalise(taken)).combine_chunks()
 
@@ -453,13 +460,13 @@ def _as_struct(rows: pa.Table) -> pa.Array:
     return pa.StructArray.from_arrays(as_batch(rows).columns, fields=list(rows.schema))
 
 
-def _chosen(beside: pa.Table, where: Filter | None) -> Ints:
+def _chosen(other_rows: pa.Table, where: Filter | None) -> Ints:
     """The numbers of the rows for which a condition is true."""
-    every = np.arange(beside.num_rows, dtype=np.int64)
+    every = np.arange(other_rows.num_rows, dtype=np.int64)
     if where is None:
         return every
-    numbered = beside.append_column(_SOURCE_ROW, pa.array(every))
-    kept: Ints = row_filter(parse_filter(where), beside.schema).keep(numbered).column(_SOURCE_ROW).to_numpy()
+    numbered = other_rows.append_column(_SOURCE_ROW, pa.array(every))
+    kept: Ints = row_filter(parse_filter(where), other_rows.schema).select(numbered).column(_SOURCE_ROW).to_numpy()
     return kept
 
 
@@ -503,9 +510,9 @@ def _refuse_nulls(inserted: pa.Table) -> None:
         )
 
 
-def _refuse_two_sources(config: TableConfig, rows: pa.Table, touched: Sequence[Ints]) -> None:
+def _refuse_two_sources(config: TableConfig, rows: pa.Table, matched_rows: Sequence[Ints]) -> None:
     """Raises InvalidRequest where a row of the table would be changed twice: which change is to count, nobody has said."""
-    numbers = np.concatenate([np.zeros(0, dtype=np.int64), *touched])
+    numbers = np.concatenate([np.zeros(0, dtype=np.int64), *matched_rows])
     seen, counts = np.unique(numbers, return_counts=True)
     if (counts > 1).any():
         twice = as_batch(rows.slice(int(seen[counts > 1][0]), 1))
@@ -516,12 +523,12 @@ def _refuse_two_sources(config: TableConfig, rows: pa.Table, touched: Sequence[I
     _refuse_repeated(config.keys, rows.take(pa.array(seen)), "the table holds two rows of record {key!r} that would be changed")
 
 
-def _refuse_repeated(keys: KeySpec, rows: pa.Table, text: str, *, places: bool = True) -> None:
-    """Raises InvalidRequest where two rows are of one record.  places: the partition is part of what names it."""
+def _refuse_repeated(keys: KeySpec, rows: pa.Table, text: str, *, assigns_location: bool = True) -> None:
+    """Raises InvalidRequest where two rows are of one record.  assigns_location: the partition is part of what names it."""
     if rows.num_rows < 2:
         return
     batch = as_batch(rows)
-    names = {"key": record_keys(keys, batch)} | ({"place": partition_paths(keys, batch)} if places else {})
+    names = {"key": record_keys(keys, batch)} | ({"place": partition_paths(keys, batch)} if assigns_location else {})
     codes = row_codes(pa.table(names), list(names))
     counts = np.bincount(codes)[codes]
     if (counts > 1).any():

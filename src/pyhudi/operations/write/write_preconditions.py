@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from pyhudi.errors import Unsupported
 from pyhudi.operations.write.index_lookup import check_lookup, depends_on_groups
-from pyhudi.operations.write.operation_traits import WriteShape
-from pyhudi.operations.write.write_attempt import outdated_where_files_are_gone
+from pyhudi.operations.write.operation_traits import OperationTraits
+from pyhudi.operations.write.write_attempt import raise_stale_on_missing_file
 from pyhudi.operations.write.write_schemas import WriteSchemas
 from pyhudi.operations.write.write_settings import WriteSettings
 from pyhudi.planning.bucket_routing import hashed_fields
@@ -19,31 +19,31 @@ from pyhudi.table.file_slices import FileSlice
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 
-Looked = Mapping[str, tuple[FileSlice, ...]]
+LoadedCommits = Mapping[str, tuple[FileSlice, ...]]
 """The slices of a state that a write may touch, by partition."""
 
 
-def check_fit(
+def check_preconditions(
     context: TableContext,
     settings: WriteSettings,
-    shape: WriteShape,
+    shape: OperationTraits,
     schemas: WriteSchemas,
     snapshot: Snapshot,
     counts: Mapping[str, int],
-) -> Looked | None:
+) -> LoadedCommits | None:
     """Raises InvalidRequest, TableState or Unsupported for options that the table refuses; SnapshotOutdated as listing does.
 
     counts: rows by partition path.  Returns the slices that were looked at, None where none had to be.
     """
     check_columns_by_ids(context, schemas, snapshot)
-    if not shape.looks_up:
+    if not shape.needs_lookup:
         return None
     if settings.index.buckets is not None:
         hashed_fields(schemas.keys, settings.index.buckets.hash_fields)
     if shape.replaces or not depends_on_groups(settings.index, is_cow=context.config.is_cow):
         check_lookup(settings.index, context, snapshot, ())
         return None
-    with outdated_where_files_are_gone(snapshot):
+    with raise_stale_on_missing_file(snapshot):
         slices = slices_to_search(shape, schemas, snapshot, counts)
         check_lookup(settings.index, context, snapshot, (s for found in slices.values() for s in found))
     return slices
@@ -59,7 +59,7 @@ def check_columns_by_ids(context: TableContext, schemas: WriteSchemas, snapshot:
 
 
 def slices_to_search(
-    shape: WriteShape, schemas: WriteSchemas, snapshot: Snapshot, counts: Mapping[str, int]
+    shape: OperationTraits, schemas: WriteSchemas, snapshot: Snapshot, counts: Mapping[str, int]
 ) -> dict[str, tuple[FileSlice, ...]]:
     """Latest slices of the partitions that the write may touch."""
     return snapshot.slices(None if shape.global_keys or schemas.unplaced else counts)

@@ -20,45 +20,54 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.errors import IndexStarted, InvalidRequest, SnapshotOutdated, TableState, Unsupported
-from pyhudi.features.hbase_index.hbase_commits import check_hbase, told_to_hbase
 from pyhudi.format.actions.commit_metadata import BOOTSTRAP_PARTS_KEY
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
 from pyhudi.format.instants import BOOTSTRAP_INSTANT_TIMES, Instant
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY
 from pyhudi.metadata_table.indexes import check_computable, open_indexes
 from pyhudi.metadata_table.reader.metadata_listing import choose_listing
 from pyhudi.metadata_table.writer.initialize_partitions import drop_for_new_columns, ensure_metadata_table
-from pyhudi.metadata_table.writer.metadata_commit import mirror_of
+from pyhudi.metadata_table.writer.metadata_commit import prepare_metadata_commit
 from pyhudi.operations.catalog_sync.sync_table import check_sync, with_sync
-from pyhudi.operations.commit.action_attempt import Phases, taken_back_on_error
+from pyhudi.operations.commit.action_attempt import Phases, rollback_on_error
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.events import observed
+from pyhudi.operations.commit.hbase_hooks import check_hbase, told_to_hbase
 from pyhudi.operations.commit.results import WriteResult
 from pyhudi.operations.commit.transaction import Transaction, commit_metadata
 from pyhudi.operations.services.run_services import with_services
-from pyhudi.operations.write.delete_partitions import partition_deleter
-from pyhudi.operations.write.index_lookup import check_counts_still
+from pyhudi.operations.write.delete_partitions import (
+    count_replaced_rows,
+    file_group_pairs,
+    partition_deleter,
+    select_replaced_groups,
+)
+from pyhudi.operations.write.index_lookup import check_bucket_counts_unchanged
 from pyhudi.operations.write.keyed_write import write_by_key
-from pyhudi.operations.write.micro_batches import check_not_landed
-from pyhudi.operations.write.non_blocking_writes import check_table
-from pyhudi.operations.write.operation_traits import WriteShape
-from pyhudi.operations.write.replaced_file_groups import count_replaced_rows, groups_of, replaced_groups
-from pyhudi.operations.write.resolve_blockers import settle_failed_writes
-from pyhudi.operations.write.write_attempt import Attempt, Written, outdated_where_files_are_gone, start_of, until_no_conflict
-from pyhudi.operations.write.write_preconditions import check_columns_by_ids, check_fit
-from pyhudi.operations.write.write_report import write_result
+from pyhudi.operations.write.micro_batches import check_not_committed
+from pyhudi.operations.write.operation_traits import OperationTraits
+from pyhudi.operations.write.resolve_blockers import rollback_failed_if_eager
+from pyhudi.operations.write.write_attempt import (
+    Attempt,
+    Written,
+    raise_stale_on_missing_file,
+    retry_on_conflict,
+    write_result,
+    write_start,
+)
+from pyhudi.operations.write.write_preconditions import check_columns_by_ids, check_preconditions
 from pyhudi.operations.write.write_schemas import WriteSchemas
-from pyhudi.operations.write.write_settings import WriteSettings
+from pyhudi.operations.write.write_settings import WriteSettings, check_table
 from pyhudi.operations.write.writer_spec import writer_spec
 from pyhudi.planning.bucket_routing import BUCKET_ENGINE
-from pyhudi.planning.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_keys
+from pyhudi.planning.conflicts import NEW_KEYS_IN_ANY_GROUP, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.planning.record_placement import WorkloadProfile
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.record_merge import RefuseRepeated
+from pyhudi.records.record_merge import RejectDuplicates
 from pyhudi.records.schema_evolution import continues
 from pyhudi.table.file_slices import FileSlice
-from pyhudi.table.listing import check_own_folders
+from pyhudi.table.listing import check_no_nested_table
 from pyhudi.table.schema_on_read_history import WrittenColumns
-from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew, read_commit
+from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit, retry_on_stale_files
 from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import BulkPlan, Engine, Incoming, PrepareRequest
@@ -72,35 +81,37 @@ def run_write(
     data: Any,
     settings: WriteSettings,
     *,
-    seen: Snapshot | None = None,
+    base_snapshot: Snapshot | None = None,
     marks_deletes: bool = False,
     repeated: str | None = None,
 ) -> WriteResult:
     """Write records.  data: anything the engine takes in.
 
-    seen: the state in which the caller found the data, when there is one; what changed since then is a conflict, and the caller
-    has to look again.
+    base_snapshot: the state in which the caller found the data, when there is one; what changed since then is a conflict, and the
+    caller has to look again.
     marks_deletes: the column DELETE_COLUMN of the data says which of its rows only delete their keys, whatever their ordering
     values.  For data that PyHudi made itself.
     repeated: two rows of one record are refused, and this is said, with {key}; None combines them, as the settings have it.
     Raises InvalidRequest for data that does not fit the table (nothing was written), WriteConflict when other writers won more
     often than the settings allow retries, TableState when the table forbids the write.
     """
-    write, snapshot = planned_write(context, engine, data, settings, seen=seen, marks_deletes=marks_deletes, repeated=repeated)
+    write, snapshot = planned_write(
+        context, engine, data, settings, base_snapshot=base_snapshot, marks_deletes=marks_deletes, repeated=repeated
+    )
     result = write.run(data, snapshot)
     # What follows the commit needs the lock no longer than it would without.
-    context.end_turn()
-    return followed_up(write, result, snapshot.timeline)
+    context.release_lock()
+    return run_followups(write, result, snapshot.timeline)
 
 
-@planned_anew
+@retry_on_stale_files
 def planned_write(
     context: TableContext,
     engine: Engine,
     data: Any,
     settings: WriteSettings,
     *,
-    seen: Snapshot | None = None,
+    base_snapshot: Snapshot | None = None,
     marks_deletes: bool = False,
     repeated: str | None = None,
 ) -> tuple[Write, Snapshot]:
@@ -108,15 +119,15 @@ def planned_write(
     check_writable(context)
     check_sync(settings.sync)
     check_hbase(context, settings.commit.hbase, has_metadata=settings.metadata.enabled)
-    shape = WriteShape.of(settings)
-    if shape.has_rings and context.config.is_cow:
+    shape = OperationTraits.of(settings)
+    if shape.is_consistent_hashing and context.config.is_cow:
         raise InvalidRequest(
             f"{BUCKET_ENGINE}=CONSISTENT_HASHING begins file groups with log files, and {context.storage.uri} is copy on write; "
             "create it as merge on read"
         )
     phases = Phases(context.env)
-    rolled_back, looked_at = settle_failed_writes(context, settings.commit)
-    snapshot = seen or _present_state(context, looked_at)
+    rolled_back, looked_at = rollback_failed_if_eager(context, settings.commit)
+    snapshot = base_snapshot or _present_state(context, looked_at)
     _check_bootstrapped(snapshot)
     phases.end("load")
     columns = engine.input_schema(data)
@@ -125,22 +136,25 @@ def planned_write(
     schemas = WriteSchemas.of(context, snapshot, columns, settings)
     if shape.shares_groups:
         config, metadata = context.config, settings.metadata
-        indexes = {*config.metadata_partitions, *config.metadata_partitions_inflight} - metadata.unwanted | metadata.wanted
+        indexes = {
+            *config.metadata_partitions,
+            *config.metadata_partitions_inflight,
+        } - metadata.disabled_partitions | metadata.enabled_partitions
         check_table(context.storage.uri, config.merge, indexes, is_cow=config.is_cow)
-        if seen is not None and not shape.deletes:
+        if base_snapshot is not None and not shape.deletes:
             raise Unsupported(
                 f"rows that are based on a scan of {context.storage.uri} under non-blocking concurrency control: nobody's write "
                 "is a conflict there, so what changed since the scan would be overwritten; use OPTIMISTIC_CONCURRENCY_CONTROL"
             )
     context, snapshot = _with_metadata_table(context, engine, snapshot, settings, schemas)
     names_records = shape.deletes and {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
-    if schemas.keys.generates_keys and not shape.takes_generated_keys and not names_records:
+    if schemas.keys.generates_keys and not shape.supports_generated_keys and not names_records:
         raise InvalidRequest(
             f"the table generates its record keys, so {settings.operation} cannot find records; use insert or bulk_insert"
         )
     write = Write(
         context=context,
-        began_with=context,
+        started_from=context,
         engine=engine,
         settings=settings,
         shape=shape,
@@ -148,16 +162,16 @@ def planned_write(
         schemas=schemas,
         phases=phases,
         rolled_back=rolled_back,
-        chosen=seen is not None,
+        chosen=base_snapshot is not None,
         marks_deletes=marks_deletes,
         repeated=repeated,
     )
     return write, snapshot
 
 
-def followed_up(write: Write, result: WriteResult, before: Timeline) -> WriteResult:
+def run_followups(write: Write, result: WriteResult, before: Timeline) -> WriteResult:
     """The result, after the services and the sync that follow a write.  before: the timeline that it was planned by."""
-    context, engine, settings = write.began_with, write.engine, write.settings
+    context, engine, settings = write.started_from, write.engine, write.settings
     result = with_services(
         context,
         engine,
@@ -171,11 +185,11 @@ def followed_up(write: Write, result: WriteResult, before: Timeline) -> WriteRes
     return with_sync(context, settings.sync, result)
 
 
-def _present_state(context: TableContext, looked_at: Timeline | None) -> Snapshot:
-    """The state to take the rows in by.  looked_at: a timeline of just now; what it names may be gone already."""
-    if looked_at is not None:
+def _present_state(context: TableContext, loaded_snapshot: Timeline | None) -> Snapshot:
+    """The state to take the rows in by.  loaded_snapshot: a timeline of just now; what it names may be gone already."""
+    if loaded_snapshot is not None:
         with suppress(SnapshotOutdated):
-            return load_snapshot(context, timeline=looked_at)
+            return load_snapshot(context, timeline=loaded_snapshot)
     return load_snapshot(context)
 
 
@@ -205,9 +219,9 @@ def _with_metadata_table(
     Raises InvalidRequest for columns with which an index that is defined cannot go on.
     """
     before = snapshot.schema.arrow if snapshot.schema else None
-    if settings.anew:
+    if settings.replaces_schema:
         check_computable(open_indexes(context), schemas.data_schema)
-    if before is not None and settings.anew and not continues(before, schemas.data_schema):
+    if before is not None and settings.replaces_schema and not continues(before, schemas.data_schema):
         return context, snapshot
     ensured = ensure_metadata_table(context, engine, settings.metadata, settings.commit.lock_wait_ms, schemas.data_schema, before)
     if ensured.config.metadata_partitions == context.config.metadata_partitions:
@@ -220,15 +234,15 @@ def _with_metadata_table(
 class Write:
     """One write under way; its context and schemas are those of the present attempt.
 
-    began_with: the table as it was when the write began.  chosen: the rows were chosen by the state that was loaded, so no other
-    state will do.
+    started_from: the table as it was when the write began.  chosen: the rows were chosen by the state that was loaded, so no
+    other state will do.
     """
 
     context: TableContext
-    began_with: TableContext
+    started_from: TableContext
     engine: Engine
     settings: WriteSettings
-    shape: WriteShape
+    shape: OperationTraits
     columns: pa.Schema
     schemas: WriteSchemas
     phases: Phases
@@ -247,7 +261,7 @@ class Write:
             counts = incoming.partitions() if self.shape.needs_counts else {}
             self.rows_in = sum(counts.values())
             self.phases.end("prepare")
-            if not counts and not self.settings.allow_empty and not self.shape.everything:
+            if not counts and not self.settings.allow_empty and not self.shape.replaces_table:
                 operation = str(self.shape.operation)
                 return WriteResult(operation, None, None, rolled_back=self.rolled_back, seconds=self.phases.seconds)
             if self.chosen:
@@ -262,7 +276,7 @@ class Write:
             def attempt(_: TableContext) -> WriteResult:
                 return self._attempt_beside_indexing(incoming, counts, present, next(attempts))
 
-            return until_no_conflict(self.context, self.settings.commit, attempt, look)
+            return retry_on_conflict(self.context, self.settings.commit, attempt, look)
         finally:
             incoming.release()
 
@@ -310,9 +324,9 @@ class Write:
         # real readers cannot compare it.
         compares = shape.compares or not self.context.config.is_cow
         return PrepareRequest(
-            data_schema=schemas.data_schema if schemas.given is None else schemas.given,
+            data_schema=schemas.data_schema if schemas.input is None else schemas.input,
             keys=schemas.keys,
-            rule=schemas.rule if self.repeated is None else RefuseRepeated(self.repeated),
+            rule=schemas.rule if self.repeated is None else RejectDuplicates(self.repeated),
             combine=self.settings.combine or self.repeated is not None,
             global_keys=shape.global_keys,
             keys_only=schemas.keys_only,
@@ -320,9 +334,9 @@ class Write:
             memory_budget_bytes=self.settings.memory_budget_bytes,
             required_ordering=self.context.config.ordering_fields if compares else (),
             by_partition=shape.in_bulk or shape.replaces,
-            looked_up=shape.looks_up and not shape.routes,
-            placing=schemas.placing,
-            cut_nanoseconds=self.settings.cuts_nanoseconds,
+            lookup_columns=shape.needs_lookup and not shape.is_bucketed,
+            partition_columns=schemas.partition_columns,
+            truncate_nanoseconds=self.settings.truncates_nanoseconds,
             marks_deletes=self.marks_deletes,
             driver_batch_bytes=self.settings.driver_batch_bytes,
             driver_work_bytes=self.settings.driver_work_bytes,
@@ -334,29 +348,29 @@ class Write:
         if number == 0:
             # Files that a clean took meanwhile tell nothing of options: the state that `begin` finds is looked at in its place.
             with suppress(SnapshotOutdated):
-                looked = check_fit(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
+                looked = check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if self.shape.replaces else b""
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit, requested)
-        transaction.late_attempts = self.engine.leaves_attempts
-        with taken_back_on_error(transaction):
+        transaction.may_have_late_attempts = self.engine.may_leave_attempts
+        with rollback_on_error(transaction):
             snapshot, start = self._state_to_plan_on(snapshot, transaction)
-            with outdated_where_files_are_gone(snapshot):
+            with raise_stale_on_missing_file(snapshot):
                 attempt = self._attempt_on(transaction, snapshot, start, looked if snapshot is before else None)
-                replaced = replaced_groups(attempt, counts) if self.shape.replaces else None
-                if self.shape.places_nothing:
+                replaced = select_replaced_groups(attempt, counts) if self.shape.replaces else None
+                if self.shape.is_bulk:
                     written = _write_in_bulk(attempt, incoming, counts)
                 else:
                     written = write_by_key(attempt, incoming, counts, replaced)
             return self.completed(attempt, written, replaced)
 
-    def begun(self, snapshot: Snapshot) -> Attempt:
+    def start_streaming_attempt(self, snapshot: Snapshot) -> Attempt:
         """The one attempt of a write whose rows come by themselves, under its instant, with its inflight file written."""
         snapshot = self._without_stale_indexes(snapshot)
-        check_fit(self.context, self.settings, self.shape, self.schemas, snapshot, {})
+        check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, {})
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit)
-        with taken_back_on_error(transaction):
+        with rollback_on_error(transaction):
             snapshot, start = self._state_to_plan_on(snapshot, transaction)
-            with outdated_where_files_are_gone(snapshot):
+            with raise_stale_on_missing_file(snapshot):
                 attempt = self._attempt_on(transaction, snapshot, start, None)
             attempt.begin_files(None)
         return attempt
@@ -366,9 +380,9 @@ class Write:
         transaction: Transaction,
         snapshot: Snapshot,
         start: WriteStart,
-        looked: Mapping[str, tuple[FileSlice, ...]] | None,
+        loaded_metadata: Mapping[str, tuple[FileSlice, ...]] | None,
     ) -> Attempt:
-        """An attempt that is planned on a state.  looked: see `Attempt`."""
+        """An attempt that is planned on a state.  loaded_metadata: see `Attempt`."""
         transaction.columns = self.columns_after(snapshot, transaction)
         transaction.planned_on(snapshot)
         ids = None if transaction.columns is None else transaction.columns.ids
@@ -382,15 +396,15 @@ class Write:
             start=start,
             transaction=transaction,
             spec=writer_spec(self.context, self.settings, self.shape, self.schemas, snapshot, transaction, ids=ids),
-            looked=looked,
+            loaded_metadata=loaded_metadata,
         )
 
     def completed(self, attempt: Attempt, written: Written, replaced: Mapping[str, tuple[str, ...]] | None) -> WriteResult:
         """Commit what the tasks of an attempt have written."""
         # Tasks notice another table in a partition's folder only where that has no partition metadata of its own.
         stats = (status.stat for status in written.statuses)
-        fresh = (s for s in stats if s.prev_base_file is None and (self.shape.has_rings or not s.log_files))
-        check_own_folders(self.context.storage, {stat.partition_path or "" for stat in fresh})
+        fresh = (s for s in stats if s.prev_base_file is None and (self.shape.is_consistent_hashing or not s.log_files))
+        check_no_nested_table(self.context.storage, {stat.partition_path or "" for stat in fresh})
         self.phases.end("write")
         done = self._commit(attempt, written, replaced)
         self.metadata_timeline = attempt.transaction.metadata_timeline
@@ -403,8 +417,8 @@ class Write:
             rows_deleted=None if replaced_rows is None or result.rows_deleted is None else result.rows_deleted + replaced_rows,
             operation=str(self.shape.operation),
             rows_in=self.rows_in or result.rows_in,
-            file_groups_replaced=len(groups_of(replaced)),
-            index=None if lookup is None else str(self.settings.index.kind),
+            file_groups_replaced=len(file_group_pairs(replaced)),
+            index=None if lookup is None else str(self.settings.index.index_type),
             index_source=None if lookup is None else lookup.source,
             rolled_back=self.rolled_back,
             schema_changes=self.schemas.changes,
@@ -422,10 +436,10 @@ class Write:
         batch, operation, statuses = self.settings.batch, self.shape.operation.recorded, written.statuses
         extra = dict((*self.settings.extra_metadata, *((batch.metadata,) if batch else ())))
         metadata = commit_metadata(operation, statuses, self.schemas.schema_text, extra, replaced)
-        touched = [*groups_of(replaced), *written.read, *_claims(self.shape, written)]
-        if written.rings is not None:
-            touched += written.rings.given_up
-        mirror = mirror_of(
+        touched = [*file_group_pairs(replaced), *written.read, *_claims(self.shape, written)]
+        if written.hashing is not None:
+            touched += written.hashing.replaced_groups
+        mirror = prepare_metadata_commit(
             self.context,
             self.engine,
             attempt.spec.indexing,
@@ -435,22 +449,22 @@ class Write:
             time=attempt.spec.instant_time,
             operation=operation,
             replaced=replaced,
-            keeps_keys=self.settings.commit.hbase is not None,
+            retains_keys=self.settings.commit.hbase is not None,
         )
 
         def verify(now: Timeline) -> None:
             if batch:
-                check_not_landed(self.context, batch, now)
-            if written.rings is not None:
-                written.rings.check_still_count(self.context, attempt.snapshot.timeline, now)
+                check_not_committed(self.context, batch, now)
+            if written.hashing is not None:
+                written.hashing.check_rings_unchanged(self.context, attempt.snapshot.timeline, now)
             if written.lookup is not None:
-                check_counts_still(self.context, attempt.snapshot.timeline, now, written.lookup.lookup)
+                check_bucket_counts_unchanged(self.context, attempt.snapshot.timeline, now, written.lookup.lookup)
 
         shares = self.shape.shares_groups
-        followed = frozenset[str]() if written.rings is None else written.rings.followed
+        followed = frozenset[str]() if written.hashing is None else written.hashing.double_written_resizes
         with told_to_hbase(self.context, self.engine, self.settings.commit.hbase, statuses, attempt.spec.instant_time):
             return attempt.transaction.commit(
-                metadata, attempt.start, touched, mirror, verify, shares_groups=shares, followed=followed
+                metadata, attempt.start, touched, mirror, verify, shares_groups=shares, ignored_instants=followed
             )
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
@@ -459,7 +473,7 @@ class Write:
         Rows are as they were without it, so a crash from here on leaves the old table; the next write builds it anew.
         """
         before = snapshot.schema
-        if not self.settings.anew or before is None or continues(before.arrow, self.schemas.data_schema):
+        if not self.settings.replaces_schema or before is None or continues(before.arrow, self.schemas.data_schema):
             return snapshot
         settings = self.settings
         self.context = drop_for_new_columns(self.context, settings.metadata, settings.commit.lock_wait_ms, before.arrow)
@@ -476,16 +490,16 @@ class Write:
         Rows that were chosen by a state are planned on that state: another one may hold others that are to be chosen.  Where
         another writer changed the columns since the rows were made to fit them, what it wrote remains to be met.
         """
-        begun_on = transaction.begun_on
+        begun_on = transaction.requested_on
         if self.chosen or begun_on is None or begun_on.instants == snapshot.timeline.instants:
-            return snapshot, start_of(snapshot)
+            return snapshot, write_start(snapshot)
         now = load_snapshot(self.context, timeline=begun_on)
         if now.schema == snapshot.schema:
-            return now, start_of(now)
+            return now, write_start(now)
         if self.schemas.keys_only:
             self.schemas = WriteSchemas.of(self.context, now, self.columns, self.settings)
-            return now, start_of(now)
-        return now, start_of(snapshot)
+            return now, write_start(now)
+        return now, write_start(snapshot)
 
 
 _INDEXES_BEGUN = 5
@@ -499,7 +513,7 @@ def _write_in_bulk(attempt: Attempt, incoming: Incoming, counts: Mapping[str, in
     return Written(incoming.write_bulk(BulkPlan(attempt.spec, settings.sort_mode, env.uuid4, settings.bulk_parallelism)))
 
 
-def _claims(shape: WriteShape, written: Written) -> list[FileGroupId]:
+def _claims(shape: OperationTraits, written: Written) -> list[FileGroupId]:
     """What the write read of the table by finding keys nowhere: that no other group has them.
 
     What overwrites partitions says so of everything that it does not replace.
@@ -507,7 +521,7 @@ def _claims(shape: WriteShape, written: Written) -> list[FileGroupId]:
     stats = [status.stat for status in written.statuses if status.stat.num_inserts]
     if not stats or (written.lookup is None and not shape.replaces):
         return []
-    if shape.routes:
+    if shape.is_bucketed:
         return [group for s in stats for group in new_bucket(s.partition_path or "", s.file_id or "")]
-    everywhere = [NEW_KEYS_ANYWHERE] if shape.global_keys or shape.everything else []
+    everywhere = [NEW_KEYS_IN_ANY_GROUP] if shape.global_keys or shape.replaces_table else []
     return [new_keys(s.partition_path or "") for s in stats] + everywhere

@@ -9,19 +9,18 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro
-from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.format.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_fields
 from pyhudi.operations.admin.create_table import check_columns
 from pyhudi.operations.admin.table_settings import zone_mode
 from pyhudi.operations.commit.commit_settings import DELETE_FIELD, DELETE_MARKER
 from pyhudi.operations.write.write_settings import SCHEMA_MODE, WriteOperation, WriteSettings
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.keys.key_spec import KeySpec, partition_columns
-from pyhudi.records.keys.key_values import check_given_key
-from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_markers, marked_rule, merge_rule
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.record_merge import IS_DELETED, MergeRule, PickByCommitTime
-from pyhudi.records.schema_evolution import SchemaMode, continues, evolve, schema_changes, typed_nulls, whole_number_hint
-from pyhudi.records.timestamp_coercion import WithoutZone, with_zones
+from pyhudi.records.keys.key_values import check_key_argument
+from pyhudi.records.mergers import PartialRows, check_partial_merge, honors_delete_markers, marked_rule, merge_rule
+from pyhudi.records.record_merge import IS_DELETED, CommitTimeRule, RecordMergeRule
+from pyhudi.records.schema_evolution import SchemaMode, continues, evolve, integer_hint, schema_changes, typed_nulls
+from pyhudi.records.timestamp_coercion import ZonelessTimestamps, with_zones
 from pyhudi.records.type_normalization import normalise
 from pyhudi.table.snapshot import Snapshot, TableSchema
 from pyhudi.table.table_config import TableConfig
@@ -34,28 +33,28 @@ _NO_COLUMNS = pa.schema([])
 class WriteSchemas:
     """The table's columns after the write, and how records are named and merged.
 
-    data_schema: those that its files hold.  placing: partition columns of the rows that are left out of files.
+    data_schema: those that its files hold.  partition_columns: partition columns of the rows that are left out of files.
     rule: for duplicates among the incoming rows; stored_rule: for an incoming and a stored record.  keys_only: rows only delete.
-    unplaced: they name no partition, so all partitions are searched.  given: the columns of a partial update.  changes: of the
+    unplaced: they name no partition, so all partitions are searched.  input: the columns of a partial update.  changes: of the
     table's columns, for the result.
     """
 
     data_schema: pa.Schema
     schema_text: str
     keys: KeySpec
-    rule: MergeRule
-    stored_rule: MergeRule
+    rule: RecordMergeRule
+    stored_rule: RecordMergeRule
     keys_only: bool
     unplaced: bool
-    given: pa.Schema | None = None
+    input: pa.Schema | None = None
     changes: tuple[str, ...] = ()
-    placing: pa.Schema = _NO_COLUMNS
+    partition_columns: pa.Schema = _NO_COLUMNS
 
     @classmethod
     def of(cls, context: TableContext, snapshot: Snapshot, incoming: pa.Schema, settings: WriteSettings) -> WriteSchemas:
         """The schemas of a write of `incoming` to the table as it is.  Raises InvalidRequest for columns that do not fit it."""
         config = context.config
-        current = None if settings.anew else snapshot.schema
+        current = None if settings.replaces_schema else snapshot.schema
         keys_only = settings.operation is WriteOperation.DELETE
         placing = _NO_COLUMNS
         known = pa.schema([*(current.arrow if current else ()), *snapshot.path_fields])
@@ -83,7 +82,7 @@ class WriteSchemas:
                 null_for_missing=settings.null_for_missing or settings.partial,
                 allow_drop=settings.allow_drop and not settings.partial,
             )
-            if settings.anew and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
+            if settings.replaces_schema and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
                 _check_goes_on(context, snapshot.schema.arrow, data_schema)
             check_columns(config.keys, config.ordering_fields, normalise(brought))
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
@@ -102,10 +101,10 @@ class WriteSchemas:
         unplaced = (
             keys_only and not {RECORD_KEY, PARTITION_PATH} <= set(incoming.names) and not _names_partition(config.keys, incoming)
         )
-        among_rows: MergeRule = rule
+        among_rows: RecordMergeRule = rule
         if keys_only:
-            among_rows = PickByCommitTime()
-        elif some and not rule.picks and rule.filling is None:
+            among_rows = CommitTimeRule()
+        elif some and not rule.selects_one_side and rule.filling is None:
             among_rows = PartialRows(rule)
         changes = schema_changes(current.arrow, data_schema) if current else ()
         return cls(data_schema, text, config.keys, among_rows, rule, keys_only, unplaced, given, changes, placing)
@@ -113,7 +112,7 @@ class WriteSchemas:
     @property
     def partial(self) -> bool:
         """True when the rows lack columns, which keep their values."""
-        return self.given is not None and len(self.given) < len(self.data_schema)
+        return self.input is not None and len(self.input) < len(self.data_schema)
 
 
 def _placing(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
@@ -138,7 +137,7 @@ def fixed_columns(config: TableConfig) -> Mapping[str, str]:
     return {**ordering, **partition, **dict.fromkeys(keys.record_fields, "a record key field")}
 
 
-def _check_partial(context: TableContext, rule: MergeRule, current: pa.Schema | None, after: pa.Schema) -> None:
+def _check_partial(context: TableContext, rule: RecordMergeRule, current: pa.Schema | None, after: pa.Schema) -> None:
     if current != after:
         raise InvalidRequest("a partial update changes no columns of the table: it holds some of them, with their types")
     check_partial_merge(rule)
@@ -151,7 +150,7 @@ def _check_partial(context: TableContext, rule: MergeRule, current: pa.Schema | 
 
 def _check_marker(context: TableContext, settings: WriteSettings, schema: pa.Schema) -> None:
     config = context.config
-    if not looks_at_markers(config.merge):
+    if not honors_delete_markers(config.merge):
         raise InvalidRequest(
             f"{DELETE_FIELD} and {DELETE_MARKER}: the table's payload class "
             f"{config.merge.payload_class} looks at no delete marker, so the rows would be stored; delete them by key, or mark "
@@ -194,7 +193,7 @@ def _check_delete_columns(keys: KeySpec, schema: pa.Schema) -> None:
         )
 
 
-def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zones: WithoutZone) -> None:
+def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zones: ZonelessTimestamps) -> None:
     """Keys of another type are other keys: 1.0 and 1 are two strings, and a delete of either does not find the other."""
     if {RECORD_KEY, PARTITION_PATH} <= set(schema.names):
         return
@@ -205,13 +204,13 @@ def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zone
         column = typed_nulls(with_zones(pa.schema([schema.field(head)]), table, zones), table)
         given, stored = field_at(normalise(column), name).type, field_at(table, name).type
         if name in keys.record_fields:
-            check_given_key(name, given, stored)
+            check_key_argument(name, given, stored)
         families = (pa.types.is_integer, pa.types.is_floating)
         alike = given == stored or any(family(given) and family(stored) for family in families)
         if not alike and not (pa.types.is_string(given) or pa.types.is_string(stored)):
             raise InvalidRequest(
                 f"column {name!r} of the rows to delete is {given}, and the table's is {stored}: cast it"
-                f"{whole_number_hint(stored, given)}"
+                f"{integer_hint(stored, given)}"
             )
 
 

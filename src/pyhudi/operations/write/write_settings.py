@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -12,32 +12,94 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.commit_metadata import Operation
 from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.metadata_table.codecs.metadata_partitions import RECORD_INDEX, SECONDARY_INDEX_PREFIX
 from pyhudi.metadata_table.writer.metadata_settings import MetadataSettings
 from pyhudi.operations.admin.create_table import check_columns
 from pyhudi.operations.admin.table_settings import WITHOUT_ZONE, TableSettings, zone_mode
 from pyhudi.operations.catalog_sync.sync_settings import HIVE_SYNC, META_SYNC, SyncSettings
 from pyhudi.operations.commit.commit_settings import (
+    CONCURRENCY,
     DELETE_FIELD,
     DELETE_MARKER,
+    INDEX_TYPE,
     MEMORY_BUDGET,
     METADATA_PREFIX,
+    NON_BLOCKING,
     CommitSettings,
-    delete_marker,
+    delete_marker_setting,
 )
 from pyhudi.operations.services.service_settings import ServiceSettings
 from pyhudi.operations.write.early_conflict_settings import EarlySettings
 from pyhudi.operations.write.index_lookup import LookupSettings
 from pyhudi.operations.write.micro_batches import StreamBatch
-from pyhudi.operations.write.non_blocking_writes import check_operation, check_table
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.planning.bucket_routing import BUCKET_ENGINE
 from pyhudi.planning.record_placement import SizingSettings
+from pyhudi.records.merge_mode import MergeMode, MergeSettings
 from pyhudi.records.record_merge import DeleteMarker
 from pyhudi.records.schema_evolution import SchemaMode
-from pyhudi.records.timestamp_coercion import NANOSECONDS_OPTION, WithoutZone, with_zones
+from pyhudi.records.timestamp_coercion import NANOSECONDS_OPTION, ZonelessTimestamps, with_zones
 from pyhudi.records.type_normalization import normalise
 from pyhudi.table.table_config import TableType
 from pyhudi.tasks.base_file_writer import FileSettings
+
+# Which writes may append to file groups that other writers append to at the same moment.
+#
+# Nobody waits for anybody and nobody's work is done again, so the result must be the same in whatever order the writes complete:
+#
+#     merge on read    every write is a log file of its own; a new base file would hide what others append to the old one
+#     bucket index     the key alone says which file group takes a record, so that all writers name the same one
+#     event time       of two records of one key the ordering field decides, not who came last
+#     whole rows       a row that was completed from what stood there would undo what others write meanwhile
+#     no key index     what a write brings to an index of keys depends on what others do to those keys meanwhile
+#
+# Compaction alone makes base files.  It takes what completed before it was planned; the rest follows its base file.
+#
+# Source: docs/lock-providers.md, "Non-blocking concurrency control".
+
+_MODE = f"{CONCURRENCY}={NON_BLOCKING}"
+
+
+def check_operation(operation: str, index: str, *, replaces: bool, partial: bool) -> None:
+    """What the options alone tell.  operation, index: their names.  Raises InvalidRequest, Unsupported."""
+    if replaces:
+        raise InvalidRequest(
+            f"{operation} does not go with {_MODE}: it would replace file groups to which others append; run it while nobody "
+            "else writes, under another mode"
+        )
+    if index != "BUCKET":
+        raise InvalidRequest(
+            f"{_MODE} needs {INDEX_TYPE}=BUCKET, not {index}: only its bucket leads all writers of a key to one file group"
+        )
+    if partial:
+        raise Unsupported(
+            f"a partial update under {_MODE}: columns that it leaves as they are may change meanwhile; upsert whole rows"
+        )
+
+
+def check_table(uri: str, merge: MergeSettings, indexes: Iterable[str], *, is_cow: bool) -> None:
+    """What the table tells.  indexes: partitions of its metadata table, those that are being built too.
+
+    Raises InvalidRequest, Unsupported.
+    """
+    if is_cow:
+        raise InvalidRequest(f"{_MODE} needs a merge-on-read table, and the one at {uri} is copy on write: it has no log files")
+    if merge.mode is not MergeMode.EVENT_TIME_ORDERING or not merge.ordering:
+        raise InvalidRequest(
+            f"{_MODE} needs a table that merges by {MergeMode.EVENT_TIME_ORDERING} and has an ordering field, not one like "
+            f"{uri} ({merge.mode}): writers complete in any order, so something else has to say which record is newer"
+        )
+    if merge.update_mode is not None:
+        raise Unsupported(
+            f"{_MODE} for the table at {uri}, whose records take values from older ones (update mode {merge.update_mode}): "
+            "which ones depends on the order of the writes; use OPTIMISTIC_CONCURRENCY_CONTROL"
+        )
+    keyed = sorted(name for name in indexes if name == RECORD_INDEX or name.startswith(SECONDARY_INDEX_PREFIX))
+    if keyed:
+        raise Unsupported(
+            f"{_MODE} for the table at {uri}, which has or gets the index {', '.join(keyed)}: which keys are there "
+            "cannot be told while others write them; drop the index, or use OPTIMISTIC_CONCURRENCY_CONTROL"
+        )
 
 
 class WriteOperation(StrEnum):
@@ -176,7 +238,7 @@ _WATERMARK = Option(
     "commits say it; Hudi 1.1 leaves it out unless this is true, Hudi 1.0 does not know it",
     verbs=_WITH_ROWS,
 )
-OF_ROWS_AS_GIVEN = (PARTIAL_UPDATE, _DROP_DUPLICATES, _NULL_FOR_MISSING, _RECONCILE, _ALLOW_DROP)
+OPERATIONS_ON_INPUT_ROWS = (PARTIAL_UPDATE, _DROP_DUPLICATES, _NULL_FOR_MISSING, _RECONCILE, _ALLOW_DROP)
 """What says of an upsert how its rows are meant: nothing to act on where the rows are made of those of the table."""
 DRIVER_BATCH = Option(
     "pyhudi.spark.driver.batch.bytes",
@@ -218,7 +280,7 @@ class WriteSettings:
     rings; drops_clusterings: whether they drop the plan then, so that nobody works for nothing.  batch: what of a stream is
     written, so that it lands once.  partial: an upsert's rows hold some columns only, and the others keep their values.  marker:
     what makes a row a delete, in place of `_hoodie_is_deleted`.  sync: the catalogs that are told of the commit, None for none.
-    anew: the columns of the rows become the table's, whatever those were.
+    replaces_schema: the columns of the rows become the table's, whatever those were.
     event_time: the column that tells when events happened.
     """
 
@@ -257,8 +319,8 @@ class WriteSettings:
         ),
     ]
     schema_mode: Annotated[SchemaMode, SCHEMA_MODE]
-    without_zone: Annotated[WithoutZone | None, WITHOUT_ZONE]
-    cuts_nanoseconds: Annotated[bool, _NANOSECONDS]
+    without_zone: Annotated[ZonelessTimestamps | None, WITHOUT_ZONE]
+    truncates_nanoseconds: Annotated[bool, _NANOSECONDS]
     null_for_missing: Annotated[bool, _NULL_FOR_MISSING, _RECONCILE]
     allow_drop: Annotated[
         bool,
@@ -293,12 +355,12 @@ class WriteSettings:
     event_time: Annotated[str | None, _EVENT_TIME, _WATERMARK] = None
     batch: StreamBatch | None = None
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
-    anew: bool = False
+    replaces_schema: bool = False
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
         """From checked options.  Raises InvalidRequest for options that do not go together."""
-        policy = options.word(DUPLICATE_POLICY)
+        policy = options.value_or_default(DUPLICATE_POLICY)
         if options.flag(_DROP_DUPLICATES):
             if operation is WriteOperation.BULK_INSERT:
                 raise InvalidRequest(f"{_DROP_DUPLICATES} does not go with bulk_insert; use insert")
@@ -308,22 +370,22 @@ class WriteSettings:
                     raise InvalidRequest(f"{_DROP_DUPLICATES} makes the upsert an insert, and {PARTIAL_UPDATE} needs an upsert")
                 operation = WriteOperation.INSERT
         static = options.text(_STATIC_PARTITIONS)
-        prefix = options.word(METADATA_PREFIX)
+        prefix = options.value_or_default(METADATA_PREFIX)
         settings = read_settings(
             cls,
             options,
             operation=operation,
             combine=options.flag(_COMBINE.get(operation, _COMBINE_INSERTS)),
             duplicate_policy=policy,
-            schema_mode=SchemaMode(options.word(SCHEMA_MODE)),
-            cuts_nanoseconds=options.word(_NANOSECONDS) == "cut",
+            schema_mode=SchemaMode(options.value_or_default(SCHEMA_MODE)),
+            truncates_nanoseconds=options.value_or_default(_NANOSECONDS) == "cut",
             null_for_missing=options.flag(_NULL_FOR_MISSING) or options.flag(_RECONCILE),
             partitions_to_overwrite=tuple(part.strip() for part in static.split(",")) if static else None,
             extra_metadata=tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix)),
             clustering_updates=_update_strategy(options),
             partial=options.flag(PARTIAL_UPDATE) and operation is WriteOperation.UPSERT,
             event_time=options.text(_EVENT_TIME) if options.flag(_WATERMARK) else None,
-            marker=delete_marker(options, beside_flag=False),
+            marker=delete_marker_setting(options, combines_with_flag=False),
             sync=SyncSettings.after_writes(options),
         )
         settings._check_mode()
@@ -333,7 +395,7 @@ class WriteSettings:
         """Raises InvalidRequest, Unsupported for what does not go with writers that do not wait for each other."""
         operation = self.operation
         if self.commit.is_non_blocking and operation is not WriteOperation.DELETE_PARTITION:
-            check_operation(operation, self.index.kind, replaces=operation.replaces, partial=self.partial)
+            check_operation(operation, self.index.index_type, replaces=operation.replaces, partial=self.partial)
 
     def overwriting(self) -> WriteSettings:
         """The write that leaves these rows alone in the table, combined as they would be, and their columns as the table's.
@@ -342,7 +404,7 @@ class WriteSettings:
         """
         if self.partial:
             raise InvalidRequest("a partial update changes records that are there; overwriting the table leaves none of them")
-        settings = replace(self, operation=WriteOperation.INSERT_OVERWRITE_TABLE, anew=True)
+        settings = replace(self, operation=WriteOperation.INSERT_OVERWRITE_TABLE, replaces_schema=True)
         settings._check_mode()
         return settings
 
@@ -364,14 +426,14 @@ def check_first_write(uri: str, options: Options, settings: WriteSettings, colum
         raise InvalidRequest(f"there is no Hudi table at {uri}, so {wanted} has nothing to work on")
     table = TableSettings.of(options)
     if settings.commit.is_non_blocking:
-        check_table(uri, table.merge, settings.metadata.wanted, is_cow=table.table_type is TableType.COPY_ON_WRITE)
+        check_table(uri, table.merge, settings.metadata.enabled_partitions, is_cow=table.table_type is TableType.COPY_ON_WRITE)
     taken = with_zones(without_meta_fields(columns), None, zone_mode(settings.without_zone, table.version))
     check_columns(table.keys, table.merge.ordering.fields, normalise(taken))
 
 
 def _update_strategy(options: Options) -> str:
     """`hoodie.clustering.updates.strategy` as reject, allow or duplicate."""
-    name = options.word(UPDATE_STRATEGY)
+    name = options.value_or_default(UPDATE_STRATEGY)
     known = {
         "SparkRejectUpdateStrategy": "reject",
         "SparkAllowUpdateStrategy": "allow",
@@ -380,6 +442,6 @@ def _update_strategy(options: Options) -> str:
     found = known.get(name.rsplit(".", 1)[-1])
     if found is None:
         raise Unsupported(f"option {UPDATE_STRATEGY}={name} is refused: PyHudi has {', '.join(known)}")
-    if found == "duplicate" and options.word(BUCKET_ENGINE) != "CONSISTENT_HASHING":
+    if found == "duplicate" and options.value_or_default(BUCKET_ENGINE) != "CONSISTENT_HASHING":
         raise InvalidRequest(f"option {UPDATE_STRATEGY}={name} goes with {BUCKET_ENGINE}=CONSISTENT_HASHING alone")
     return found

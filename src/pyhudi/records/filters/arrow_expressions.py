@@ -20,13 +20,13 @@ from pyhudi.records.column_statistics import Value
 from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import (
-    Always,
     And,
-    Call,
-    Column,
+    ColumnRef,
     Compare,
     Constant,
+    ConstantUnlessNull,
     Expr,
+    FunctionCall,
     In,
     IsNull,
     Like,
@@ -35,7 +35,7 @@ from pyhudi.records.filters.filter_ast import (
     Or,
 )
 from pyhudi.records.filters.filter_functions import evaluate
-from pyhudi.records.filters.filter_visitor import calls, equal_values, join_in_pairs, leaves, push_negations
+from pyhudi.records.filters.filter_visitor import calls, equal_values, join_in_pairs, leaf_conditions, push_negations
 from pyhudi.records.filters.like_patterns import is_prefix_pattern, like_prefix, like_regex
 
 
@@ -63,9 +63,9 @@ class RowFilter:
     expression: pc.Expression | None
     parts: tuple[RowFilter, ...] = ()
     is_any: bool = False
-    computed: tuple[Call, ...] = ()
+    computed: tuple[FunctionCall, ...] = ()
 
-    def keep(self, rows: pa.Table) -> pa.Table:
+    def select(self, rows: pa.Table) -> pa.Table:
         """The rows for which the filter is true, in their order.  Raises Arrow's errors for columns that are not there."""
         if self.expression is not None and not self.computed:
             return rows.filter(self.expression)
@@ -85,10 +85,10 @@ class RowFilter:
         return np.flatnonzero(kept)
 
 
-def computed_column(call: Call, rows: pa.Table) -> pa.Array:
+def computed_column(call: FunctionCall, rows: pa.Table) -> pa.Array:
     """What a bound call makes of rows."""
 
-    def values_of(column: Column) -> pa.Array:
+    def values_of(column: ColumnRef) -> pa.Array:
         values = column_at(rows, column.name)
         joined = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
         return joined if joined.type == column.type else joined.cast(column.type)
@@ -96,7 +96,7 @@ def computed_column(call: Call, rows: pa.Table) -> pa.Array:
     return evaluate(call, values_of, rows.num_rows)
 
 
-def _computed_name(call: Call) -> str:
+def _computed_name(call: FunctionCall) -> str:
     """The column in which the results of a call stand while rows are filtered: one that no table has."""
     return f"\x00{call!r}"
 
@@ -114,13 +114,13 @@ _ROW_NUMBER = "\x00place"
 
 
 def _in_parts(expr: Expr) -> RowFilter:
-    if not isinstance(expr, (And, Or)) or sum(1 for _ in leaves(expr)) <= _LARGEST_EXPRESSION:
+    if not isinstance(expr, (And, Or)) or sum(1 for _ in leaf_conditions(expr)) <= _LARGEST_EXPRESSION:
         return _whole(expr)
     parts: list[RowFilter] = []
     small: list[Expr] = []
     count = 0
     for part in expr.parts:
-        size = sum(1 for _ in leaves(part))
+        size = sum(1 for _ in leaf_conditions(part))
         if size > _LARGEST_EXPRESSION:
             parts.append(_in_parts(part))
             continue
@@ -152,7 +152,7 @@ def _arrow(expr: Expr) -> pc.Expression:
         return pc.scalar(bool(expr.value))
     if isinstance(expr, IsNull):
         return _reference(expr.column).is_null()
-    if isinstance(expr, Always):
+    if isinstance(expr, ConstantUnlessNull):
         return _reference(expr.column).is_valid() if expr.outcome else pc.scalar(False)
     if isinstance(expr, Compare):
         return _arrow_comparison(expr)

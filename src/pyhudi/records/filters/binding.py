@@ -17,12 +17,25 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import Internal, InvalidRequest
-from pyhudi.records.column_statistics import Value, decimal_of
+from pyhudi.records.column_statistics import Value, decimal_from_unscaled
 from pyhudi.records.dotted_columns import field_at
-from pyhudi.records.filters.filter_ast import Always, And, Call, Compare, Constant, Expr, In, IsNull, Like, Not, Operand, Or
+from pyhudi.records.filters.filter_ast import (
+    And,
+    Compare,
+    Constant,
+    ConstantUnlessNull,
+    Expr,
+    FunctionCall,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Operand,
+    Or,
+)
 from pyhudi.records.filters.filter_functions import bind_call
-from pyhudi.records.filters.filter_parser import micros_of_text
-from pyhudi.records.filters.like_patterns import like_pieces
+from pyhudi.records.filters.filter_parser import parse_timestamp_micros
+from pyhudi.records.filters.like_patterns import split_like_pattern
 from pyhudi.records.java_strings import is_binary_like, is_string_like
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,7 +56,7 @@ def bind(expr: Expr, schema: pa.Schema) -> Expr:
     if isinstance(expr, Constant) or (isinstance(expr, (Compare, In)) and expr.type is not None):
         return expr
     operand, type_ = _bound_operand(schema, expr.column)  # type: ignore[attr-defined]
-    if isinstance(expr, (IsNull, Always)):
+    if isinstance(expr, (IsNull, ConstantUnlessNull)):
         return replace(expr, column=operand)
     if pa.types.is_nested(type_):
         raise InvalidRequest(f"{_named(operand)} of type {type_} can only be tested with IS NULL")
@@ -54,14 +67,14 @@ def bind(expr: Expr, schema: pa.Schema) -> Expr:
     if isinstance(expr, Like):
         if not is_string_like(type_):
             raise InvalidRequest(f"LIKE takes text, and {_named(operand)} has type {type_}")
-        like_pieces(expr.pattern)
+        split_like_pattern(expr.pattern)
         return replace(expr, column=operand, type=type_)
     raise Internal(f"unknown filter node {type(expr).__name__}")
 
 
 def _bound_operand(schema: pa.Schema, operand: Operand) -> tuple[Operand, pa.DataType]:
     """The operand, a call bound, and the type of its values."""
-    if isinstance(operand, Call):
+    if isinstance(operand, FunctionCall):
         bound = bind_call(operand, schema)
         return bound, bound.result_type
     type_ = field_at(schema, operand).type
@@ -75,7 +88,7 @@ def _named(operand: Operand) -> str:
 def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
     grid = _grid(type_)
     if grid is None:
-        value = same_family(expr.column, expr.value, type_)
+        value = bind_to_family(expr.column, expr.value, type_)
         if value != value:
             return _bind_nan(expr, type_)
         if pa.types.is_floating(type_) and _is_beyond(expr.value, value):
@@ -85,23 +98,23 @@ def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
     if isinstance(wanted, bool):
         # An infinite literal stands above (True) or below (False) every value.
         is_true = {"=": False, "<>": True, "<": wanted, "<=": wanted, ">": not wanted, ">=": not wanted}
-        return Always(expr.column, is_true[expr.op])
+        return ConstantUnlessNull(expr.column, is_true[expr.op])
     low, high = grid.low, grid.high
     below, above = math.floor(wanted), math.ceil(wanted)
     if expr.op in ("=", "<>"):
         if below != above or not low <= below <= high:
-            return Always(expr.column, expr.op == "<>")
+            return ConstantUnlessNull(expr.column, expr.op == "<>")
         bound = below
     elif expr.op in ("<", ">="):
         # x < 1.5 is x < 2, and x >= 1.5 is x >= 2.
         bound = above
         if bound > high or bound <= low:
-            return Always(expr.column, (bound > high) == (expr.op == "<"))
+            return ConstantUnlessNull(expr.column, (bound > high) == (expr.op == "<"))
     else:
         # x <= 1.5 is x <= 1, and x > 1.5 is x > 1.
         bound = below
         if bound >= high or bound < low:
-            return Always(expr.column, (bound >= high) == (expr.op == "<="))
+            return ConstantUnlessNull(expr.column, (bound >= high) == (expr.op == "<="))
     return replace(expr, value=grid.value(bound), type=type_)
 
 
@@ -128,21 +141,21 @@ def _listed(expr: And | Or) -> Expr:
 def _bind_nan(expr: Compare, type_: pa.DataType) -> Expr:
     """A comparison with NaN, which nothing is above: as one of = and <>, or known."""
     if expr.op in ("<=", ">"):
-        return Always(expr.column, expr.op == "<=")
+        return ConstantUnlessNull(expr.column, expr.op == "<=")
     return replace(expr, op="=" if expr.op in ("=", ">=") else "<>", value=math.nan, type=type_)
 
 
-def _is_beyond(given: Any, value: Any) -> bool:
+def _is_beyond(literal: Any, value: Any) -> bool:
     """Whether a number is larger than every number of a type, or nearer to 0.  value: what it is rounded to."""
-    if isinstance(given, str):
+    if isinstance(literal, str):
         return False
-    return given not in (math.inf, -math.inf) if math.isinf(value) else value == 0 and given != 0
+    return literal not in (math.inf, -math.inf) if math.isinf(value) else value == 0 and literal != 0
 
 
 def _bind_between(expr: Compare, value: Any, type_: pa.DataType) -> Expr:
     """A comparison with a number between two neighbours in a type, one of which is `value`: infinite, or 0."""
     if expr.op in ("=", "<>"):
-        return Always(expr.column, expr.op == "<>")
+        return ConstantUnlessNull(expr.column, expr.op == "<>")
     is_less, is_below = expr.op in ("<", "<="), expr.value < value
     # x < 1e999 is x < Infinity, and x > 1e999 is x >= Infinity.
     op = ("<" if is_below else "<=") if is_less else (">=" if is_below else ">")
@@ -167,7 +180,7 @@ class _Grid:
     scale: int | None = None
 
     def value(self, position: int) -> Value:
-        return position if self.scale is None else decimal_of(position, self.scale)
+        return position if self.scale is None else decimal_from_unscaled(position, self.scale)
 
 
 def _grid(type_: pa.DataType) -> _Grid | None:
@@ -217,11 +230,11 @@ def _micros(name: Operand, value: Any, type_: pa.DataType) -> int:
     if isinstance(value, date):
         return (value - _EPOCH.date()).days * _MICROS_A_DAY
     if isinstance(value, str):
-        return micros_of_text(value)
+        return parse_timestamp_micros(value)
     raise _bad_literal(name, value, type_)
 
 
-def same_family(name: Operand, value: Any, type_: pa.DataType) -> Value:
+def bind_to_family(name: Operand, value: Any, type_: pa.DataType) -> Value:
     """A literal as a value of a type whose values are not evenly spaced; numbers are rounded to floating point.  Raises
     InvalidRequest.
     """

@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.records.filters.filter_ast import And, Call, Column, Compare, Constant, Expr, In, Operand, Or
-from pyhudi.records.filters.filter_functions import call_of
+from pyhudi.records.filters.filter_ast import And, ColumnRef, Compare, Constant, Expr, FunctionCall, In, Operand, Or
+from pyhudi.records.filters.filter_functions import build_call
 
 OPERATORS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def joined(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
+def join_conditions(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
     """Conditions that must all hold (And), or of which any may (Or)."""
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
 
-def operand_of(term: Column | Call) -> Operand:
+def to_operand(term: ColumnRef | FunctionCall) -> Operand:
     """What a condition speaks of: a column by its name, a call as it is."""
-    return term.name if isinstance(term, Column) else term
+    return term.name if isinstance(term, ColumnRef) else term
 
 
 def comparison(left: Any, op: str, right: Any) -> Expr:
@@ -32,16 +32,16 @@ def comparison(left: Any, op: str, right: Any) -> Expr:
 
     Raises InvalidRequest where there are values alone.
     """
-    if isinstance(left, (Column, Call)) and isinstance(right, (Column, Call)):
-        return Compare(call_of(op, (left, right)), "=", True)
-    if isinstance(left, (Column, Call)):
-        return test_of(operand_of(left), op, right)
-    if isinstance(right, (Column, Call)):
-        return test_of(operand_of(right), _FLIPPED[op], left)
+    if isinstance(left, (ColumnRef, FunctionCall)) and isinstance(right, (ColumnRef, FunctionCall)):
+        return Compare(build_call(op, (left, right)), "=", True)
+    if isinstance(left, (ColumnRef, FunctionCall)):
+        return build_comparison(to_operand(left), op, right)
+    if isinstance(right, (ColumnRef, FunctionCall)):
+        return build_comparison(to_operand(right), _FLIPPED[op], left)
     raise InvalidRequest("a comparison needs a column on one side")
 
 
-def test_of(operand: Operand, op: str, value: Any) -> Expr:
+def build_comparison(operand: Operand, op: str, value: Any) -> Expr:
     """A comparison of a column or call with a value, which is unknown for null."""
     return Constant(None) if value is None else Compare(operand, op, value)
 

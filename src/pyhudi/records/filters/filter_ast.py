@@ -1,6 +1,6 @@
 """The tree of a filter: what parse.py makes of its text and binding.py binds to a schema.
 
-A condition is one of an operand: a column, by its dotted name, or what functions make of columns (a `Call`).
+A condition is one of an operand: a column, by its dotted name, or what functions make of columns (a `FunctionCall`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyhudi.errors import Internal
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnRef:
     """A column by its dotted name.  type: of its values, once it is bound."""
 
     name: str
@@ -31,11 +31,11 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """What a function (see functions.py) makes of its arguments.  type: of its results, once it is bound."""
 
     function: str
-    arguments: tuple[Column | Literal | Call, ...]
+    arguments: tuple[ColumnRef | Literal | FunctionCall, ...]
     type: pa.DataType | None = None
 
     def __str__(self) -> str:
@@ -48,22 +48,22 @@ class Call:
             raise Internal("the filter is not bound to a schema")
         return self.type
 
-    def columns(self) -> Iterator[Column]:
+    def columns(self) -> Iterator[ColumnRef]:
         """The columns that it is made of, in order of appearance."""
         for argument in self.arguments:
-            if isinstance(argument, Column):
+            if isinstance(argument, ColumnRef):
                 yield argument
-            elif isinstance(argument, Call):
+            elif isinstance(argument, FunctionCall):
                 yield from argument.columns()
 
 
-Operand: TypeAlias = str | Call
+Operand: TypeAlias = str | FunctionCall
 
 
-def _written(argument: Column | Literal | Call) -> str:
+def _written(argument: ColumnRef | Literal | FunctionCall) -> str:
     if isinstance(argument, Literal):
         return repr(argument.value) if isinstance(argument.value, (str, bytes)) else str(argument.value)
-    return argument.name if isinstance(argument, Column) else str(argument)
+    return argument.name if isinstance(argument, ColumnRef) else str(argument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class IsNull(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Always(Expr):
+class ConstantUnlessNull(Expr):
     """`outcome` where the column has a value, unknown where it is null: a comparison that binding has decided."""
 
     column: Operand
@@ -153,7 +153,7 @@ class Not(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Unread(Expr):
+class UnsupportedCondition(Expr):
     """What an engine tests and filters do not have: it may be true of any row.  Only `pushdown` meets it."""
 
 
@@ -162,7 +162,7 @@ def _parts(expr: Expr, kind: type[And] | type[Or]) -> tuple[Expr, ...]:
     return expr.parts if isinstance(expr, kind) else (expr,)
 
 
-def depth_of(expr: Expr) -> int:
+def expression_depth(expr: Expr) -> int:
     """The levels of AND, OR and NOT of a filter."""
     depth, level = 0, [expr]
     while level:

@@ -29,10 +29,10 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.arithmetic import absolute, arithmetic_type, common_type, compare, is_number, run_arithmetic
-from pyhudi.records.casts import plain, try_cast
+from pyhudi.records.casts import canonical_type, try_cast
 from pyhudi.records.dotted_columns import field_at
 from pyhudi.records.expression_functions import IndexExpression
-from pyhudi.records.filters.filter_ast import Call, Column, Literal, Operand
+from pyhudi.records.filters.filter_ast import ColumnRef, FunctionCall, Literal, Operand
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "%")
@@ -79,7 +79,7 @@ _DEFAULT_ARGUMENTS = {"substring": (_WHOLE_SUBSTRING,), "regexp_extract": (1,)}
 """What stands for the last arguments where they are left out."""
 
 
-def call_of(function: str, arguments: Sequence[Any]) -> Any:
+def build_call(function: str, arguments: Sequence[Any]) -> Any:
     """A function of columns, calls, literals and values; where none of them is a column, its value.
 
     Raises Unsupported for functions that filters do not have, InvalidRequest for arguments that a function does not take.
@@ -90,13 +90,15 @@ def call_of(function: str, arguments: Sequence[Any]) -> Any:
         raise Unsupported(f"the function {function} is not supported; there are: {known}")
     if any(argument is None for argument in arguments):
         return None
-    given = tuple(one if isinstance(one, (Column, Call, Literal)) else Literal(one, literal_type(one)) for one in arguments)
+    given = tuple(
+        one if isinstance(one, (ColumnRef, FunctionCall, Literal)) else Literal(one, literal_type(one)) for one in arguments
+    )
     if name in _DEFAULT_ARGUMENTS:
         most = 1 + len(_INDEXED[name])
         missing = most - len(given)
         if 0 < missing <= len(_DEFAULT_ARGUMENTS[name]):
             given += tuple(Literal(one, literal_type(one)) for one in _DEFAULT_ARGUMENTS[name][-missing:])
-    call = Call(name, given)
+    call = FunctionCall(name, given)
     if any(not isinstance(one, Literal) for one in given):
         return call
     bound = bind_call(call, pa.schema([]))
@@ -126,24 +128,24 @@ def literal_type(value: Any) -> pa.DataType:
     raise InvalidRequest(f"{value!r} is no value that functions take")
 
 
-def bind_call(call: Call, schema: pa.Schema) -> Call:
+def bind_call(call: FunctionCall, schema: pa.Schema) -> FunctionCall:
     """The same with the types of its columns and of its results.  Bound to another schema it is bound anew.
 
     Raises InvalidRequest for a column that is missing and for types that a function does not take, Unsupported for formats and
     types that are not understood.
     """
-    arguments: list[Column | Literal | Call] = []
+    arguments: list[ColumnRef | Literal | FunctionCall] = []
     for argument in call.arguments:
-        if isinstance(argument, Call):
+        if isinstance(argument, FunctionCall):
             arguments.append(bind_call(argument, schema))
-        elif isinstance(argument, Column):
+        elif isinstance(argument, ColumnRef):
             kind = _column_type(schema, argument.name)
             arguments.append(replace(argument, type=kind))
         else:
             arguments.append(argument)
     bound = replace(call, arguments=tuple(arguments))
     try:
-        return replace(bound, type=_function(bound).type_of(bound))
+        return replace(bound, type=_function(bound).result_type(bound))
     except (InvalidRequest, Unsupported) as error:
         raise type(error)(f"{call}: {error}") from error
 
@@ -156,33 +158,37 @@ def _column_type(schema: pa.Schema, name: str) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def evaluate(call: Call, values_of: Callable[[Column], pa.Array], count: int) -> pa.Array:
+def evaluate(call: FunctionCall, values_of: Callable[[ColumnRef], pa.Array], count: int) -> pa.Array:
     """The result for each of `count` rows.  call: bound; values_of: those of a column of that many rows, of the type that it is
     bound to.
     """
     arguments = [
-        evaluate(one, values_of, count) if isinstance(one, Call) else values_of(one) if isinstance(one, Column) else None
+        evaluate(one, values_of, count)
+        if isinstance(one, FunctionCall)
+        else values_of(one)
+        if isinstance(one, ColumnRef)
+        else None
         for one in call.arguments
     ]
     return run_function(call, arguments, count)
 
 
-def run_function(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+def run_function(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
     """The results of the outermost function.  arguments: the values of each; None for a literal."""
     return _function(call).run(call, arguments, count)
 
 
 def as_index_expression(call: Operand) -> tuple[str, IndexExpression] | None:
     """The column and the expression of an index of the same results in UTC; None for what no expression index holds."""
-    if not isinstance(call, Call) or call.function not in _INDEXED:
+    if not isinstance(call, FunctionCall) or call.function not in _INDEXED:
         return None
     first, *others = call.arguments
-    if not isinstance(first, Column) or not all(isinstance(one, Literal) for one in others):
+    if not isinstance(first, ColumnRef) or not all(isinstance(one, Literal) for one in others):
         return None
     return first.name, _index_expression(call).normalised()
 
 
-def types_of(call: Call) -> tuple[pa.DataType, ...]:
+def argument_types(call: FunctionCall) -> tuple[pa.DataType, ...]:
     """The types of the arguments of a bound call."""
     assert all(argument.type is not None for argument in call.arguments), "the filter is not bound to a schema"
     return tuple(argument.type for argument in call.arguments)  # type: ignore[misc]
@@ -194,17 +200,17 @@ def types_of(call: Call) -> tuple[pa.DataType, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """type_of: the results' type for bound arguments; run: the results for their values, None for a literal."""
+    """result_type: the results' type for bound arguments; run: the results for their values, None for a literal."""
 
-    type_of: Callable[[Call], pa.DataType]
-    run: Callable[[Call, Sequence[pa.Array | None], int], pa.Array]
+    result_type: Callable[[FunctionCall], pa.DataType]
+    run: Callable[[FunctionCall, Sequence[pa.Array | None], int], pa.Array]
 
 
-def _function(call: Call) -> _Function:
+def _function(call: FunctionCall) -> _Function:
     return _OWN.get(call.function) or _OF_INDEXES
 
 
-def _index_expression(call: Call) -> IndexExpression:
+def _index_expression(call: FunctionCall) -> IndexExpression:
     names = _INDEXED[call.function]
     options = call.arguments[1:]
     if len(options) > len(names):
@@ -216,23 +222,23 @@ def _index_expression(call: Call) -> IndexExpression:
     return IndexExpression(call.function, tuple(zip(names, values, strict=False)))
 
 
-def _index_result_type(call: Call) -> pa.DataType:
+def _index_result_type(call: FunctionCall) -> pa.DataType:
     if not call.arguments:
         raise InvalidRequest("a function needs an argument")
     kind = call.arguments[0].type
     assert kind is not None, "arguments are bound before the call"
-    return _index_expression(call).result_type(plain(kind))
+    return _index_expression(call).result_type(canonical_type(kind))
 
 
-def _run_index_function(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+def _run_index_function(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
     values = _values(call, arguments, 0, count)
-    return _index_expression(call).evaluate(values.cast(plain(values.type)))
+    return _index_expression(call).evaluate(values.cast(canonical_type(values.type)))
 
 
 _OF_INDEXES = _Function(_index_result_type, _run_index_function)
 
 
-def _values(call: Call, arguments: Sequence[pa.Array | None], number: int, count: int) -> pa.Array:
+def _values(call: FunctionCall, arguments: Sequence[pa.Array | None], number: int, count: int) -> pa.Array:
     """The values of one argument."""
     values, argument = arguments[number], call.arguments[number]
     if values is not None:
@@ -241,7 +247,7 @@ def _values(call: Call, arguments: Sequence[pa.Array | None], number: int, count
     return pa.repeat(pa.scalar(argument.value, argument.type), count)
 
 
-def _check_count(call: Call, count: int) -> None:
+def _check_count(call: FunctionCall, count: int) -> None:
     if len(call.arguments) != count:
         raise InvalidRequest(f"{call.function} takes {count} argument{'' if count == 1 else 's'}, not {len(call.arguments)}")
 
@@ -250,14 +256,14 @@ def _check_count(call: Call, count: int) -> None:
 
 
 def _time_field(function: Callable[[pa.Array], pa.Array]) -> _Function:
-    def type_of(call: Call) -> pa.DataType:
+    def type_of(call: FunctionCall) -> pa.DataType:
         _check_count(call, 1)
-        kind = types_of(call)[0]
+        kind = argument_types(call)[0]
         if not pa.types.is_date32(kind) and not pa.types.is_timestamp(kind):
             raise InvalidRequest(f"{call.function} takes dates and timestamps, not {kind}")
         return pa.int32()
 
-    def run(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+    def run(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
         moments = _values(call, arguments, 0, count).cast(pa.timestamp("us"), safe=False)
         return function(moments).cast(pa.int32())
 
@@ -267,39 +273,39 @@ def _time_field(function: Callable[[pa.Array], pa.Array]) -> _Function:
 # Numbers
 
 
-def _arithmetic_type(call: Call) -> pa.DataType:
+def _arithmetic_type(call: FunctionCall) -> pa.DataType:
     _check_count(call, 2)
-    return arithmetic_type(call.function, *types_of(call))
+    return arithmetic_type(call.function, *argument_types(call))
 
 
-def _run_arithmetic(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+def _run_arithmetic(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
     left, right = (_values(call, arguments, number, count) for number in (0, 1))
     return run_arithmetic(call.function, left, right, call.result_type)
 
 
-def _abs_type(call: Call) -> pa.DataType:
+def _abs_type(call: FunctionCall) -> pa.DataType:
     _check_count(call, 1)
-    kind = types_of(call)[0]
+    kind = argument_types(call)[0]
     if not is_number(kind):
         raise InvalidRequest(f"abs takes numbers, not {kind}")
     return kind
 
 
-def _run_abs(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+def _run_abs(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
     return absolute(_values(call, arguments, 0, count))
 
 
-def _comparison_type(call: Call) -> pa.DataType:
+def _comparison_type(call: FunctionCall) -> pa.DataType:
     _check_count(call, 2)
-    kind = common_type(*map(plain, types_of(call)))
+    kind = common_type(*map(canonical_type, argument_types(call)))
     if pa.types.is_nested(kind):
         raise InvalidRequest(f"values of type {kind} are not compared")
     return pa.bool_()
 
 
-def _run_comparison(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+def _run_comparison(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
     left, right = (_values(call, arguments, number, count) for number in (0, 1))
-    return compare(call.function, left.cast(plain(left.type)), right.cast(plain(right.type)))
+    return compare(call.function, left.cast(canonical_type(left.type)), right.cast(canonical_type(right.type)))
 
 
 # Casts
@@ -323,18 +329,18 @@ def cast_to(operand: Any, kind: str) -> Any:
     name = _CAST_ALIASES.get(kind.lower(), kind.lower())
     if name not in CASTS:
         raise Unsupported(f"a cast to {kind} is not supported; there are casts to {', '.join(CASTS)}")
-    return call_of(_CAST + name, (operand,))
+    return build_call(_CAST + name, (operand,))
 
 
-def _cast_type(call: Call) -> pa.DataType:
+def _cast_type(call: FunctionCall) -> pa.DataType:
     _check_count(call, 1)
-    source, target = types_of(call)[0], CASTS[call.function.removeprefix(_CAST)]
+    source, target = argument_types(call)[0], CASTS[call.function.removeprefix(_CAST)]
     if try_cast(source, target) is None:
         raise Unsupported(f"casting {source} to {target}")
     return target
 
 
-def _run_cast(call: Call, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
+def _run_cast(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
     values = _values(call, arguments, 0, count)
     cast = try_cast(values.type, CASTS[call.function.removeprefix(_CAST)])
     assert cast is not None, "calls are bound before they are run"

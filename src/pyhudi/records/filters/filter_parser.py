@@ -35,22 +35,22 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.byte_cursor import checked_text
 from pyhudi.records.filters import from_arrow, from_polars
-from pyhudi.records.filters.build import OPERATORS, comparison, escaped_pattern, joined, membership, operand_of
+from pyhudi.records.filters.build import OPERATORS, comparison, escaped_pattern, join_conditions, membership, to_operand
 from pyhudi.records.filters.filter_ast import (
     And,
-    Call,
-    Column,
+    ColumnRef,
     Compare,
     Constant,
     Expr,
+    FunctionCall,
     IsNull,
     Like,
     Not,
     Operand,
     Or,
-    depth_of,
+    expression_depth,
 )
-from pyhudi.records.filters.filter_functions import call_of, cast_to
+from pyhudi.records.filters.filter_functions import build_call, cast_to
 
 if TYPE_CHECKING:
     import polars
@@ -67,7 +67,7 @@ COMPUTED = "UPDATE and MERGE INTO of hp.sql compute values, or compute them in a
 
 
 def parse_value(text: str) -> Any:
-    """What an assignment's text stands for: a `Column`, or the value of a literal, written as in filters.
+    """What an assignment's text stands for: a `ColumnRef`, or the value of a literal, written as in filters.
 
     Raises InvalidRequest for what cannot be read, Unsupported for functions, arithmetic and conditions.
     """
@@ -84,9 +84,9 @@ def parse_filter(text: Filter) -> Expr:
     if isinstance(text, Expr):
         return _checked_depth(text)
     if isinstance(text, pc.Expression):
-        return _checked_depth(from_arrow.read_expression(text))
+        return _checked_depth(from_arrow.convert_arrow_expression(text))
     if from_polars.is_expression(text):
-        return _checked_depth(from_polars.read_expression(text))
+        return _checked_depth(from_polars.convert_polars_expression(text))
     if isinstance(text, str):
         return _Parser(checked_text(text, "the filter")).parse()
     if not isinstance(text, Iterable):
@@ -97,12 +97,12 @@ def parse_filter(text: Filter) -> Expr:
     if not conditions:
         return Constant(True)
     if all(isinstance(part, list) for part in conditions):
-        return joined(Or, [parse_filter(part) for part in conditions])
-    return joined(And, [_condition(part) for part in conditions])
+        return join_conditions(Or, [parse_filter(part) for part in conditions])
+    return join_conditions(And, [_condition(part) for part in conditions])
 
 
 def _checked_depth(tree: Expr) -> Expr:
-    if depth_of(tree) > _DEPTH_LIMIT:
+    if expression_depth(tree) > _DEPTH_LIMIT:
         raise InvalidRequest(f"the filter is nested more than {_DEPTH_LIMIT} levels deep")
     return tree
 
@@ -113,7 +113,7 @@ _TIME_TEXT = re.compile(
 )
 
 
-def micros_of_text(text: str) -> int:
+def parse_timestamp_micros(text: str) -> int:
     """Microseconds since the epoch of a written time, UTC when it names no zone.  Raises InvalidRequest."""
     if _TIME_TEXT.fullmatch(text):
         try:
@@ -154,7 +154,7 @@ _KEYWORDS = frozenset({"and", "or", "not", "in", "between", "like", "is", "null"
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class _FilterToken:
     kind: str
     text: str
     position: int
@@ -171,9 +171,9 @@ class _Parser:
 
     __slots__ = ("_depth", "_index", "_text", "_tokens", "_what")
 
-    def __init__(self, text: str, what: str = "the filter") -> None:
+    def __init__(self, text: str, description: str = "the filter") -> None:
         self._text = text
-        self._what = what
+        self._what = description
         self._tokens = list(self._scan())
         self._index = 0
         self._depth = 0
@@ -186,7 +186,7 @@ class _Parser:
 
     def parse_value(self) -> Any:
         result = self._unary()
-        if isinstance(result, (Call, Expr)):
+        if isinstance(result, (FunctionCall, Expr)):
             raise Unsupported(
                 f"{self._what} {self._text!r}: only a literal or a column can be assigned, no function or condition; {COMPUTED}"
             )
@@ -197,7 +197,7 @@ class _Parser:
             )
         return result
 
-    def _scan(self) -> Iterable[_Token]:
+    def _scan(self) -> Iterable[_FilterToken]:
         position = 0
         end = len(self._text.rstrip())
         while position < end:
@@ -207,19 +207,19 @@ class _Parser:
                 raise InvalidRequest(
                     f"{self._what} {self._text!r} cannot be read at character {at}: {self._text[at : at + 20]!r}"
                 )
-            yield _Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
+            yield _FilterToken(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
             position = found.end()
-        yield _Token("end", "", len(self._text))
+        yield _FilterToken("end", "", len(self._text))
 
     @property
-    def _next(self) -> _Token:
+    def _next(self) -> _FilterToken:
         return self._tokens[self._index]
 
     @property
-    def _after(self) -> _Token:
+    def _after(self) -> _FilterToken:
         return self._tokens[min(self._index + 1, len(self._tokens) - 1)]
 
-    def _take(self) -> _Token:
+    def _take(self) -> _FilterToken:
         token = self._next
         self._index += 1
         return token
@@ -244,8 +244,8 @@ class _Parser:
         """What stands where a condition is wanted.  A column or call alone must be boolean."""
         if isinstance(node, Expr):
             return node
-        if isinstance(node, (Column, Call)):
-            return Compare(operand_of(node), "=", True)
+        if isinstance(node, (ColumnRef, FunctionCall)):
+            return Compare(to_operand(node), "=", True)
         if node is None or isinstance(node, bool):
             return Constant(node)
         raise self._error("expected a comparison")
@@ -260,7 +260,7 @@ class _Parser:
             parts = [self._condition(first)]
             while self._take_word("or"):
                 parts.append(self._condition(self._and()))
-            first = joined(Or, parts)
+            first = join_conditions(Or, parts)
         self._depth -= 1
         return first
 
@@ -271,7 +271,7 @@ class _Parser:
         parts = [self._condition(first)]
         while self._take_word("and"):
             parts.append(self._condition(self._not()))
-        return joined(And, parts)
+        return join_conditions(And, parts)
 
     def _not(self) -> Any:
         negations = 0
@@ -290,7 +290,7 @@ class _Parser:
         if token.kind == "symbol" and token.text in OPERATORS:
             self._take()
             return comparison(left, OPERATORS[token.text], self._side())
-        return self._operand_test(left) if isinstance(left, (Column, Call)) else left
+        return self._operand_test(left) if isinstance(left, (ColumnRef, FunctionCall)) else left
 
     def _side(self) -> Any:
         """One side of a comparison."""
@@ -299,8 +299,8 @@ class _Parser:
             raise self._error("expected a column or a literal, not a condition,")
         return side
 
-    def _operand_test(self, left: Column | Call) -> Any:
-        operand = operand_of(left)
+    def _operand_test(self, left: ColumnRef | FunctionCall) -> Any:
+        operand = to_operand(left)
         if self._take_word("is"):
             negated = self._take_word("not")
             if not self._take_word("null"):
@@ -316,7 +316,7 @@ class _Parser:
             return left
         return Not(test) if negated else test
 
-    def _range_test(self, left: Column | Call, operand: Operand) -> Expr | None:
+    def _range_test(self, left: ColumnRef | FunctionCall, operand: Operand) -> Expr | None:
         if self._take_word("in"):
             return membership(operand, self._list())
         if self._take_word("between"):
@@ -349,7 +349,7 @@ class _Parser:
     def _literal(self) -> Any:
         start = self._index
         value = self._side()
-        if isinstance(value, (Column, Call)):
+        if isinstance(value, (ColumnRef, FunctionCall)):
             self._index = start
             raise self._error("expected a literal (text stands in single quotes)")
         return value
@@ -372,7 +372,7 @@ class _Parser:
         sides = (left, right())
         if any(isinstance(side, Expr) for side in sides):
             raise self._error(f"expected columns and literals beside {operator}")
-        return call_of(operator, sides)
+        return build_call(operator, sides)
 
     def _unary(self) -> Any:
         token = self._next
@@ -387,7 +387,7 @@ class _Parser:
         operand = self._primary()
         if isinstance(operand, Expr):
             raise self._error(f"expected a column or a number behind {token.text}")
-        return call_of("-", (0, operand)) if token.text == "-" else operand
+        return build_call("-", (0, operand)) if token.text == "-" else operand
 
     def _primary(self) -> Any:
         token = self._next
@@ -410,7 +410,7 @@ class _Parser:
         if token.kind == "word" and token.text.lower() in ("date", "timestamp") and self._after.kind == "text":
             is_date = self._take().text.lower() == "date"
             text = self._string()
-            return _date_of(text) if is_date else _EPOCH + timedelta(microseconds=micros_of_text(text))
+            return _date_of(text) if is_date else _EPOCH + timedelta(microseconds=parse_timestamp_micros(text))
         if token.kind == "word" and self._after.is_symbol("(") and token.text.lower() not in _KEYWORDS:
             return self._call()
         return self._column()
@@ -443,17 +443,17 @@ class _Parser:
 
     def _called(self, name: str, arguments: list[Any]) -> Any:
         try:
-            return call_of(name, arguments)
+            return build_call(name, arguments)
         except Unsupported as error:
             raise Unsupported(f"{self._what} {self._text!r}: {error}") from error
 
-    def _column(self) -> Column:
+    def _column(self) -> ColumnRef:
         parts = [self._name()]
         while self._take_symbol("."):
             parts.append(self._name())
         if self._next.is_symbol("("):
             raise Unsupported(f"{self._what} {self._text!r}: the function {'.'.join(parts)} is not supported")
-        return Column(".".join(parts))
+        return ColumnRef(".".join(parts))
 
     def _name(self) -> str:
         token = self._next

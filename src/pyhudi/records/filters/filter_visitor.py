@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pyhudi.records.filters.filter_ast import Always, And, Call, Compare, Constant, Expr, In, Not, Operand, Or
+from pyhudi.records.filters.filter_ast import And, Compare, Constant, ConstantUnlessNull, Expr, FunctionCall, In, Not, Operand, Or
 
 NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
@@ -22,13 +22,13 @@ def columns(expr: Expr) -> tuple[str, ...]:
 
 def operands(expr: Expr) -> tuple[Operand, ...]:
     """The columns, and what functions make of columns, that the conditions of a filter speak of, each once."""
-    found = (leaf.column for leaf in leaves(expr) if not isinstance(leaf, Constant))  # type: ignore[attr-defined]
+    found = (leaf.column for leaf in leaf_conditions(expr) if not isinstance(leaf, Constant))  # type: ignore[attr-defined]
     return tuple(dict.fromkeys(found))
 
 
-def calls(expr: Expr) -> tuple[Call, ...]:
+def calls(expr: Expr) -> tuple[FunctionCall, ...]:
     """What functions make of columns among the operands of a filter."""
-    return tuple(operand for operand in operands(expr) if isinstance(operand, Call))
+    return tuple(operand for operand in operands(expr) if isinstance(operand, FunctionCall))
 
 
 def key_literals(expr: Expr, column: Operand) -> list[Any] | None:
@@ -42,7 +42,7 @@ def key_literals(expr: Expr, column: Operand) -> list[Any] | None:
         return [value for equal in dict.fromkeys(expr.values) for value in equal_values(equal)]
     if isinstance(expr, Constant) and not expr.value:
         return []
-    if isinstance(expr, Always) and expr.column == column and not expr.outcome:
+    if isinstance(expr, ConstantUnlessNull) and expr.column == column and not expr.outcome:
         return []
     if isinstance(expr, And):
         lists = [found for found in (key_literals(part, column) for part in expr.parts) if found is not None]
@@ -59,13 +59,13 @@ def key_literals(expr: Expr, column: Operand) -> list[Any] | None:
     return None
 
 
-def leaves(expr: Expr) -> Iterable[Expr]:
+def leaf_conditions(expr: Expr) -> Iterable[Expr]:
     """The conditions of a filter that hold no others, in order of appearance."""
     if isinstance(expr, (And, Or)):
         for part in expr.parts:
-            yield from leaves(part)
+            yield from leaf_conditions(part)
     elif isinstance(expr, Not):
-        yield from leaves(expr.part)
+        yield from leaf_conditions(expr.part)
     else:
         yield expr
 
@@ -84,7 +84,7 @@ def push_negations(expr: Expr, *, negated: bool = False) -> Expr:
         return expr
     if isinstance(expr, Constant):
         return Constant(None if expr.value is None else not expr.value)
-    if isinstance(expr, Always):
+    if isinstance(expr, ConstantUnlessNull):
         return replace(expr, outcome=not expr.outcome)
     if isinstance(expr, Compare):
         return replace(expr, op=NEGATED[expr.op])

@@ -26,30 +26,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.build import comparison, escaped_pattern, membership, operand_of
+from pyhudi.records.filters.build import comparison, escaped_pattern, membership, to_operand
 from pyhudi.records.filters.filter_ast import (
     And,
-    Call,
-    Column,
+    ColumnRef,
     Compare,
     Constant,
     Expr,
+    FunctionCall,
     IsNull,
     Like,
     Literal,
     Not,
     Operand,
     Or,
-    Unread,
+    UnsupportedCondition,
 )
-from pyhudi.records.filters.filter_functions import CASTS, call_of, cast_to
+from pyhudi.records.filters.filter_functions import CASTS, build_call, cast_to
 
 _COMPARISONS = {"equal": "=", "not_equal": "<>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 _MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)
 """What `isin` makes of nulls: they match a null among the values, match nothing, give null, or are as in SQL."""
 
 
-def read_expression(expression: pc.Expression) -> Expr:
+def convert_arrow_expression(expression: pc.Expression) -> Expr:
     """The tree of an expression.  Raises Unsupported, with the expression's text, for what filters do not have."""
     try:
         parts: Any = expression.__reduce__()
@@ -64,12 +64,14 @@ def read_expression(expression: pc.Expression) -> Expr:
     return as_filter(found)
 
 
-def read_what_is_known(expression: pc.Expression) -> Expr:
-    """The tree of an expression that an engine hands down, with `Unread` in the place of what filters do not have."""
+def convert_known_arrow(expression: pc.Expression) -> Expr:
+    """The tree of an expression that an engine hands down, with `UnsupportedCondition` in the place of what filters do not
+    have.
+    """
     try:
         parts: Any = expression.__reduce__()
     except pa.ArrowNotImplementedError:
-        return Unread()
+        return UnsupportedCondition()
     serialised = parts[1][0]
     literals = pa.ipc.open_file(serialised).read_all()
     pairs = _pairs(pa.ipc.read_message(serialised[8:]).metadata)
@@ -100,14 +102,14 @@ def as_filter(node: Any) -> Expr:
     """A part of an expression as a filter.  A column alone must be boolean."""
     if isinstance(node, Expr):
         return node
-    if isinstance(node, (Column, Call)):
-        return Compare(operand_of(node), "=", True)
+    if isinstance(node, (ColumnRef, FunctionCall)):
+        return Compare(to_operand(node), "=", True)
     if node is None or isinstance(node, bool):
         return Constant(node)
     raise InvalidRequest(f"{node!r} is not a condition")
 
 
-def value_of(literal: pa.Scalar) -> Any:
+def literal_value(literal: pa.Scalar) -> Any:
     """A literal as a value of Python.  Raises InvalidRequest where it has none that is equal."""
     try:
         value = literal.as_py()
@@ -120,8 +122,8 @@ def value_of(literal: pa.Scalar) -> Any:
 
 def only_operand(node: Any, function: str) -> Operand:
     """The column or call that a condition is about.  Raises Unsupported for anything else."""
-    if isinstance(node, (Column, Call)):
-        return operand_of(node)
+    if isinstance(node, (ColumnRef, FunctionCall)):
+        return to_operand(node)
     raise Unsupported(f"{function} of anything but a column is not supported")
 
 
@@ -130,7 +132,7 @@ def only_operand(node: Any, function: str) -> Operand:
 
 
 @dataclass(slots=True)
-class _Call:
+class _PendingCall:
     """A function of which not all arguments have been read."""
 
     function: str
@@ -144,7 +146,7 @@ def _attempted(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except (Unsupported, InvalidRequest):
-        return Unread()
+        return UnsupportedCondition()
 
 
 def _strictly(read: Callable[[], Any]) -> Any:
@@ -154,38 +156,38 @@ def _strictly(read: Callable[[], Any]) -> Any:
 def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table, *, lenient: bool = False) -> Any:
     """The tree, a column, or a literal.  It takes no more stack for a chain of many parts.
 
-    lenient: what cannot be read is `Unread`, instead of an error.
+    lenient: what cannot be read is `UnsupportedCondition`, instead of an error.
     """
     attempt = _attempted if lenient else _strictly
-    root = _Call("")
+    root = _PendingCall("")
     calls = [root]
     for key, value in pairs:
         if key == "call":
-            calls.append(_Call(value))
+            calls.append(_PendingCall(value))
         elif key == "end":
             done = calls.pop()
             calls[-1].arguments.append(attempt(partial(_applied, done)))
         elif key == "options":
             stored = literals.column(int(value))[0]
-            options = attempt(partial(value_of, stored))
-            if isinstance(options, Unread):
+            options = attempt(partial(literal_value, stored))
+            if isinstance(options, UnsupportedCondition):
                 # Without its options no call is what its name says.
                 calls[-1].function = key
                 continue
             calls[-1].options = options
             calls[-1].option_types = {part.name: part.type for part in stored.type}
         elif key == "literal":
-            calls[-1].arguments.append(attempt(partial(value_of, literals.column(int(value))[0])))
+            calls[-1].arguments.append(attempt(partial(literal_value, literals.column(int(value))[0])))
         elif key == "nested_field_ref":
-            calls[-1].arguments.append(Column(".".join(next(pairs)[1] for _ in range(int(value)))))
+            calls[-1].arguments.append(ColumnRef(".".join(next(pairs)[1] for _ in range(int(value)))))
         elif key == "field_ref":
-            calls[-1].arguments.append(Column(value))
+            calls[-1].arguments.append(ColumnRef(value))
         else:
             raise Unsupported(f"a part of the kind {key!r} is not supported")
     return root.arguments[0]
 
 
-def _applied(call: _Call) -> Any:
+def _applied(call: _PendingCall) -> Any:
     if call.function in _COMPARISONS:
         left, right = call.arguments
         for side in (left, right):
@@ -200,17 +202,17 @@ def _applied(call: _Call) -> Any:
     return rule(call)
 
 
-def _term(function: str, call: _Call, *more: Any) -> Any:
+def _term(function: str, call: _PendingCall, *more: Any) -> Any:
     """One of our functions of the arguments, and of more.  pyarrow takes whole numbers for 64 bits wide."""
     arguments = [
         Literal(one, pa.int64()) if isinstance(one, int) and not isinstance(one, bool) else one for one in call.arguments
     ]
     if any(isinstance(one, Expr) for one in arguments):
         raise Unsupported(f"{call.function} of a condition is not supported")
-    return call_of(function, (*arguments, *more))
+    return build_call(function, (*arguments, *more))
 
 
-def _cast(call: _Call) -> Any:
+def _cast(call: _PendingCall) -> Any:
     target = call.option_types["to_type"]
     name = next((name for name in _CASTS if CASTS[name] == target), None)
     if name is None or any(call.options[option] for option in call.options if option.startswith("allow_")):
@@ -218,7 +220,7 @@ def _cast(call: _Call) -> Any:
     return cast_to(call.arguments[0], name)
 
 
-def _day_of_week(call: _Call) -> Any:
+def _day_of_week(call: _PendingCall) -> Any:
     numbering = (call.options.get("count_from_zero", True), call.options.get("week_start", 1))
     name = {(True, 1): "weekday", (False, 7): "dayofweek"}.get(numbering)
     if name is None:
@@ -226,14 +228,14 @@ def _day_of_week(call: _Call) -> Any:
     return _term(name, call)
 
 
-def _slice(call: _Call) -> Any:
+def _slice(call: _PendingCall) -> Any:
     start, stop, step = (call.options[name] for name in ("start", "stop", "step"))
     if step != 1 or start < 0 or stop < start:
         raise Unsupported("the function utf8_slice_codeunits is not supported but forwards from a place to a later one")
     return _term("substring", call, start + 1, min(stop - start, 999_999_999))
 
 
-def _isin(call: _Call) -> Expr:
+def _isin(call: _PendingCall) -> Expr:
     name = only_operand(call.arguments[0], "isin")
     values, nulls = call.options["value_set"], call.options["null_matching_behavior"]
     test = membership(name, [value for value in values if value is not None])
@@ -246,7 +248,7 @@ def _isin(call: _Call) -> Expr:
     return Not(IsNull(name)) & test
 
 
-def _if_else(call: _Call) -> Expr:
+def _if_else(call: _PendingCall) -> Expr:
     """`if_else(is_valid(a), condition, null)`, as DuckDB tests whether a value is one of several."""
     test, chosen, other = call.arguments
     if not isinstance(test, (IsNull, Not)) or not isinstance(test if isinstance(test, IsNull) else test.part, IsNull):
@@ -254,13 +256,13 @@ def _if_else(call: _Call) -> Expr:
     return (test & as_filter(chosen)) | (Not(test) & as_filter(other))
 
 
-def _is_null(call: _Call) -> Expr:
+def _is_null(call: _PendingCall) -> Expr:
     if call.options.get("nan_is_null"):
         raise Unsupported("is_null(nan_is_null=True) is not supported")
     return IsNull(only_operand(call.arguments[0], "is_null"))
 
 
-def _like(call: _Call) -> Expr:
+def _like(call: _PendingCall) -> Expr:
     if call.options.get("ignore_case"):
         raise Unsupported(f"{call.function}(ignore_case=True) is not supported")
     pattern = call.options["pattern"]
@@ -295,7 +297,7 @@ _TERMS = {
 _CASTS = ("float", "double", "string", "date")
 """Types to which a cast means the same whatever is cast, where it is done at all."""
 
-_FUNCTIONS: dict[str, Callable[[_Call], Any]] = {
+_FUNCTIONS: dict[str, Callable[[_PendingCall], Any]] = {
     "cast": _cast,
     "day_of_week": _day_of_week,
     "utf8_slice_codeunits": _slice,
@@ -311,7 +313,7 @@ _FUNCTIONS: dict[str, Callable[[_Call], Any]] = {
 }
 
 
-def _joined(kind: type[And] | type[Or], call: _Call) -> Expr:
+def _joined(kind: type[And] | type[Or], call: _PendingCall) -> Expr:
     left, right = (as_filter(argument) for argument in call.arguments)
     return left & right if kind is And else left | right
 

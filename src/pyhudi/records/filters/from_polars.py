@@ -17,10 +17,10 @@ from contextlib import suppress
 from typing import Any
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.build import comparison, escaped_pattern, joined, membership
-from pyhudi.records.filters.filter_ast import And, Column, Expr, IsNull, Like, Not
-from pyhudi.records.filters.filter_functions import call_of, cast_to
-from pyhudi.records.filters.from_arrow import as_filter, only_operand, value_of
+from pyhudi.records.filters.build import comparison, escaped_pattern, join_conditions, membership
+from pyhudi.records.filters.filter_ast import And, ColumnRef, Expr, IsNull, Like, Not
+from pyhudi.records.filters.filter_functions import build_call, cast_to
+from pyhudi.records.filters.from_arrow import as_filter, literal_value, only_operand
 
 _DEPTH_LIMIT = 100
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -59,7 +59,7 @@ def is_expression(data: object) -> bool:
     return type(data).__module__.partition(".")[0] == "polars" and type(data).__name__ == "Expr"
 
 
-def read_expression(expression: Any) -> Expr:
+def convert_polars_expression(expression: Any) -> Expr:
     """The tree of an expression.  Raises Unsupported, with the expression's text, for what filters do not have."""
     if not hasattr(expression.meta, "is_literal"):
         raise Unsupported("filters as expressions of Polars need Polars 1.14 or later: give the filter as SQL text")
@@ -71,7 +71,7 @@ def read_expression(expression: Any) -> Expr:
         raise type(error)(f"the filter {shown}: {error}") from error
 
 
-def read_what_is_known(expression: Any) -> Expr:
+def convert_known_polars(expression: Any) -> Expr:
     """The conditions of an expression that all have to hold, without those that filters do not have."""
     import polars
 
@@ -84,8 +84,8 @@ def read_what_is_known(expression: Any) -> Expr:
             todo.extend(inputs)
             continue
         with suppress(Unsupported, InvalidRequest, polars.exceptions.PolarsError):
-            known.append(read_expression(part))
-    return joined(And, known)
+            known.append(convert_polars_expression(part))
+    return join_conditions(And, known)
 
 
 def _node(expression: Any, depth: int) -> Any:
@@ -122,7 +122,7 @@ def _leaf(polars: Any, expression: Any) -> Any:
     if not expression.meta.has_multiple_outputs():
         name = expression.meta.output_name(raise_if_undetermined=False)
         if name is not None and expression.meta.eq(polars.col(name)):
-            return Column(name)
+            return ColumnRef(name)
     raise Unsupported(f"{expression} is not supported: name one column, as in pl.col('a')")
 
 
@@ -146,12 +146,12 @@ def _of_one(expression: Any, part: Any, depth: int) -> Any:
         return Not(IsNull(only_operand(_node(part, depth + 1), "is_not_null")))
     field = expression.meta.output_name(raise_if_undetermined=False)
     if field is not None and same(part.struct.field(field)):
-        return Column(f"{only_operand(_node(part, depth + 1), 'a field')}.{field}")
+        return ColumnRef(f"{only_operand(_node(part, depth + 1), 'a field')}.{field}")
     for function, build in _TERMS.items():
         if same(build(part)):
-            return call_of(function, (_argument(part, depth),))
+            return build_call(function, (_argument(part, depth),))
     if same(-part):
-        return call_of("-", (0, _argument(part, depth)))
+        return build_call("-", (0, _argument(part, depth)))
     for kind, name in _CASTS.items():
         if same(part.cast(getattr(polars, kind))):
             return cast_to(_argument(part, depth), name)
@@ -171,13 +171,13 @@ def _of_two(expression: Any, left: Any, right: Any, depth: int) -> Any:
             return comparison(sides[0], sign, sides[1])
     for sign, combine in _ARITHMETIC.items():
         if same(combine(left, right)):
-            return call_of(sign, (_argument(left, depth), _argument(right, depth)))
+            return build_call(sign, (_argument(left, depth), _argument(right, depth)))
     if right.meta.is_literal() and same(left / right):
         divisor = _single(right)
         # Polars makes an infinity of a division by zero.
         if not divisor:
             raise Unsupported(f"division by {divisor} is not supported")
-        return call_of("/", (_argument(left, depth), divisor))
+        return build_call("/", (_argument(left, depth), divisor))
     if same(left.is_in(right)):
         values = [value for value in _values(right) if value is not None]
         return membership(only_operand(_node(left, depth + 1), "is_in"), values)
@@ -214,7 +214,7 @@ def _values(literal: Any) -> list[Any]:
         series = series.explode() if len(series) == 1 and len(series[0]) else series.clear().explode()
     if str(series.dtype) in ("Int128", "UInt128"):
         return list(series.to_list())
-    return [value_of(value) for value in series.to_arrow()]
+    return [literal_value(value) for value in series.to_arrow()]
 
 
 def _single(literal: Any) -> Any:

@@ -7,7 +7,7 @@ import re
 from pyhudi.errors import InvalidRequest
 
 
-def like_pieces(pattern: str) -> list[tuple[str, bool]]:
+def split_like_pattern(pattern: str) -> list[tuple[str, bool]]:
     """The pattern as (text, False) for literal characters and (%, True), (_, True) for wildcards."""
     pieces: list[tuple[str, bool]] = []
     position = 0
@@ -27,7 +27,7 @@ def like_pieces(pattern: str) -> list[tuple[str, bool]]:
 def like_prefix(pattern: str) -> tuple[str, bool]:
     """The text before the first wildcard, and whether there is none."""
     text = ""
-    for char, wild in like_pieces(pattern):
+    for char, wild in split_like_pattern(pattern):
         if wild:
             return text, False
         text += char
@@ -36,14 +36,14 @@ def like_prefix(pattern: str) -> tuple[str, bool]:
 
 def is_prefix_pattern(pattern: str) -> bool:
     """Whether the pattern is literal text with one % behind it."""
-    wilds = [char for char, wild in like_pieces(pattern) if wild]
-    pieces = like_pieces(pattern)
+    wilds = [char for char, wild in split_like_pattern(pattern) if wild]
+    pieces = split_like_pattern(pattern)
     return wilds == ["%"] and pieces[-1] == ("%", True)
 
 
 def like_regex(pattern: str) -> str:
     """The pattern as a regular expression of RE2 that matches the whole text."""
-    body = "".join({"%": ".*", "_": "."}[char] if wild else _quoted(char) for char, wild in like_pieces(pattern))
+    body = "".join({"%": ".*", "_": "."}[char] if wild else _quoted(char) for char, wild in split_like_pattern(pattern))
     return f"(?s)^{body}\\z"
 
 
@@ -54,5 +54,5 @@ def _quoted(char: str) -> str:
 
 def like_matches(pattern: str, text: str) -> bool:
     """Whether a text matches the pattern."""
-    body = "".join({"%": ".*", "_": "."}[char] if wild else re.escape(char) for char, wild in like_pieces(pattern))
+    body = "".join({"%": ".*", "_": "."}[char] if wild else re.escape(char) for char, wild in split_like_pattern(pattern))
     return re.fullmatch(body, text, re.DOTALL) is not None

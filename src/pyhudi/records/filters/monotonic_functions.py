@@ -19,27 +19,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.records.expression_functions import IndexExpression
-from pyhudi.records.filters.filter_ast import Call, Column, Literal
+from pyhudi.records.filters.filter_ast import ColumnRef, FunctionCall, Literal
 from pyhudi.records.filters.filter_functions import run_function
 
 Bounds: TypeAlias = tuple[pa.Array, pa.Array]
 """The least and the greatest values of many files or partitions, null where they are not known."""
 
 
-def derived_column(call: Call) -> Column | None:
+def derived_column(call: FunctionCall) -> ColumnRef | None:
     """The column from whose range that of a bound call follows; None where it does not."""
     varying = [argument for argument in call.arguments if not isinstance(argument, Literal)]
     if len(varying) != 1 or not _grows(call):
         return None
     inner = varying[0]
-    return inner if isinstance(inner, Column) else derived_column(inner)
+    return inner if isinstance(inner, ColumnRef) else derived_column(inner)
 
 
-def derived_bounds(call: Call, low: pa.Array, high: pa.Array) -> Bounds:
+def derived_bounds(call: FunctionCall, low: pa.Array, high: pa.Array) -> Bounds:
     """The bounds of a call's results.  call: with a `derived_column`, whose bounds are given; its type is that of the column."""
     place = next(number for number, argument in enumerate(call.arguments) if not isinstance(argument, Literal))
     inner = call.arguments[place]
-    if isinstance(inner, Call):
+    if isinstance(inner, FunctionCall):
         low, high = derived_bounds(inner, low, high)
 
     def results(values: pa.Array) -> pa.Array:
@@ -79,7 +79,7 @@ _SORTED_PATTERN = re.compile(
 """Patterns whose texts sort as the times do."""
 
 
-def _grows(call: Call) -> bool:
+def _grows(call: FunctionCall) -> bool:
     first = call.arguments[0]
     if isinstance(first, Literal):
         # c + x grows, c - x does not.
@@ -96,12 +96,12 @@ def _grows(call: Call) -> bool:
     return is_time and (call.function in _GROWING or call.function in _WITHIN)
 
 
-def _is_exact(call: Call) -> bool:
+def _is_exact(call: FunctionCall) -> bool:
     kind = call.type
     return kind is not None and (pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
-def _pattern(call: Call) -> str:
+def _pattern(call: FunctionCall) -> str:
     given: Any = call.arguments[1] if len(call.arguments) > 1 else None
     return given.value if isinstance(given, Literal) else IndexExpression("from_unixtime").normalised().options[0][1]
 

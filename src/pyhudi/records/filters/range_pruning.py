@@ -19,13 +19,13 @@ from pyhudi.records.column_statistics import ColumnRange, Value, stored_value
 from pyhudi.records.filters.arrow_expressions import arrow_scalar
 from pyhudi.records.filters.binding import MAX_LISTED
 from pyhudi.records.filters.filter_ast import (
-    Always,
     And,
-    Call,
-    Column,
+    ColumnRef,
     Compare,
     Constant,
+    ConstantUnlessNull,
     Expr,
+    FunctionCall,
     In,
     IsNull,
     Like,
@@ -106,7 +106,7 @@ def _outcome(value: bool | None) -> int:
 
 def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
     operand: Operand = leaf.column  # type: ignore[attr-defined]
-    if isinstance(operand, Call):
+    if isinstance(operand, FunctionCall):
         if any(column.name not in values for column in operand.columns()):
             return ANY
         value: Any = _called_on(operand, values)
@@ -118,7 +118,7 @@ def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
         return _outcome(value is None)
     if value is None:
         return UNKNOWN
-    if isinstance(leaf, Always):
+    if isinstance(leaf, ConstantUnlessNull):
         return _outcome(leaf.outcome)
     _require_bound(leaf)
     if isinstance(leaf, Compare):
@@ -131,10 +131,10 @@ def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
     raise Internal(f"unknown filter node {type(leaf).__name__}")
 
 
-def _called_on(call: Call, values: Mapping[str, Any]) -> Value | None:
+def _called_on(call: FunctionCall, values: Mapping[str, Any]) -> Value | None:
     """What a bound call makes of values in stored form."""
 
-    def values_of(column: Column) -> pa.Array:
+    def values_of(column: ColumnRef) -> pa.Array:
         value = values[column.name]
         return pa.nulls(1, column.type) if value is None else _one(value, column.type)
 
@@ -191,7 +191,7 @@ def _range_outcomes(leaf: Expr, ranges: Mapping[str, ColumnRange]) -> int:
     if isinstance(leaf, IsNull):
         no_value = values_known and found.is_all_null
         return (TRUE if nulls else 0) | (0 if no_value else FALSE)
-    if isinstance(leaf, Always):
+    if isinstance(leaf, ConstantUnlessNull):
         return nulls | _outcome(leaf.outcome)
     _require_bound(leaf)
     if not values_known or found.min is None or found.max is None:

@@ -13,17 +13,17 @@ import pyarrow as pa
 
 from pyhudi.errors import Internal
 from pyhudi.records.arithmetic import as_decimal, common_type
-from pyhudi.records.casts import plain
+from pyhudi.records.casts import canonical_type
 from pyhudi.records.column_statistics import stored_value
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.filter_ast import (
-    Always,
     And,
-    Call,
-    Column,
+    ColumnRef,
     Compare,
     Constant,
+    ConstantUnlessNull,
     Expr,
+    FunctionCall,
     In,
     IsNull,
     Like,
@@ -32,7 +32,7 @@ from pyhudi.records.filters.filter_ast import (
     Operand,
     Or,
 )
-from pyhudi.records.filters.filter_functions import ARITHMETIC, COMPARISONS, types_of
+from pyhudi.records.filters.filter_functions import ARITHMETIC, COMPARISONS, argument_types
 from pyhudi.records.filters.filter_visitor import join_in_pairs
 
 
@@ -59,7 +59,7 @@ def _spark(expr: Expr) -> str:
     name = _spark_operand(expr.column)  # type: ignore[attr-defined]
     if isinstance(expr, IsNull):
         return f"({name} IS NULL)"
-    if isinstance(expr, Always):
+    if isinstance(expr, ConstantUnlessNull):
         return (
             f"(({name} IS NOT NULL) OR CAST(NULL AS BOOLEAN))"
             if expr.outcome
@@ -71,7 +71,7 @@ def _spark(expr: Expr) -> str:
         zero = _is_zero(expr)
         values = [_spark_literal(value, expr.type) for value in expr.values if not (zero and value == 0.0)]
         values += ["NULL"] if expr.has_null else []
-        listed = f"({name} IN ({', '.join(values)}))" if values else _spark(Always(expr.column, False))
+        listed = f"({name} IN ({', '.join(values)}))" if values else _spark(ConstantUnlessNull(expr.column, False))
         return f"({listed} OR {_spark_comparison(name, Compare(expr.column, '=', 0.0, expr.type))})" if zero else listed
     if isinstance(expr, Like):
         return f"({name} LIKE {_spark_text(expr.pattern)})"
@@ -79,7 +79,7 @@ def _spark(expr: Expr) -> str:
 
 
 def _spark_operand(operand: Operand) -> str:
-    return spark_expression(operand) if isinstance(operand, Call) else _spark_column(operand)
+    return spark_expression(operand) if isinstance(operand, FunctionCall) else _spark_column(operand)
 
 
 def _spark_column(name: str) -> str:
@@ -141,11 +141,11 @@ def _spark_text(text: str) -> str:
 _DAY, _HOUR, _MINUTE, _SECOND = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000
 
 
-def spark_expression(call: Call) -> str:
+def spark_expression(call: FunctionCall) -> str:
     """What a bound call makes of columns, as an expression of Spark SQL."""
-    function, texts, types_ = call.function, [_spark_argument(one) for one in call.arguments], types_of(call)
+    function, texts, types_ = call.function, [_spark_argument(one) for one in call.arguments], argument_types(call)
     if function in COMPARISONS:
-        kind = common_type(*map(plain, types_))
+        kind = common_type(*map(canonical_type, types_))
         left, right = (_widened(text, type_, kind) for text, type_ in zip(texts, types_, strict=True))
         return f"({left} {function} {right})"
     result = call.result_type
@@ -163,11 +163,11 @@ def spark_expression(call: Call) -> str:
     return _spark_function(function, texts, types_)
 
 
-def _spark_argument(argument: Column | Literal | Call) -> str:
+def _spark_argument(argument: ColumnRef | Literal | FunctionCall) -> str:
     if isinstance(argument, Literal):
         value = stored_value(pa.scalar(argument.value, argument.type))
         return _spark_literal(value, argument.type)
-    return spark_expression(argument) if isinstance(argument, Call) else _spark_column(argument.name)
+    return spark_expression(argument) if isinstance(argument, FunctionCall) else _spark_column(argument.name)
 
 
 _OPERATORS = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
@@ -220,7 +220,7 @@ _ZONED = pa.timestamp("us", "UTC")
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(plain(kind)))
+    return bool(pa.types.is_string(canonical_type(kind)))
 
 
 def _is_time(kind: pa.DataType) -> bool:

@@ -45,7 +45,7 @@ class KeyGenerator(StrEnum):
     GLOBAL_DELETE = "GLOBAL_DELETE"
 
 
-class PartitionKind(StrEnum):
+class PartitionFieldType(StrEnum):
     """How one partition field becomes a part of the path."""
 
     SIMPLE = "SIMPLE"
@@ -86,7 +86,7 @@ class PartitionField:
     """A partition column by its dotted name, and how its values become a part of the path."""
 
     name: str
-    kind: PartitionKind = PartitionKind.SIMPLE
+    kind: PartitionFieldType = PartitionFieldType.SIMPLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ class KeySpec:
         elif kind in (KeyGenerator.NON_PARTITION, KeyGenerator.GLOBAL_DELETE) and count:
             raise InvalidRequest(f"the {kind} key generator takes no partition field: {', '.join(names)}")
         kinds = {field.kind for field in self.partition_fields}
-        allowed = {KeyGenerator.CUSTOM: set(PartitionKind), KeyGenerator.TIMESTAMP: {PartitionKind.TIMESTAMP}}.get(
-            kind, {PartitionKind.SIMPLE}
+        allowed = {KeyGenerator.CUSTOM: set(PartitionFieldType), KeyGenerator.TIMESTAMP: {PartitionFieldType.TIMESTAMP}}.get(
+            kind, {PartitionFieldType.SIMPLE}
         )
         if not kinds <= allowed:
             raise InvalidRequest(f"the {kind} key generator has no fields of kind {', '.join(sorted(kinds - allowed))}")
@@ -195,7 +195,7 @@ class KeySpec:
 
         The time rule is stored for CUSTOM, too: Hudi reads it from there and would otherwise want it with every write.
         """
-        if any(field.kind is PartitionKind.UNKNOWN for field in self.partition_fields):
+        if any(field.kind is PartitionFieldType.UNKNOWN for field in self.partition_fields):
             raise InvalidRequest("the kinds of the partition fields are not known: name them as field:SIMPLE or field:TIMESTAMP")
         result: dict[str, str] = {}
         if self.record_fields:
@@ -255,7 +255,7 @@ def partition_columns(spec: KeySpec) -> tuple[str, ...]:
 
 def path_valued_columns(spec: KeySpec) -> tuple[str, ...]:
     """The partition columns whose values a path gives back; those of timestamp fields stand only in the files."""
-    return tuple(field.name for field in spec.partition_fields if field.kind is PartitionKind.SIMPLE)
+    return tuple(field.name for field in spec.partition_fields if field.kind is PartitionFieldType.SIMPLE)
 
 
 def _names(text: str | None) -> tuple[str, ...]:
@@ -277,11 +277,11 @@ def _partition_field(text: str, kind: KeyGenerator) -> PartitionField:
     name, colon, given = text.partition(":")
     name = name.strip()
     if kind is KeyGenerator.TIMESTAMP:
-        return PartitionField(name, PartitionKind.TIMESTAMP)
+        return PartitionField(name, PartitionFieldType.TIMESTAMP)
     if kind is not KeyGenerator.CUSTOM:
         return PartitionField(name)
     if not colon:
-        return PartitionField(name, PartitionKind.UNKNOWN)
-    if given.strip().upper() not in (PartitionKind.SIMPLE, PartitionKind.TIMESTAMP):
+        return PartitionField(name, PartitionFieldType.UNKNOWN)
+    if given.strip().upper() not in (PartitionFieldType.SIMPLE, PartitionFieldType.TIMESTAMP):
         raise InvalidRequest(f"the partition field {text!r} has an unknown kind: use {name}:SIMPLE or {name}:TIMESTAMP")
-    return PartitionField(name, PartitionKind(given.strip().upper()))
+    return PartitionField(name, PartitionFieldType(given.strip().upper()))

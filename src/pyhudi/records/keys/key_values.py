@@ -50,11 +50,11 @@ def value_codes(indices: pa.Array, null_code: int) -> np.ndarray:
     return codes
 
 
-def check_given_key(name: str, given: pa.DataType, stored: pa.DataType) -> None:
+def check_key_argument(name: str, input_type: pa.DataType, stored: pa.DataType) -> None:
     """Raises InvalidRequest for values that a caller gives for a key column of text, to find or delete records by, and that have
     more than one spelling: `1`, `1.0`, `true` and bytes.
     """
     types = pa.types
     spelled = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_binary, types.is_large_binary)
-    if types.is_string(stored) and any(is_kind(given) for is_kind in spelled):
-        raise InvalidRequest(f"the keys of column {name!r} are text, and {given} was given: cast it")
+    if types.is_string(stored) and any(is_kind(input_type) for is_kind in spelled):
+        raise InvalidRequest(f"the keys of column {name!r} are text, and {input_type} was given: cast it")

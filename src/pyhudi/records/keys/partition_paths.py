@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
-from pyhudi.format.paths import parts_of
+from pyhudi.format.paths import split_path
 from pyhudi.records.dotted_columns import column_at
 from pyhudi.records.java_strings import has_text, is_binary_like
 from pyhudi.records.joda_timestamps import parse_pattern
-from pyhudi.records.keys.key_spec import URL_ENCODE, KeySpec, PartitionField, PartitionKind, partition_columns
+from pyhudi.records.keys.key_spec import URL_ENCODE, KeySpec, PartitionField, PartitionFieldType, partition_columns
 from pyhudi.records.keys.key_values import key_text, value_codes
 from pyhudi.records.keys.partition_times import time_parts
 
@@ -61,7 +61,7 @@ def partition_paths(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
     for field in spec.partition_fields:
         array = column_at(batch, field.name)
         indices, distinct = (
-            time_parts(spec, field, array) if field.kind is not PartitionKind.SIMPLE else _parts(spec, field, array)
+            time_parts(spec, field, array) if field.kind is not PartitionFieldType.SIMPLE else _parts(spec, field, array)
         )
         codes.append(indices)
         texts.append(_decorated(spec, field, distinct))
@@ -98,7 +98,7 @@ def parse_partition_path(spec: KeySpec, path: str) -> tuple[str | None, ...]:
         return ()
     if len(fields) == 1:
         return (_parsed_value(spec, fields[0], path),)
-    folders = parts_of(path)
+    folders = split_path(path)
     starts = _hive_starts(fields, folders) or _counted_starts(spec, fields, folders)
     if starts is None:
         raise TableState(
@@ -139,7 +139,7 @@ def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
         raise CorruptData("a partition path holds no value of its column's type", expected=str(type_), found=text) from error
 
 
-def values_of_path(spec: KeySpec, path: str, schema: pa.Schema, names: Collection[str]) -> dict[str, pa.Scalar]:
+def values_from_path(spec: KeySpec, path: str, schema: pa.Schema, names: Collection[str]) -> dict[str, pa.Scalar]:
     """The values that a partition path tells of some partition columns, in the types of the schema.
 
     Raises as `parse_partition_path` and `partition_value`.
@@ -204,7 +204,7 @@ def _hive_starts(fields: Sequence[PartitionField], folders: Sequence[str]) -> li
 def _counted_starts(spec: KeySpec, fields: Sequence[PartitionField], folders: Sequence[str]) -> list[int] | None:
     counts = []
     for field in fields:
-        is_time = field.kind is PartitionKind.TIMESTAMP and spec.time is not None and not spec.url_encode
+        is_time = field.kind is PartitionFieldType.TIMESTAMP and spec.time is not None and not spec.url_encode
         counts.append(parse_pattern(spec.time.output_pattern).level_count if is_time and spec.time is not None else 1)
     if sum(counts) != len(folders):
         return None

@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.java_strings import is_string_like, timestamp_micros
 from pyhudi.records.joda_timestamps import MAX_INSTANT_MS, MIN_INSTANT_MS, TimePattern, local_ms, parse_pattern, time_zone
-from pyhudi.records.keys.key_spec import KeySpec, PartitionField, PartitionKind
+from pyhudi.records.keys.key_spec import KeySpec, PartitionField, PartitionFieldType
 from pyhudi.records.keys.key_values import value_codes
 from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, UNIT_MS, UNITS_PER_MS, TimeRule, TimeType
 
 
 def time_parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:
     """For each row the number of its formatted time, and the distinct strings; null is the time 1 ms after the epoch."""
-    if field.kind is PartitionKind.UNKNOWN:
+    if field.kind is PartitionFieldType.UNKNOWN:
         raise InvalidRequest(
             f"the kind of the partition field {field.name!r} is not known: say {field.name}:SIMPLE or :TIMESTAMP"
         )
@@ -38,7 +38,7 @@ def time_parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[n
 
 def _instants_ms(spec: KeySpec, rule: TimeRule, name: str, array: pa.Array) -> np.ndarray:
     if is_string_like(array.type):
-        if not rule.type.takes_text:
+        if not rule.type.is_textual:
             raise InvalidRequest(
                 f"column {name!r} holds text, but the time type is {rule.type}: use DATE_STRING and an input pattern"
             )
@@ -46,7 +46,7 @@ def _instants_ms(spec: KeySpec, rule: TimeRule, name: str, array: pa.Array) -> n
     if spec.consistent_timestamps and pa.types.is_timestamp(array.type):
         millis: np.ndarray = pc.fill_null(pc.divide(timestamp_micros(array), 1000), 1).to_numpy(zero_copy_only=False)
         return _checked_range(millis, millis, name)
-    if rule.type.takes_text:
+    if rule.type.is_textual:
         raise InvalidRequest(f"column {name!r} of type {array.type} holds no text, but the time type is {rule.type}")
     numbers = _whole_numbers(array, name)
     unit = _time_unit(rule)

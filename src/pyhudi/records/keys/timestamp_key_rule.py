@@ -30,7 +30,7 @@ class TimeType(StrEnum):
     MIXED = "MIXED"
 
     @property
-    def takes_text(self) -> bool:
+    def is_textual(self) -> bool:
         """Whether the values are strings to be parsed."""
         return self in (TimeType.DATE_STRING, TimeType.MIXED)
 
@@ -58,7 +58,7 @@ class TimeRule:
         time_zone(self.output_zone)
         if self.scalar_unit not in (*UNIT_MS, *UNITS_PER_MS):
             raise InvalidRequest(f"unknown time unit {self.scalar_unit!r}: use one of {', '.join((*UNIT_MS, *UNITS_PER_MS))}")
-        if self.type.takes_text and not self.input_patterns:
+        if self.type.is_textual and not self.input_patterns:
             raise InvalidRequest(f"the time type {self.type} needs hoodie.keygen.timebased.input.dateformat")
 
     @classmethod

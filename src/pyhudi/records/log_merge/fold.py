@@ -11,26 +11,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.records.log_merge.log_records import LogRecords
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.ordering import BoolMask, Ints, newer_or_equal, ordering_ranks
-from pyhudi.records.pair_merge import Side, merge_pairs
-from pyhudi.records.record_merge import MergeRule, choose_column, row_codes, whole
+from pyhudi.records.pair_merge import PairSide, merge_pairs
+from pyhudi.records.record_merge import RecordMergeRule, choose_column, combine_to_array, row_codes
 from pyhudi.records.row_grouping import run_starts
 from pyhudi.records.schema_cast import relabel
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class MergeEntries:
     """Entries that came together, in merge order.
 
-    plain: deletes without an ordering value.  present: the columns that partial rows hold, None for whole ones.  in_data: they
-    stood in a data block, be they deletes.
+    has_plain_deletes: deletes without an ordering value.  present: the columns that partial rows hold, None for whole ones.
+    in_data: they stood in a data block, be they deletes.
     """
 
     rows: pa.Table
     deleted: BoolMask
-    plain: BoolMask
+    has_plain_deletes: BoolMask
     present: frozenset[str] | None
     ordering: pa.ChunkedArray | None
     positions: Ints | None
@@ -38,8 +38,8 @@ class Entries:
 
 
 @dataclass(slots=True)
-class Pool:
-    """All entries in merge order.  barred: entries behind which a barrier stands already (records of an earlier fold).
+class EntryPool:
+    """All entries in merge order.  behind_barrier: entries behind which a barrier stands already (records of an earlier fold).
 
     in_data: those that stood in data blocks, be they deletes.
 
@@ -48,19 +48,19 @@ class Pool:
 
     rows: pa.Table
     deleted: BoolMask
-    plain: BoolMask
-    barred: BoolMask
+    has_plain_deletes: BoolMask
+    behind_barrier: BoolMask
     ordering: pa.ChunkedArray | None
     present: dict[str, BoolMask] | None
     positions: Ints | None
     in_data: BoolMask
 
     @classmethod
-    def of(cls, schema: pa.Schema, state: LogRecords | None, entries: list[Entries], *, partial: bool) -> Pool:
+    def of(cls, schema: pa.Schema, state: LogRecords | None, entries: list[MergeEntries], *, partial: bool) -> EntryPool:
         loose = pa.schema([f.with_nullable(True) for f in schema])
         tables = [relabel(entry.rows, loose) for entry in entries]
         deleted = [entry.deleted for entry in entries]
-        plain = [entry.plain for entry in entries]
+        plain = [entry.has_plain_deletes for entry in entries]
         barred = [np.zeros(entry.rows.num_rows, dtype=np.bool_) for entry in entries]
         ordering = [entry.ordering for entry in entries]
         positions = [entry.positions for entry in entries]
@@ -107,7 +107,7 @@ class Pool:
         return np.unique(self.positions, return_inverse=True)[1].astype(np.int64, copy=False)
 
     def records(
-        self, chosen: Ints, barrier: BoolMask, deleted: BoolMask, rule: MergeRule, sources: dict[str, Ints] | None = None
+        self, chosen: Ints, barrier: BoolMask, deleted: BoolMask, rule: RecordMergeRule, sources: dict[str, Ints] | None = None
     ) -> LogRecords:
         """Records from one entry for each key.  The pool has no rows afterwards.
 
@@ -129,11 +129,11 @@ class Pool:
                 column = column.take(indices)
             elif field.name == RECORD_KEY or not by_position:
                 # Rows that are met by key are taken here and there, which is quick from one piece alone.
-                column = pa.chunked_array([whole(column)])
+                column = pa.chunked_array([combine_to_array(column)])
             taken.append(column)
         rows = pa.table(taken, schema=schema)
         return LogRecords(
-            keys=whole(rows.column(RECORD_KEY)),
+            keys=combine_to_array(rows.column(RECORD_KEY)),
             rows=rows,
             deleted=deleted,
             barrier=barrier,
@@ -144,7 +144,7 @@ class Pool:
         )
 
 
-def pick_winners(pool: Pool, rule: MergeRule) -> LogRecords:
+def pick_winners(pool: EntryPool, rule: RecordMergeRule) -> LogRecords:
     """Of the entries of each key after its last barrier the last one, or the one with the largest ordering value."""
     codes = pool.codes()
     count = int(codes.max()) + 1 if len(codes) else 0
@@ -156,9 +156,9 @@ def pick_winners(pool: Pool, rule: MergeRule) -> LogRecords:
         barrier[:] = True
         return pool.records(last, barrier, pool.deleted[last], rule)
     barrier_at = np.full(count, -1, dtype=np.int64)
-    plain = np.flatnonzero(pool.plain)
+    plain = np.flatnonzero(pool.has_plain_deletes)
     barrier_at[codes[plain]] = plain
-    barrier[codes[pool.barred]] = True
+    barrier[codes[pool.behind_barrier]] = True
     barrier |= barrier_at >= 0
     counted = positions > barrier_at[codes]
     winner = last.copy()
@@ -173,20 +173,24 @@ def pick_winners(pool: Pool, rule: MergeRule) -> LogRecords:
     return pool.records(winner, barrier, pool.deleted[winner], rule)
 
 
-def fold_by_modes(pool: Pool, rule: MergeRule) -> LogRecords:
-    """Fold entry after entry of each key as `fold_in_passes` does, without moving rows: what is folded is where values stand."""
+def fold_by_modes(pool: EntryPool, rule: RecordMergeRule) -> LogRecords:
+    """Fold entry after entry of each key as `fold_by_position` does, without moving rows: what is folded is where values
+    stand.
+    """
     codes = pool.codes()
     order = np.argsort(codes, kind="stable")
     sorted_codes = codes[order]
     starts = run_starts(sorted_codes)
     sizes = np.diff(np.r_[starts, len(order)])
     held = order[starts]
-    final = (pool.plain | pool.barred) & pool.deleted
+    final = (pool.has_plain_deletes | pool.behind_barrier) & pool.deleted
     repeated = bool(len(sizes)) and int(sizes.max()) > 1
     ranks = ordering_ranks(pool.ordering) if repeated and pool.ordering is not None else np.zeros(len(codes), dtype=np.int64)
     gaps: dict[str, BoolMask] = {}
     if repeated and rule.filling is not None:
-        found = {name: rule.filling.gaps(name, pool.rows.column(name)) for name in pool.rows.column_names if name != RECORD_KEY}
+        found = {
+            name: rule.filling.missing(name, pool.rows.column(name)) for name in pool.rows.column_names if name != RECORD_KEY
+        }
         gaps = {name: mask for name, mask in found.items() if mask is not None}
     sources = {name: held.copy() for name in gaps}
     for step in range(1, int(sizes.max()) if repeated else 0):
@@ -204,7 +208,7 @@ def fold_by_modes(pool: Pool, rule: MergeRule) -> LogRecords:
     return pool.records(held, final[held], pool.deleted[held], rule, sources)
 
 
-def fold_in_passes(pool: Pool, rule: MergeRule, *, partial: bool) -> LogRecords:
+def fold_by_position(pool: EntryPool, rule: RecordMergeRule, *, partial: bool) -> LogRecords:
     """Fold entry after entry of each key; pass n treats the n-th entry of every key that has so many."""
     codes = pool.codes()
     order = np.argsort(codes, kind="stable")
@@ -214,7 +218,7 @@ def fold_in_passes(pool: Pool, rule: MergeRule, *, partial: bool) -> LogRecords:
     first = order[starts]
     held = pool.rows.take(pa.array(first))
     deleted = pool.deleted[first].copy()
-    barrier = (pool.plain | pool.barred)[first].copy()
+    barrier = (pool.has_plain_deletes | pool.behind_barrier)[first].copy()
     ordering = None if pool.ordering is None else pool.ordering.take(pa.array(first))
     present = None if pool.present is None else {name: mask[first].copy() for name, mask in pool.present.items()}
     for step in range(1, int(sizes.max()) if len(sizes) else 0):
@@ -222,25 +226,25 @@ def fold_in_passes(pool: Pool, rule: MergeRule, *, partial: bool) -> LogRecords:
         entry = order[starts[active] + step]
         older = held.take(pa.array(active))
         newer = pool.rows.take(pa.array(entry))
-        newer_deleted, newer_plain = pool.deleted[entry], pool.plain[entry]
+        newer_deleted, newer_plain = pool.deleted[entry], pool.has_plain_deletes[entry]
         older_deleted, older_barred = deleted[active], barrier[active] & deleted[active]
         wins = np.ones(len(active), dtype=np.bool_)
         if ordering is not None and pool.ordering is not None:
             older_plain = older_barred
-            if not rule.revives:
+            if not rule.delete_is_barrier:
                 older_plain &= np.asarray(pc.is_null(ordering.take(pa.array(active))).combine_chunks(), dtype=np.bool_)
             wins = (
                 newer_or_equal(ordering.take(pa.array(active)), pool.ordering.take(pa.array(entry))) | newer_plain | older_plain
             )
         both_rows = ~newer_deleted & ~older_deleted
         held_present: dict[str, BoolMask] | None
-        if partial and not rule.decides:
+        if partial and not rule.custom_merge:
             assert present is not None and pool.present is not None
             older_has = {name: mask[active] for name, mask in present.items()}
             newer_has = {name: mask[entry] for name, mask in pool.present.items()}
             result, held_present = _merge_partial(
-                Side(older, older_has),
-                Side(newer, newer_has),
+                PairSide(older, older_has),
+                PairSide(newer, newer_has),
                 wins=wins,
                 newer_deleted=newer_deleted,
                 older_deleted=older_deleted,
@@ -250,13 +254,13 @@ def fold_in_passes(pool: Pool, rule: MergeRule, *, partial: bool) -> LogRecords:
         else:
             outcome = merge_pairs(
                 rule,
-                Side(older, None if present is None else {name: mask[active] for name, mask in present.items()}),
-                Side(newer, None if pool.present is None else {name: mask[entry] for name, mask in pool.present.items()}),
+                PairSide(older, None if present is None else {name: mask[active] for name, mask in present.items()}),
+                PairSide(newer, None if pool.present is None else {name: mask[entry] for name, mask in pool.present.items()}),
                 both_rows,
                 wins,
             )
             result = outcome.rows
-            result_deleted = np.where(both_rows, ~outcome.alive, np.where(wins, newer_deleted, older_deleted))
+            result_deleted = np.where(both_rows, ~outcome.is_live, np.where(wins, newer_deleted, older_deleted))
             taken = outcome.changed
             held_present = outcome.present
         positions = np.arange(held.num_rows, dtype=np.int64)
@@ -264,7 +268,9 @@ def fold_in_passes(pool: Pool, rule: MergeRule, *, partial: bool) -> LogRecords:
         held = pa.concat_tables([held, relabel(result, held.schema)]).take(pa.array(positions))
         deleted[active] = result_deleted
         # Where records revive, a delete without an ordering value stands as long as nothing follows it.
-        barrier[active] = np.where(taken, newer_plain, barrier[active]) if rule.revives else barrier[active] | newer_plain
+        barrier[active] = (
+            np.where(taken, newer_plain, barrier[active]) if rule.delete_is_barrier else barrier[active] | newer_plain
+        )
         if ordering is not None and pool.ordering is not None:
             both = pa.chunked_array([*ordering.chunks, *pool.ordering.take(pa.array(entry)).chunks])
             index = np.arange(len(ordering), dtype=np.int64)
@@ -279,7 +285,7 @@ def fold_in_passes(pool: Pool, rule: MergeRule, *, partial: bool) -> LogRecords:
 
 
 def _merge_partial(
-    older: Side, newer: Side, *, wins: BoolMask, newer_deleted: BoolMask, older_deleted: BoolMask
+    older: PairSide, newer: PairSide, *, wins: BoolMask, newer_deleted: BoolMask, older_deleted: BoolMask
 ) -> tuple[pa.Table, dict[str, BoolMask]]:
     assert older.present is not None and newer.present is not None
     columns = []

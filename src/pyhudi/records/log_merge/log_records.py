@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
-from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.records.ordering import BoolMask, Ints, newer_or_equal
-from pyhudi.records.pair_merge import Side, merge_pairs, overlaid
-from pyhudi.records.record_merge import Gaps, MergeRule, choose_column
+from pyhudi.records.pair_merge import PairSide, merge_pairs, overlaid
+from pyhudi.records.record_merge import MissingValues, RecordMergeRule, choose_column
 from pyhudi.records.schema_cast import relabel, relabel_column
 
 _PIECE_ROWS = 65_536
@@ -42,25 +42,25 @@ class LogRecords:
     barrier: BoolMask
     ordering: pa.ChunkedArray | None
     present: dict[str, BoolMask] | None
-    rule: MergeRule
+    rule: RecordMergeRule
     positions: Ints | None = None
 
     def merge_base(
-        self, base: pa.Table, keys: pa.ChunkedArray | None, seen: BoolMask, first_row: int = 0
+        self, base: pa.Table, keys: pa.ChunkedArray | None, visited: BoolMask, first_row: int = 0
     ) -> Iterator[MergedRows]:
         """The rows of a base batch after merging, piece by piece, in the base's columns; rows that the logs delete are left out.
 
         keys: the record key of each base row; None when records have positions, which count from `first_row`, the number of the
-        batch's first row in the file.  seen: set to True for the log records that met a row; what is left at the end are
+        batch's first row in the file.  visited: set to True for the log records that met a row; what is left at the end are
         inserts.  Raises CorruptData where the batch has the key column and a position names the row of another key.
         """
         at, source = self._meet(base.num_rows, keys, first_row)
         for start in range(0, base.num_rows, _PIECE_ROWS):
             first, last = np.searchsorted(at, [start, start + _PIECE_ROWS]).tolist()
             piece = base.slice(start, _PIECE_ROWS)
-            before = int(np.count_nonzero(seen))
-            seen[source[first:last]] = True
-            matched = int(np.count_nonzero(seen)) - before
+            before = int(np.count_nonzero(visited))
+            visited[source[first:last]] = True
+            matched = int(np.count_nonzero(visited)) - before
             rows = self._merged(piece, at[first:last] - start, source[first:last], first_row + start)
             yield MergedRows(rows, piece.num_rows, matched)
 
@@ -83,19 +83,19 @@ class LogRecords:
             return base.filter(pa.array(keep)) if gone.any() else base
         newer = self._newer(source, changed)
         if filling is not None:
-            newer = filling.filled(older.filter(pa.array(changed)), newer, wins[changed])
-        elif self.rule.decides:
+            newer = filling.fill_missing(older.filter(pa.array(changed)), newer, wins[changed])
+        elif self.rule.custom_merge:
             records = source[changed]
             masks = None if self.present is None else {name: mask[records] for name, mask in self.present.items()}
             outcome = merge_pairs(
                 self.rule,
-                Side(older.filter(pa.array(changed)).select(newer.column_names), None),
-                Side(newer, masks),
+                PairSide(older.filter(pa.array(changed)).select(newer.column_names), None),
+                PairSide(newer, masks),
                 ~self.barrier[records],
                 np.ones(len(records), dtype=np.bool_),
             )
             newer = outcome.rows
-            keep[replaced[~outcome.alive]] = False
+            keep[replaced[~outcome.is_live]] = False
         elif self.present is not None:
             newer = self._completed(older.filter(pa.array(changed)), newer, source[changed])
         newer = newer.select(base.column_names)
@@ -103,18 +103,18 @@ class LogRecords:
         return merged.filter(pa.array(keep)) if not keep.all() else merged
 
     @property
-    def _filling(self) -> Gaps | None:
+    def _filling(self) -> MissingValues | None:
         """How gaps are filled; a partial update tells by its columns what it leaves alone."""
         return self.rule.filling if self.present is None else None
 
     @property
-    def lacks_columns(self) -> bool:
+    def has_partial_records(self) -> bool:
         """Whether some record is known in some of its columns alone."""
         return self.present is not None and not all(mask.all() for mask in self.present.values())
 
-    def inserts(self, seen: BoolMask) -> pa.Table:
+    def inserts(self, visited: BoolMask) -> pa.Table:
         """The records that met no base row and are not deleted."""
-        return self.rows.filter(pa.array(~seen & ~self.deleted))
+        return self.rows.filter(pa.array(~visited & ~self.deleted))
 
     def _meet(self, row_count: int, keys: pa.ChunkedArray | None, first_row: int) -> tuple[Ints, Ints]:
         """Pairs of a base row (its number in the batch) and the log record that stands for it, by base row."""
@@ -158,7 +158,7 @@ class LogRecords:
         if self.ordering is None or not self.rule.ordering:
             return np.ones(len(source), dtype=np.bool_)
         wins = newer_or_equal(self.rule.ordering.values(older), self._orderings(source))
-        if self.rule.decides:
+        if self.rule.custom_merge:
             # A rule decides between two rows by itself; only deletes compare ordering values.
             wins |= ~self.deleted[source]
         elif self.present is not None:

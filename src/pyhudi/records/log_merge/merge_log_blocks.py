@@ -32,11 +32,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from pyhudi.records.log_merge.fold import Entries, Pool, fold_by_modes, fold_in_passes, pick_winners
+from pyhudi.format.meta_columns import RECORD_KEY
+from pyhudi.records.log_merge.fold import EntryPool, MergeEntries, fold_by_modes, fold_by_position, pick_winners
 from pyhudi.records.log_merge.log_records import LogRecords
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.ordering import BoolMask, Ints
-from pyhudi.records.record_merge import MergeRule
+from pyhudi.records.record_merge import RecordMergeRule
 
 _FOLD_BYTES = 256 << 20
 """Bytes of entries that are collected before they are merged with what is there."""
@@ -49,15 +49,15 @@ class LogMerger:
     columns.  Entries come all with positions or all without (see `LogRecords.positions`).
     """
 
-    def __init__(self, schema: pa.Schema, rule: MergeRule) -> None:
+    def __init__(self, schema: pa.Schema, rule: RecordMergeRule) -> None:
         self._schema = schema
         self._rule = rule
-        self._pending: list[Entries] = []
+        self._pending: list[MergeEntries] = []
         self._pending_bytes = 0
         self._partial = False
         self._state: LogRecords | None = None
 
-    def meet_partial(self) -> None:
+    def start_partial_block(self) -> None:
         """A partial block comes, be it one without rows: from here on entries are merged as partial ones are."""
         if not self._partial:
             self._fold()
@@ -66,10 +66,10 @@ class LogMerger:
     def add_rows(
         self,
         rows: pa.Table,
-        present: Sequence[str] | None = None,
+        is_present: Sequence[str] | None = None,
         positions: Ints | None = None,
     ) -> None:
-        """Rows of a data block in the reader's columns.  present: the columns that a partial block holds, None for whole rows.
+        """Rows of a data block in the reader's columns.  is_present: the columns that a partial block holds, None for whole rows.
 
         positions: the base row that each stands for, None to go by key.
         """
@@ -77,17 +77,19 @@ class LogMerger:
         flagged = self._rule.deletes(rows)
         if flagged is not None:
             deleted |= flagged
-        if present is not None:
-            self.meet_partial()
+        if is_present is not None:
+            self.start_partial_block()
         plain = np.zeros(rows.num_rows, dtype=np.bool_)
-        if self._rule.revives and deleted.any():
+        if self._rule.delete_is_barrier and deleted.any():
             plain = deleted & self._rule.ordering.are_zero(rows)
-        columns = None if present is None else frozenset(present)
-        self._add(Entries(rows, deleted, plain, columns, self._ordering(rows), positions, in_data=True))
+        columns = None if is_present is None else frozenset(is_present)
+        self._add(MergeEntries(rows, deleted, plain, columns, self._ordering(rows), positions, in_data=True))
 
-    def add_deletes(self, keys: pa.Array, ordering: pa.Array | None, plain: BoolMask, positions: Ints | None = None) -> None:
+    def add_deletes(
+        self, keys: pa.Array, ordering: pa.Array | None, plain_deletes: BoolMask, positions: Ints | None = None
+    ) -> None:
         """Deletes.  ordering: a value of the ordering column's type for each, of several a struct of their types, None when the
-        table has none; plain: those without one; positions: as for `add_rows`.
+        table has none; plain_deletes: those without one; positions: as for `add_rows`.
         """
         columns = {RECORD_KEY: keys.cast(pa.string())}
         rows = pa.table(
@@ -95,12 +97,12 @@ class LogMerger:
             schema=pa.schema([f.with_nullable(True) for f in self._schema]),
         )
         by = self._rule.ordering
-        values = by.settled(ordering) if by and ordering is not None else None
+        values = by.normalize_delete_values(ordering) if by and ordering is not None else None
         if values is None:
-            plain = np.ones(len(keys), dtype=np.bool_)
+            plain_deletes = np.ones(len(keys), dtype=np.bool_)
         if by and values is None:
-            values = by.settled(pa.nulls(len(keys), by.values(rows).type))
-        self._add(Entries(rows, np.ones(len(keys), dtype=np.bool_), plain, None, values, positions, in_data=False))
+            values = by.normalize_delete_values(pa.nulls(len(keys), by.values(rows).type))
+        self._add(MergeEntries(rows, np.ones(len(keys), dtype=np.bool_), plain_deletes, None, values, positions, in_data=False))
 
     def finish(self) -> LogRecords:
         """One record for each key."""
@@ -114,7 +116,7 @@ class LogMerger:
         by = self._rule.ordering
         return by.values(rows) if by and set(by.heads) <= set(rows.column_names) else None
 
-    def _add(self, entries: Entries) -> None:
+    def _add(self, entries: MergeEntries) -> None:
         if entries.rows.num_rows == 0:
             return
         self._pending.append(entries)
@@ -125,15 +127,15 @@ class LogMerger:
     def _fold(self) -> None:
         if not self._pending:
             return
-        pool = Pool.of(self._schema, self._state, self._pending, partial=self._partial)
+        pool = EntryPool.of(self._schema, self._state, self._pending, partial=self._partial)
         # The pool alone holds the rows from here on, so that it can let go of them column by column.
         self._pending = []
         self._pending_bytes = 0
         self._state = None
         rule = self._rule
-        if self._partial or rule.decides:
-            self._state = fold_in_passes(pool, rule, partial=self._partial)
-        elif rule.revives and (rule.ordering or rule.filling):
+        if self._partial or rule.custom_merge:
+            self._state = fold_by_position(pool, rule, partial=self._partial)
+        elif rule.delete_is_barrier and (rule.ordering or rule.filling):
             self._state = fold_by_modes(pool, rule)
         else:
             self._state = pick_winners(pool, rule)

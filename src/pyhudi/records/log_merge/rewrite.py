@@ -28,12 +28,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Unsupported
+from pyhudi.format.meta_columns import RECORD_KEY
 from pyhudi.records.log_merge.log_records import LogRecords
 from pyhudi.records.log_merge.merge_log_blocks import LogMerger
 from pyhudi.records.mergers import MergerRule
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.ordering import BoolMask, Ints, ordering_ranks
-from pyhudi.records.record_merge import IS_DELETED, whole
+from pyhudi.records.record_merge import IS_DELETED, combine_to_array
 from pyhudi.records.schema_cast import same_values
 
 _PIECE_ROWS = 65_536
@@ -41,14 +41,14 @@ _PIECE_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class LogEntries:
-    """Which of the records are written how; masks over them.  restated: among `rows`.  valued: those that have an ordering value
+    """Which of the records are written how; masks over them.  rewritten: among `rows`.  valued: those that have an ordering value
     to compete by; of the deletes the others are written without one.
     """
 
     records: LogRecords
-    barred: BoolMask
+    behind_barrier: BoolMask
     rows: BoolMask
-    restated: BoolMask
+    rewritten: BoolMask
     deletes: BoolMask
     valued: BoolMask
 
@@ -57,11 +57,11 @@ class LogEntries:
         """Raises Unsupported, naming the rule, where readers would find other records than these."""
         valued, flagged = _valued(records), _flagged(records.rows)
         as_rows = ~records.deleted | flagged
-        told = records.rule.deletes(records.rows) if records.rule.decides else None
+        told = records.rule.deletes(records.rows) if records.rule.custom_merge else None
         if told is not None:
             # Without an ordering value a delete would take the base row away for good, and the row itself says as much as it did.
             as_rows |= records.deleted & ~valued & ~records.barrier & told
-        competes = bool(valued.any()) or records.present is not None or records.rule.decides
+        competes = bool(valued.any()) or records.present is not None or records.rule.custom_merge
         barred = records.barrier & (~records.deleted | valued | flagged) if competes else np.zeros_like(records.barrier)
         entries = cls(records, barred, as_rows, _restated(records, as_rows), records.deleted & ~as_rows, valued)
         entries._check()
@@ -105,7 +105,7 @@ class LogEntries:
     def _check(self) -> None:
         """Read what would be written, twice, as a reader does that reads the merged blocks on top of themselves."""
         rule = self.records.rule
-        asked = np.ones(len(self.records.keys), dtype=np.bool_) if isinstance(rule, MergerRule) else self.restated
+        asked = np.ones(len(self.records.keys), dtype=np.bool_) if isinstance(rule, MergerRule) else self.rewritten
         for start in range(0, len(asked), _PIECE_ROWS):
             places = start + np.flatnonzero(asked[start : start + _PIECE_ROWS])
             if len(places) and not _same(self._read_twice(places), _taken(self.records, places)):
@@ -115,31 +115,31 @@ class LogEntries:
                     "delete without an ordering value; no log block can stand for what was merged then: compact the table instead"
                 )
 
-    def _read_twice(self, places: Ints) -> LogRecords:
+    def _read_twice(self, positions: Ints) -> LogRecords:
         part = LogEntries(
-            _taken(self.records, places),
-            self.barred[places],
-            self.rows[places],
-            self.restated[places],
-            self.deletes[places],
-            self.valued[places],
+            _taken(self.records, positions),
+            self.behind_barrier[positions],
+            self.rows[positions],
+            self.rewritten[positions],
+            self.deletes[positions],
+            self.valued[positions],
         )
         records = part.records
         merger = LogMerger(records.rows.schema, records.rule)
         if records.present is not None:
-            merger.meet_partial()
+            merger.start_partial_block()
         for _ in range(2):
-            merger.add_deletes(records.keys.filter(pa.array(part.barred)), None, _every(part.barred))
+            merger.add_deletes(records.keys.filter(pa.array(part.behind_barrier)), None, _every(part.behind_barrier))
             for names, chosen in part.grouped(part.rows):
                 present = None if records.present is None else sorted(names)
                 merger.add_rows(records.rows.filter(pa.array(chosen)), present)
-                again = chosen & part.restated
+                again = chosen & part.rewritten
                 if again.any():
                     merger.add_rows(part.restatement(again), present)
             plain, valued = part.deletes & ~part.valued, part.deletes & part.valued
             merger.add_deletes(records.keys.filter(pa.array(plain)), None, _every(plain))
             if valued.any() and records.ordering is not None:
-                competing = whole(records.ordering.filter(pa.array(valued)))
+                competing = combine_to_array(records.ordering.filter(pa.array(valued)))
                 merger.add_deletes(records.keys.filter(pa.array(valued)), competing, ~_every(valued))
         return merger.finish()
 
@@ -148,7 +148,7 @@ def _restated(records: LogRecords, as_rows: BoolMask) -> BoolMask:
     """Where a record's row has another ordering value than it stands with."""
     rule = records.rule
     none = np.zeros(len(as_rows), dtype=np.bool_)
-    if rule.picks or records.ordering is None or not rule.ordering or not as_rows.any():
+    if rule.selects_one_side or records.ordering is None or not rule.ordering or not as_rows.any():
         return none
     own = rule.ordering.values(records.rows)
     ranks = ordering_ranks(pa.chunked_array([*own.chunks, *records.ordering.cast(own.type).chunks], type=own.type))
@@ -169,16 +169,16 @@ def _flagged(rows: pa.Table) -> BoolMask:
     return np.asarray(pc.fill_null(rows.column(IS_DELETED), False).combine_chunks(), dtype=np.bool_)
 
 
-def _taken(records: LogRecords, places: Ints) -> LogRecords:
-    at = pa.array(places)
+def _taken(records: LogRecords, positions: Ints) -> LogRecords:
+    at = pa.array(positions)
     return replace(
         records,
         keys=records.keys.take(at),
         rows=records.rows.take(at),
-        deleted=records.deleted[places],
-        barrier=records.barrier[places],
+        deleted=records.deleted[positions],
+        barrier=records.barrier[positions],
         ordering=None if records.ordering is None else records.ordering.take(at),
-        present=None if records.present is None else {name: mask[places] for name, mask in records.present.items()},
+        present=None if records.present is None else {name: mask[positions] for name, mask in records.present.items()},
     )
 
 

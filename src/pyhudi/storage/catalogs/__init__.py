@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pyhudi.storage.catalogs.catalog_client import Catalog, CatalogColumn, CatalogPartition, CatalogTable, ChangeRefused
+from pyhudi.storage.catalogs.catalog_client import CatalogColumn, CatalogPartition, CatalogTable, ChangeRefused, MetastoreCatalog
 
-__all__ = ["Catalog", "CatalogColumn", "CatalogPartition", "CatalogTable", "ChangeRefused"]
+__all__ = ["MetastoreCatalog", "CatalogColumn", "CatalogPartition", "CatalogTable", "ChangeRefused"]

@@ -65,7 +65,7 @@ class CatalogPartition:
     location: str
 
 
-class Catalog(Protocol):
+class MetastoreCatalog(Protocol):
     """Tables and their partitions.  The module's head says what holds for every method."""
 
     @property
@@ -78,7 +78,7 @@ class Catalog(Protocol):
         """Parameters that every table has there."""
         ...
 
-    def spelled(self, location: str) -> str:
+    def format_location(self, location: str) -> str:
         """A location as the catalog's readers spell it."""
         ...
 
@@ -113,15 +113,15 @@ class Catalog(Protocol):
         """All partitions of a table."""
         ...
 
-    def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, at_once: int) -> None:
+    def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
         """Register partitions, at most so many in a request; those that are there already are left as they are."""
         ...
 
-    def move_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, at_once: int) -> None:
+    def move_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
         """Give partitions that are there another location, at most so many in a request."""
         ...
 
-    def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, at_once: int) -> None:
+    def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, batch_size: int) -> None:
         """Forget partitions, by their values; absent ones are no error.  No file is removed."""
         ...
 

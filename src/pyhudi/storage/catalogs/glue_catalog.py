@@ -74,7 +74,7 @@ class GlueCatalog:
     def table_parameters(self) -> Mapping[str, str]:
         return self._parameters
 
-    def spelled(self, location: str) -> str:
+    def format_location(self, location: str) -> str:
         scheme, found, rest = location.partition("://")
         return f"s3://{rest}" if found and scheme in ("s3a", "s3n") else location
 
@@ -83,7 +83,7 @@ class GlueCatalog:
 
     def create_database(self, database: str, description: str) -> None:
         made = {"Name": database, "Description": description}
-        self._ask(self._client.create_database, DatabaseInput=made, there=True)
+        self._ask(self._client.create_database, DatabaseInput=made, must_exist=True)
 
     def table(self, database: str, name: str) -> CatalogTable | None:
         found = self._stored(database, name)
@@ -135,23 +135,23 @@ class GlueCatalog:
             if not following:
                 return found
 
-    def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, at_once: int) -> None:
+    def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
         storage = self._require(table)["StorageDescriptor"]
-        for batch in batches(partitions, min(at_once, _CHANGED_AT_ONCE)):
+        for batch in batches(partitions, min(batch_size, _CHANGED_AT_ONCE)):
             made = [_partition(storage, partition) for partition in batch]
             self._change(table, self._client.batch_create_partition, "AlreadyExistsException", PartitionInputList=made)
 
-    def move_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, at_once: int) -> None:
+    def move_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
         storage = self._require(table)["StorageDescriptor"]
-        for batch in batches(partitions, min(at_once, _CHANGED_AT_ONCE)):
+        for batch in batches(partitions, min(batch_size, _CHANGED_AT_ONCE)):
             moved = [
                 {"PartitionValueList": list(partition.values), "PartitionInput": _partition(storage, partition)}
                 for partition in batch
             ]
             self._change(table, self._client.batch_update_partition, "", Entries=moved)
 
-    def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, at_once: int) -> None:
-        for batch in batches(partitions, min(at_once, _DELETED_AT_ONCE)):
+    def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, batch_size: int) -> None:
+        for batch in batches(partitions, min(batch_size, _DELETED_AT_ONCE)):
             gone = [{"Values": list(values)} for values in batch]
             self._change(table, self._client.batch_delete_partition, "EntityNotFoundException", PartitionsToDelete=gone)
 
@@ -184,7 +184,7 @@ class GlueCatalog:
                     f"{detail.get('ErrorMessage')}"
                 )
 
-    def _ask(self, call: Callable[..., Any], *, absent: bool = False, there: bool = False, **what: Any) -> Any:
+    def _ask(self, call: Callable[..., Any], *, absent: bool = False, must_exist: bool = False, **what: Any) -> Any:
         """The answer to a request.  absent, there: an answer that it is not there, or is there already, gives None."""
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
@@ -192,7 +192,7 @@ class GlueCatalog:
             return call(**self._of_catalog, **what)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
-            if (absent and code == "EntityNotFoundException") or (there and code == "AlreadyExistsException"):
+            if (absent and code == "EntityNotFoundException") or (must_exist and code == "AlreadyExistsException"):
                 return None
             if code in _REFUSALS:
                 raise InvalidRequest(

@@ -45,7 +45,7 @@ class HiveCatalog:
     def table_parameters(self) -> Mapping[str, str]:
         return {}
 
-    def spelled(self, location: str) -> str:
+    def format_location(self, location: str) -> str:
         return location
 
     def has_database(self, database: str) -> bool:
@@ -119,9 +119,9 @@ class HiveCatalog:
         found = self._ask("get_partitions", table.database, table.name, _ALL)
         return [CatalogPartition(tuple(each.values), each.sd.location or "") for each in found]
 
-    def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, at_once: int) -> None:
+    def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
         messages = _messages()
-        for batch in batches(partitions, at_once):
+        for batch in batches(partitions, batch_size):
             stored = self._require(table)
             made = [
                 messages.Partition(
@@ -140,8 +140,8 @@ class HiveCatalog:
             )
             self._ask("add_partitions_req", request)
 
-    def move_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, at_once: int) -> None:
-        for batch in batches(partitions, at_once):
+    def move_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
+        for batch in batches(partitions, batch_size):
             moved = []
             for partition in batch:
                 values = list(partition.values)
@@ -150,7 +150,7 @@ class HiveCatalog:
                 moved.append(found)
             self._ask("alter_partitions", table.database, table.name, moved)
 
-    def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, at_once: int) -> None:
+    def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, batch_size: int) -> None:
         # The metastore drops several in one request by names alone, which it writes in ways of its own.
         for values in partitions:
             wanted = list(values)

@@ -19,9 +19,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.storage.storage_option_names import truth
+from pyhudi.storage.process_identity import user_name
+from pyhudi.storage.storage_option_names import parse_boolean
 from pyhudi.storage.uris import Location
-from pyhudi.storage.user_name import user_name
 
 HDFS_SCHEMES = ("hdfs", "webhdfs")
 
@@ -101,37 +101,37 @@ def hdfs_settings(location: Location, options: Mapping[str, str]) -> HdfsSetting
     )
 
 
-def _name(location: Location, given: str, value: str) -> str | None:
+def _name(location: Location, option_value: str, value: str) -> str | None:
     """The name of ours for an option; None for one that asks for nothing."""
-    name = given.lower().removeprefix("spark.hadoop.")
+    name = option_value.lower().removeprefix("spark.hadoop.")
     if name in _SECURED:
-        raise Unsupported(f"{location.uri}: storage option {given!r}: {_KERBEROS}")
+        raise Unsupported(f"{location.uri}: storage option {option_value!r}: {_KERBEROS}")
     if name in _SWITCHES:
-        if truth(given, value):
-            raise Unsupported(f"{location.uri}: storage option {given!r}: {_KERBEROS}")
+        if parse_boolean(option_value, value):
+            raise Unsupported(f"{location.uri}: storage option {option_value!r}: {_KERBEROS}")
         return None
     if name == "hadoop.security.authentication":
         if value.lower() != "simple":
-            raise Unsupported(f"{location.uri}: storage option {given!r}: {_KERBEROS}")
+            raise Unsupported(f"{location.uri}: storage option {option_value!r}: {_KERBEROS}")
         return None
     if name in _REFUSED:
-        raise InvalidRequest(f"{location.uri}: storage option {given!r} has no meaning of its own here: {_REFUSED[name]}")
+        raise InvalidRequest(f"{location.uri}: storage option {option_value!r} has no meaning of its own here: {_REFUSED[name]}")
     name = _SAME.get(name, name)
     if name not in _KNOWN:
         near = difflib.get_close_matches(name, (*_KNOWN, *_SAME), 1)
         advice = f"did you mean {near[0]}?" if near else f"HDFS takes {', '.join(_KNOWN)}"
-        raise InvalidRequest(f"{location.uri}: storage option {given!r} is not known; {advice}")
+        raise InvalidRequest(f"{location.uri}: storage option {option_value!r} is not known; {advice}")
     return name
 
 
-def _addresses(location: Location, given: str | None, conf: Mapping[str, str]) -> tuple[str, ...]:
+def _addresses(location: Location, option_value: str | None, conf: Mapping[str, str]) -> tuple[str, ...]:
     host, _, port = location.authority.partition(":")
     if location.scheme == "webhdfs":
-        if given is not None:
+        if option_value is not None:
             raise InvalidRequest(f"{location.uri}: a webhdfs URI names the HTTP address itself: leave http_address out")
         return (f"{host}:{port or _HTTP_PORT}",)
-    if given is not None:
-        return tuple(_address(one.strip()) for one in given.split(","))
+    if option_value is not None:
+        return tuple(_address(one.strip()) for one in option_value.split(","))
     nodes = [one.strip() for one in conf.get(f"dfs.ha.namenodes.{host}", "").split(",") if one.strip()]
     if nodes and not port:
         keys = [f"dfs.namenode.http-address.{host}.{node}" for node in nodes]
@@ -185,10 +185,10 @@ def _count(name: str, value: str) -> int:
 _UNITS: dict[str, Callable[[float], float]] = {"": float, "s": float, "ms": lambda n: n / 1000, "m": lambda n: n * 60}
 
 
-def _seconds(name: str, named: Mapping[str, str], default_s: float) -> float:
-    if name not in named:
+def _seconds(name: str, options: Mapping[str, str], default_s: float) -> float:
+    if name not in options:
         return default_s
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|ms|m)?", named[name])
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|ms|m)?", options[name])
     if found is None or not float(found[1]):
-        raise InvalidRequest(f"storage option {name}={named[name]!r}: write a time, such as 30s")
+        raise InvalidRequest(f"storage option {name}={options[name]!r}: write a time, such as 30s")
     return _UNITS[found[2] or ""](float(found[1]))

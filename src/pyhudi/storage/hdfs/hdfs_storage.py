@@ -32,18 +32,55 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from pyhudi.errors import StorageUnavailable, TableState, Unsupported
-from pyhudi.format.paths import file_name_of, folder_of, join_path
+from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
+from pyhudi.format.paths import file_name, join_path, parent_folder
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
-from pyhudi.storage.hdfs.hdfs_errors import hdfs_error
 from pyhudi.storage.hdfs.hdfs_options import hdfs_settings
 from pyhudi.storage.hdfs.webhdfs_client import FileStatus, HdfsClient, is_absence
-from pyhudi.storage.hdfs.webhdfs_http import NoAnswer, RemoteError, Upload
-from pyhudi.storage.range_file import TAIL_BYTES, RangeReader
-from pyhudi.storage.temporary_names import is_abandoned, is_of_a_dead, is_temporary, removed_meanwhile, temporary_name
-from pyhudi.storage.upload_sink import UploadSink
-from pyhudi.storage.uri_root import Located, files_below
-from pyhudi.storage.uris import Location
+from pyhudi.storage.hdfs.webhdfs_http import NoResponse, RemoteError, Upload
+from pyhudi.storage.range_file import TAIL_BYTES, RangeReader, UploadSink
+from pyhudi.storage.temporary_names import (
+    is_owner_dead,
+    is_temporary,
+    is_temporary_orphaned,
+    temporary_file_missing_error,
+    temporary_name,
+)
+from pyhudi.storage.uris import Location, UriMixin, files_below
+
+# What HDFS reports, as errors of ours: what failed, where, and what to do.
+
+_REFUSED_BY = frozenset({"AccessControlException", "SecurityException", "AuthorizationException"})
+_FULL = frozenset(
+    {"DSQuotaExceededException", "NSQuotaExceededException", "QuotaExceededException", "QuotaByStorageTypeExceededException"}
+)
+_WRONG_NAME = frozenset({"InvalidPathException", "IllegalArgumentException", "PathComponentTooLongException"})
+
+
+def hdfs_error(error: NoResponse | RemoteError, verb: str, uri: str) -> HudiError:
+    """Our error for what the client raised when it should `verb` ("read", "write", "delete", "list") what lies at `uri`."""
+    if isinstance(error, NoResponse):
+        return StorageUnavailable(
+            f"cannot {verb} {uri}: no answer from HDFS ({error}); "
+            "the storage option http_address names the NameNode's HTTP server"
+        )
+    if error.status == 401:
+        return Unsupported(
+            f"cannot {verb} {uri}: the NameNode asks who this is by Kerberos or a token, which is not built; "
+            "a cluster whose hadoop.security.authentication is simple, or an HttpFS of that kind, is reached"
+        )
+    if error.kind in _REFUSED_BY:
+        return InvalidRequest(f"cannot {verb} {uri}: HDFS forbids it to this user (storage option user): {error}")
+    if error.kind in _FULL:
+        return StorageFull(f"cannot {verb} {uri}: {error}: free some space or raise the quota")
+    if error.kind in _WRONG_NAME:
+        return InvalidRequest(f"cannot {verb} {uri}: HDFS does not take the name: {error}")
+    if error.kind in ("FileAlreadyExistsException", "PathIsNotEmptyDirectoryException", "ParentNotDirectoryException"):
+        return InvalidRequest(f"cannot {verb} {uri}: the path, or a part of it, is of another kind: {error}")
+    if error.kind == "FileNotFoundException":
+        return TableState(f"{uri}: no such file")
+    return StorageUnavailable(f"cannot {verb} {uri}: {error.kind or 'HDFS'}: {error}")
+
 
 _WRITE_ATTEMPTS = 3
 _RENAME_ATTEMPTS = 5
@@ -56,7 +93,7 @@ _CLAIM_PATIENCE_S = 3.0
 _CLAIM_PAUSE_S = 0.02
 
 
-class HdfsStorage(Located):
+class HdfsStorage(UriMixin):
     """A folder of HDFS; it need not exist before something is written."""
 
     __slots__ = ("_client", "_options", "_root")
@@ -115,13 +152,13 @@ class HdfsStorage(Located):
     def walk(self, folder: str) -> Iterator[FileInfo]:
         return files_below(folder, self.list)
 
-    def is_second_way(self, folder: str, mark: str) -> bool:
+    def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
         check_path(folder)
         return False
 
     def put(self, path: str, data: bytes) -> None:
         if not self._write(path, data, lambda temporary: self._rename(temporary, path, data, replace=True)):
-            raise removed_meanwhile(self.absolute(path))
+            raise temporary_file_missing_error(self.absolute(path))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         # Who waits for a file to go asks often, and need not write anything for that.
@@ -183,7 +220,7 @@ class HdfsStorage(Located):
         with self._translated("sweep", folder):
             full = self._full(check_path(folder))
             unfinished = [child for child in self._client.children(full or "/") or [] if is_temporary(child.name)]
-            gone = [child for child in unfinished if is_abandoned(child.name, child.modified_ms, before_ms)]
+            gone = [child for child in unfinished if is_temporary_orphaned(child.name, child.modified_ms, before_ms)]
             for child in gone:
                 self._client.delete(f"{full}/{child.name}")
         return len(gone)
@@ -227,16 +264,16 @@ class HdfsStorage(Located):
                 return temporary
             except BaseException as error:
                 self._drop(temporary)
-                if not isinstance(error.__cause__, NoAnswer) or attempt + 1 == _WRITE_ATTEMPTS:
+                if not isinstance(error.__cause__, NoResponse) or attempt + 1 == _WRITE_ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
     def _temporary(self, path: str) -> str:
-        return join_path(folder_of(path), temporary_name())
+        return join_path(parent_folder(path), temporary_name())
 
     def _drop(self, temporary: str) -> None:
         # What stays is never listed, and swept in time.
-        with contextlib.suppress(NoAnswer, RemoteError):
+        with contextlib.suppress(NoResponse, RemoteError):
             self._client.delete(self._full(temporary))
 
     def _rename(self, temporary: str, path: str, data: bytes | None, *, replace: bool) -> bool:
@@ -245,7 +282,7 @@ class HdfsStorage(Located):
         data: what it holds; None for whatever.  Raises WriteConflict for a removed file that was to replace nothing, since False
         would say that the name is taken.
         """
-        unsure: NoAnswer | None = None
+        unsure: NoResponse | None = None
         for attempt in range(_RENAME_ATTEMPTS):
             with self._translated("write", path):
                 try:
@@ -259,28 +296,28 @@ class HdfsStorage(Located):
                         raise
                     if unsure is None:
                         if not replace:
-                            raise removed_meanwhile(self.absolute(path)) from error
+                            raise temporary_file_missing_error(self.absolute(path)) from error
                         return False
-                except NoAnswer as error:
+                except NoResponse as error:
                     unsure = error
                 if self._client.status(self._full(temporary)) is None:
                     return self._has_landed(path, data, unsure)
             time.sleep(_CLAIM_PAUSE_S * 2**attempt)
         raise StorageUnavailable(f"cannot write {self.absolute(path)}: the NameNode does not answer: {unsure}")
 
-    def _has_landed(self, path: str, data: bytes | None, unsure: NoAnswer | None) -> bool:
+    def _has_landed(self, path: str, data: bytes | None, may_have_landed: NoResponse | None) -> bool:
         found = self.stat(path) if data is None else self.read(path)
         if found is None:
-            raise StorageUnavailable(f"cannot write {self.absolute(path)}: no answer, and the file is gone: {unsure}")
+            raise StorageUnavailable(f"cannot write {self.absolute(path)}: no answer, and the file is gone: {may_have_landed}")
         return data is None or found == data
 
     def _claim(self, path: str, temporary: str, tag: str) -> bool:
         """Become the only one who may replace the file of that tag; False where another has replaced it."""
-        full, name = self._full(path), file_name_of(temporary)
+        full, name = self._full(path), file_name(temporary)
         for number in range(1, _CLAIMS_AT_MOST + 1):
             with self._translated("write", path):
                 try:
-                    self._client.give_attribute(full, f"{_CLAIM}{number}", name)
+                    self._client.set_attribute(full, f"{_CLAIM}{number}", name)
                 except RemoteError as error:
                     if is_absence(error):
                         return False
@@ -291,13 +328,13 @@ class HdfsStorage(Located):
                             f"{self.absolute(path)}: HDFS takes no extended attributes ({error}), by which a file is replaced "
                             "safely: set dfs.namenode.xattrs.enabled, or choose another lock (hoodie.write.lock.provider)"
                         ) from error
-                except NoAnswer:
+                except NoResponse:
                     pass
                 other = self._client.attribute(full, f"{_CLAIM}{number}")
             if other == name:
                 return self._tag(path) == tag
             if other is not None:
-                self._outlive(path, join_path(folder_of(path), other))
+                self._outlive(path, join_path(parent_folder(path), other))
             if self._tag(path) != tag:
                 return False
         raise StorageUnavailable(
@@ -309,7 +346,7 @@ class HdfsStorage(Located):
         deadline = time.monotonic() + _CLAIM_PATIENCE_S
         with self._translated("write", path):
             while self._client.status(self._full(other)) is not None:
-                if time.monotonic() > deadline or is_of_a_dead(file_name_of(other)):
+                if time.monotonic() > deadline or is_owner_dead(file_name(other)):
                     self._client.delete(self._full(other))
                     return
                 time.sleep(_CLAIM_PAUSE_S)
@@ -319,7 +356,7 @@ class HdfsStorage(Located):
         """Turns what the client raises in a block into errors of ours."""
         try:
             yield
-        except (NoAnswer, RemoteError) as error:
+        except (NoResponse, RemoteError) as error:
             raise hdfs_error(error, verb, self._location.child(path).uri) from error
 
 
@@ -373,12 +410,12 @@ class _HdfsOutput:
         self._sink.close()
         try:
             if kind is not None:
-                upload.abandon()
+                upload.discard()
                 return
             with storage._translated("write", path):
                 upload.close()
             if not storage._rename(self._temporary, path, None, replace=True):
-                raise removed_meanwhile(storage.absolute(path))
+                raise temporary_file_missing_error(storage.absolute(path))
             self._is_published = True
         finally:
             if not self._is_published:

@@ -4,7 +4,7 @@ A request goes to the NameNode, which answers it, or names the DataNode that has
 several NameNodes one is active: the others answer StandbyException, and the next one is asked.
 
 What is sent again: a request that was certainly not carried out (refused connection, standby, safe mode while the NameNode
-starts), and one whose repetition changes nothing.  A rename whose answer is lost is `NoAnswer`: the caller looks what happened.
+starts), and one whose repetition changes nothing.  A rename whose answer is lost is `NoResponse`: the caller looks what happened.
 
 Source: WebHDFS REST API of Hadoop.
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from pyhudi.storage.hdfs.webhdfs_http import Answer, Connections, NoAnswer, NotSent, RemoteError, Upload, remote_error
+from pyhudi.storage.hdfs.webhdfs_http import Connections, HttpResponse, NoResponse, NotSent, RemoteError, Upload, remote_error
 
 _PREFIX = "/webhdfs/v1"
 _ROUNDS = 5
@@ -88,7 +88,7 @@ class HdfsClient:
                 return answer.data
             try:
                 found = self._connections.exchange(*answer.location, "GET")
-            except NoAnswer:
+            except NoResponse:
                 if attempt + 1 == _ROUNDS:
                     raise
                 # The NameNode may name another DataNode next time.
@@ -108,7 +108,7 @@ class HdfsClient:
         return self._place(path).begin()
 
     def rename(self, path: str, target: str, *, replace: bool) -> None:
-        """Move a file, over the one that is there or only where none is.  Raises NoAnswer where that is not known."""
+        """Move a file, over the one that is there or only where none is.  Raises NoResponse where that is not known."""
         options = {"destination": target, "renameoptions": "OVERWRITE" if replace else "NONE"}
         self._ask("PUT", path, "RENAME", options, repeat=False)
 
@@ -124,8 +124,10 @@ class HdfsClient:
         """Give a file another modification time."""
         self._ask("PUT", path, "SETTIMES", {"modificationtime": str(modified_ms), "accesstime": "-1"})
 
-    def give_attribute(self, path: str, name: str, value: str) -> None:
-        """Set an extended attribute that the file has not.  Raises RemoteError where it has; NoAnswer where that is not known."""
+    def set_attribute(self, path: str, name: str, value: str) -> None:
+        """Set an extended attribute that the file has not.  Raises RemoteError where it has; NoResponse where that is not
+        known.
+        """
         options = {"xattr.name": name, "xattr.value": f"0x{value.encode().hex()}", "flag": "CREATE"}
         self._ask("PUT", path, "SETXATTR", options, repeat=False)
 
@@ -151,13 +153,13 @@ class HdfsClient:
         except ValueError:
             raise RemoteError(answer.status, "", "the answer is no JSON; is this the HTTP address of a NameNode?") from None
 
-    def _place(self, path: str) -> _Place:
+    def _place(self, path: str) -> _BlockLocation:
         answer = self._send("PUT", path, "CREATE", {"overwrite": "false", **self._settings})
         if answer.location is None:
             raise RemoteError(answer.status, "", "no DataNode was named to write to")
-        return _Place(self._connections, *answer.location)
+        return _BlockLocation(self._connections, *answer.location)
 
-    def _send(self, method: str, path: str, operation: str, options: Mapping[str, str], *, repeat: bool = True) -> Answer:
+    def _send(self, method: str, path: str, operation: str, options: Mapping[str, str], *, repeat: bool = True) -> HttpResponse:
         query = urlencode({"op": operation, "user.name": self._user, **options}, quote_via=quote)
         target = f"{_PREFIX}{quote(path)}?{query}"
         pause_s = _FIRST_PAUSE_S
@@ -173,7 +175,7 @@ class HdfsClient:
                 error = remote_error(answer)
                 if error.kind not in _LATER or is_last:
                     raise error
-            except NoAnswer as failure:
+            except NoResponse as failure:
                 if is_last or not (repeat or isinstance(failure, NotSent)):
                     raise
             if (number + 1) % count == 0:
@@ -190,7 +192,7 @@ def is_absence(error: RemoteError) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _BlockLocation:
     """Where a DataNode takes the bytes of a new file."""
 
     connections: Connections
@@ -203,7 +205,7 @@ class _Place:
             raise remote_error(answer)
 
     def begin(self) -> Upload:
-        return Upload(self.connections.fresh(self.address), self.target)
+        return Upload(self.connections.open_new(self.address), self.target)
 
 
 def _file_status(found: Mapping[str, Any]) -> FileStatus:

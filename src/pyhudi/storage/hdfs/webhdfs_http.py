@@ -24,16 +24,16 @@ class RemoteError(Exception):
         self.kind = kind
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """No server answered; whether the request was carried out is not known."""
 
 
-class NotSent(NoAnswer):
-    """As NoAnswer, and the request was certainly not carried out."""
+class NotSent(NoResponse):
+    """As NoResponse, and the request was certainly not carried out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """location: where the bytes are (address, target), of a redirection."""
 
     status: int
@@ -54,10 +54,10 @@ class Upload:
             connection.endheaders()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise NoAnswer(_text(error)) from error
+            raise NoResponse(_text(error)) from error
 
     def write(self, data: memoryview) -> None:
-        """Raises RemoteError or NoAnswer where the DataNode takes no more."""
+        """Raises RemoteError or NoResponse where the DataNode takes no more."""
         self._pending += data
         if len(self._pending) >= _CHUNK_BYTES:
             self._flush()
@@ -73,7 +73,7 @@ class Upload:
         if answer.status >= 300:
             raise remote_error(answer)
 
-    def abandon(self) -> None:
+    def discard(self) -> None:
         """Leave the file as it is, a part."""
         self._connection.close()
 
@@ -89,8 +89,8 @@ class Upload:
             # A DataNode that refuses says why before it closes.
             try:
                 refused = _answer_of(self._connection)
-            except NoAnswer:
-                raise NoAnswer(_text(error)) from error
+            except NoResponse:
+                raise NoResponse(_text(error)) from error
             raise remote_error(refused) from error
 
 
@@ -104,25 +104,25 @@ class Connections:
         self._process = os.getpid()
         self._idle: dict[str, list[http.client.HTTPConnection]] = {}
 
-    def exchange(self, address: str, target: str, method: str, data: bytes | None = None) -> Answer:
-        """One request and its answer, whole.  Raises NoAnswer."""
-        connection = self._take(address) or self.fresh(address)
+    def exchange(self, address: str, target: str, method: str, data: bytes | None = None) -> HttpResponse:
+        """One request and its answer, whole.  Raises NoResponse."""
+        connection = self._take(address) or self.open_new(address)
         try:
             connection.request(method, target, body=data, headers={} if data is None else _BYTES)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise NoAnswer(f"{address}: {_text(error)}") from error
+            raise NoResponse(f"{address}: {_text(error)}") from error
         try:
             answer = _answer_of(connection)
-        except NoAnswer as error:
+        except NoResponse as error:
             connection.close()
-            raise NoAnswer(f"{address}: {error}") from error
+            raise NoResponse(f"{address}: {error}") from error
         if connection.sock is not None:
             self._keep(address, connection)
         return answer
 
-    def fresh(self, address: str) -> http.client.HTTPConnection:
-        """A connection that nobody else uses.  Raises NoAnswer."""
+    def open_new(self, address: str) -> http.client.HTTPConnection:
+        """A connection that nobody else uses.  Raises NoResponse."""
         connection = http.client.HTTPConnection(address, timeout=self._connect_timeout_s)
         try:
             connection.connect()
@@ -170,28 +170,28 @@ class Connections:
         connection.close()
 
 
-def _answer_of(connection: http.client.HTTPConnection) -> Answer:
+def _answer_of(connection: http.client.HTTPConnection) -> HttpResponse:
     try:
         response = connection.getresponse()
         data = response.read()
     except (OSError, http.client.HTTPException) as error:
-        raise NoAnswer(_text(error)) from error
+        raise NoResponse(_text(error)) from error
     location = response.getheader("Location") if response.status in (301, 302, 303, 307, 308) else None
     if location is None:
-        return Answer(response.status, data)
+        return HttpResponse(response.status, data)
     parts = urlsplit(location)
     if parts.scheme != "http":
         raise RemoteError(response.status, "", f"the NameNode sends to {parts.scheme}://{parts.netloc}, and TLS is not built")
-    return Answer(response.status, data, (parts.netloc, f"{parts.path}?{parts.query}"))
+    return HttpResponse(response.status, data, (parts.netloc, f"{parts.path}?{parts.query}"))
 
 
-def remote_error(answer: Answer) -> RemoteError:
+def remote_error(response: HttpResponse) -> RemoteError:
     """What an answer of status 400 and above says."""
     try:
-        found = json.loads(answer.data)["RemoteException"]
-        return RemoteError(answer.status, str(found["exception"]), str(found["message"]).partition("\n")[0])
+        found = json.loads(response.data)["RemoteException"]
+        return RemoteError(response.status, str(found["exception"]), str(found["message"]).partition("\n")[0])
     except (ValueError, KeyError, TypeError):
-        return RemoteError(answer.status, "", "")
+        return RemoteError(response.status, "", "")
 
 
 def _text(error: BaseException) -> str:

@@ -14,22 +14,28 @@ registry            which one: options, and a row for each provider
 
 from __future__ import annotations
 
-from pyhudi.storage.locks.combined_lock import CombinedLock
 from pyhudi.storage.locks.file_system_lock import FILE_LOCK_NAME, FileSystemLock, FileSystemLockSettings
-from pyhudi.storage.locks.hold_notices import LONGEST_TURN_MS, TURN_PATH
+from pyhudi.storage.locks.hold_notices import HOLD_NOTICE_PATH, MAX_HOLD_MS
 from pyhudi.storage.locks.in_process import InProcessLock
 from pyhudi.storage.locks.lock_provider import LockProvider
-from pyhudi.storage.locks.lock_registry import LOCK_WAIT, LockFactory, LockSettings, open_lock, register_lock_provider
-from pyhudi.storage.locks.retained_lock import TurnLock
+from pyhudi.storage.locks.lock_registry import (
+    LOCK_WAIT,
+    CombinedLock,
+    LockFactory,
+    LockSettings,
+    open_lock,
+    register_lock_provider,
+)
+from pyhudi.storage.locks.retained_lock import RetainedLock
 from pyhudi.storage.locks.storage_lease import LEASE_PATH, QUEUE_FOLDER, StorageLock, StorageLockSettings
 
 __all__ = [
     "FILE_LOCK_NAME",
     "LEASE_PATH",
     "LOCK_WAIT",
-    "LONGEST_TURN_MS",
+    "MAX_HOLD_MS",
     "QUEUE_FOLDER",
-    "TURN_PATH",
+    "HOLD_NOTICE_PATH",
     "CombinedLock",
     "FileSystemLock",
     "FileSystemLockSettings",
@@ -39,7 +45,7 @@ __all__ = [
     "LockSettings",
     "StorageLock",
     "StorageLockSettings",
-    "TurnLock",
+    "RetainedLock",
     "open_lock",
     "register_lock_provider",
 ]

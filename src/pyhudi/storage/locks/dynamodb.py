@@ -118,8 +118,8 @@ class DynamoDbLock(LeaseLock):
     def _begin_to_wait(self) -> None:
         self._owner, self._watched = f"{socket.gethostname()}{self._env.uuid4()}", (None, 0)
 
-    def _end_wait(self, *, taken: bool, in_doubt: bool) -> None:
-        if in_doubt and not taken:
+    def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
+        if outcome_unknown and not acquired:
             self._version = None
             self._give_back_quietly()
 

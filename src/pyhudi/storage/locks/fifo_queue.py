@@ -27,7 +27,7 @@ _DEAD_AFTER_MS = 10_000
 _TICKET = re.compile(r"(\d{12})\.(.+)\.[0-9a-f]{8}")
 
 
-class WaitingQueue:
+class FifoQueue:
     """The queue before one lock, as one that waits sees it.  folder: of the tickets."""
 
     def __init__(self, storage: Storage, env: Environment, folder: str) -> None:
@@ -39,7 +39,7 @@ class WaitingQueue:
         # Ticket -> its modification time, and since when this has been seen.
         self._seen: dict[str, tuple[int, int]] = {}
 
-    def ahead(self) -> int:
+    def waiting_ahead(self) -> int:
         """How many come before: those with smaller tickets, or all while there is no own one.  Raises as `Storage.list`."""
         now_ms = self._env.monotonic_ms()
         found = {info.name: info.modified_ms for info in self._storage.list(self._folder).files if _TICKET.fullmatch(info.name)}
@@ -86,4 +86,4 @@ class WaitingQueue:
 def _is_dead(ticket: str) -> bool:
     found = _TICKET.fullmatch(ticket)
     process = Process.parse(found[2]) if found else None
-    return process is not None and process.lives() is False
+    return process is not None and process.is_running() is False

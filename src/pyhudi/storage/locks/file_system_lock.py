@@ -14,7 +14,7 @@ from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.hdfs.hdfs_options import HDFS_SCHEMES
-from pyhudi.storage.locks.lock_provider import LockProvider, Wait
+from pyhudi.storage.locks.lock_provider import LockProvider, LockWait
 from pyhudi.storage.uris import parse_uri
 
 FILE_LOCK_NAME = "lock"
@@ -71,7 +71,7 @@ class FileSystemLock(LockProvider):
     def acquire(self, timeout_ms: int | None = None) -> None:
         if self._created_ms is not None:
             raise Internal(f"{self._where}: this lock is held already")
-        wait = Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, table=self.table)
+        wait = LockWait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, table=self.table)
         while not self._storage.put_if_absent(self._name, b""):
             found = self._storage.stat(self._name)
             if found is not None and self._is_left_behind(found.modified_ms):
@@ -111,7 +111,7 @@ class FileSystemLock(LockProvider):
     def renew(self) -> None:
         self.check()
 
-    def forget_parent(self) -> None:
+    def after_fork(self) -> None:
         self._created_ms = None
 
     @property

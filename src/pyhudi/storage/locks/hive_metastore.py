@@ -24,8 +24,8 @@ from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.lease import LeaseLock
+from pyhudi.storage.process_identity import user_name
 from pyhudi.storage.thrift_client import connect_to_first, load_messages, metastore_address
-from pyhudi.storage.user_name import user_name
 
 _URIS = Option("hoodie.write.lock.hivemetastore.uris", str, None, "Hive metastores, thrift://host:port, with commas between them")
 _DATABASE = Option("hoodie.write.lock.hivemetastore.database", str, None, "database of the table that Hive locks")
@@ -70,7 +70,7 @@ class HiveLock(LeaseLock):
         self._servers = tuple(metastore_address(str(_URIS), uri) for uri in settings.uris)
         _messages()
         super().__init__(
-            env, validity_ms=2 * settings.heartbeat_ms, renew_ms=settings.heartbeat_ms, wait_ms=wait_ms, trust_ms=_TRUST_MS
+            env, validity_ms=2 * settings.heartbeat_ms, renew_ms=settings.heartbeat_ms, wait_ms=wait_ms, trusted_ms=_TRUST_MS
         )
         self._settings = settings
         # What our requests say about us: of the acquisition under way, or of the one that holds.
@@ -86,8 +86,8 @@ class HiveLock(LeaseLock):
     def _begin_to_wait(self) -> None:
         self._agent, self._in_doubt, self._lock_id = f"pyhudi {self._env.uuid4()}", False, None
 
-    def _end_wait(self, *, taken: bool, in_doubt: bool) -> None:
-        if not taken and (self._in_doubt or self._lock_id is not None):
+    def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
+        if not acquired and (self._in_doubt or self._lock_id is not None):
             self._give_back_quietly()
 
     def _try_to_take(self) -> str | None:

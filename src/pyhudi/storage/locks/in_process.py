@@ -10,7 +10,7 @@ from collections import deque
 
 from pyhudi.errors import Internal, StorageUnavailable
 from pyhudi.storage.environment import Environment
-from pyhudi.storage.locks.lock_provider import LockProvider, Wait
+from pyhudi.storage.locks.lock_provider import LockProvider, LockWait
 
 _LAST_THREAD_PAUSE_MS = 100
 
@@ -26,7 +26,7 @@ class InProcessLock(LockProvider):
             self._shared = _shared_locks.setdefault(key, _SharedLock())
 
     def acquire(self, timeout_ms: int | None = None) -> None:
-        wait = Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, _LAST_THREAD_PAUSE_MS, self.table)
+        wait = LockWait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, _LAST_THREAD_PAUSE_MS, self.table)
         # First come, first served: whoever has just given it back stands behind those who wait.
         place = object()
         self._shared.waiting.append(place)
@@ -48,7 +48,7 @@ class InProcessLock(LockProvider):
         if not self._shared.lock.locked():
             raise Internal(f"{self._key}: its lock is not held")
 
-    def forget_parent(self) -> None:
+    def after_fork(self) -> None:
         self._shared.reset()
 
     def renew(self) -> None:

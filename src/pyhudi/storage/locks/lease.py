@@ -18,7 +18,7 @@ from abc import abstractmethod
 
 from pyhudi.errors import HudiError, Internal, InvalidRequest, StorageFull, StorageUnavailable
 from pyhudi.storage.environment import Environment, Repetition
-from pyhudi.storage.locks.lock_provider import LockProvider, Wait
+from pyhudi.storage.locks.lock_provider import LockProvider, LockWait
 
 _LOG = logging.getLogger("pyhudi.storage.locks")
 
@@ -28,13 +28,13 @@ class LeaseLock(LockProvider):
     gives.
 
     validity_ms: how long a lease lasts without renewal; renew_ms: how often it is renewed, at least twice within that, or None
-    where the client of the server sees to it; trust_ms: for how long a proof is believed before the server is asked again, two
+    where the client of the server sees to it; trusted_ms: for how long a proof is believed before the server is asked again, two
     thirds of the lease unless told otherwise.
     The methods with one underscore are what a kind of lock has to say; all are called by one thread at a time.
     """
 
     def __init__(
-        self, env: Environment, *, validity_ms: int, wait_ms: int, renew_ms: int | None = None, trust_ms: int | None = None
+        self, env: Environment, *, validity_ms: int, wait_ms: int, renew_ms: int | None = None, trusted_ms: int | None = None
     ) -> None:
         if renew_ms is not None and not 0 < 2 * renew_ms <= validity_ms:
             raise InvalidRequest(
@@ -44,7 +44,7 @@ class LeaseLock(LockProvider):
         self._validity_ms = validity_ms
         self._renew_ms = renew_ms
         self._wait_ms = wait_ms
-        self._trust_ms = validity_ms * 2 // 3 if trust_ms is None else trust_ms
+        self._trust_ms = validity_ms * 2 // 3 if trusted_ms is None else trusted_ms
         # By the steady clock: until when our lease lasts at the least; None while the lock is not held.
         self._safe_until_ms: int | None = None
         self._lost: str | None = None
@@ -83,12 +83,12 @@ class LeaseLock(LockProvider):
         """Called before the first attempt."""
         return
 
-    def _pause(self, wait: Wait) -> None:
+    def _pause(self, wait: LockWait) -> None:
         """Sleep between two attempts."""
         wait.pause()
 
-    def _end_wait(self, *, taken: bool, in_doubt: bool) -> None:
-        """Called after the last attempt of an acquisition.  in_doubt: an answer is missing."""
+    def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
+        """Called after the last attempt of an acquisition.  outcome_unknown: an answer is missing."""
         return
 
     def _left_ms(self) -> int:
@@ -99,7 +99,7 @@ class LeaseLock(LockProvider):
     def acquire(self, timeout_ms: int | None = None) -> None:
         if self._safe_until_ms is not None:
             raise Internal(f"{self._where}: this lock is held already")
-        wait = Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, table=self.table)
+        wait = LockWait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, table=self.table)
         taken = in_doubt = False
         self._begin_to_wait()
         try:
@@ -114,11 +114,11 @@ class LeaseLock(LockProvider):
                 if obstacle is None:
                     taken = True
                     break
-                if wait.is_over:
+                if wait.expired:
                     raise StorageUnavailable(f"{self._where}: the table's lock was not free ({wait}): {obstacle}")
                 self._pause(wait)
         finally:
-            self._end_wait(taken=taken, in_doubt=in_doubt)
+            self._end_wait(acquired=taken, outcome_unknown=in_doubt)
         self._safe_until_ms = asked_ms + self._validity_ms
         if self._renew_ms is None:
             return
@@ -159,7 +159,7 @@ class LeaseLock(LockProvider):
             if self._lost is not None:
                 raise StorageUnavailable(f"{self._where}: the table's lock was lost: {self._lost}")
 
-    def forget_parent(self) -> None:
+    def after_fork(self) -> None:
         self._safe_until_ms, self._lost, self._renewal = None, None, None
         self._mutex = threading.Lock()
         self._forget()

@@ -38,7 +38,7 @@ class LockProvider(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         return _remade, (type(self), *self._made_of, self.table)
 
-    def forget_parent(self) -> None:
+    def after_fork(self) -> None:
         """This process was forked off: what its parent holds is not held here.  Called for each lock in the child."""
         return
 
@@ -76,7 +76,7 @@ class LockProvider(ABC):
             self.release()
 
 
-class Wait:
+class LockWait:
     """Pauses that grow with the wait and end at a deadline.  longest_ms: of one pause.
 
     table: as of `LockProvider`.  A turn that is on at the deadline moves it, once, by as long as the turn may be on; not for one
@@ -101,7 +101,7 @@ class Wait:
         )
 
     @property
-    def is_over(self) -> bool:
+    def expired(self) -> bool:
         """Whether the time is out."""
         return self._left_ms() <= 0
 
@@ -124,9 +124,9 @@ class Wait:
         if left_ms > 0 or self._table is None or self._timeout_ms <= 0:
             return left_ms
         notice = longer_for(self._table)
-        if notice is None or notice.turn in self._turns:
+        if notice is None or notice.hold_id in self._turns:
             return left_ms
-        self._turns.add(notice.turn)
+        self._turns.add(notice.hold_id)
         self._for_turns_ms = waited_ms + notice.longest_ms - self._timeout_ms
         return notice.longest_ms
 
@@ -145,7 +145,7 @@ def _remade(
 def _after_fork() -> None:
     # The threads that hold locks of the parent, or were just taking one, are not in the child.
     for lock in list(_providers):
-        lock.forget_parent()
+        lock.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)

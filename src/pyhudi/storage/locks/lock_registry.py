@@ -5,6 +5,7 @@ A new provider is a module of its own, a row in `_FACTORIES`, and a field of `Lo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -16,7 +17,6 @@ from pyhudi.records.hashing import path_hash
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.factory import open_storage
-from pyhudi.storage.locks.combined_lock import CombinedLock
 from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
 from pyhudi.storage.locks.file_system_lock import FileSystemLock, FileSystemLockSettings
 from pyhudi.storage.locks.hive_metastore import HiveLock, HiveLockSettings
@@ -25,6 +25,48 @@ from pyhudi.storage.locks.lock_provider import LockProvider
 from pyhudi.storage.locks.storage_lease import StorageLock, StorageLockSettings
 from pyhudi.storage.locks.zookeeper import ZookeeperLock, ZookeeperSettings, node_path
 from pyhudi.storage.uris import parse_uri
+
+# Several locks as one.
+
+
+class CombinedLock(LockProvider):
+    """Several locks as one: taken in the order given, within one time limit, and released in reverse.
+
+    Where a turn of another writer made the wait for one of them longer (see `turn`), the time of those that follow begins anew.
+    """
+
+    def __init__(self, first: LockProvider, *others: LockProvider, env: Environment, wait_ms: int = 60_000) -> None:
+        self._locks = (first, *others)
+        self._env = env
+        self._wait_ms = wait_ms
+
+    def acquire(self, timeout_ms: int | None = None) -> None:
+        wait_ms = self._wait_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self._env.monotonic_ms() + wait_ms
+        taken: list[LockProvider] = []
+        try:
+            for lock in self._locks:
+                left_ms = deadline_ms - self._env.monotonic_ms()
+                lock.acquire(left_ms if left_ms > 0 else wait_ms)
+                taken.append(lock)
+        except BaseException:
+            for lock in reversed(taken):
+                lock.release()
+            raise
+
+    def release(self) -> None:
+        with contextlib.ExitStack() as stack:
+            for lock in self._locks:
+                stack.callback(lock.release)
+
+    def check(self) -> None:
+        for lock in self._locks:
+            lock.check()
+
+    def renew(self) -> None:
+        for lock in self._locks:
+            lock.renew()
+
 
 LOCK_WAIT = Option("hoodie.write.lock.wait_time_ms", int, "60000", "milliseconds to wait for the lock")
 
@@ -57,7 +99,7 @@ class LockSettings:
         return read_settings(cls, options, table_name=table_name)
 
     @property
-    def goes_by_table_name(self) -> bool:
+    def uses_table_name(self) -> bool:
         """Whether the lock has the name of the table, for want of a key of its own."""
         keys = {_ZOOKEEPER_PROVIDER: self.zookeeper.lock_key, _DYNAMODB_PROVIDER: self.dynamodb.partition_key}
         return self.provider in keys and not keys[self.provider]

@@ -1,6 +1,6 @@
 """A lock that is kept from one taking to the next: who has lost too often reads, writes and commits as if there were no others.
 
-1. `take` takes the lock below, and leaves a notice in the table's storage that says for how long it may be held.
+1. `hold` takes the lock below, and leaves a notice in the table's storage that says for how long it may be held.
 2. Until `end`, each taking proves only that the lock is still ours, and giving it back keeps it.  The lock below renews itself as
    ever; one that was lost ends the turn, and the next taking waits for it like everybody's.
 3. `end` removes the notice and gives the lock back.  From then on this is the lock below.
@@ -20,11 +20,11 @@ from contextlib import suppress
 
 from pyhudi.errors import HudiError, Internal
 from pyhudi.storage.base import Storage
-from pyhudi.storage.locks.hold_notices import TURN_PATH, TurnNotice
+from pyhudi.storage.locks.hold_notices import HOLD_NOTICE_PATH, HoldNotice
 from pyhudi.storage.locks.lock_provider import LockProvider
 
 
-class TurnLock(LockProvider):
+class RetainedLock(LockProvider):
     """`inner`, which may be kept.  storage: of the table.  For one thread at a time.
 
     Pickled, or in a child of fork, it is kept by nobody.
@@ -38,12 +38,12 @@ class TurnLock(LockProvider):
         self._taken = False
 
     @property
-    def is_kept(self) -> bool:
+    def is_held(self) -> bool:
         """Whether the turn is on."""
         return self._kept
 
-    def take(self, timeout_ms: int | None, turn: str, longest_ms: int) -> None:
-        """Begin the turn `turn`, an id.  timeout_ms: as in `acquire`.  longest_ms: how long it may be on.
+    def hold(self, timeout_ms: int | None, hold_id: str, longest_ms: int) -> None:
+        """Begin the turn `hold_id`, an id.  timeout_ms: as in `acquire`.  longest_ms: how long it may be on.
 
         Raises as `acquire`, and as a store that cannot be written.
         """
@@ -51,7 +51,7 @@ class TurnLock(LockProvider):
         self._kept, self._lost, self._taken = True, False, False
         try:
             self._inner.check()
-            self._storage.put(TURN_PATH, TurnNotice.own(turn, longest_ms).encode())
+            self._storage.put(HOLD_NOTICE_PATH, HoldNotice.for_this_process(hold_id, longest_ms).encode())
         except BaseException:
             self.end()
             raise
@@ -65,7 +65,7 @@ class TurnLock(LockProvider):
             # Where the lock was lost the notice may be that of the next turn.
             with suppress(HudiError):
                 self._inner.check()
-                self._storage.delete([TURN_PATH])
+                self._storage.delete([HOLD_NOTICE_PATH])
         finally:
             self._inner.release()
 
@@ -104,5 +104,5 @@ class TurnLock(LockProvider):
             self._lost = True
             raise
 
-    def forget_parent(self) -> None:
+    def after_fork(self) -> None:
         self._kept, self._lost, self._taken = False, False, False

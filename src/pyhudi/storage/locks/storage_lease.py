@@ -30,10 +30,10 @@ from pyhudi.format.paths import LOCK_FOLDER
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.environment import Environment
-from pyhudi.storage.locks.fifo_queue import WaitingQueue
+from pyhudi.storage.locks.fifo_queue import FifoQueue
+from pyhudi.storage.locks.hold_notices import json_fields
 from pyhudi.storage.locks.lease import LeaseLock
-from pyhudi.storage.locks.lock_documents import fields_of
-from pyhudi.storage.locks.lock_provider import Wait
+from pyhudi.storage.locks.lock_provider import LockWait
 from pyhudi.storage.process_identity import Process
 
 LEASE_PATH = f"{LOCK_FOLDER}/table_lock.json"
@@ -100,7 +100,7 @@ class StorageLock(LeaseLock):
         self._path = path
         self._margin_ms = margin_ms
         self._label = label
-        self._queue = WaitingQueue(storage, env, QUEUE_FOLDER)
+        self._queue = FifoQueue(storage, env, QUEUE_FOLDER)
         # The id of the acquisition under way, or of the one that holds.
         self._owner = ""
         # How many come before us, as of the last attempt.
@@ -125,7 +125,7 @@ class StorageLock(LeaseLock):
     def _begin_to_wait(self) -> None:
         name = f"{Process.current().text}:{self._validity_ms}:" if self._label is None else self._label
         self._owner = f"{name}{self._env.uuid4()}"
-        self._queue = WaitingQueue(self._storage, self._env, QUEUE_FOLDER)
+        self._queue = FifoQueue(self._storage, self._env, QUEUE_FOLDER)
         self._watched = (b"", 0)
         self._tag = None
         self._began_ms = (self._env.now_ms(), self._env.monotonic_ms())
@@ -135,7 +135,7 @@ class StorageLock(LeaseLock):
         wall_ms, steady_ms = self._began_ms
         return wall_ms + self._env.monotonic_ms() - steady_ms
 
-    def _pause(self, wait: Wait) -> None:
+    def _pause(self, wait: LockWait) -> None:
         self._queue.wait()
         if self._ahead:
             wait.pause(None, self._ahead * _PAUSE_PER_PLACE_MS)
@@ -145,8 +145,8 @@ class StorageLock(LeaseLock):
         idle_ms = self._env.monotonic_ms() - since_ms
         wait.pause(since_ms, max(_PAUSE_PER_PLACE_MS, idle_ms // _LOOKS_OF_THE_NEXT))
 
-    def _end_wait(self, *, taken: bool, in_doubt: bool) -> None:
-        if in_doubt and not taken:
+    def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
+        if outcome_unknown and not acquired:
             # A request without an answer may have taken the lease all the same; nobody would hold it.
             self._lease = _Lease(self._owner, 0)
             self._give_back_quietly()
@@ -160,7 +160,7 @@ class StorageLock(LeaseLock):
 
     def _try_to_take(self) -> str | None:
         self._ahead = 0
-        self._ahead = self._queue.ahead()
+        self._ahead = self._queue.waiting_ahead()
         if self._ahead:
             return f"{self._ahead} others wait for it"
         # The time is read before the request goes out: a lease that seems shorter than it is, is safe.
@@ -248,7 +248,7 @@ class _Lease:
         process = Process.parse(name)
         if process is None or not validity.isdecimal():
             return ran_out
-        lives = process.lives()
+        lives = process.is_running()
         if lives is None:
             return ran_out or unchanged_ms > int(validity) + margin_ms
         # Of a process of this machine the clock says nothing that asking does not say better: somebody may just have set it.
@@ -261,7 +261,7 @@ class _Lease:
     @classmethod
     def decode(cls, data: bytes) -> _Lease | None:
         """The lease; None when the bytes are none."""
-        document = fields_of(data)
+        document = json_fields(data)
         owner, valid_until, expired = (document.get(name) for name in ("owner", "validUntil", "expired"))
         if not isinstance(owner, str) or type(valid_until) is not int or not isinstance(expired, bool):
             return None

@@ -28,7 +28,7 @@ from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.storage.environment import Environment
 from pyhudi.storage.locks.lease import LeaseLock
-from pyhudi.storage.locks.lock_provider import Wait
+from pyhudi.storage.locks.lock_provider import LockWait
 
 _MARK = "lock-"
 _URL = Option("hoodie.write.lock.zookeeper.url", str, None, "servers of ZooKeeper, host:port, with commas between them")
@@ -97,7 +97,7 @@ class ZookeeperLock(LeaseLock):
         if not settings.url:
             raise InvalidRequest(f"the lock provider of ZooKeeper needs the option {_URL}, for instance zookeeper.example:2181")
         _check_url(settings.url)
-        super().__init__(env, validity_ms=settings.session_timeout_ms, wait_ms=wait_ms, trust_ms=_TRUST_MS)
+        super().__init__(env, validity_ms=settings.session_timeout_ms, wait_ms=wait_ms, trusted_ms=_TRUST_MS)
         self._url = settings.url
         self._path = path
         self._timeouts_ms = (settings.session_timeout_ms, settings.connection_timeout_ms)
@@ -124,11 +124,11 @@ class ZookeeperLock(LeaseLock):
     def _begin_to_wait(self) -> None:
         self._id, self._in_doubt, self._node = f"_c_{self._env.uuid4()}", False, None
 
-    def _pause(self, wait: Wait) -> None:
+    def _pause(self, wait: LockWait) -> None:
         wait.pause(longest_ms=_LAST_POLL_MS)
 
-    def _end_wait(self, *, taken: bool, in_doubt: bool) -> None:
-        if not taken and (self._node is not None or self._in_doubt):
+    def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
+        if not acquired and (self._node is not None or self._in_doubt):
             self._give_back_quietly()
 
     def _try_to_take(self) -> str | None:
@@ -146,8 +146,8 @@ class ZookeeperLock(LeaseLock):
     def _extend(self) -> str | None:
         session = self._session
         try:
-            session.ask("sync", self._path)
-            stat = session.ask("exists", f"{self._path}/{self._node}")
+            session.request("sync", self._path)
+            stat = session.request("exists", f"{self._path}/{self._node}")
         except _SessionEnded as error:
             return str(error)
         if stat is None:
@@ -160,7 +160,7 @@ class ZookeeperLock(LeaseLock):
     def _give_back(self) -> str | None:
         try:
             nodes = [node for node in self._children(synced=True) if self._is_ours(node)] if self._in_doubt else [self._node]
-            gone = [node for node in nodes if not self._session.ask("delete", f"{self._path}/{node}")]
+            gone = [node for node in nodes if not self._session.request("delete", f"{self._path}/{node}")]
         except StorageUnavailable:
             # Our node would keep everybody waiting for as long as the session lasts.
             self._session.end()
@@ -176,16 +176,16 @@ class ZookeeperLock(LeaseLock):
     def _children(self, *, synced: bool) -> list[str]:
         session = self._session
         if synced:
-            session.ask("sync", self._path)
-        found: list[str] | None = session.ask("get_children", self._path)
+            session.request("sync", self._path)
+        found: list[str] | None = session.request("get_children", self._path)
         if found is None:
-            session.ask("ensure_path", self._path)
-            found = session.ask("get_children", self._path)
+            session.request("ensure_path", self._path)
+            found = session.request("get_children", self._path)
         return found or []
 
     def _make_node(self) -> str:
         doubted, self._in_doubt = self._in_doubt, True
-        made: str | None = self._session.ask("create", f"{self._path}/{self._id}-{_MARK}", ephemeral=True, sequence=True)
+        made: str | None = self._session.request("create", f"{self._path}/{self._id}-{_MARK}", ephemeral=True, sequence=True)
         if made is None:
             raise StorageUnavailable(f"{self._where}: the node of the lock was deleted while it was taken")
         self._in_doubt = doubted
@@ -217,7 +217,7 @@ class _Session:
         found = None if self._client is None else self._client.client_id
         return None if found is None else found[0]
 
-    def ask(self, verb: str, path: str, **arguments: object) -> Any:
+    def request(self, verb: str, path: str, **arguments: object) -> Any:
         """One request, and its answer; None when there is no node at `path`.  Raises StorageUnavailable."""
         from kazoo.exceptions import KazooException, NoNodeError, SessionExpiredError
         from kazoo.handlers.threading import KazooTimeoutError
@@ -255,7 +255,7 @@ class _Session:
             return self._client
 
 
-def _stop(client: Any, patience_s: float) -> None:
+def _stop(client: Any, timeout_s: float) -> None:
     """End a client, and the session where the servers can be told within the time; without them it lasts until they miss it.
 
     kazoo waits here for an attempt to connect that is under way, to a silent server for most of the session's length.
@@ -269,7 +269,7 @@ def _stop(client: Any, patience_s: float) -> None:
     is_connected = client.connected
     thread = threading.Thread(target=stop, name="pyhudi-zookeeper-end", daemon=True)
     thread.start()
-    thread.join(patience_s if is_connected else 0)
+    thread.join(timeout_s if is_connected else 0)
 
 
 def _check_url(url: str) -> None:

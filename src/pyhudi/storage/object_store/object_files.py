@@ -14,8 +14,7 @@ from obstore.exceptions import (
 
 from pyhudi.errors import StorageUnavailable
 from pyhudi.storage.object_store.object_errors import store_error
-from pyhudi.storage.range_file import TAIL_BYTES
-from pyhudi.storage.upload_sink import UploadSink
+from pyhudi.storage.range_file import TAIL_BYTES, UploadSink
 
 _PART_BYTES = 8 * 1024 * 1024
 _PARTS_AT_ONCE = 4

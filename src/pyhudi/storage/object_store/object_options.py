@@ -14,15 +14,15 @@ from datetime import timedelta
 from typing import Any
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.properties import shown
+from pyhudi.format.properties import redact_secret
 from pyhudi.storage.storage_option_names import (
     AZURE_AUTH,
     AZURE_NEEDS,
     BUCKET_IN_HOST,
     azure_endpoint,
     check_family,
-    meant_by,
-    truth,
+    parse_boolean,
+    resolve_option,
 )
 from pyhudi.storage.uris import Location
 
@@ -32,7 +32,7 @@ _CONNECT_TIMEOUT = "10s"
 # For how long a request is sent again.
 RETRY_TIMEOUT = timedelta(seconds=60)
 
-KINDS = {
+STORE_TYPES = {
     "s3": "s3",
     "s3a": "s3",
     "s3n": "s3",
@@ -42,7 +42,7 @@ KINDS = {
     "abfs": "azure",
     "abfss": "azure",
 }
-OBJECT_SCHEMES = tuple(KINDS)
+OBJECT_SCHEMES = tuple(STORE_TYPES)
 
 _PREFIXES = {"s3": ("aws_",), "gcs": ("google_",), "azure": ("azure_storage_", "azure_")}
 
@@ -54,7 +54,7 @@ _ENDPOINTS = {
 }
 
 # What a client of today lets win over `endpoint`; it takes it from the first of those variables. Older ones know neither.
-ENDPOINT_OF_S3 = "aws_endpoint_url_s3"
+S3_ENDPOINT = "aws_endpoint_url_s3"
 
 # Settings of the HTTP client, not of the store.
 _CLIENT_OPTIONS = frozenset(
@@ -79,7 +79,7 @@ def store_settings(
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Sort options into those of the store, of the HTTP client and of the repeats, each by obstore's names.
 
-    kind: a value of `KINDS`.
+    kind: a value of `STORE_TYPES`.
     Raises InvalidRequest for two names of one option that contradict each other, and for a value that the option cannot have.
     """
     named: dict[str, tuple[str, str]] = {}
@@ -94,41 +94,41 @@ def store_settings(
     retry: dict[str, Any] = {"retry_timeout": RETRY_TIMEOUT}
     for name, (given, value) in named.items():
         if name in ("allow_http", "allow_invalid_certificates"):
-            client[name] = truth(given, value)
+            client[name] = parse_boolean(given, value)
         elif name in _CLIENT_OPTIONS:
             client[name] = value
         elif name == "max_retries":
             retry[name] = _count(given, value)
         elif name in ("skip_signature", "use_emulator", BUCKET_IN_HOST):
-            config[name] = truth(given, value)
+            config[name] = parse_boolean(given, value)
         else:
             config[name] = value
     _settle_endpoint(kind, location, config, client)
     return config, client, retry
 
 
-def _meant(kind: str, location: Location, given: str, value: str) -> Mapping[str, str]:
-    name = given.lower().removeprefix("spark.hadoop.")
+def _meant(kind: str, location: Location, option_value: str, value: str) -> Mapping[str, str]:
+    name = option_value.lower().removeprefix("spark.hadoop.")
     if kind == "s3":
         name = name.replace(f"fs.s3a.bucket.{location.authority}.", "fs.s3a.")
     plain = name
     for prefix in _PREFIXES[kind]:
         plain = plain.removeprefix(prefix)
     for known in (name, plain):
-        meant = meant_by(kind, location.uri, known, given, value)
+        meant = resolve_option(kind, location.uri, known, option_value, value)
         if meant is not None:
             return meant
-    check_family(kind, location.uri, name, given)
+    check_family(kind, location.uri, name, option_value)
     return {plain: value}
 
 
-def _check_azure_auth(named: dict[str, tuple[str, str]]) -> None:
-    given, way = named.pop(AZURE_AUTH, ("", ""))
-    lacking = [name for name in AZURE_NEEDS.get(way, ()) if name not in named]
+def _check_azure_auth(options: dict[str, tuple[str, str]]) -> None:
+    given, way = options.pop(AZURE_AUTH, ("", ""))
+    lacking = [name for name in AZURE_NEEDS.get(way, ()) if name not in options]
     if lacking:
         raise InvalidRequest(f"storage option {given!r} says {way}, and {' and '.join(lacking)} is not given")
-    if way and way != "sharedkey" and "account_key" in named:
-        raise InvalidRequest(f"storage options {given!r} and {named['account_key'][0]!r} contradict each other: leave one out")
+    if way and way != "sharedkey" and "account_key" in options:
+        raise InvalidRequest(f"storage options {given!r} and {options['account_key'][0]!r} contradict each other: leave one out")
 
 
 def _settle_endpoint(kind: str, location: Location, config: dict[str, Any], client: dict[str, Any]) -> None:
@@ -149,7 +149,7 @@ def _settle_endpoint(kind: str, location: Location, config: dict[str, Any], clie
         if in_host and host and not host.startswith(f"{location.authority}."):
             config[name] = f"{scheme}://{location.authority}.{host}"
     if kind == "s3" and os.environ.get(_ENDPOINTS["s3"][0]):
-        config[ENDPOINT_OF_S3] = config.setdefault(name, endpoint)
+        config[S3_ENDPOINT] = config.setdefault(name, endpoint)
     if endpoint.startswith("http://") or config.get("use_emulator"):
         client.setdefault("allow_http", True)
 
@@ -168,5 +168,5 @@ def store_target(kind: str, location: Location, config: dict[str, Any]) -> tuple
 
 def _count(name: str, value: str) -> int:
     if not value.isdecimal():
-        raise InvalidRequest(f"storage option {name}={shown(name, value)!r}: write a number")
+        raise InvalidRequest(f"storage option {name}={redact_secret(name, value)!r}: write a number")
     return int(value)

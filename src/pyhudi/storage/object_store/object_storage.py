@@ -49,15 +49,14 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState, Unsupported
 from pyhudi.format.paths import join_path
-from pyhudi.format.properties import HIDDEN, shown
+from pyhudi.format.properties import REDACTED, redact_secret
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
-from pyhudi.storage.object_store.object_errors import first_line, lacks_bucket, status_of, store_error
+from pyhudi.storage.object_store.object_errors import first_line, http_status, is_missing_bucket, store_error
 from pyhudi.storage.object_store.object_files import ObjectOutput, ObjectRanges
-from pyhudi.storage.object_store.object_options import ENDPOINT_OF_S3, KINDS, RETRY_TIMEOUT, store_settings, store_target
+from pyhudi.storage.object_store.object_options import RETRY_TIMEOUT, S3_ENDPOINT, STORE_TYPES, store_settings, store_target
 from pyhudi.storage.range_file import RangeReader
 from pyhudi.storage.storage_option_names import CREDENTIALS, like
-from pyhudi.storage.uri_root import Located, files_below
-from pyhudi.storage.uris import Location
+from pyhudi.storage.uris import Location, UriMixin, files_below
 
 _DELETE_BATCH = 1000
 
@@ -69,7 +68,7 @@ _PROBE_NAME = ".pyhudi-probe-"
 _TAKEN_IN_AZURE = "<Code>BlobAlreadyExists</Code>"
 
 
-class ObjectStorage(Located):
+class ObjectStorage(UriMixin):
     """A prefix of a bucket or container."""
 
     __slots__ = ("_options", "_stores")
@@ -98,7 +97,7 @@ class ObjectStorage(Located):
         key = self._key(path)
         try:
             if length:
-                return bytes(obstore.get_range(self._stores.patient, key, start=offset, length=length))
+                return bytes(obstore.get_range(self._stores.with_retries, key, start=offset, length=length))
         except (BaseError, OSError, ValueError) as error:
             # Stores refuse a range that begins at the end of the object or beyond; whether it does, the size tells.
             if isinstance(error, FileNotFoundError | NotFoundError) or not self._ends_before(path, offset):
@@ -110,7 +109,7 @@ class ObjectStorage(Located):
     def stat(self, path: str) -> FileInfo | None:
         key = self._key(path)
         try:
-            return self._info(obstore.head(self._stores.patient, key))
+            return self._info(obstore.head(self._stores.with_retries, key))
         except (FileNotFoundError, NotFoundError):
             return None
         except (BaseError, OSError, ValueError) as error:
@@ -119,7 +118,7 @@ class ObjectStorage(Located):
     def list(self, folder: str) -> Listing:
         prefix = join_path(self._location.path, check_path(folder))
         try:
-            found = obstore.list_with_delimiter(self._stores.patient, prefix or None)
+            found = obstore.list_with_delimiter(self._stores.with_retries, prefix or None)
         except (BaseError, OSError, ValueError) as error:
             translated = store_error(error, "list", self.absolute(folder))
             if isinstance(translated, TableState):
@@ -134,14 +133,14 @@ class ObjectStorage(Located):
         # A flat listing would be fewer requests, but shows Hadoop's `folder/` objects as if they were files.
         return files_below(folder, self.list)
 
-    def is_second_way(self, folder: str, mark: str) -> bool:
+    def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
         check_path(folder)
         return False
 
     def put(self, path: str, data: bytes) -> None:
         key = self._key(path)
         try:
-            obstore.put(self._stores.patient, key, data, use_multipart=False)
+            obstore.put(self._stores.with_retries, key, data, use_multipart=False)
         except (BaseError, OSError, ValueError) as error:
             raise store_error(error, "write", self.absolute(path)) from error
 
@@ -177,10 +176,10 @@ class ObjectStorage(Located):
         check_path(path)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return pa.PythonFile(RangeReader(ObjectRanges(self._stores.patient, self._key(path), self.absolute(path))), mode="r")
+        return pa.PythonFile(RangeReader(ObjectRanges(self._stores.with_retries, self._key(path), self.absolute(path))), mode="r")
 
     def open_output(self, path: str) -> ObjectOutput:
-        return ObjectOutput(self._stores.patient, self._key(path), self.absolute(path))
+        return ObjectOutput(self._stores.with_retries, self._key(path), self.absolute(path))
 
     def set_modified(self, path: str, modified_ms: int) -> bool:
         return False
@@ -203,7 +202,7 @@ class ObjectStorage(Located):
         """The whole object with what the store says about it."""
         key = self._key(path)
         try:
-            found = obstore.get(self._stores.patient, key)
+            found = obstore.get(self._stores.with_retries, key)
             return bytes(found.bytes()), found.meta
         except (BaseError, OSError, ValueError) as error:
             translated = store_error(error, "read", self.absolute(path))
@@ -235,7 +234,7 @@ class ObjectStorage(Located):
         unsure = False
         for attempt in range(self._stores.attempts):
             try:
-                put = obstore.put(self._stores.once, key, data, mode=mode, use_multipart=False, attributes=attributes)
+                put = obstore.put(self._stores.without_retries, key, data, mode=mode, use_multipart=False, attributes=attributes)
                 return _tag(put, where)
             except (BaseError, OSError, ValueError) as error:
                 refused = _refuses(error, mode)
@@ -245,7 +244,7 @@ class ObjectStorage(Located):
                 if refused is False or not isinstance(failure, StorageUnavailable):
                     raise failure from error
                 # S3 answers 409 while another conditional write of the name is under way: nobody has won yet.
-                unsure = unsure or status_of(error) != 409
+                unsure = unsure or http_status(error) != 409
                 if attempt + 1 == self._stores.attempts or time.monotonic() > deadline:
                     landed = self._tag_of_ours(key, where, attributes) if unsure else None
                     if landed is not None:
@@ -257,7 +256,7 @@ class ObjectStorage(Located):
     def _tag_of_ours(self, key: str, where: str, attributes: Mapping[str, str]) -> str | None:
         """The tag of the object, where it is the one that we wrote with these attributes."""
         try:
-            found = obstore.get(self._stores.patient, key, options={"head": True})
+            found = obstore.get(self._stores.with_retries, key, options={"head": True})
             is_ours = found.attributes.get(_MARK) == attributes[_MARK]
             return _tag(found.meta, where) if is_ours else None
         except (FileNotFoundError, NotFoundError):
@@ -292,12 +291,12 @@ class ObjectStorage(Located):
 
     def _delete_keys(self, keys: Sequence[str]) -> None:
         try:
-            obstore.delete(self._stores.patient, keys)
+            obstore.delete(self._stores.with_retries, keys)
         except (FileNotFoundError, NotFoundError):
             # S3 takes absent objects without an error; GCS and Azure do not, and leave unsaid which of the others are gone.
             for key in keys:
                 try:
-                    obstore.delete(self._stores.patient, key)
+                    obstore.delete(self._stores.with_retries, key)
                 except (FileNotFoundError, NotFoundError):
                     continue
                 except (BaseError, OSError, ValueError) as error:
@@ -317,7 +316,7 @@ def _tag(meta: Mapping[str, Any], where: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Stores:
-    """One bucket twice: `patient` repeats requests that fail, `once` sends each a single time.
+    """One bucket twice: `with_retries` repeats requests that fail, `without_retries` sends each a single time.
 
     attempts: at a conditional write.  endpoint: what stands for the bucket among those of this process.
     Raises Unsupported in a child of fork whose parent had sent requests: the client waits for its threads there, for ever.
@@ -329,12 +328,12 @@ class _Stores:
     endpoint: tuple[str, ...]
 
     @property
-    def patient(self) -> Any:
+    def with_retries(self) -> Any:
         _check_client()
         return self._patient
 
     @property
-    def once(self) -> Any:
+    def without_retries(self) -> Any:
         _check_client()
         return self._once
 
@@ -361,13 +360,13 @@ _probe_mutex = threading.Lock()
 def _refuses(error: Exception, mode: Any) -> bool | None:
     """True when an answer says that the condition of a PUT does not hold, None when it says nothing about it."""
     if isinstance(error, AlreadyExistsError | PreconditionError):
-        if lacks_bucket(error):
+        if is_missing_bucket(error):
             return False
         # Azure refuses by a 409 with a code of its own; any other says that the name is being written.
-        return None if status_of(error) == 409 and _TAKEN_IN_AZURE not in str(error) else True
+        return None if http_status(error) == 409 and _TAKEN_IN_AZURE not in str(error) else True
     if mode == "create":
         return None
-    if status_of(error) == 412:
+    if http_status(error) == 412:
         return True
     absent = isinstance(error, FileNotFoundError | NotFoundError) and isinstance(store_error(error, "write", ""), TableState)
     return True if absent else None
@@ -375,7 +374,7 @@ def _refuses(error: Exception, mode: Any) -> bool | None:
 
 @cache
 def _knows_endpoint_of_s3() -> bool:
-    settings: Any = {ENDPOINT_OF_S3: "https://127.0.0.1"}
+    settings: Any = {S3_ENDPOINT: "https://127.0.0.1"}
     try:
         S3Store("bucket", config=settings)
     except UnknownConfigurationKeyError:
@@ -389,8 +388,8 @@ def _knows_endpoint_of_s3() -> bool:
 def _without_values(line: str, config: Mapping[str, Any]) -> str:
     """A message of the client with no setting in it that is a secret."""
     for name, value in config.items():
-        if isinstance(value, str) and shown(name, value) != value:
-            line = line.replace(value, HIDDEN)
+        if isinstance(value, str) and redact_secret(name, value) != value:
+            line = line.replace(value, REDACTED)
     return line
 
 
@@ -399,12 +398,12 @@ def open_objects(location: Location, options: dict[str, str]) -> Storage:
 
     Raises InvalidRequest for an option that the store does not know, or that is missing to reach it.
     """
-    kind = KINDS[location.scheme]
+    kind = STORE_TYPES[location.scheme]
     config, client, retry = store_settings(kind, location, options)
     target, config = store_target(kind, location, config)
     build = {"s3": S3Store, "gcs": GCSStore, "azure": AzureStore}[kind]
-    if ENDPOINT_OF_S3 in config and not _knows_endpoint_of_s3():
-        del config[ENDPOINT_OF_S3]
+    if S3_ENDPOINT in config and not _knows_endpoint_of_s3():
+        del config[S3_ENDPOINT]
     try:
         stores = _Stores(
             build(target, config=config, client_options=client, retry_config=retry),

@@ -69,7 +69,7 @@ class Bounds:
             self.first is None or high is None or high >= self.first
         )
 
-    def holds(self, time: str | None) -> bool:
+    def contains(self, time: str | None) -> bool:
         """Whether the time, which may be unknown, lies within."""
         if time is None:
             return self.first is None and self.last is None
@@ -155,7 +155,7 @@ class HistoryStore:
         except CorruptData as error:
             raise error.with_path(self.storage.absolute(self.folder)) from error
 
-    def completions_of(self, entry: ManifestEntry) -> dict[str, str]:
+    def completion_times(self, entry: ManifestEntry) -> dict[str, str]:
         """Request time -> completion time of the data-writing instants in one file."""
         found: dict[str, str] = {}
         for row in self._rows_of(entry, Bounds(), Bounds(), documents=False):
@@ -272,7 +272,7 @@ class HistoryStore:
         return [
             entry
             for entry in manifest.files
-            if (name := parse_history_file(entry.file_name)) is not None and name.may_hold(requested.first, requested.last)
+            if (name := parse_history_file(entry.file_name)) is not None and name.may_contain(requested.first, requested.last)
         ]
 
     def _rows_of(self, entry: ManifestEntry, requested: Bounds, completed: Bounds, *, documents: bool) -> Iterator[HistoryRow]:
@@ -283,19 +283,19 @@ class HistoryStore:
 
         for batch in self._batches(entry, columns, wanted):
             for row in history_rows(batch):
-                if requested.holds(row.instant_time) and completed.holds(row.completion_time):
+                if requested.contains(row.instant_time) and completed.contains(row.completion_time):
                     yield row
 
     def _batches(
         self,
         entry: ManifestEntry,
         columns: Sequence[str] | None,
-        wanted: Callable[[pq.RowGroupMetaData], bool] = lambda group: True,
+        predicate: Callable[[pq.RowGroupMetaData], bool] = lambda group: True,
     ) -> Iterator[pa.RecordBatch]:
         path = self._path(entry.file_name)
         try:
             with self.storage.open_input(path) as source, open_parquet(source) as file:
-                groups = [n for n in range(file.num_row_groups) if wanted(file.metadata.row_group(n))]
+                groups = [n for n in range(file.num_row_groups) if predicate(file.metadata.row_group(n))]
                 there = [name for name in columns or HISTORY_SCHEMA.names if name in file.schema_arrow.names]
                 # PyArrow 18 fails on a request for no row group.
                 if groups:
@@ -359,7 +359,7 @@ class ArchivedCompletions(Mapping[str, str]):
     def _look_up(self, request_time: str) -> str | None:
         for entry in self._files():
             name = parse_history_file(entry.file_name)
-            if name is not None and name.may_hold(request_time, request_time):
+            if name is not None and name.may_contain(request_time, request_time):
                 found = self._completions(entry).get(request_time)
                 if found is not None:
                     return found
@@ -372,7 +372,7 @@ class ArchivedCompletions(Mapping[str, str]):
 
     def _completions(self, entry: ManifestEntry) -> dict[str, str]:
         if entry.file_name not in self._loaded:
-            self._loaded[entry.file_name] = self._store.completions_of(entry)
+            self._loaded[entry.file_name] = self._store.completion_times(entry)
         return self._loaded[entry.file_name]
 
 

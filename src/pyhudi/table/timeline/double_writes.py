@@ -14,15 +14,15 @@ from collections.abc import Iterable
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.format.names import parse_log_file
-from pyhudi.format.paths import file_name_of
+from pyhudi.format.paths import file_name
 from pyhudi.table.timeline.active_timeline import Timeline
 
 _OF_RESIZES = (Action.CLUSTERING, Action.REPLACECOMMIT)
 
 
-def is_copy_of_write(timeline: Timeline, path: str, instant_time: str) -> bool:
+def is_double_written_log(timeline: Timeline, path: str, instant_time: str) -> bool:
     """Whether a file that the write of an instant made is such a log."""
-    name = parse_log_file(file_name_of(path))
+    name = parse_log_file(file_name(path))
     if name is None or name.instant_time == instant_time:
         return False
     if any(i.request_time == name.instant_time and i.action not in _OF_RESIZES for i in timeline.instants):
@@ -34,4 +34,4 @@ def is_copy_of_write(timeline: Timeline, path: str, instant_time: str) -> bool:
 def copies_among(timeline: Timeline, metadata: CommitMetadata, instant_time: str) -> Iterable[str]:
     """Such logs of a commit."""
     paths = (stat.path for stats in metadata.partition_to_write_stats.values() for stat in stats)
-    return (path for path in paths if path and is_copy_of_write(timeline, path, instant_time))
+    return (path for path in paths if path and is_double_written_log(timeline, path, instant_time))

@@ -13,7 +13,7 @@ from datetime import UTC, tzinfo
 
 from pyhudi.errors import SnapshotOutdated, TableState
 from pyhudi.format.actions.archived_instants import decode_completed, decode_plan
-from pyhudi.format.avro.container import MAGIC, seal_container
+from pyhudi.format.avro.container import MAGIC, add_checksum_marker
 from pyhudi.format.instants import (
     Action,
     Instant,
@@ -23,7 +23,7 @@ from pyhudi.format.instants import (
     parse_instant_file,
     shift_instant_time,
 )
-from pyhudi.format.paths import file_name_of, folder_of
+from pyhudi.format.paths import file_name, parent_folder
 from pyhudi.format.table_versions import TimelineLayout
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.storage.environment import Environment
@@ -52,16 +52,16 @@ class TimelineStore:
 
         Raises TableState when the folder is missing on a store that has folders.
         """
-        return self.timeline_of(self.load_files())
+        return self.build_timeline(self.load_files())
 
-    def timeline_of(self, files: Iterable[Instant], earlier: Timeline | None = None) -> Timeline:
+    def build_timeline(self, files: Iterable[Instant], earlier: Timeline | None = None) -> Timeline:
         """The timeline of instant files that were just loaded.  earlier: one of before, which may have read of the history."""
         known = None if earlier is None else earlier.archived_completions
         return Timeline.of(files, ArchivedCompletions(self.history, known) if self.history.folder else {})
 
     def load_files(self) -> tuple[Instant, ...]:
         """Every instant file as it stands: an instant has one for each state it went through.  Raises as `load`."""
-        return self.instants_of(self.listed())
+        return self.parse_instants(self.listed())
 
     def listed(self) -> tuple[FileInfo, ...]:
         """The files of the folder, with sizes and times: what a timeline is made of.  Raises as `load`."""
@@ -73,7 +73,7 @@ class TimelineStore:
             )
         return listing.files
 
-    def instants_of(self, files: Iterable[FileInfo]) -> tuple[Instant, ...]:
+    def parse_instants(self, files: Iterable[FileInfo]) -> tuple[Instant, ...]:
         """The instant files among those that were listed."""
         instants = []
         for info in files:
@@ -121,7 +121,7 @@ class TimelineStore:
     def start_or_join(self, instant: Instant, content: bytes = b"") -> None:
         """Create the inflight file, or find it there: for actions that several processes may carry out at once."""
         self.storage.put_if_absent(
-            self.path(Instant(instant.request_time, instant.action, State.INFLIGHT)), seal_container(content)
+            self.path(Instant(instant.request_time, instant.action, State.INFLIGHT)), add_checksum_marker(content)
         )
 
     def complete(self, instant: Instant, completed_action: Action, completion_time: str, content: bytes) -> Instant:
@@ -151,7 +151,7 @@ class TimelineStore:
         return decode(instant.action, data).encode()
 
     def _create(self, instant: Instant, content: bytes) -> Instant:
-        if not self.storage.put_if_absent(self.path(instant), seal_container(content)):
+        if not self.storage.put_if_absent(self.path(instant), add_checksum_marker(content)):
             raise TableState(
                 f"instant file {self.storage.absolute(self.path(instant))} exists already: another process carries "
                 f"out this action"
@@ -159,8 +159,8 @@ class TimelineStore:
         return instant
 
     def _folder_exists(self) -> bool:
-        parent, name = folder_of(self.folder), file_name_of(self.folder)
-        return name in {file_name_of(folder) for folder in self.storage.list(parent).folders}
+        parent, name = parent_folder(self.folder), file_name(self.folder)
+        return name in {file_name(folder) for folder in self.storage.list(parent).folders}
 
 
 def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.features.consistent_hashing.hashing_metadata import (
-    LAST_PLACE,
+    MAX_HASH,
+    HashingNode,
+    HashingRing,
     NodeTag,
-    Ring,
-    RingNode,
     first_ring,
     mark_path,
     parse_ring_file,
@@ -57,7 +57,7 @@ def test_rings_of_the_real_hudi_byte_by_byte(tmp_path: Path) -> None:
     assert len(found) == 3
     for path in found:
         data = path.read_bytes()
-        ring = Ring.decode(data)
+        ring = HashingRing.decode(data)
         assert ring.encode() == data
         assert first_ring(ring.partition, ring.first_count) == ring
         assert root / ring_path(ring.partition, ring.instant) == path
@@ -67,19 +67,19 @@ def test_a_ring_after_a_resize() -> None:
     ring = first_ring("p", 2)
     low, high = ring.nodes
     children = [
-        RingNode(7, "mid", NodeTag.REPLACE),
-        RingNode(low.value, "low", NodeTag.REPLACE),
-        RingNode(high.value, None, NodeTag.DELETE),
+        HashingNode(7, "mid", NodeTag.REPLACE),
+        HashingNode(low.value, "low", NodeTag.REPLACE),
+        HashingNode(high.value, None, NodeTag.DELETE),
     ]
     after = ring.changed("20260101000000000", children)
-    assert after.nodes == (RingNode(7, "mid"), RingNode(low.value, "low"))
+    assert after.nodes == (HashingNode(7, "mid"), HashingNode(low.value, "low"))
     assert (after.sequence, after.first_count, after.instant) == (1, 2, "20260101000000000")
-    assert Ring.decode(after.encode()) == after
+    assert HashingRing.decode(after.encode()) == after
 
 
 @given(st.integers(1, 3000))
 def test_first_rings_rise_to_the_last_place(count: int) -> None:
-    assert first_ring("p", count).nodes[-1].value == LAST_PLACE
+    assert first_ring("p", count).nodes[-1].value == MAX_HASH
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_what_is_no_ring(change: tuple[str, str]) -> None:
     text = first_ring("p0", 4).encode().decode()
     assert change[0] in text
     with pytest.raises(CorruptData):
-        Ring.decode(text.replace(change[0], change[1], 1).encode())
+        HashingRing.decode(text.replace(change[0], change[1], 1).encode())
 
 
 def test_truncated_rings() -> None:
     data = first_ring("p0", 2).encode()
     for end in range(len(data)):
         with pytest.raises(CorruptData):
-            Ring.decode(data[:end])
+            HashingRing.decode(data[:end])
 
 
 def test_names() -> None:
@@ -118,6 +118,6 @@ def test_names() -> None:
     assert parse_ring_file(mark_path("", "00000000000000")) == ("00000000000000", ".commit")
     for name in ("1.hashing_meta", "00000000000000.hashing_meta.uuid", "00000000000000.hashing_config", "x.commit"):
         assert parse_ring_file(name) is None
-    for count in (0, -1, LAST_PLACE + 1):
+    for count in (0, -1, MAX_HASH + 1):
         with pytest.raises(InvalidRequest):
             first_ring("p", count)

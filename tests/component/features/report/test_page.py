@@ -100,7 +100,7 @@ def test_the_outcome_of_a_validation_is_told(table: hp.Table) -> None:
 
 
 def test_long_tables_are_cut_and_say_so(table: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyhudi.features.report.page.SHOWN_ROWS", 1)
+    monkeypatch.setattr("pyhudi.features.report.page.MAX_ROWS", 1)
     page = render_report(table)
     assert "1 of 2 file slices, the largest. <code>pyhudi slices TABLE</code> tells all." in page
 

@@ -45,11 +45,11 @@ def test_the_listing_is_that_of_the_directories(name: str, tmp_path: Path) -> No
         assert {(i.path, i.size_bytes) for i in found[partition]} == expected
         ids = {i.name.lstrip(".").split("_")[0] for i in found[partition]}
         one = sorted(ids)[:1]
-        assert ours.files_of_groups({partition: one}) == {
+        assert ours.group_files({partition: one}) == {
             partition: tuple(i for i in found[partition] if i.name.lstrip(".").startswith(f"{one[0]}_"))
         }
-        assert {i.path for i in directories.files_of_groups({partition: one})[partition]} == {
-            i.path for i in ours.files_of_groups({partition: one})[partition]
+        assert {i.path for i in directories.group_files({partition: one})[partition]} == {
+            i.path for i in ours.group_files({partition: one})[partition]
         }
     names = ours.names(partitions)
     assert names is not None and names.num_rows == sum(map(len, found.values()))
@@ -92,7 +92,7 @@ def test_statistics_by_prefix_are_those_of_a_scan(name: str, tmp_path: Path) -> 
     assert index_lookups.find_column_stats(metadata, columns).num_rows == everything.num_rows
     one = index_lookups.find_column_stats(metadata, ["id"])
     assert set(one["column_name"].to_pylist()) == {"id"}
-    hashes = index_lookups.hashes_of_partitions(index_lookups.find_partitions(metadata))
+    hashes = index_lookups.hashes_by_partition(index_lookups.find_partitions(metadata))
     assert set(index_lookups.partition_hashes(one).to_pylist()) == set(hashes.values())
     few = index_lookups.find_column_stats(metadata, ["id"], sorted(hashes)[:1])
     assert set(index_lookups.partition_hashes(few).to_pylist()) == {hashes[sorted(hashes)[0]]}

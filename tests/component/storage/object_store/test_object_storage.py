@@ -16,7 +16,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage import Storage, open_storage
-from pyhudi.storage.base import settle_put_if_absent
+from pyhudi.storage.base import put_if_absent_confirmed
 from pyhudi.storage.environment import SystemEnvironment
 from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.object_store.object_options import store_settings
@@ -359,7 +359,7 @@ class TestConditionalWrites:
             ]
             assert storage.put_if_absent(f"timeline/{number}.commit.requested", b"")
             with StorageLock(storage, env, wait_ms=0).held():
-                assert settle_put_if_absent(storage, f"timeline/{number}.commit", str(number).encode(), env)
+                assert put_if_absent_confirmed(storage, f"timeline/{number}.commit", str(number).encode(), env)
 
     def test_a_busy_name_is_tried_again(self, bucket: tuple[Storage, type[_Bucket]]) -> None:
         storage, handler = bucket

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from pyhudi import Table
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupported
+from pyhudi.format.meta_columns import COMMIT_TIME, META_COLUMNS
 from pyhudi.operations.read.stream_queries import next_position
 from pyhudi.planning.stream_batches import BatchLimits
-from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
 from tests.simulation.attack.random_tables.codes import Code, decoded
 from tests.simulation.attack.random_tables.drawn import KEYS
 from tests.simulation.attack.random_tables.run import Run, State, Values

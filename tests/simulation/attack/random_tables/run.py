@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 from pyhudi import Table, bootstrap
 from pyhudi.errors import InstantNotFound, InvalidRequest, ServiceFailed, TableState, Unsupported, WriteConflict
 from pyhudi.format.instants import Action
-from pyhudi.options.scope import VERBS, check_given
+from pyhudi.options.scope import VERBS, check_call_options
 from pyhudi.options.supported import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.environment import ReplayEnvironment
-from pyhudi.storage.fault_injection import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.fault_injection import Fault, FaultPoint, FaultyStorage, SimulatedCrash
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from tests.simulation.attack.random_tables.codes import MORE, decoded, restyled
 from tests.simulation.attack.random_tables.drawn import KEYS, PARTITIONS, Drawn
@@ -214,7 +214,7 @@ class Run:
             table = self.kept
         storage = None
         if step.crash and deed.dies:
-            plan = Fault(step.crash, Moment(step.moment))
+            plan = Fault(step.crash, FaultPoint(step.moment))
             storage = FaultyStorage(table.context.storage, plan)
             table._open.context = replace(table.context, storage=storage)
         context = table.context
@@ -452,7 +452,7 @@ class Run:
 
 def _acts_on_bootstraps(name: str, value: object) -> bool:
     try:
-        check_given(VERBS["pyhudi.bootstrap"], parse_options({name: value}))
+        check_call_options(VERBS["pyhudi.bootstrap"], parse_options({name: value}))
     except InvalidRequest:
         return False
     return True

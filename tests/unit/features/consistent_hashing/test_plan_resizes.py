@@ -9,15 +9,15 @@ import pytest
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.features.consistent_hashing.hashing_metadata import (
-    LAST_PLACE,
+    MAX_HASH,
+    HashingNode,
+    HashingRing,
     NodeTag,
-    Ring,
-    RingNode,
     decode_nodes,
     encode_nodes,
     first_ring,
 )
-from pyhudi.features.consistent_hashing.plan_resizes import Resized, ResizeRules, plan_resize
+from pyhudi.features.consistent_hashing.plan_resizes import ResizeGroup, ResizeRules, plan_resize
 from pyhudi.format.names import BaseFileName
 from pyhudi.options.supported import parse_options
 from pyhudi.table.file_slices import BaseFile, FileSlice
@@ -30,7 +30,7 @@ def uuids() -> Callable[[], str]:
     return lambda: f"00000000-0000-4000-8000-{next(numbers):012}"
 
 
-def slices(ring: Ring, sizes: Sequence[int | None]) -> list[FileSlice]:
+def slices(ring: HashingRing, sizes: Sequence[int | None]) -> list[FileSlice]:
     """One for each node, of so many bytes; None for a node that has none."""
     found = []
     for node, size in zip(ring.nodes, sizes, strict=True):
@@ -40,7 +40,7 @@ def slices(ring: Ring, sizes: Sequence[int | None]) -> list[FileSlice]:
     return found
 
 
-def planned(ring: Ring, sizes: Sequence[int | None], **rules: int) -> list[tuple[list[int], list[tuple[int, NodeTag]]]]:
+def planned(ring: HashingRing, sizes: Sequence[int | None], **rules: int) -> list[tuple[list[int], list[tuple[int, NodeTag]]]]:
     """For each group the places of its nodes, and those that take their place."""
     given = ResizeRules(**{"split_bytes": 100, "merge_bytes": 10, "fewest": 1, "most": 8, **rules})
     groups = plan_resize(ring, slices(ring, sizes), given, uuids())
@@ -49,12 +49,12 @@ def planned(ring: Ring, sizes: Sequence[int | None], **rules: int) -> list[tuple
     return [([place[s.file_id] for s in g.slices], [(node.value, node.tag) for node in g.change.nodes]) for g in groups]
 
 
-def check(ring: Ring, groups: Sequence[Resized]) -> None:
+def check(ring: HashingRing, groups: Sequence[ResizeGroup]) -> None:
     """Every group gives away what it had, and no more; the ring goes on."""
     after = ring.changed(INSTANT, (node for group in groups for node in group.change.nodes))
     for group in groups:
         assert group.change.sequence == ring.sequence
-        assert {node.value for node in group.change.coming} <= {node.value for node in after.nodes}
+        assert {node.value for node in group.change.new_nodes} <= {node.value for node in after.nodes}
     files = [slice_.file_id for group in groups for slice_ in group.slices]
     assert len(set(files)) == len(files)
     assert after.sequence == ring.sequence + 1
@@ -83,14 +83,14 @@ def test_the_most_nodes() -> None:
 
 
 def test_a_ring_of_one_node_splits_across_from_it() -> None:
-    one = Ring("p", INSTANT, 1, 3, (RingNode(A, "11111111-1111-1111-1111-111111111111"),))
+    one = HashingRing("p", INSTANT, 1, 3, (HashingNode(A, "11111111-1111-1111-1111-111111111111"),))
     assert planned(one, [101]) == [([A], [((A + (1 << 30)) % (1 << 31), COMES), (A, COMES)])]
-    last = Ring("p", INSTANT, 1, 3, (RingNode(LAST_PLACE, "11111111-1111-1111-1111-111111111111"),))
-    assert planned(last, [101])[0][1][0] == ((LAST_PLACE + (1 << 30)) % (1 << 31), COMES)
+    last = HashingRing("p", INSTANT, 1, 3, (HashingNode(MAX_HASH, "11111111-1111-1111-1111-111111111111"),))
+    assert planned(last, [101])[0][1][0] == ((MAX_HASH + (1 << 30)) % (1 << 31), COMES)
 
 
 def test_nodes_that_stand_beside_each_other_do_not_split() -> None:
-    close = Ring("p", INSTANT, 2, 0, (RingNode(7, "1" * 8), RingNode(8, "2" * 8)))
+    close = HashingRing("p", INSTANT, 2, 0, (HashingNode(7, "1" * 8), HashingNode(8, "2" * 8)))
     assert planned(close, [5, 101], merge_bytes=0) == [([7], [(7, COMES)]), ([8], [(8, COMES)])]
 
 
@@ -117,7 +117,7 @@ def test_nodes_without_files_stay() -> None:
 
 
 def test_nodes_of_plans() -> None:
-    nodes = (RingNode(5, None, GOES), RingNode(9, "a1ba364b-fbde-3906-b865-53e4c35f3556", COMES))
+    nodes = (HashingNode(5, None, GOES), HashingNode(9, "a1ba364b-fbde-3906-b865-53e4c35f3556", COMES))
     text = encode_nodes(nodes)
     assert text == (
         '[ {\n  "value" : 5,\n  "fileIdPrefix" : null,\n  "tag" : "DELETE"\n}, {\n  "value" : 9,\n'

@@ -13,12 +13,12 @@ from pyhudi.format.hfile.cells import (
     CELL_SCHEMA,
     KEY_TAIL,
     check_sizes,
-    cut_pieces,
+    copy_ranges,
     decode_cells,
     encode_cells,
     full_key,
-    pieces,
-    row_of_key,
+    row_from_key,
+    split_ranges,
 )
 
 # The only entry of a real base file of the `files` partition.
@@ -128,15 +128,15 @@ def test_sizes_that_fit_no_entry() -> None:
 
 def test_full_key() -> None:
     assert full_key(b"ab").hex() == "00026162" + "007fffffffffffffff04"
-    assert row_of_key(memoryview(full_key(b"ab")[:-1] + b"\xff")) == b"ab"
+    assert row_from_key(memoryview(full_key(b"ab")[:-1] + b"\xff")) == b"ab"
     for bad in (b"", b"\x00", b"\x00\x03ab"):
         with pytest.raises(CorruptData):
-            row_of_key(memoryview(bad))
+            row_from_key(memoryview(bad))
 
 
 def test_pieces_cover_everything() -> None:
     rows, values = binary(*(b"%03d" % number for number in range(10))), binary(*(b"v" * number * 10 for number in range(10)))
-    found = list(pieces(rows, values, 120))
+    found = list(split_ranges(rows, values, 120))
     assert [start for start, _ in found][1:] == [end for _, end in found][:-1]
     assert (found[0][0], found[-1][1]) == (0, 10)
     for start, end in found:
@@ -145,4 +145,4 @@ def test_pieces_cover_everything() -> None:
 
 
 def test_cut_pieces() -> None:
-    assert cut_pieces(b"abcdef", np.array([0, 1, 4]), np.array([1, 1, 6])).to_pylist() == [b"a", b"", b"ef"]
+    assert copy_ranges(b"abcdef", np.array([0, 1, 4]), np.array([1, 1, 6])).to_pylist() == [b"a", b"", b"ef"]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.avro_wrappers import Wrapper, no_ordering, wrap, wrap_ordering
+from pyhudi.format.avro_wrappers import Wrapper, no_ordering, wrap_ordering, wrap_ordering_values
 from pyhudi.format.byte_cursor import encode_zigzag
 from pyhudi.format.log.delete_blocks import DELETES, decode_deletes, deletes_batch, encode_deletes
 from tests.support.kryo import class_named, kryo, text
@@ -166,9 +166,9 @@ def test_what_is_not_written() -> None:
     with pytest.raises(InvalidRequest, match="key"):
         encode_deletes([deletes_batch(pa.array(["a", None]), "")])
     with pytest.raises(InvalidRequest, match="ordering"):
-        encode_deletes([deletes_batch(pa.array(["a"]), "", wrap(pa.nulls(1, pa.int64()), Wrapper.LONG))])
+        encode_deletes([deletes_batch(pa.array(["a"]), "", wrap_ordering_values(pa.nulls(1, pa.int64()), Wrapper.LONG))])
     with pytest.raises(InvalidRequest):
-        encode_deletes([deletes_batch(pa.array(["a"]), "", wrap(pa.array([1], pa.date32()), Wrapper.LOCAL_DATE))])
+        encode_deletes([deletes_batch(pa.array(["a"]), "", wrap_ordering_values(pa.array([1], pa.date32()), Wrapper.LOCAL_DATE))])
 
 
 @pytest.mark.parametrize(

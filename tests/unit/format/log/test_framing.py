@@ -33,7 +33,7 @@ ROLLBACK = bytes.fromhex(
 
 
 def scan(data: bytes, trusted: bool = False) -> list[LogBlock | CorruptBlock]:
-    return list(scan_blocks(reader(data), len(data), trusted=trusted))
+    return list(scan_blocks(reader(data), len(data), skip_checks=trusted))
 
 
 def reader(data: bytes) -> Callable[[int, int], bytes]:

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyhudi.format.parquet.key_value_metadata import places_of_texts
+from pyhudi.format.parquet.key_value_metadata import text_spans
 
 KEYS = frozenset({b"long", b"short", b"empty", b"absent"})
 TEXTS = {"a": "x" * 200, "long": "y" * 70_000, "short": "z", "empty": ""}
@@ -36,13 +36,13 @@ def rows() -> pa.Table:
 
 
 def found(footer: bytes) -> dict[str, str]:
-    return {key.decode(): footer[at.start : at.end].decode() for key, at in places_of_texts(footer, KEYS).items()}
+    return {key.decode(): footer[at.start : at.end].decode() for key, at in text_spans(footer, KEYS).items()}
 
 
 def test_texts_are_found_where_they_stand() -> None:
     footer = footer_of(rows().replace_schema_metadata(TEXTS))
     assert found(footer) == {key: text for key, text in TEXTS.items() if key != "a"}
-    place = places_of_texts(footer, KEYS)[b"long"]
+    place = text_spans(footer, KEYS)[b"long"]
     assert place.start - place.head == 3
     assert found(footer_of(rows())) == {}
     assert found(footer_of(rows().replace_schema_metadata({"a": "b"}))) == {}
@@ -60,5 +60,5 @@ def test_what_is_no_footer_has_no_texts() -> None:
     for at in range(len(footer)):
         damaged = bytearray(footer)
         damaged[at] ^= 1 << at % 8
-        for place in places_of_texts(bytes(damaged), KEYS).values():
+        for place in text_spans(bytes(damaged), KEYS).values():
             assert 0 < place.head < place.start <= place.end <= len(footer)

@@ -13,7 +13,7 @@ import pytest
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.parquet.pages import PAGE_ROWS, ColumnPages, column_pages
-from pyhudi.format.parquet.parquet_file import CheckedFile, open_parquet
+from pyhudi.format.parquet.parquet_file import CheckedParquetFile, open_parquet
 
 COUNT = 4 * PAGE_ROWS + 77
 
@@ -58,7 +58,7 @@ def written(**settings: Any) -> bytes:
 DATA = written()
 
 
-def opened(data: bytes) -> CheckedFile:
+def opened(data: bytes) -> CheckedParquetFile:
     return open_parquet(pa.BufferReader(data), ["few"])
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.parquet.parquet_file import ParquetWriter, PartedFooter, open_parquet, read_footer, read_parted_footer
+from pyhudi.format.parquet.parquet_file import ParquetWriter, SplitFooter, open_parquet, read_footer, read_parted_footer
 
 ROWS = pa.table({"key": [f"k{n}" for n in range(300)], "v": [n if n % 7 else None for n in range(300)], "t": ["x", "y"] * 150})
 
@@ -103,7 +103,7 @@ LONG = "base64=" * 5000
 KEYS = (b"other.filter", b"filter")
 
 
-def parted(data: bytes) -> PartedFooter:
+def parted(data: bytes) -> SplitFooter:
     return read_parted_footer(pa.BufferReader(data), KEYS)
 
 
@@ -111,12 +111,12 @@ def test_long_texts_of_a_footer_stand_apart() -> None:
     data = written(filter=LONG, bounds="a-z")
     footer, whole = parted(data), read_footer(pa.BufferReader(data))
     assert footer.texts == {b"filter": LONG.encode()}
-    assert footer.told == whole.metadata
+    assert footer.key_values == whole.metadata
     assert footer.metadata.metadata == {**(whole.metadata or {}), b"filter": b""}
     assert footer.metadata.schema.equals(whole.schema)
     assert [footer.metadata.row_group(n).num_rows for n in range(3)] == [200, 100, 3]
-    assert footer.size_bytes < 5000 < len(LONG) < footer.held_bytes
-    assert footer.without_texts().texts is None and footer.without_texts().held_bytes < len(LONG)
+    assert footer.size_bytes < 5000 < len(LONG) < footer.memory_bytes
+    assert footer.without_texts().texts is None and footer.without_texts().memory_bytes < len(LONG)
     with open_parquet(pa.BufferReader(data), (), footer.metadata) as file:
         assert file.read().equals(expected())
 
@@ -128,14 +128,14 @@ def test_a_text_that_looks_like_a_key_with_its_text_stays_what_it_is() -> None:
         data = written(ROWS, said=inside, **more)
         footer = parted(data)
         assert footer.texts == {key.encode(): text.encode() for key, text in more.items()}
-        assert footer.told == read_footer(pa.BufferReader(data)).metadata
+        assert footer.key_values == read_footer(pa.BufferReader(data)).metadata
 
 
 def test_footers_of_others_are_not_parted() -> None:
     sink = io.BytesIO()
     pq.write_table(ROWS.replace_schema_metadata({"filter": LONG}), sink)
     footer = parted(sink.getvalue())
-    assert footer.texts == {} and footer.told[b"filter"] == LONG.encode()
+    assert footer.texts == {} and footer.key_values[b"filter"] == LONG.encode()
 
 
 def test_damage_to_a_text_that_stands_apart_is_seen() -> None:

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.metadata_table.codecs.column_stats_codec import (
     COLUMN_STATS_SCHEMA,
-    ColumnStats,
+    ColumnStatsRecord,
     decode_column_stats,
     encode_column_stats,
     merge_column_stats,
 )
-from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA, RecordType
+from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA, MetadataRecordType
 from pyhudi.metadata_table.codecs.payload_codec import WRAPPED
-from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrap, wrap_stored, wrapped_kind
+from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrap_stored, wrap_values, wrapper_for_type
 
 BOUNDS: list[tuple[pa.DataType, Any, int, str | None]] = [
     (pa.bool_(), True, 1, "01"),
@@ -50,7 +50,7 @@ def wrapped(kind: int, value: bytes) -> pa.StructArray:
 @pytest.mark.parametrize(("column", "value", "kind", "octets"), BOUNDS)
 def test_bounds_of_each_type(column: pa.DataType, value: Any, kind: int, octets: str | None) -> None:
     bounds = pa.array([value, None, value], column)
-    found = wrap(bounds)
+    found = wrap_values(bounds)
     assert [row["kind"] for row in found.to_pylist()] == [kind, 0, kind]
     if octets is not None:
         assert found[0].as_py()["value"].hex() == octets
@@ -61,7 +61,7 @@ def test_bounds_of_each_type(column: pa.DataType, value: Any, kind: int, octets:
 
 
 def test_decimals_are_stored_at_fifteen_decimals() -> None:
-    octets = wrap(pa.array([Decimal("-1.25")], pa.decimal128(10, 2)))[0].as_py()["value"]
+    octets = wrap_values(pa.array([Decimal("-1.25")], pa.decimal128(10, 2)))[0].as_py()["value"]
     assert int.from_bytes(octets[1:], "big", signed=True) == -1_250_000_000_000_000
     assert octets[0] == 2 * len(octets[1:])
 
@@ -72,13 +72,13 @@ def test_decimals_are_stored_at_fifteen_decimals() -> None:
 )
 def test_types_without_statistics(column: pa.DataType) -> None:
     with pytest.raises(InvalidRequest):
-        wrap(pa.nulls(1, column))
+        wrap_values(pa.nulls(1, column))
 
 
 def test_stored_form() -> None:
-    assert wrap_stored([1, None], pa.date32()).equals(wrap(pa.array([date(1970, 1, 2), None], pa.date32())))
+    assert wrap_stored([1, None], pa.date32()).equals(wrap_values(pa.array([date(1970, 1, 2), None], pa.date32())))
     assert wrap_stored([1_000_000], pa.timestamp("us", "UTC"))[0].as_py() == {"kind": 3, "value": bytes.fromhex("80897a")}
-    assert wrap_stored([Decimal("2.5")], pa.decimal128(4, 1)).equals(wrap(pa.array([Decimal("2.5")], pa.decimal128(4, 1))))
+    assert wrap_stored([Decimal("2.5")], pa.decimal128(4, 1)).equals(wrap_values(pa.array([Decimal("2.5")], pa.decimal128(4, 1))))
     assert wrap_stored([None], pa.string()).to_pylist() == [{"kind": 0, "value": b""}]
     for value, column in (
         ("x", pa.int32()),
@@ -91,7 +91,9 @@ def test_stored_form() -> None:
 
 
 def test_columns_that_have_changed_their_type() -> None:
-    mixed = pa.concat_arrays([wrap(pa.array([1], pa.int32())), wrap(pa.array([2**40])), wrap(pa.array(["x", None]))])
+    mixed = pa.concat_arrays(
+        [wrap_values(pa.array([1], pa.int32())), wrap_values(pa.array([2**40])), wrap_values(pa.array(["x", None]))]
+    )
     values, known = unwrap(mixed, pa.int64())
     assert values.to_pylist() == [1, 2**40, None, None]
     assert known.tolist() == [True, True, False, True]
@@ -100,7 +102,7 @@ def test_columns_that_have_changed_their_type() -> None:
     assert known.tolist() == [False, False, True, True]
     # A long is not always a double, an int is.
     assert unwrap(mixed, pa.float64())[1].tolist() == [True, False, False, True]
-    assert unwrap(wrap(pa.array([Decimal("123.45")])), pa.decimal128(4, 2))[1].tolist() == [False]
+    assert unwrap(wrap_values(pa.array([Decimal("123.45")])), pa.decimal128(4, 2))[1].tolist() == [False]
 
 
 def test_kinds_that_are_read_only() -> None:
@@ -147,8 +149,8 @@ stat_rows = st.fixed_dictionaries(
 ) | st.builds(lambda low, high: {"min": low, "max": high}, st.sampled_from([one, many]), st.sampled_from([one, many]))
 
 
-@given(st.lists(stat_rows, max_size=8), st.sampled_from([RecordType.COLUMN_STATS, RecordType.PARTITION_STATS]))
-def test_round_trip(rows: list[dict[str, Any]], kind: RecordType) -> None:
+@given(st.lists(stat_rows, max_size=8), st.sampled_from([MetadataRecordType.COLUMN_STATS, MetadataRecordType.PARTITION_STATS]))
+def test_round_trip(rows: list[dict[str, Any]], kind: MetadataRecordType) -> None:
     batch = stats(rows)
     values = encode_column_stats(batch, kind)
     found, types = decode_column_stats(values, RECORD_SCHEMA)
@@ -159,16 +161,16 @@ def test_round_trip(rows: list[dict[str, Any]], kind: RecordType) -> None:
 
 def test_one_bound_alone_is_refused() -> None:
     with pytest.raises(InvalidRequest):
-        encode_column_stats(stats([{"min": one}]), RecordType.COLUMN_STATS)
+        encode_column_stats(stats([{"min": one}]), MetadataRecordType.COLUMN_STATS)
     with pytest.raises(InvalidRequest):
-        encode_column_stats(stats([]), RecordType.FILE_LIST)
+        encode_column_stats(stats([]), MetadataRecordType.FILE_LIST)
 
 
 def test_merge() -> None:
-    older = ColumnStats("f", "c", 1, 5, 10, 1, 100, 200)
-    newer = ColumnStats("f", "c", 3, 9, 20, None, 50, 70)
-    assert merge_column_stats(older, newer) == ColumnStats("f", "c", 1, 9, 30, 1, 150, 270)
-    nulls = ColumnStats("f", "c", None, None, 4, 4, 0, 0)
+    older = ColumnStatsRecord("f", "c", 1, 5, 10, 1, 100, 200)
+    newer = ColumnStatsRecord("f", "c", 3, 9, 20, None, 50, 70)
+    assert merge_column_stats(older, newer) == ColumnStatsRecord("f", "c", 1, 9, 30, 1, 150, 270)
+    nulls = ColumnStatsRecord("f", "c", None, None, 4, 4, 0, 0)
     assert merge_column_stats(nulls, newer).min == 3
     assert merge_column_stats(newer, nulls).max == 9
     assert merge_column_stats(nulls, nulls).min is None
@@ -181,5 +183,5 @@ def test_merge() -> None:
 
 
 def test_kind_of_unknown_types() -> None:
-    assert wrapped_kind(pa.map_(pa.string(), pa.int32())) is None
-    assert wrapped_kind(pa.uint64()) is None
+    assert wrapper_for_type(pa.map_(pa.string(), pa.int32())) is None
+    assert wrapper_for_type(pa.uint64()) is None

@@ -6,10 +6,10 @@ import pytest
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.metadata_table.codecs.metadata_partitions import (
-    PartitionKind,
+    MetadataPartitionType,
     encode_first_log,
     estimate_file_group_count,
-    format_file_id,
+    format_index_file_id,
     parse_file_group,
     parse_partition,
 )
@@ -18,18 +18,18 @@ from pyhudi.metadata_table.codecs.metadata_partitions import (
 @pytest.mark.parametrize(
     ("partition", "kind", "file_id"),
     [
-        ("files", PartitionKind.FILES, "files-0001-0"),
-        ("column_stats", PartitionKind.COLUMN_STATS, "col-stats-0001-0"),
-        ("partition_stats", PartitionKind.PARTITION_STATS, "partition-stats-0001-0"),
-        ("bloom_filters", PartitionKind.BLOOM_FILTERS, "bloom-filters-0001-0"),
-        ("record_index", PartitionKind.RECORD_INDEX, "record-index-0001-0"),
-        ("secondary_index_idx_city", PartitionKind.SECONDARY_INDEX, "secondary-index-idx-city-0001-0"),
-        ("expr_index_idx_day", PartitionKind.EXPRESSION_INDEX, "expr-index-idx-day-0001-0"),
+        ("files", MetadataPartitionType.FILES, "files-0001-0"),
+        ("column_stats", MetadataPartitionType.COLUMN_STATS, "col-stats-0001-0"),
+        ("partition_stats", MetadataPartitionType.PARTITION_STATS, "partition-stats-0001-0"),
+        ("bloom_filters", MetadataPartitionType.BLOOM_FILTERS, "bloom-filters-0001-0"),
+        ("record_index", MetadataPartitionType.RECORD_INDEX, "record-index-0001-0"),
+        ("secondary_index_idx_city", MetadataPartitionType.SECONDARY_INDEX, "secondary-index-idx-city-0001-0"),
+        ("expr_index_idx_day", MetadataPartitionType.EXPRESSION_INDEX, "expr-index-idx-day-0001-0"),
     ],
 )
-def test_names(partition: str, kind: PartitionKind, file_id: str) -> None:
+def test_names(partition: str, kind: MetadataPartitionType, file_id: str) -> None:
     assert parse_partition(partition) is kind
-    assert format_file_id(partition, 1) == file_id
+    assert format_index_file_id(partition, 1) == file_id
     assert parse_file_group(file_id) == (None, 1)
     assert parse_file_group(file_id[:-2]) == (None, 1)
 
@@ -38,7 +38,7 @@ def test_names(partition: str, kind: PartitionKind, file_id: str) -> None:
 def test_names_that_are_no_partitions(name: str) -> None:
     assert parse_partition(name) is None
     with pytest.raises(InvalidRequest):
-        format_file_id(name, 0)
+        format_index_file_id(name, 0)
 
 
 def test_file_ids_that_are_none() -> None:
@@ -47,7 +47,7 @@ def test_file_ids_that_are_none() -> None:
             parse_file_group(file_id)
     for index in (-1, 10_000):
         with pytest.raises(InvalidRequest):
-            format_file_id("files", index)
+            format_index_file_id("files", index)
 
 
 @pytest.mark.parametrize(

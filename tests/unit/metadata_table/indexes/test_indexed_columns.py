@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyhudi.metadata_table.indexes.indexed_columns import indexed_columns
+from pyhudi.metadata_table.indexes.column_stats_index import indexed_columns
 
 META = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
 SCHEMA = pa.schema(

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from pyhudi.errors import CorruptData
 from pyhudi.metadata_table.codecs.column_stats_codec import (
     COLUMN_STATS_SCHEMA,
-    ColumnStats,
+    ColumnStatsRecord,
     encode_column_stats,
     merge_column_stats,
 )
 from pyhudi.metadata_table.codecs.files_codec import FILES_SCHEMA, FileEntry, encode_files, merge_file_lists
-from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA, RecordType
-from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrap
+from pyhudi.metadata_table.codecs.metadata_schema import RECORD_SCHEMA, MetadataRecordType
+from pyhudi.metadata_table.codecs.value_wrappers import unwrap, wrap_values
 from pyhudi.metadata_table.reader import cell_merge
 from pyhudi.metadata_table.reader.cell_merge import STATS_SCHEMA, Cells, Deletes, GroupCells, merge_files, newest_cells
 
@@ -106,14 +106,14 @@ def test_lists_of_files(base: dict[str, dict[str, FileEntry]], layers: list[Any]
     assert [(r["partition"], r["name"], r["size_bytes"]) for r in found.to_pylist()] == expected
 
 
-def stats_cells(records: dict[str, ColumnStats], kind: pa.DataType = _LONG) -> Cells:
+def stats_cells(records: dict[str, ColumnStatsRecord], kind: pa.DataType = _LONG) -> Cells:
     ordered = sorted(records)
     rows = [records[key] for key in ordered]
     columns = {
         "file_name": [row.file_name for row in rows],
         "column_name": [row.column_name for row in rows],
-        "min": wrap(pa.array([row.min for row in rows], kind)),
-        "max": wrap(pa.array([row.max for row in rows], kind)),
+        "min": wrap_values(pa.array([row.min for row in rows], kind)),
+        "max": wrap_values(pa.array([row.max for row in rows], kind)),
         "value_count": [row.value_count for row in rows],
         "null_count": [row.null_count for row in rows],
         "total_size_bytes": [row.total_size_bytes for row in rows],
@@ -126,12 +126,12 @@ def stats_cells(records: dict[str, ColumnStats], kind: pa.DataType = _LONG) -> C
     arrays = [
         c if isinstance(c, pa.Array) else pa.array(c, f.type) for c, f in zip(columns.values(), COLUMN_STATS_SCHEMA, strict=True)
     ]
-    values = encode_column_stats(pa.RecordBatch.from_arrays(arrays, schema=COLUMN_STATS_SCHEMA), RecordType.COLUMN_STATS)
+    values = encode_column_stats(pa.RecordBatch.from_arrays(arrays, schema=COLUMN_STATS_SCHEMA), MetadataRecordType.COLUMN_STATS)
     return Cells(pa.array([key.encode() for key in ordered], pa.binary()), values, RECORD_SCHEMA)
 
 
-def record(low: float | None, high: float | None, *, deleted: bool = False, tight: bool = False) -> ColumnStats:
-    return ColumnStats("f", "n", low, high, 3, 1, 10, 20, deleted, tight)
+def record(low: float | None, high: float | None, *, deleted: bool = False, tight: bool = False) -> ColumnStatsRecord:
+    return ColumnStatsRecord("f", "n", low, high, 3, 1, 10, 20, deleted, tight)
 
 
 BOUNDS = st.one_of(st.just((None, None)), st.tuples(st.integers(-5, 5), st.integers(0, 5)).map(lambda b: (b[0], b[0] + b[1])))
@@ -140,7 +140,7 @@ STATS = st.dictionaries(st.sampled_from(KEYS), RECORDS, max_size=3)
 
 
 @given(STATS, st.lists(STATS | st.lists(st.sampled_from(KEYS), max_size=2), max_size=4))
-def test_column_ranges(base: dict[str, ColumnStats], layers: list[Any]) -> None:
+def test_column_ranges(base: dict[str, ColumnStatsRecord], layers: list[Any]) -> None:
     merged = dict(base)
     for layer in layers:
         if isinstance(layer, list):
@@ -150,7 +150,7 @@ def test_column_ranges(base: dict[str, ColumnStats], layers: list[Any]) -> None:
             for key, new in layer.items():
                 merged[key] = merge_column_stats(merged[key], new) if key in merged else new
     newer = tuple(deletes(layer) if isinstance(layer, list) else stats_cells(layer) for layer in layers)
-    found = pa.Table.from_batches(cell_merge.merge_column_stats(GroupCells([stats_cells(base)], newer)), STATS_SCHEMA)
+    found = pa.Table.from_batches(cell_merge.merge_column_stats_cells(GroupCells([stats_cells(base)], newer)), STATS_SCHEMA)
     found = found.combine_chunks()
     bounds = [unwrap(found.column(name).combine_chunks(), pa.int64())[0].to_pylist() for name in ("min", "max")]
     counts = [found[name].to_pylist() for name in ("value_count", "null_count")]
@@ -163,13 +163,13 @@ def test_what_cannot_be_compared_has_no_statistics() -> None:
     whole = stats_cells({"a": record(1, 2)})
     columns = pa.table({"n": [1.5]})
     text = cell_merge._decoded(whole)
-    other = text.set_column(3, text.schema.field(3), wrap(columns["n"].combine_chunks()))
-    other = other.set_column(4, other.schema.field(4), wrap(columns["n"].combine_chunks()))
+    other = text.set_column(3, text.schema.field(3), wrap_values(columns["n"].combine_chunks()))
+    other = other.set_column(4, other.schema.field(4), wrap_values(columns["n"].combine_chunks()))
     values = encode_column_stats(
-        pa.RecordBatch.from_arrays(other.columns[1:], schema=COLUMN_STATS_SCHEMA), RecordType.COLUMN_STATS
+        pa.RecordBatch.from_arrays(other.columns[1:], schema=COLUMN_STATS_SCHEMA), MetadataRecordType.COLUMN_STATS
     )
     newer = Cells(whole.keys, values, RECORD_SCHEMA)
-    assert sum(batch.num_rows for batch in cell_merge.merge_column_stats(GroupCells([whole], (newer,)))) == 0
+    assert sum(batch.num_rows for batch in cell_merge.merge_column_stats_cells(GroupCells([whole], (newer,)))) == 0
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
@@ -178,7 +178,7 @@ def test_zeros_have_the_order_of_java(kind: pa.DataType) -> None:
     said = [(0.0, 0.0), (-0.0, -0.0), (0.0, -0.0), (None, None), (-0.0, 0.0)]
     for first, second in itertools.product(said, said):
         layers = tuple(stats_cells({"a": record(*bounds)}, kind) for bounds in (first, second))
-        found = pa.Table.from_batches(cell_merge.merge_column_stats(GroupCells([], layers)), STATS_SCHEMA)
+        found = pa.Table.from_batches(cell_merge.merge_column_stats_cells(GroupCells([], layers)), STATS_SCHEMA)
         low, high = (unwrap(found[name].combine_chunks(), kind)[0][0].as_py() for name in ("min", "max"))
         lows, highs = ([bound for bound in bounds if bound is not None] for bounds in zip(first, second, strict=True))
         assert str(low) == str(min(lows, key=lambda bound: math.copysign(1, bound), default=None))
@@ -187,15 +187,15 @@ def test_zeros_have_the_order_of_java(kind: pa.DataType) -> None:
 
 def test_two_columns_under_one_key() -> None:
     one = stats_cells({"a": record(1, 2)})
-    two = stats_cells({"a": ColumnStats("f", "m", 1, 2, 3, 1, 10, 20)})
+    two = stats_cells({"a": ColumnStatsRecord("f", "m", 1, 2, 3, 1, 10, 20)})
     with pytest.raises(CorruptData, match="two columns"):
-        list(cell_merge.merge_column_stats(GroupCells([one], (two,))))
+        list(cell_merge.merge_column_stats_cells(GroupCells([one], (two,))))
 
 
 def test_nothing() -> None:
     assert merge_files(GroupCells([])).num_rows == 0
     assert list(newest_cells(GroupCells([], (deletes(["a"]),)))) == []
-    assert list(cell_merge.merge_column_stats(GroupCells([], (deletes([]),)))) == []
+    assert list(cell_merge.merge_column_stats_cells(GroupCells([], (deletes([]),)))) == []
 
 
 def test_layers_of_several_schemas_keep_their_order() -> None:
@@ -205,7 +205,7 @@ def test_layers_of_several_schemas_keep_their_order() -> None:
         # The same schema as another text.
         layers.append(Cells(said.keys, said.values, said.schema + " " * (number % 2)))
     layers.insert(3, deletes(["a"]))
-    found = pa.Table.from_batches(cell_merge.merge_column_stats(GroupCells([], tuple(layers))), STATS_SCHEMA)
+    found = pa.Table.from_batches(cell_merge.merge_column_stats_cells(GroupCells([], tuple(layers))), STATS_SCHEMA)
     ranges = dict(zip(found["key"].to_pylist(), zip(*(_longs(found, name) for name in ("min", "max")), strict=True), strict=True))
     assert ranges == {b"a": (2, 6), b"b": (0, 5)}
     names = [f"f{number}" for number in range(6)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.metadata_table.reader.log_block_validity import BlockValidity
+from pyhudi.metadata_table.reader.metadata_reader import BlockValidity
 from pyhudi.table.timeline.active_timeline import Timeline
 
 T = [f"2026010100000{n}000" for n in range(10)]

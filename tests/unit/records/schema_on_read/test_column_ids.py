@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.schema_history import Column, RecordType, VersionedSchema
+from pyhudi.format.schema_history import SchemaField, StructType, VersionedSchema
 from pyhudi.records.schema_cast import conform_table
 from pyhudi.records.schema_on_read.column_ids import (
     FIRST_UNKNOWN,
@@ -39,17 +39,17 @@ def changed(schema: VersionedSchema, renames: dict[int, str], words: dict[int, s
     """The schema with other names and types of plain columns by id, and without some."""
 
     def type_of(kind: Any) -> Any:
-        if isinstance(kind, RecordType):
-            return RecordType(columns_of(kind.columns))
+        if isinstance(kind, StructType):
+            return StructType(columns_of(kind.columns))
         if hasattr(kind, "element"):
             return type(kind)(kind.element_id, type_of(kind.element), kind.element_optional)
         if hasattr(kind, "value"):
             return type(kind)(kind.key_id, kind.key, kind.value_id, type_of(kind.value), kind.value_optional)
         return kind
 
-    def columns_of(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    def columns_of(columns: tuple[SchemaField, ...]) -> tuple[SchemaField, ...]:
         return tuple(
-            Column(c.column_id, renames.get(c.column_id, c.name), c.optional, words.get(c.column_id) or type_of(c.type))
+            SchemaField(c.column_id, renames.get(c.column_id, c.name), c.optional, words.get(c.column_id) or type_of(c.type))
             for c in columns
             if c.column_id not in dropped
         )
@@ -163,7 +163,7 @@ def test_an_id_that_was_given_twice_is_two_columns() -> None:
     """As the real Hudi leaves it: `w` is dropped, another column renamed, `v` added."""
     first = numbered(pa.schema([("a", pa.int32()), ("b", pa.int32()), ("w", pa.int32())]))
     without = changed(first, {}, {}, frozenset({2}))
-    again = VersionedSchema(4, 2, (*changed(first, {1: "c"}, {}, frozenset({2})).columns, Column(2, "v", True, "int")))
+    again = VersionedSchema(4, 2, (*changed(first, {1: "c"}, {}, frozenset({2})).columns, SchemaField(2, "v", True, "int")))
     ids = identified((first, without, again))
     origins = ColumnIds(ids[-1], ("", "2", "4"), ids).origins("1")
     assert origins is not None and "v" not in origins and origins["c"].name == "b"

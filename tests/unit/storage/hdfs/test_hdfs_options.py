@@ -9,9 +9,9 @@ import pytest
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.storage import open_storage
-from pyhudi.storage.hdfs.hdfs_errors import hdfs_error
 from pyhudi.storage.hdfs.hdfs_options import hdfs_settings
-from pyhudi.storage.hdfs.webhdfs_http import NoAnswer, RemoteError
+from pyhudi.storage.hdfs.hdfs_storage import hdfs_error
+from pyhudi.storage.hdfs.webhdfs_http import NoResponse, RemoteError
 from pyhudi.storage.uris import parse_uri
 
 
@@ -122,7 +122,7 @@ def test_uris_that_are_none(uri: str) -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (NoAnswer("refused"), "StorageUnavailable"),
+        (NoResponse("refused"), "StorageUnavailable"),
         (RemoteError(401, "", ""), "Unsupported"),
         (RemoteError(403, "AccessControlException", "Permission denied"), "InvalidRequest"),
         (RemoteError(403, "DSQuotaExceededException", "full"), "StorageFull"),
@@ -131,7 +131,7 @@ def test_uris_that_are_none(uri: str) -> None:
         (RemoteError(400, "InvalidPathException", "a:b"), "InvalidRequest"),
     ],
 )
-def test_errors_have_our_names(error: NoAnswer | RemoteError, kind: str) -> None:
+def test_errors_have_our_names(error: NoResponse | RemoteError, kind: str) -> None:
     translated = hdfs_error(error, "write", "hdfs://nn/t")
     assert type(translated).__name__ == kind
     assert "hdfs://nn/t" in str(translated)

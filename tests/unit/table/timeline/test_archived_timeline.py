@@ -12,7 +12,7 @@ import pytest
 from pyhudi.errors import CorruptData
 from pyhudi.format.instants import Action
 from pyhudi.format.lsm_timeline import HistoryRow, Manifest, ManifestEntry, encode_history
-from pyhudi.storage.fault_injection import Call, FaultyStorage
+from pyhudi.storage.fault_injection import FaultyStorage, StorageCall
 from pyhudi.storage.memory import MemoryStorage
 from pyhudi.table.timeline.archived_timeline import ArchivedCompletions, Bounds, HistoryStore
 
@@ -171,7 +171,7 @@ def test_files_that_are_merged_and_deleted_between_two_calls_of_a_reader(read: s
     for at in range(1, len(storage.calls) - since + 1):
         history, inner = filled()
 
-        def watch(number: int, call: Call, at: int = at, history: HistoryStore = history) -> None:
+        def watch(number: int, call: StorageCall, at: int = at, history: HistoryStore = history) -> None:
             if number == at:
                 merge_all(history)
 

@@ -12,11 +12,11 @@ A new version is one more file with one more step.
 from __future__ import annotations
 
 from pyhudi.format.table_versions import TableVersion
-from pyhudi.operations.admin.versions.v6_v8 import SixEight
-from pyhudi.operations.admin.versions.v8_v9 import EightNine
+from pyhudi.operations.admin.versions.v6_v8 import V6V8
+from pyhudi.operations.admin.versions.v8_v9 import V8V9
 from pyhudi.operations.admin.versions.version_step import VersionStep
 
-STEPS: tuple[VersionStep, ...] = (SixEight(), EightNine())
+STEPS: tuple[VersionStep, ...] = (V6V8(), V8V9())
 """All steps, from the oldest version up."""
 
 
@@ -25,7 +25,7 @@ def versions() -> tuple[TableVersion, ...]:
     return (STEPS[0].lower, *(step.upper for step in STEPS))
 
 
-def steps_between(one: TableVersion, other: TableVersion) -> tuple[VersionStep, ...]:
+def steps_between(step_size: TableVersion, other: TableVersion) -> tuple[VersionStep, ...]:
     """The steps from the lower of two versions to the higher one."""
-    lower, upper = sorted((one, other))
+    lower, upper = sorted((step_size, other))
     return tuple(step for step in STEPS if lower <= step.lower and step.upper <= upper)

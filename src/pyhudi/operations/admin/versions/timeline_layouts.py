@@ -23,7 +23,7 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.actions.archived_instants import ArchivedEntry
 from pyhudi.format.actions.commit_metadata import CommitMetadata
 from pyhudi.format.actions.requested_replace import RequestedReplaceMetadata
-from pyhudi.format.archive_v1 import decode_archive_block, encode_archive_block, entries_of_row, rows_of_entries
+from pyhudi.format.archive_v1 import decode_archive_block, encode_archive_block, entries_from_row, rows_from_entries
 from pyhudi.format.instants import (
     Action,
     Instant,
@@ -130,7 +130,7 @@ def archive_to_history(context: TableContext, history: HistoryStore, files: Iter
     """Write the archive into a history, but for instants that are active; returns how many that were."""
     active = {instant.step for instant in files}
     rows: dict[tuple[str, str], HistoryRow] = {}
-    for row in rows_of_entries(_archived_entries(context)):
+    for row in rows_from_entries(_archived_entries(context)):
         if (row.instant_time, parse_action(row.action)) not in active:
             done = row.completion_time or shift_instant_time(row.instant_time, 1, UTC)
             rows[row.instant_time, row.action] = replace(row, completion_time=done)
@@ -161,7 +161,7 @@ def history_to_archive(context: TableContext) -> int:
     rows = sorted(store.history.rows(documents=True), key=lambda row: (row.instant_time, row.action))
     for number, start in enumerate(range(0, len(rows), _ROWS_A_FILE), 1):
         chunk = [row for row in rows[start : start + _ROWS_A_FILE] if (row.instant_time, parse_action(row.action)) not in active]
-        entries = [entry for row in chunk for entry in entries_of_row(row)]
+        entries = [entry for row in chunk for entry in entries_from_row(row)]
         count += len(chunk)
         if entries:
             context.storage.put(f"{ARCHIVE_FOLDER}/{ArchiveFileName(number, '1-0-1').text}", encode_archive_block(entries))

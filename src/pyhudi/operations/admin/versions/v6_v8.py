@@ -48,20 +48,20 @@ from pyhudi.operations.admin.versions.timeline_layouts import (
 )
 from pyhudi.operations.admin.versions.version_step import (
     CHANGING,
-    Means,
+    StepContext,
     VersionChange,
     VersionStep,
     check_index_builds,
-    check_settled,
+    check_prepared,
     check_version,
-    settle,
+    prepare_version_change,
     unlimited,
 )
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.operations.commit.commit_settings import CommitSettings
-from pyhudi.operations.commit.transaction import refuse_while_restoring
+from pyhudi.operations.commit.transaction import check_no_pending_restore
 from pyhudi.operations.services.compact import run_compaction
-from pyhudi.records.keys.key_spec import GENERATOR_CLASS, GENERATOR_TYPE, PartitionKind
+from pyhudi.records.keys.key_spec import GENERATOR_CLASS, GENERATOR_TYPE, PartitionFieldType
 from pyhudi.records.merge_mode import PAYLOAD_STRATEGY, MergeMode
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
@@ -82,7 +82,7 @@ from pyhudi.table.timeline.archived_timeline import HistoryStore
 from pyhudi.tasks.log_scan import read_headers
 
 
-class SixEight(VersionStep):
+class V6V8(VersionStep):
     """6: what releases before 1.0 write.  Nobody else may write meanwhile: writers of version 6 know no lock of ours."""
 
     lower = TableVersion.SIX
@@ -94,20 +94,20 @@ class SixEight(VersionStep):
             raise Unsupported(
                 f"the table orders records by several fields ({', '.join(config.ordering_fields)}); it is not upgraded"
             )
-        if any(field.kind is PartitionKind.UNKNOWN for field in config.keys.partition_fields):
+        if any(field.kind is PartitionFieldType.UNKNOWN for field in config.keys.partition_fields):
             raise Unsupported(
                 "the table has a custom key generator and does not say how its partition fields become paths; set "
                 "hoodie.table.partition.fields to field:TYPE first"
             )
 
-    def up(self, context: TableContext, means: Means) -> VersionChange:
-        with context.locked(means.lock_wait_ms) as held:
+    def up(self, context: TableContext, step_context: StepContext) -> VersionChange:
+        with context.locked(step_context.lock_wait_ms) as held:
             held = held.reloaded()
             check_version(held, self.lower)
             self.check_up(held)
             timeline = held.timeline.load()
-            refuse_while_restoring(held, timeline, CHANGING)
-            taken_back = _take_back_failed_writes(held, means.settings.commit, timeline)
+            check_no_pending_restore(held, timeline, CHANGING)
+            taken_back = _take_back_failed_writes(held, step_context.settings.commit, timeline)
             if held.config.property("hoodie.table.metadata.partitions") or held.storage.child(METADATA_FOLDER).stat(
                 PROPERTIES_FILE
             ):
@@ -118,33 +118,33 @@ class SixEight(VersionStep):
             held.storage.make_folder(TIMELINE_FOLDER)
             held.storage.make_folder(f"{TIMELINE_FOLDER}/history")
             history = HistoryStore(held.storage, f"{TIMELINE_FOLDER}/history")
-            archived = archive_to_history(held, history, files, means.compression)
+            archived = archive_to_history(held, history, files, step_context.compression)
             count = store_layout_2(held, TIMELINE_FOLDER, files)
             store_table_config(held.storage, _properties_of_8(held), held.env)
             remove_instants(held.storage, META_FOLDER, TimelineLayout.V1)
         compaction = None
         if not context.config.is_cow:
-            compaction = run_compaction(context.reloaded(), means.engine, unlimited(means.settings)).instant
+            compaction = run_compaction(context.reloaded(), step_context.engine, unlimited(step_context.settings)).instant
         return VersionChange(6, 8, count, archived, tuple(sorted(taken_back)), compaction)
 
-    def finish_up(self, held: TableContext) -> None:
-        check_writable(held, keeps_indexes=False)
-        remove_instants(held.storage, META_FOLDER, TimelineLayout.V1)
+    def finish_up(self, locked_context: TableContext) -> None:
+        check_writable(locked_context, retains_indexes=False)
+        remove_instants(locked_context.storage, META_FOLDER, TimelineLayout.V1)
 
     def check_down(self, context: TableContext) -> None:
-        check_writable(context, keeps_indexes=False)
+        check_writable(context, retains_indexes=False)
         check_index_builds(context)
         merge = context.config.merge
         if merge.mode is MergeMode.CUSTOM and merge.strategy_id != PAYLOAD_STRATEGY:
             raise Unsupported(f"version 6 knows no record merger ({merge.strategy_id}); only payload classes")
 
-    def down(self, context: TableContext, means: Means) -> VersionChange:
-        rolled_back, compaction = settle(context, means)
-        with context.locked(means.lock_wait_ms) as held:
+    def down(self, context: TableContext, step_context: StepContext) -> VersionChange:
+        rolled_back, compaction = prepare_version_change(context, step_context)
+        with context.locked(step_context.lock_wait_ms) as held:
             context = held.reloaded()
             check_version(context, self.upper)
             self.check_down(context)
-            check_settled(context)
+            check_prepared(context)
             if context.config.metadata_partitions or context.config.metadata_partitions_inflight:
                 context = drop_store(context)
             files = context.timeline.load_files()
@@ -157,9 +157,9 @@ class SixEight(VersionStep):
             self.finish_down(context)
         return VersionChange(8, 6, count, archived, rolled_back, compaction)
 
-    def finish_down(self, held: TableContext) -> None:
-        held.storage.delete_folder(TIMELINE_FOLDER)
-        held.storage.delete_folder(INDEX_DEFINITIONS_FOLDER)
+    def finish_down(self, locked_context: TableContext) -> None:
+        locked_context.storage.delete_folder(TIMELINE_FOLDER)
+        locked_context.storage.delete_folder(INDEX_DEFINITIONS_FOLDER)
 
 
 def _take_back_failed_writes(context: TableContext, settings: CommitSettings, timeline: Timeline) -> frozenset[str]:
@@ -191,7 +191,9 @@ def _take_back_failed_writes(context: TableContext, settings: CommitSettings, ti
     return frozenset(failed)
 
 
-def _append_rollbacks(context: TableContext, partition: str, logs: Sequence[LogFile], failed: Iterable[str], now: str) -> None:
+def _append_rollbacks(
+    context: TableContext, partition: str, logs: Sequence[LogFile], failed: Iterable[str], current_time: str
+) -> None:
     open_targets: set[str] = set()
     for log in logs:
         for block in read_headers(context.storage, log):
@@ -205,7 +207,7 @@ def _append_rollbacks(context: TableContext, partition: str, logs: Sequence[LogF
     if open_targets:
         last = logs[-1].name
         name = replace(last, version=last.version + 1, write_token="0-0-0")
-        blocks = b"".join(RollbackCommand(now, target).encode() for target in sorted(open_targets))
+        blocks = b"".join(RollbackCommand(current_time, target).encode() for target in sorted(open_targets))
         context.storage.put(join_path(partition, name.text), blocks)
 
 

@@ -41,14 +41,14 @@ from pyhudi.metadata_table.codecs.metadata_partitions import COLUMN_STATS, PARTI
 from pyhudi.metadata_table.reader.stored_index_definitions import load_index_definitions, put_index_definitions
 from pyhudi.metadata_table.writer.metadata_store import drop_partitions
 from pyhudi.operations.admin.versions.version_step import (
-    Means,
+    StepContext,
     VersionChange,
     VersionStep,
-    check_can_settle,
+    check_can_prepare,
     check_index_builds,
-    check_settled,
+    check_prepared,
     check_version,
-    settle,
+    prepare_version_change,
 )
 from pyhudi.operations.commit.check_writable import check_writable
 from pyhudi.records.keys.key_spec import KeyGenerator
@@ -59,9 +59,9 @@ from pyhudi.records.merge_mode import (
     MARKER_TEXT,
     MYSQL_PAYLOAD,
     OVERWRITE_PAYLOAD,
-    PAYLOAD_OF_MODE,
+    PAYLOAD_BY_MODE,
     PAYLOAD_STRATEGY,
-    STRATEGY_OF_MODE,
+    STRATEGY_BY_MODE,
     TRANSLATIONS,
     MergeMode,
     Translation,
@@ -92,7 +92,7 @@ _BESIDE_MODES = (OVERWRITE_PAYLOAD, DEFAULT_PAYLOAD, EVENT_TIME_PAYLOAD)
 """Payload classes that stand beside their mode in version 8; all others are CUSTOM there."""
 
 
-class EightNine(VersionStep):
+class V8V9(VersionStep):
     """9: what releases 1.1 and 1.2 write."""
 
     lower = TableVersion.EIGHT
@@ -106,7 +106,7 @@ class EightNine(VersionStep):
                 f"the table at {uri} merges by {FIRST_VALUE_PAYLOAD}, which releases with table version 9 do not have"
             )
         if config.version.is_writable:
-            check_writable(context, keeps_indexes=False)
+            check_writable(context, retains_indexes=False)
         check_index_builds(context)
         translation = _translation(config)
         if translation is not None:
@@ -115,21 +115,21 @@ class EightNine(VersionStep):
             # Asked for what it raises: a layout that is not known is none to go on with.
             _ = definition.layout
 
-    def up(self, context: TableContext, means: Means) -> VersionChange:
-        rolled_back, compaction = settle(context, means)
-        with context.locked(means.lock_wait_ms) as held:
+    def up(self, context: TableContext, step_context: StepContext) -> VersionChange:
+        rolled_back, compaction = prepare_version_change(context, step_context)
+        with context.locked(step_context.lock_wait_ms) as held:
             held = held.reloaded()
             check_version(held, self.lower)
             self.check_up(held)
-            check_settled(held)
+            check_prepared(held)
             _name_layouts(held)
-            changes = _properties_of_9(held.config, means.settings.marker)
+            changes = _properties_of_9(held.config, step_context.settings.marker)
             held = replace(held, config=store_table_config(held.storage, changes, held.env))
             self.finish_up(held)
         return VersionChange(8, 9, rolled_back=rolled_back, compaction=compaction)
 
-    def finish_up(self, held: TableContext) -> None:
-        _set_metadata_version(held, self.upper)
+    def finish_up(self, locked_context: TableContext) -> None:
+        _set_metadata_version(locked_context, self.upper)
 
     def check_down(self, context: TableContext) -> None:
         config, uri = context.config, context.storage.uri
@@ -159,24 +159,24 @@ class EightNine(VersionStep):
                 f"the record index of the table at {uri} is partitioned, which readers of version 8 take for one of the whole "
                 f"table; drop it first: Table.index.drop({RECORD_INDEX!r})"
             )
-        check_writable(context, keeps_indexes=False)
+        check_writable(context, retains_indexes=False)
         check_index_builds(context)
         # Columns of types that came with release 1.2 are refused as the schema is read.
         load_snapshot(context)
 
-    def down(self, context: TableContext, means: Means) -> VersionChange:
-        check_can_settle(context)
-        with context.locked(means.lock_wait_ms) as held:
+    def down(self, context: TableContext, step_context: StepContext) -> VersionChange:
+        check_can_prepare(context)
+        with context.locked(step_context.lock_wait_ms) as held:
             held = held.reloaded()
             check_version(held, self.upper)
             self.check_down(held)
             dropped = _drop_later_layouts(held)
-        rolled_back, compaction = settle(context.reloaded(), means)
-        with context.locked(means.lock_wait_ms) as held:
+        rolled_back, compaction = prepare_version_change(context.reloaded(), step_context)
+        with context.locked(step_context.lock_wait_ms) as held:
             held = held.reloaded()
             check_version(held, self.upper)
             self.check_down(held)
-            check_settled(held)
+            check_prepared(held)
             # Whoever wrote meanwhile may have built them anew.
             dropped |= _drop_later_layouts(held)
             held = held.reloaded()
@@ -184,7 +184,7 @@ class EightNine(VersionStep):
             store_table_config(held.storage, _properties_of_8(held.config), held.env)
         return VersionChange(9, 8, rolled_back=rolled_back, compaction=compaction, dropped_indexes=tuple(sorted(dropped)))
 
-    def finish_down(self, held: TableContext) -> None:
+    def finish_down(self, locked_context: TableContext) -> None:
         """The properties change last: nothing is left."""
 
 
@@ -199,55 +199,55 @@ def _check_keys(context: TableContext, target: TableVersion) -> None:
         )
 
 
-def _check_columns(context: TableContext, names: tuple[str, ...], why: str) -> None:
+def _check_columns(context: TableContext, names: tuple[str, ...], reason: str) -> None:
     found = load_snapshot(context).schema
     columns = pa.schema([]) if found is None else found.arrow
     missing = [name for name in names if found is not None and name not in columns.names]
     if missing:
-        raise Unsupported(f"the table at {context.storage.uri} has no column {missing[0]}; {why}")
+        raise Unsupported(f"the table at {context.storage.uri} has no column {missing[0]}; {reason}")
 
 
 # Indexes
 
 
-def _name_layouts(held: TableContext) -> None:
+def _name_layouts(locked_context: TableContext) -> None:
     """Definitions without a version get that of the layout that they mean."""
-    definitions = load_index_definitions(held)
+    definitions = load_index_definitions(locked_context)
     if not all(definition.names_layout for definition in definitions.values()):
-        named = [definition.with_named_layout() for definition in definitions.values()]
-        put_index_definitions(held, named)
+        named = [definition.with_declared_layout() for definition in definitions.values()]
+        put_index_definitions(locked_context, named)
 
 
-def _drop_later_layouts(held: TableContext) -> set[str]:
+def _drop_later_layouts(locked_context: TableContext) -> set[str]:
     """Drop the indexes that readers of version 8 cannot decode; returns their partitions.
 
     The definitions go last, so that an attempt which died on the way is gone on with.
     """
-    definitions = load_index_definitions(held)
+    definitions = load_index_definitions(locked_context)
     later = {name for name, definition in definitions.items() if definition.layout > 1}
-    there = {*held.config.metadata_partitions, *held.config.metadata_partitions_inflight}
+    there = {*locked_context.config.metadata_partitions, *locked_context.config.metadata_partitions_inflight}
     # Statistics have the layout that the definition of those of columns names; without one nothing says what it is.
     later |= {COLUMN_STATS} & there - definitions.keys()
     if COLUMN_STATS in later or COLUMN_STATS not in definitions:
         later |= {PARTITION_STATS} & there
     if not later:
         return later
-    drop_partitions(held, later)
+    drop_partitions(locked_context, later)
     kept = [definition for name, definition in definitions.items() if name not in later]
     if len(kept) < len(definitions):
-        put_index_definitions(held, kept)
+        put_index_definitions(locked_context, kept)
     return later
 
 
-def _set_metadata_version(held: TableContext, version: TableVersion) -> None:
+def _set_metadata_version(locked_context: TableContext, version: TableVersion) -> None:
     """The version in the metadata table's own properties, where there is one."""
-    child = held.storage.child(METADATA_FOLDER)
+    child = locked_context.storage.child(METADATA_FOLDER)
     try:
         config = load_table_config(child)
     except TableNotFound:
         return
     if config.version is not version:
-        store_table_config(child, {_VERSION: str(int(version))}, held.env)
+        store_table_config(child, {_VERSION: str(int(version))}, locked_context.env)
 
 
 # Properties
@@ -275,7 +275,7 @@ def _properties_of_9(config: TableConfig, marker: DeleteMarker | None) -> Mappin
     if config.merge.mode is not MergeMode.CUSTOM:
         changes[STRATEGY_PROPERTY] = None
     elif translation is not None:
-        strategy = STRATEGY_OF_MODE[translation.mode]
+        strategy = STRATEGY_BY_MODE[translation.mode]
         changes |= {MODE_PROPERTY: str(translation.mode), STRATEGY_PROPERTY: strategy, STRATEGY_ALIAS: strategy}
     elif _has_merger(config):
         changes |= {LEGACY_PAYLOAD: _payload_of(config) or None, PAYLOAD_PROPERTY: None}
@@ -301,9 +301,9 @@ def _properties_of_8(config: TableConfig) -> Mapping[str, str | None]:
     changes[PRECOMBINE_FIELD] = next(iter(_ordering_of_8(config)), None)
     mode, payload, translation = config.merge.mode, _payload_of(config), _translation(config)
     if mode is not MergeMode.CUSTOM:
-        changes |= {PAYLOAD_PROPERTY: payload or PAYLOAD_OF_MODE[mode], LEGACY_PAYLOAD: None}
+        changes |= {PAYLOAD_PROPERTY: payload or PAYLOAD_BY_MODE[mode], LEGACY_PAYLOAD: None}
         if payload in _BESIDE_MODES or not payload:
-            strategy = STRATEGY_OF_MODE[mode]
+            strategy = STRATEGY_BY_MODE[mode]
         else:
             strategy = PAYLOAD_STRATEGY
             changes[MODE_PROPERTY] = str(MergeMode.CUSTOM)

@@ -11,9 +11,9 @@ from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
 from pyhudi.format.table_versions import TableVersion
 from pyhudi.operations.commit.rollback import rollback_failed_writes
-from pyhudi.operations.commit.transaction import refuse_while_restoring
+from pyhudi.operations.commit.transaction import check_no_pending_restore
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, unschedule
-from pyhudi.records.html_repr import ShownInNotebooks
+from pyhudi.records.html_repr import HtmlRepr
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
@@ -23,7 +23,7 @@ CHANGING = "its version is changed"
 
 
 @dataclass(frozen=True, slots=True)
-class VersionChange(ShownInNotebooks):
+class VersionChange(HtmlRepr):
     """What an upgrade or downgrade did.
 
     instants, archived: how many were taken over into another layout; rolled_back: failed writes that were taken back; compaction:
@@ -38,7 +38,7 @@ class VersionChange(ShownInNotebooks):
     compaction: str | None = None
     dropped_indexes: tuple[str, ...] = ()
 
-    def then(self, later: VersionChange) -> VersionChange:
+    def combine(self, later: VersionChange) -> VersionChange:
         """This change and the one after it, as one."""
         return VersionChange(
             self.before,
@@ -66,7 +66,7 @@ class VersionChange(ShownInNotebooks):
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class StepContext:
     """What a step works with.  compression: of files of the history, as Arrow calls it."""
 
     engine: Engine
@@ -80,12 +80,12 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Direction:
     """A step in one of its directions.  end: the version of the table after it; the rest as of `VersionStep`."""
 
     end: TableVersion
     check: Callable[[TableContext], None]
-    take: Callable[[TableContext, Means], VersionChange]
+    run: Callable[[TableContext, StepContext], VersionChange]
     finish: Callable[[TableContext], None]
 
 
@@ -101,14 +101,14 @@ class VersionStep(ABC):
     upper: ClassVar[TableVersion]
 
     @property
-    def upward(self) -> Way:
+    def upward(self) -> Direction:
         """The way up."""
-        return Way(self.upper, self.check_up, self.up, self.finish_up)
+        return Direction(self.upper, self.check_up, self.up, self.finish_up)
 
     @property
-    def downward(self) -> Way:
+    def downward(self) -> Direction:
         """The way down."""
-        return Way(self.lower, self.check_down, self.down, self.finish_down)
+        return Direction(self.lower, self.check_down, self.down, self.finish_down)
 
     @abstractmethod
     def check_up(self, context: TableContext) -> None:
@@ -122,38 +122,38 @@ class VersionStep(ABC):
         """As `check_up`, for the way down; the table may have a version above `upper` still."""
 
     @abstractmethod
-    def up(self, context: TableContext, means: Means) -> VersionChange:
+    def up(self, context: TableContext, step_context: StepContext) -> VersionChange:
         """Make a table of `lower` one of `upper`."""
 
     @abstractmethod
-    def down(self, context: TableContext, means: Means) -> VersionChange:
+    def down(self, context: TableContext, step_context: StepContext) -> VersionChange:
         """Make a table of `upper` one of `lower`."""
 
     @abstractmethod
-    def finish_up(self, held: TableContext) -> None:
+    def finish_up(self, locked_context: TableContext) -> None:
         """Remove what a way up left that died after the table had version `upper`.  The lock is held."""
 
     @abstractmethod
-    def finish_down(self, held: TableContext) -> None:
+    def finish_down(self, locked_context: TableContext) -> None:
         """As `finish_up`, of a table that has version `lower`."""
 
 
-def settle(context: TableContext, means: Means) -> tuple[tuple[str, ...], str | None]:
+def prepare_version_change(context: TableContext, step_context: StepContext) -> tuple[tuple[str, ...], str | None]:
     """Roll failed writes back, and compact a merge-on-read table until no slice has a log file.
 
     Returns the writes that were rolled back, and the last compaction.  Raises TableState while a restore is pending,
     or a clustering of a merge-on-read table.
     """
-    check_can_settle(context)
-    eager = replace(means.settings.commit, failed_writes="EAGER")
+    check_can_prepare(context)
+    eager = replace(step_context.settings.commit, failed_writes="EAGER")
     rolled_back = tuple(result.rolled_back for result in rollback_failed_writes(context, eager))
-    return rolled_back, _merge_all_logs(context, means)
+    return rolled_back, _merge_all_logs(context, step_context)
 
 
-def check_can_settle(context: TableContext) -> None:
+def check_can_prepare(context: TableContext) -> None:
     """Raises TableState for what has to be carried out or dropped before."""
     timeline, uri = context.timeline.load(), context.storage.uri
-    refuse_while_restoring(context, timeline, CHANGING)
+    check_no_pending_restore(context, timeline, CHANGING)
     clusterings = timeline.pending(Action.CLUSTERING)
     if clusterings and not context.config.is_cow:
         raise TableState(
@@ -162,27 +162,29 @@ def check_can_settle(context: TableContext) -> None:
         )
 
 
-def check_settled(held: TableContext) -> None:
-    """Raises TableState where a table is not, or not any more, as `settle` left it.  The lock is held."""
-    timeline, uri = held.timeline.load(), held.storage.uri
-    refuse_while_restoring(held, timeline, CHANGING)
+def check_prepared(locked_context: TableContext) -> None:
+    """Raises TableState where a table is not, or not any more, as `prepare_version_change` left it.  The lock is held."""
+    timeline, uri = locked_context.timeline.load(), locked_context.storage.uri
+    check_no_pending_restore(locked_context, timeline, CHANGING)
     writing = timeline.pending_writes()
     if writing:
         raise TableState(f"{writing[0].action} {writing[0].request_time} of {uri} is under way; let it end first")
-    if held.config.is_cow:
+    if locked_context.config.is_cow:
         return
-    count = _slices_with_logs(held)
+    count = _slices_with_logs(locked_context)
     if count or timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
         raise TableState(f"{count} file slices of {uri} have log files again; stop its writers and try again")
 
 
-def check_version(held: TableContext, version: TableVersion) -> None:
+def check_version(locked_context: TableContext, version: TableVersion) -> None:
     """Raises TableState where a table is of another version by now: what one calls its leftovers is the timeline of another.  The
     lock is held.
     """
-    now = held.config.version
+    now = locked_context.config.version
     if now is not version:
-        raise TableState(f"another process has made the table at {held.storage.uri} one of version {int(now)} meanwhile")
+        raise TableState(
+            f"another process has made the table at {locked_context.storage.uri} one of version {int(now)} meanwhile"
+        )
 
 
 def check_index_builds(context: TableContext) -> None:
@@ -199,20 +201,22 @@ def unlimited(settings: CompactSettings) -> CompactSettings:
     return replace(settings, compaction=replace(settings.compaction, strategies=(), incremental=False))
 
 
-def _merge_all_logs(context: TableContext, means: Means) -> str | None:
+def _merge_all_logs(context: TableContext, step_context: StepContext) -> str | None:
     """Compact until no slice has a log file; the instant of the last compaction."""
     if context.config.is_cow:
         return None
     for pending in context.timeline.load().pending(Action.LOGCOMPACTION):
-        unschedule(context, means.settings, pending.request_time)
-    everything = unlimited(means.settings)
+        unschedule(context, step_context.settings, pending.request_time)
+    everything = unlimited(step_context.settings)
     last: str | None = None
     for _ in range(3):
         if not _slices_with_logs(context):
             return last
-        result = run_compaction(context, means.engine, everything)
-        if result.left:
-            raise TableState(f"compaction {min(result.left)} of {context.storage.uri} is not run: {min(result.left.values())}")
+        result = run_compaction(context, step_context.engine, everything)
+        if result.remaining:
+            raise TableState(
+                f"compaction {min(result.remaining)} of {context.storage.uri} is not run: {min(result.remaining.values())}"
+            )
         last = result.instant or last
     return last
 

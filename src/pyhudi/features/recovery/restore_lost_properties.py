@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFound
 from pyhudi.features.recovery.infer_keys import KeysTask, run_keys
-from pyhudi.features.recovery.infer_properties import Evidence, Told, table_types, tell
+from pyhudi.features.recovery.infer_properties import Inferred, TableFacts, infer, table_types
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import (
     BOOTSTRAP_INSTANT_TIMES,
@@ -42,10 +42,10 @@ from pyhudi.format.paths import (
     PROPERTIES_BACKUP,
     PROPERTIES_FILE,
     TIMELINE_FOLDER,
-    file_name_of,
-    folder_of,
+    file_name,
+    parent_folder,
 )
-from pyhudi.format.properties import check_seal, format_sealed_properties, format_updated_comments, parse_properties
+from pyhudi.format.properties import check_checksum, format_checksummed_properties, format_updated_comments, parse_properties
 from pyhudi.format.table_versions import TimelineLayout
 from pyhudi.operations.admin.repair import RepairKind, RepairResult, RepairStep
 from pyhudi.operations.commit.commit_settings import CommitSettings
@@ -65,18 +65,18 @@ from pyhudi.tasks.log_scan import read_headers
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _TimelineLocation:
     """Where a timeline may be."""
 
     path: str
     layout: TimelineLayout
 
 
-_PLACES = (_Place(TIMELINE_FOLDER, TimelineLayout.V2), _Place(META_FOLDER, TimelineLayout.V1))
+_PLACES = (_TimelineLocation(TIMELINE_FOLDER, TimelineLayout.V2), _TimelineLocation(META_FOLDER, TimelineLayout.V1))
 
 
 def restore_properties(
-    storage: Storage, env: Environment, engine: Engine, options: Options, given: Mapping[str, str], *, dry_run: bool
+    storage: Storage, env: Environment, engine: Engine, options: Options, user_options: Mapping[str, str], *, dry_run: bool
 ) -> RepairResult:
     """Find the properties that files tell of and, unless `dry_run`, store them.
 
@@ -85,9 +85,9 @@ def restore_properties(
     """
     _check_gone(storage, env)
     evidence = _look(storage, engine)
-    told = tell(evidence, given)
-    if told.asked:
-        lines = "".join(f"\n  {key}: {why}" for key, why in told.asked.items())
+    told = infer(evidence, user_options)
+    if told.required_input:
+        lines = "".join(f"\n  {key}: {why}" for key, why in told.required_input.items())
         raise InvalidRequest(f"files of {storage.uri} do not tell all properties; give these too:{lines}")
     try:
         config = new_table_config(told.values)
@@ -107,7 +107,7 @@ def _check_gone(storage: Storage, env: Environment) -> None:
     raise TableExists(f"{PROPERTIES_FILE} of {storage.uri}, or its backup, is whole: open it with Table(uri)")
 
 
-def _look(storage: Storage, engine: Engine) -> Evidence:
+def _look(storage: Storage, engine: Engine) -> TableFacts:
     infos = [info for _, listing in table_folders(storage) for info in listing.files if _instant_of(info) is not None]
     if not infos:
         raise TableNotFound(f"there are no data files at {storage.uri}: create a table with Table.create, or check the path")
@@ -118,7 +118,7 @@ def _look(storage: Storage, engine: Engine) -> Evidence:
     stores = [(place, store) for place in _PLACES if (store := _store_at(storage, place)) is not None]
     metadata = storage.child(METADATA_FOLDER)
     data = metadata.read(PROPERTIES_FILE)
-    return Evidence(
+    return TableFacts(
         metadata=_told_by(data),
         indexes=() if data is None else tuple(_complete_indexes(metadata)),
         has_definitions=storage.stat(INDEX_DEFINITIONS_FILE) is not None,
@@ -130,7 +130,7 @@ def _look(storage: Storage, engine: Engine) -> Evidence:
             commits=any(_has_plain_commit(store) for _, store in stores),
         ),
         formats=frozenset("ORC" if is_orc(info.path) else "PARQUET" for info in bases),
-        folders=frozenset(folder_of(info.path) for info in infos),
+        folders=frozenset(parent_folder(info.path) for info in infos),
         cdc=_cdc_mode(storage, logs),
         is_bootstrapped=any(_instant_of(info) in BOOTSTRAP_INSTANT_TIMES for info in bases),
         facts=facts,
@@ -141,7 +141,7 @@ def _told_by(data: bytes | None) -> Mapping[str, str]:
     """The metadata table's properties; {} where they are gone, too, or damaged."""
     try:
         if data is not None:
-            check_seal(data)
+            check_checksum(data)
         return {} if data is None else parse_properties(data)
     except CorruptData:
         return {}
@@ -151,11 +151,11 @@ def _instant_of(info: FileInfo) -> str | None:
     return parse_data_file_instant(info.name)
 
 
-def _store_at(storage: Storage, place: _Place) -> TimelineStore | None:
+def _store_at(storage: Storage, location: _TimelineLocation) -> TimelineStore | None:
     """The timeline at a place; None where there is no instant."""
-    if not any(parse_instant_file(info.name, place.layout) for info in storage.list(place.path).files):
+    if not any(parse_instant_file(info.name, location.layout) for info in storage.list(location.path).files):
         return None
-    return TimelineStore(storage, place.path, place.layout, local_zone(), HistoryStore(storage, ""))
+    return TimelineStore(storage, location.path, location.layout, local_zone(), HistoryStore(storage, ""))
 
 
 def _has_plain_commit(store: TimelineStore) -> bool:
@@ -173,8 +173,8 @@ def _complete_indexes(metadata: Storage) -> Iterator[str]:
     for folder in metadata.list("").folders:
         times = {parse_data_file_instant(info.name) or "" for info in metadata.list(folder).files}
         first = {time for time in times if time.startswith(INIT_INSTANT_TIME)}
-        if file_name_of(folder) != META_FOLDER and times - {""} and all(timeline.is_completed(time) for time in first):
-            yield file_name_of(folder)
+        if file_name(folder) != META_FOLDER and times - {""} and all(timeline.is_completed(time) for time in first):
+            yield file_name(folder)
 
 
 def _cdc_mode(storage: Storage, logs: list[tuple[FileInfo, LogFileName]]) -> CdcMode | None:
@@ -195,14 +195,15 @@ def _cdc_mode(storage: Storage, logs: list[tuple[FileInfo, LogFileName]]) -> Cdc
     return None
 
 
-def _check_rows(storage: Storage, engine: Engine, evidence: Evidence, config: TableConfig) -> None:
+def _check_rows(storage: Storage, engine: Engine, evidence: TableFacts, config: TableConfig) -> None:
     """Raises InvalidRequest where the properties make other keys or folders than rows have."""
     spec = storage.spec()
     tasks = [KeysTask(spec, fact.path, config.keys) for fact in evidence.facts if fact.damage is None and fact.has_meta]
     for fact in engine.map(run_keys, tasks):
-        if fact.wrong is not None:
+        if fact.mismatch is not None:
             raise InvalidRequest(
-                f"the properties do not fit the rows of {fact.path}: {fact.wrong}; give the key fields, the partition fields and "
+                f"the properties do not fit the rows of {fact.path}: {fact.mismatch}; give the key fields, the partition fields "
+                "and "
                 "the key generator that the table had"
             )
 
@@ -211,17 +212,17 @@ def _store(storage: Storage, env: Environment, options: Options, config: TableCo
     context = TableContext(storage, env, config, open_lock(LockSettings.of(options, config.name), storage, env))
     with context.locked(CommitSettings.of(options).lock_wait_ms) as held:
         _check_gone(storage, env)
-        data = format_sealed_properties(dict(config.properties), format_updated_comments(env.now_ms()))
+        data = format_checksummed_properties(dict(config.properties), format_updated_comments(env.now_ms()))
         held.storage.put(PROPERTIES_BACKUP, data)
         held.storage.put(PROPERTIES_FILE, data)
         held.storage.delete([PROPERTIES_BACKUP])
 
 
-def _steps(told: Told, evidence: Evidence) -> Iterator[RepairStep]:
-    for key in sorted(told.values):
-        finding = f"{key}={told.values[key]}"
-        yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_FILE, finding, f"told by: {told.sources.get(key, 'given')}")
-    for what in told.left:
+def _steps(inferred: Inferred, evidence: TableFacts) -> Iterator[RepairStep]:
+    for key in sorted(inferred.values):
+        finding = f"{key}={inferred.values[key]}"
+        yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_FILE, finding, f"told by: {inferred.sources.get(key, 'given')}")
+    for what in inferred.assumed_off:
         yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_FILE, f"no file shows {what}", "the table has none until it is given")
     for fact in evidence.facts:
         if fact.damage is not None:

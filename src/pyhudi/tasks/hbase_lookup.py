@@ -1,0 +1,137 @@
+"""What a write knows of index HBASE before it asks HBase: settings, and a lookup as a value.
+
+The rest is the capability `features.hbase_index`, which is loaded where a write has the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.options.declaration import Option, Options, read_settings
+from pyhudi.table.timeline.active_timeline import Timeline
+from pyhudi.tasks.file_stats import FileIndexing
+
+SERVERS = Option(
+    "pyhudi.index.hbase.thrift.uris",
+    str,
+    None,
+    "Thrift servers of HBase (its second interface, `hbase thrift2`), thrift://host:port, with commas between them",
+)
+
+
+TABLE = Option("hoodie.index.hbase.table", str, None, "table of HBase that is the index; it has to be there, with the family _s")
+
+
+ROLLBACK_SYNC = Option(
+    "hoodie.index.hbase.rollback.sync",
+    bool,
+    "false",
+    "a rollback takes what its write told index HBASE out of it, found by a scan of the time since",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HbaseSettings:
+    """Where the index is, and how it is asked.
+
+    pauses: milliseconds after each batch of a task.  rollback_sync: rollbacks take their write's entries out.
+    """
+
+    servers: Annotated[tuple[str, ...], SERVERS] = ()
+    table: Annotated[str | None, TABLE] = None
+    get_batch_size: Annotated[
+        int, Option("hoodie.index.hbase.get.batch.size", int, "100", "keys that one request asks index HBASE for", at_least=1)
+    ] = 100
+    put_batch_size: Annotated[
+        int, Option("hoodie.index.hbase.put.batch.size", int, "100", "entries that one request tells index HBASE", at_least=1)
+    ] = 100
+    get_pause_ms: Annotated[
+        int,
+        Option(
+            "hoodie.index.hbase.sleep.ms.for.get.batch",
+            int,
+            "0",
+            "milliseconds that a task waits after each batch of keys that it asks index HBASE for",
+            at_least=0,
+        ),
+    ] = 0
+    put_pause_ms: Annotated[
+        int,
+        Option(
+            "hoodie.index.hbase.sleep.ms.for.put.batch",
+            int,
+            "0",
+            "milliseconds that a task waits after each batch of entries that it tells index HBASE",
+            at_least=0,
+        ),
+    ] = 0
+    rollback_sync: Annotated[bool, ROLLBACK_SYNC] = False
+
+    @classmethod
+    def of(cls, options: Options) -> HbaseSettings:
+        """From checked options.  Raises InvalidRequest as `addresses`."""
+        settings = read_settings(cls, options)
+        assert settings.addresses
+        return settings
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each server.  Raises InvalidRequest where an option is missing or says none."""
+        for option, value in ((SERVERS, self.servers), (TABLE, self.table)):
+            if not value:
+                raise InvalidRequest(f"index HBASE needs the option {option}")
+        return tuple(map(_address, self.servers))
+
+
+def _address(uri: str) -> tuple[str, int]:
+    try:
+        parsed = urlsplit(uri)
+        host, port = parsed.hostname, parsed.port
+    except ValueError:
+        host, port = None, None
+    if host is None or port is None or parsed.scheme != "thrift":
+        raise InvalidRequest(f"{SERVERS}={uri}: expected thrift://host:port")
+    return host, port
+
+
+@dataclass(frozen=True, slots=True)
+class ValidCommits:
+    """Request times of writes: those that completed of the active timeline, its start, and the completion times of archived ones.
+
+    An instant before the start that the history does not know is one that was rolled back: the real Hudi takes it for complete.
+    """
+
+    completed: frozenset[str]
+    start: str | None
+    archived: Mapping[str, str] = field(default_factory=dict)
+
+    def counts(self, instant_time: str) -> bool:
+        """Whether the write of a request time completed."""
+        if instant_time in self.completed:
+            return True
+        return self.start is not None and instant_time < self.start and instant_time in self.archived
+
+
+@dataclass(frozen=True, slots=True)
+class LookupInHbaseIndex:
+    """Ask the index; what it says and is not believed is looked for in key columns."""
+
+    index: HbaseSettings
+    commits: ValidCommits
+
+
+def by_hbase(settings: HbaseSettings, timeline: Timeline) -> LookupInHbaseIndex:
+    """How keys are looked up in the index by a write that is planned on a timeline."""
+    completed = frozenset(instant.request_time for instant in timeline.completed_writes())
+    return LookupInHbaseIndex(settings, ValidCommits(completed, timeline.start, timeline.archived_completions))
+
+
+def with_keys(indexing: FileIndexing | None, settings: HbaseSettings | None) -> FileIndexing | None:
+    """What tasks are to find out, the keys that come to file groups and leave them among it where index HBASE wants them."""
+    if settings is None or indexing is None or indexing.key_shards:
+        return indexing
+    return replace(indexing, key_shards=1)

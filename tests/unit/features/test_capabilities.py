@@ -1,0 +1,96 @@
+"""A capability is one folder and one line: without both the package works, and names what it lacks."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pyhudi
+from pyhudi import features
+
+PACKAGE = Path(pyhudi.__file__).parent
+
+# Part of the write path of its index: modules that route rows import it, and `load` would hide the types of that path.
+WOVEN_IN = "consistent_hashing"
+
+PROGRAM = """
+import pyarrow as pa
+import pyhudi as hp
+from pyhudi import *
+
+assert hp.__file__.startswith({root!r}), hp.__file__
+table = hp.Table.create("memory://lacking/trips", record_key="id", ordering="ts")
+table.upsert(pa.table({{"id": [1, 2], "ts": [1, 1]}}))
+table.upsert(pa.table({{"id": [2, 3], "ts": [2, 2]}}))
+assert sorted(table.scan().to_arrow().column("id").to_pylist()) == [1, 2, 3]
+try:
+    {call}
+except hp.Unsupported as error:
+    print(error)
+"""
+
+CALLS = {
+    "bootstrap": 'hp.bootstrap("/nowhere", "memory://lacking/made")',
+    "hbase_index": 'table.upsert(pa.table({"id": [1], "ts": [3]}), options={"hoodie.index.type": "HBASE", '
+    '"hoodie.index.hbase.table": "keys", "pyhudi.index.hbase.thrift.uris": "thrift://127.0.0.1:1"})',
+    "procedures": "hp.sql(\"CALL show_commits(table => 'memory://lacking/trips')\")",
+    "recovery": 'hp.restore_properties("memory://lacking/trips")',
+    "report": "table.plot",
+}
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_removing_a_folder_and_its_line_removes_the_capability(name: str, tmp_path: Path) -> None:
+    copy = tmp_path / "pyhudi"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(copy / "features" / name)
+    lines = (copy / "features" / "__init__.py").read_text("utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if line != f'    "{name}",\n']
+    assert len(kept) == len(lines) - 1
+    (copy / "features" / "__init__.py").write_text("".join(kept), "utf-8")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + PROGRAM.format(root=str(tmp_path), call=CALLS[name])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"needs the capability {name}" in done.stdout
+
+
+def test_each_folder_has_its_line_and_each_line_its_folder() -> None:
+    folders = {path.parent.name for path in (PACKAGE / "features").glob("*/__init__.py")}
+    assert folders == set(features.CAPABILITIES)
+    assert {*CALLS, WOVEN_IN} == folders
+
+
+def test_capabilities_are_reached_through_their_registration_points() -> None:
+    reached = []
+    for path in PACKAGE.rglob("*.py"):
+        inside = path.relative_to(PACKAGE).parts
+        own = inside[1] if inside[0] == "features" and len(inside) > 2 else None
+        tree = ast.parse(path.read_text("utf-8"))
+        typing_only = {
+            id(child)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            for child in ast.walk(node)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and id(node) not in typing_only:
+                found = re.match(r"pyhudi\.features\.(\w+)", node.module or "")
+                if found and found[1] not in (own, WOVEN_IN):
+                    reached.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {node.module}")
+    assert not reached
+
+
+def test_names_that_a_capability_exports_exist() -> None:
+    for name in ("bootstrap", "hbase_index", "recovery", "report"):
+        point = features.load(name, "the test")
+        for exported in point._EXPORTS:
+            if exported not in ("ask_few_of_hbase", "ask_many_of_hbase"):  # they need PySpark
+                assert getattr(point, exported) is not None
+        with pytest.raises(AttributeError, match="no attribute"):
+            getattr(point, "other" + "_name")
