@@ -17,7 +17,7 @@ from _pytest.mark.structures import ParameterSet
 from tests.simulation.pairs import ACTIONS, BY_NAME, Action, Ending, Point, can_differ, meet, problems_of, verdict_of
 from tests.simulation.verdicts import DIFFERENT, SAME, table_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "concurrency.md"
+PAGE = Path(__file__).parents[2] / "docs" / "concurrency-control.md"
 NAMES = [action.name for action in ACTIONS]
 
 
