@@ -10,7 +10,7 @@ Slices hold the rows of nodes; a node without one stays as it is, and none is me
 
 Pure: a ring, slices and rules in, groups of slices with the nodes that take their place out.
 
-Source: docs/formats/writing.md, "Resizing rings".
+Source: docs/formats/writing.md, "Resizing consistent hashing buckets".
 """
 
 from __future__ import annotations
