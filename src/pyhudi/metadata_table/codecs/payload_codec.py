@@ -105,7 +105,8 @@ def encode_payload(kind: MetadataRecordType, payloads: pa.Array, schema: str = R
     layout = _layout(schema, payload)
     if payloads.type != layout.node.arrow or payloads.null_count:
         raise Internal(
-            f"cannot encode a payload of type {payloads.type} with {payloads.null_count} nulls: {layout.node.arrow} without nulls is required"
+            f"cannot encode a payload of type {payloads.type} with {payloads.null_count} nulls: "
+            f"{layout.node.arrow} without nulls is required"
         )
     count = len(payloads)
     before, after = _envelope(kind)

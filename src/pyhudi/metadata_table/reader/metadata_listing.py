@@ -149,7 +149,7 @@ class MetadataListing:
             except DAMAGE as error:
                 uri = metadata.storage.uri
                 self._metadata = None
-                warn_metadata_unusable(f"cannot use the metadata table at {uri}, listing directories instead: {error}")
+                warn_metadata_unusable(f"the metadata table at {uri} cannot be used, listing directories instead: {error}")
         return otherwise()
 
 
