@@ -19,35 +19,35 @@ from pyhudi.operations.commit.commit_settings import INDEX_TYPE
 from pyhudi.options.declaration import Option, Options, read_settings
 
 METADATA_TABLE = Option(
-    "hoodie.metadata.enable", bool, "true", "reads use the metadata table, and writes keep one; a write without it removes it"
+    "hoodie.metadata.enable", bool, "true", "reads use the metadata table, and writes maintain it; a write with false drops it"
 )
 RECORD_INDEX_SWITCH = Option(
     "hoodie.metadata.record.index.enable",
     bool,
     None,
-    "whether there is a record index; unset: as it is, or as the index type asks",
+    "build or drop a record index; unset: unchanged, or as the index type requires",
     aliases=("hoodie.metadata.global.record.level.index.enable",),
 )
 PARTITIONED_SWITCH = Option(
     "hoodie.metadata.record.level.index.enable",
     bool,
     None,
-    "whether there is a partitioned record index, in which keys are unique within a partition; unset: as it is, or as the index "
-    "type asks",
+    "build or drop a partitioned record index, in which keys are unique within a partition; unset: unchanged, or as the "
+    "index type requires",
 )
 
 _SWITCHES = {
     COLUMN_STATS: Option(
-        "hoodie.metadata.index.column.stats.enable", bool, None, "whether there are column statistics; unset: there are"
+        "hoodie.metadata.index.column.stats.enable", bool, None, "build or drop column statistics; unset: build"
     ),
     PARTITION_STATS: Option(
         "hoodie.metadata.index.partition.stats.enable",
         bool,
         None,
-        "whether there are partition statistics; unset: where there are column statistics",
+        "build or drop partition statistics; unset: as column statistics",
     ),
     BLOOM_FILTERS: Option(
-        "hoodie.metadata.index.bloom.filter.enable", bool, None, "whether there is an index of Bloom filters; unset: as it is"
+        "hoodie.metadata.index.bloom.filter.enable", bool, None, "build or drop an index of Bloom filters; unset: unchanged"
     ),
     RECORD_INDEX: RECORD_INDEX_SWITCH,
 }
@@ -93,7 +93,10 @@ class MetadataSettings:
     columns: Annotated[
         tuple[str, ...],
         Option(
-            "hoodie.metadata.index.column.stats.column.list", str, None, "columns with statistics; unset: the table's first ones"
+            "hoodie.metadata.index.column.stats.column.list",
+            str,
+            None,
+            "columns with statistics; unset: the first columns of the table",
         ),
     ]
     max_columns: Annotated[
@@ -102,25 +105,42 @@ class MetadataSettings:
             "hoodie.metadata.index.column.stats.max.columns.to.index",
             int,
             "32",
-            "how many of the table's first columns have statistics, where none are named",
+            "number of first columns of the table with statistics, if none are listed",
         ),
     ]
     group_counts: Annotated[tuple[tuple[str, int], ...], *_GROUP_COUNTS.values()]
     min_index_groups: Annotated[
         int,
-        Option("hoodie.metadata.record.index.min.filegroup.count", int, "10", "file groups of a new record index, at least"),
+        Option(
+            "hoodie.metadata.record.index.min.filegroup.count", int, "10", "minimum number of file groups of a new record index"
+        ),
     ]
     max_index_groups: Annotated[
         int,
-        Option("hoodie.metadata.record.index.max.filegroup.count", int, "10000", "file groups of a new record index, at most"),
+        Option(
+            "hoodie.metadata.record.index.max.filegroup.count",
+            int,
+            "10000",
+            "maximum number of file groups of a new record index",
+        ),
     ]
     index_growth: Annotated[
         float,
-        Option("hoodie.metadata.record.index.growth.factor", float, "2.0", "growth that a new record index is sized for"),
+        Option(
+            "hoodie.metadata.record.index.growth.factor",
+            float,
+            "2.0",
+            "expected growth factor for the size of a new record index",
+        ),
     ]
     max_index_group_bytes: Annotated[
         int,
-        Option("hoodie.metadata.record.index.max.filegroup.size", int, "1073741824", "bytes of a file group of a record index"),
+        Option(
+            "hoodie.metadata.record.index.max.filegroup.size",
+            int,
+            "1073741824",
+            "maximum bytes of a file group of a record index",
+        ),
     ]
     compact_after: Annotated[
         int,
