@@ -95,7 +95,7 @@ def test_columns_without_a_zone_stay_such(table_type: str) -> None:
         assert read(table) == [NOON]
     for text, found in (("at = TIMESTAMP '2026-07-01 12:00:00'", 1), ("at > TIMESTAMP '2026-07-01 12:00:00'", 0)):
         assert table.scan(filter=text).count() == found
-    with pytest.raises(InvalidRequest, match="cannot follow one another"):
+    with pytest.raises(InvalidRequest, match="cannot mix timestamps"):
         table.upsert(rows(MOMENT, 9))
     if table_type == "mor":
         table.compact()
