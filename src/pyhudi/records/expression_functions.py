@@ -111,7 +111,7 @@ class IndexExpression:
         if missing or unknown:
             accepted = ", ".join((*known[0], *(f"[{name}]" for name in known[1]))) or "none"
             raise InvalidRequest(
-                f"function {self.function} has the options {accepted}, but the options {', '.join(sorted(names)) or 'none'} are set"
+                f"function {self.function} has the options {accepted}, but options {', '.join(sorted(names)) or 'none'} are set"
             )
 
     def option(self, name: str) -> str | None:
