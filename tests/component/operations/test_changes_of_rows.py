@@ -233,5 +233,5 @@ def test_no_column_of_a_users_is_taken_for_one_of_our_own(kind: str) -> None:
 @pytest.mark.parametrize("name", [DELETE_COLUMN, "\x00target"])
 def test_the_columns_of_our_own_are_named_as_no_column_of_a_table_may_be(name: str) -> None:
     table = new_table()
-    with pytest.raises(InvalidRequest, match="a name may hold letters, digits and underscores"):
+    with pytest.raises(InvalidRequest, match="a name may contain letters, digits and underscores"):
         table.upsert(rows(("a", "x", 4, 4.0)).append_column(name, pa.array([True])))

@@ -55,7 +55,7 @@ HBASE = {
         ({**BUCKET, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, InvalidRequest, "copy on write"),
         ({**BUCKET, "hoodie.bucket.index.num.buckets": 0}, InvalidRequest, "num.buckets=0"),
         ({**BUCKET, "hoodie.bucket.index.hash.field": "ts"}, InvalidRequest, "cannot hash ts"),
-        ({**BUCKET, "hoodie.bucket.index.partition.expressions": "(?=p),2"}, Unsupported, "the regular expression '(?=p)'"),
+        ({**BUCKET, "hoodie.bucket.index.partition.expressions": "(?=p),2"}, Unsupported, "regular expression '(?=p)'"),
         ({**RECORD_INDEX, "hoodie.metadata.record.index.enable": False}, InvalidRequest, "record.index.enable=false forbids"),
         ({**RECORD_INDEX, "hoodie.metadata.enable": False}, InvalidRequest, "hoodie.metadata.enable=false forbids"),
     ],
