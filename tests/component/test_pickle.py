@@ -182,7 +182,7 @@ def test_a_child_of_fork_neither_beats_nor_removes_a_heartbeat_of_its_parent(tmp
     before = storage.read(heartbeat._path)
 
     def work() -> None:
-        with pytest.raises(WriteConflict, match="from which this one was forked"):
+        with pytest.raises(WriteConflict, match="the parent of this forked process"):
             heartbeat.check()
         heartbeat.stop()
         assert storage.read(heartbeat._path) == before
