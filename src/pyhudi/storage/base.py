@@ -260,9 +260,12 @@ def put_if_absent_confirmed(
     """`put_if_absent` of a unique document, retried until its outcome is known.
 
     Args:
+        storage: Storage to write to.
+        path: Path of the document.
         data: Unique to the caller (it contains an id or random bytes).  Only then does reading it back prove that the
             call
             succeeded.
+        environment: Provides the sleep.
         attempts: Maximum number of attempts, at least 1.
         pause_ms: Pause in milliseconds before the second attempt; it doubles with each attempt.
 

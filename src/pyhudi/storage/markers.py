@@ -162,11 +162,12 @@ def marked_instants(storage: Storage) -> tuple[str, ...]:
 
 
 def files_being_written(storage: Storage, request_times: Iterable[str]) -> dict[str, str]:
-    """Map the data files that writes have begun to create to the request time of the write, whatever instant their
-    names
-    contain.
+    """Map data files that running writes have begun to create to the request time of the write.
+
+    The file names may contain other instants.
 
     Args:
+        storage: Storage of the table.
         request_times: Writes that may be running.  Markers precede their files, so list the data files first.
     """
     return {path: time for time in request_times for path, _ in Markers(storage, time).list(in_progress=True)}
