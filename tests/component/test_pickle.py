@@ -229,7 +229,7 @@ def test_a_child_of_fork_is_told_that_its_parents_object_store_is_of_no_use() ->
 
     def work() -> None:
         for tried in (store, open_storage("s3://bucket/t", options)):
-            with pytest.raises(Unsupported, match='methods "spawn" or "forkserver"'):
+            with pytest.raises(Unsupported, match='method "spawn" or "forkserver"'):
                 tried.read("a")
 
     in_a_child(work)

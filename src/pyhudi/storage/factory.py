@@ -55,7 +55,7 @@ def open_storage(source: StorageSpec | str | os.PathLike[str], options: Mapping[
     """
     if isinstance(source, StorageSpec):
         if options:
-            raise InvalidRequest("a storage spec includes its own options: pass either a spec, or a URI with options")
+            raise InvalidRequest("a storage spec contains its own options: pass either a spec, or a URI with options")
         uri, storage_options = source.uri, dict(source.options)
     else:
         uri = checked_text(os.fspath(source), "the URI")
