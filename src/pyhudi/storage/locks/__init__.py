@@ -8,7 +8,7 @@ file_system_lock    the lock file of Hudi's FileSystemBasedLockProvider
 zookeeper, dynamodb, hive_metastore     locks on servers
 fifo_queue          waiting writers in order of arrival
 retained_lock       a lock that a writer retains from its read to its commit
-  hold_notices      the notice that tells waiting writers about it
+  hold_notices      the notice about it for waiting writers
 lock_registry       options, provider selection, combined locks
 """
 

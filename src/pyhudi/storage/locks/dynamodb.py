@@ -313,7 +313,7 @@ def _client(settings: DynamoDbSettings) -> Any:
 
 
 def _after_fork() -> None:
-    # Connections of the parent carry its words.
+    # The parent's connections must not be used by the child.
     global _clients, _clients_mutex
     _clients, _clients_mutex = {}, threading.Lock()
 

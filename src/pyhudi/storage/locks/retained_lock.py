@@ -8,7 +8,7 @@ itself as
    usual.  A lost lock ends the hold, and the next acquisition waits like that of any writer.
 3. `end` deletes the notice and releases the lock.  From then on this behaves as the inner lock.
 
-    .hoodie/.locks/turn.json      {"owner":"<process>","turn":"<id>","longest_ms":<how long it may be held>}
+    `.hoodie/.locks/turn.json`      `{"owner":"<process>","turn":"<id>","longest_ms":<how long it may be held>}`
 
 A waiting writer that reaches its time limit reads the notice (`hold_notices.longer_for`), and extends its wait by that
 duration,
