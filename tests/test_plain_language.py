@@ -64,7 +64,6 @@ NOT_YET: tuple[str, ...] = (
     "planning",
     "records",
     "sql_engine",
-    "storage",
     "table",
     "tasks",
 )
