@@ -1,4 +1,4 @@
-"""From a resolved Avro schema to the nodes that read and write it."""
+"""Compilation of a resolved Avro schema to the nodes of the columnar codec."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ from pyhudi.format.avro_columns.sequences import MapNode, SequenceNode
 
 
 def compile_node(schema: Any, arrow: pa.DataType) -> Node:
-    """The node of a type.  schema: resolved Avro; arrow: what `avro_to_arrow` makes of it."""
+    """Return the node of a type.
+
+    Args:
+        schema: Resolved Avro.
+        arrow: Its type from `avro_to_arrow`.
+    """
     if isinstance(schema, list):
         if len(schema) == 1:
             raise Unsupported("an Avro union of one type is not supported")
