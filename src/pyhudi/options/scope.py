@@ -10,7 +10,7 @@ A verb names the settings that it reads, and their options are those that act on
 
 Options that are properties of the table may stand in every call: they are compared with the table.
 
-The reasons stand in docs/decisions/0011-where-an-option-acts.md.
+The reasons stand in docs/decisions/0011-option-scopes.md.
 """
 
 from __future__ import annotations

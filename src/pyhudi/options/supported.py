@@ -15,7 +15,7 @@ On which verbs an honoured option acts stands in `pyhudi.options.scope`.
 Table properties (`hoodie.table.*` and their like) may stand among the options too, as Spark jobs write them; they are checked
 against the table.
 
-Source: docs/moving-from-hudi.md, "Honoured".
+Source: docs/reference/options.md, "Supported".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ write Spark's timestamp_ntz, and reads such a column of another writer as bare n
 So a column without a zone is taken where the table's is one, and in a new column of a table of version 9; anywhere else the
 caller says what is meant.
 
-Source: docs/types.md.
+Source: docs/data-types.md.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ BY_ACCOUNT = (
 
 _NO_PROFILE = "profile files are not read: give access_key_id and secret_access_key, or export them to the environment"
 _NO_ROLE = "no role is assumed by request: give the credentials that STS gave, session_token with them"
-_LOCKS = "writers lock a table by hoodie.write.lock.provider (options=), see docs/locks.md"
+_LOCKS = "writers lock a table by hoodie.write.lock.provider (options=), see docs/lock-providers.md"
 _URI_NAMES = "the URI of the table names it: leave it out"
 _CLIENT_TIMES = "give timeout or connect_timeout, such as 30s"
 _CREDENTIAL = "say of what kind it is: account_key, sas_token or bearer_token"

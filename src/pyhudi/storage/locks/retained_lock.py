@@ -11,7 +11,7 @@ Who waits for the lock and runs into its limit reads the notice (`notices.longer
 for each turn.  So a turn fails nobody whose wait was made for short commits.  The notice proves nothing and keeps nobody apart:
 one that a dead process left makes nobody of its machine wait, and others who would have given up for as long as it says, once.
 
-Source: docs/concurrency.md, "When a write keeps losing".
+Source: docs/concurrency-control.md, "Exclusive writes".
 """
 
 from __future__ import annotations
