@@ -3,7 +3,7 @@
 Avro has more types than `arrow_to_avro` writes. Enums (string), uuid strings, bytes decimals, fixed, millisecond
 timestamps, times and local timestamps are read as well.
 
-Limits: the defaults of nullable fields are dropped (a column missing from a file reads as null, whatever its default).
+Limits: the defaults of nullable fields are dropped (a column missing from a file reads as null, regardless of its default).
 Recursive records and unions of several types are rejected. Columns are identified by name only.
 Specification: docs/formats/base-file.md, "Types".
 """

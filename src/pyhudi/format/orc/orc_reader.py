@@ -160,7 +160,7 @@ class OrcFile:
 
     Args:
         is_bootstrapped: The file was not written for a table. Then old dates use the calendar that the file declares;
-            Hudi itself uses the Gregorian calendar, whatever its files declare.
+            Hudi itself uses the Gregorian calendar, regardless of what its files declare.
     """
 
     def __init__(self, source: pa.NativeFile, *, is_bootstrapped: bool = False) -> None:
