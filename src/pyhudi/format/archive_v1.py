@@ -66,13 +66,13 @@ def decode_archive_block(block: LogBlock, content: bytes) -> tuple[ArchivedEntry
         raise Unsupported(f"unsupported version {version} of an archive block: versions 1 to {CONTENT_VERSION} are supported")
     if not 0 <= count <= cursor.remaining // _SIZE.size:
         raise CorruptData("invalid number of entries in an archive block", offset=4, found=count)
-    found = []
+    entries = []
     for _ in range(count):
         size = cursor.i32()
         if not 0 <= size <= cursor.remaining:
             raise CorruptData("an archived entry extends past the end of its block", expected=cursor.remaining, found=size)
-        found.append(check_type(decode_datum(writer, cursor.read(size), ArchivedEntry.SCHEMA), ArchivedEntry))
-    return tuple(found)
+        entries.append(check_type(decode_datum(writer, cursor.read(size), ArchivedEntry.SCHEMA), ArchivedEntry))
+    return tuple(entries)
 
 
 def rows_from_entries(entries: Iterable[ArchivedEntry]) -> Iterator[HistoryRow]:

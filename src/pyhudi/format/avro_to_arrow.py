@@ -148,11 +148,11 @@ _NOT_PLAIN = ("vector", "blob", "variant")
 def arrow_type(node: Any) -> tuple[pa.DataType, bool]:
     """Return the Arrow type of a resolved Avro type, and whether it is nullable."""
     if isinstance(node, list):
-        others = [branch for branch in node if branch != "null"]
-        if len(others) != 1:
+        non_null = [branch for branch in node if branch != "null"]
+        if len(non_null) != 1:
             kinds = ", ".join(str(b.get("type") if isinstance(b, dict) else b) for b in node)
             raise Unsupported(f"a union of [{kinds}] is not supported: only unions of null and one type are")
-        return arrow_type(others[0])[0], len(others) < len(node)
+        return arrow_type(non_null[0])[0], len(non_null) < len(node)
     if isinstance(node, str):
         if node == "null":
             raise Unsupported("a field of type null is not supported")

@@ -208,26 +208,26 @@ def wrap_tuples(values: pa.StructArray) -> pa.UnionArray:
     Raises:
         Unsupported: A type without an order.
     """
-    there = values.drop_null()
-    fields = [_item_of(column) for column in there.flatten()]
-    count, width = len(there), len(fields)
+    present_tuples = values.drop_null()
+    fields = [_item_of(column) for column in present_tuples.flatten()]
+    count, width = len(present_tuples), len(fields)
     branches = np.full((count, width), np.int8(Wrapper.INT))
     parts: dict[int, list[pa.Array]] = {}
-    places: dict[int, list[npt.NDArray[np.int64]]] = {}
+    positions: dict[int, list[npt.NDArray[np.int64]]] = {}
 
-    def stand(branch: int, column: pa.Array, at: npt.NDArray[np.int64]) -> None:
+    def append_values(branch: int, column: pa.Array, at: npt.NDArray[np.int64]) -> None:
         parts.setdefault(branch, []).append(column)
-        places.setdefault(branch, []).append(at)
+        positions.setdefault(branch, []).append(at)
 
-    for place, (wrapper, column) in enumerate(fields):
+    for position, (wrapper, column) in enumerate(fields):
         valid = valid_mask(column)
-        rows = np.arange(count, dtype=np.int64) * width + place
-        branches[valid, place] = np.int8(wrapper)
-        stand(int(wrapper), column.drop_null(), rows[valid])
+        rows = np.arange(count, dtype=np.int64) * width + position
+        branches[valid, position] = np.int8(wrapper)
+        append_values(int(wrapper), column.drop_null(), rows[valid])
         if not valid.all():
-            stand(int(Wrapper.INT), pa.array(np.zeros(column.null_count, np.int32)), rows[~valid])
+            append_values(int(Wrapper.INT), pa.array(np.zeros(column.null_count, np.int32)), rows[~valid])
     columns = {
-        branch: pa.concat_arrays(arrays).take(pa.array(np.argsort(np.concatenate(places[branch]), kind="stable")))
+        branch: pa.concat_arrays(arrays).take(pa.array(np.argsort(np.concatenate(positions[branch]), kind="stable")))
         for branch, arrays in parts.items()
     }
     items = _union(branches.reshape(-1), columns, _ITEM)
@@ -344,9 +344,9 @@ class WrappedNode(Node):
             if node is None:
                 columns[self.branches[branch]] = pa.nulls(len(index))
                 continue
-            some = rows.subset(index)
-            columns[self.branches[branch]] = node.decode(some)
-            rows.advance(index, some)
+            branch_rows = rows.subset(index)
+            columns[self.branches[branch]] = node.decode(branch_rows)
+            rows.advance(index, branch_rows)
         return _union(branches, columns, self.arrow)
 
     def walk(self, cursor: ByteCursor) -> None:
@@ -410,7 +410,7 @@ class _TupleNode(Node):
         self._items = items
 
     def decode(self, rows: RowCursors) -> pa.Array:
-        rows.fail(rows.octet() != _THERE, "a tuple of ordering values (ArrayWrapper) without values")
+        rows.fail(rows.octet() != _NON_NULL, "a tuple of ordering values (ArrayWrapper) without values")
         return self._items.decode(rows)
 
     def walk(self, cursor: ByteCursor) -> None:
@@ -420,10 +420,10 @@ class _TupleNode(Node):
         self._items.walk(cursor)
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
-        return [octet_column(np.full(len(array), _THERE, np.uint8)), *self._items.encode(array)]
+        return [octet_column(np.full(len(array), _NON_NULL, np.uint8)), *self._items.encode(array)]
 
 
-_THERE: Final = 2
+_NON_NULL: Final = 2
 """The byte that encodes the second branch of a union."""
 
 
@@ -452,8 +452,8 @@ def _absent(wrapped: pa.UnionArray) -> npt.NDArray[np.bool_]:
     absent: npt.NDArray[np.bool_] = branches == Wrapper.NULL
     ints = branches == Wrapper.INT
     if ints.any():
-        held = np.asarray(wrapped.field(int(Wrapper.INT)).take(pa.array(offsets[ints])))
-        absent[np.nonzero(ints)[0][held == 0]] = True
+        int_values = np.asarray(wrapped.field(int(Wrapper.INT)).take(pa.array(offsets[ints])))
+        absent[np.nonzero(ints)[0][int_values == 0]] = True
     return absent
 
 

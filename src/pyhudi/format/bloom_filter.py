@@ -199,20 +199,20 @@ class BloomFilter:
 
     def _add_dynamic(self, keys: pa.Array) -> None:
         # Hudi's rule is defined one key at a time; this assigns each row its whole run of keys at once.
-        taken = 0
-        while taken < len(keys):
+        position = 0
+        while position < len(keys):
             if self._counted < self._num_entries:
-                run = min(self._num_entries - self._counted, len(keys) - taken)
-                self._set(len(self._rows) - 1, keys.slice(taken, run))
+                run = min(self._num_entries - self._counted, len(keys) - position)
+                self._set(len(self._rows) - 1, keys.slice(position, run))
                 self._counted += run
-                taken += run
+                position += run
             elif len(self._rows) * self._num_entries < self._max_entries:
                 self._rows.append(np.zeros(len(self._rows[0]), np.bool_))
                 self._counted = 0
             else:
-                self._spread(keys.slice(taken))
-                self._counted += len(keys) - taken
-                taken = len(keys)
+                self._spread(keys.slice(position))
+                self._counted += len(keys) - position
+                position = len(keys)
 
     def _spread(self, keys: pa.Array) -> None:
         # The key that finds the filter full goes to row 0 without advancing the round robin, so row 0 gets two keys in
@@ -441,9 +441,9 @@ def _chunks(keys: pa.Array, *, ordered: bool) -> Iterator[_KeyChunk]:
     if lengths.min() != lengths.max():
         order = np.argsort(-lengths, kind="stable")
         lengths = lengths[order]
-        taken = cast("pa.Array | pa.ChunkedArray", keys.take(pa.array(order)))
+        sorted_keys = cast("pa.Array | pa.ChunkedArray", keys.take(pa.array(order)))
         # Keys whose total bytes exceed the offsets of one array arrive in chunks.
-        keys = taken.cast(pa.large_binary()).combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+        keys = sorted_keys.cast(pa.large_binary()).combine_chunks() if isinstance(sorted_keys, pa.ChunkedArray) else sorted_keys
     start = 0
     while start < len(keys):
         step = int(min(_CHUNK_KEYS, max(1, _CHUNK_BYTES // lengths[start])))
@@ -545,19 +545,19 @@ def _test_chunk(chunk: _KeyChunk, bits: npt.NDArray[np.bool_], hash_count: int) 
     where = np.arange(chunk.size)
     iv = np.zeros(chunk.size, np.uint32)
     scratch = np.empty_like(iv)
-    found: npt.NDArray[np.bool_] = np.ones(chunk.size, np.bool_)
+    contained: npt.NDArray[np.bool_] = np.ones(chunk.size, np.bool_)
     for _ in range(hash_count):
         _murmur_step(chunk, iv, scratch)
         alive &= bits[_positions(iv, len(bits))]
-        living = int(np.count_nonzero(alive))
+        alive_count = int(np.count_nonzero(alive))
         # Most lookups are for absent keys, which drop out in the first rounds: continue with the remaining keys only.
-        if living * 2 <= chunk.size:
-            found[where[~alive]] = False
-            if not living:
-                return found
+        if alive_count * 2 <= chunk.size:
+            contained[where[~alive]] = False
+            if not alive_count:
+                return contained
             chunk = chunk.select(alive)
             where, iv = where[alive], iv[alive]
             scratch = np.empty_like(iv)
-            alive = np.ones(living, np.bool_)
-    found[where[~alive]] = False
-    return found
+            alive = np.ones(alive_count, np.bool_)
+    contained[where[~alive]] = False
+    return contained

@@ -93,20 +93,20 @@ def encode_file_ids(groups: Sequence[BootstrappedGroup], base_path: str, created
 
 def encode_partitions(groups: Sequence[BootstrappedGroup], base_path: str, created_ms: int) -> bytes:
     """Encode the index by partitions; arguments as for `encode_file_ids`."""
-    found: dict[str, list[BootstrappedGroup]] = {}
+    groups_by_partition: dict[str, list[BootstrappedGroup]] = {}
     for group in groups:
-        found.setdefault(group.partition, []).append(group)
+        groups_by_partition.setdefault(group.partition, []).append(group)
     entries = {
         f"part={partition}": encode_container(
             _PARTITION_SCHEMA,
             {
                 "version": None,
-                "bootstrapPartitionPath": own[0].source_partition,
+                "bootstrapPartitionPath": partition_groups[0].source_partition,
                 "partitionPath": partition,
-                "fileIdToBootstrapFile": {group.file_id: _status(group.source) for group in own},
+                "fileIdToBootstrapFile": {group.file_id: _status(group.source) for group in partition_groups},
             },
         )
-        for partition, own in found.items()
+        for partition, partition_groups in groups_by_partition.items()
     }
     return _encode_index(entries, base_path, created_ms)
 
@@ -147,7 +147,7 @@ def _part(record: Any, name: str, kind: type) -> Any:
 
 
 def _status(source: SourceFile) -> dict[str, Any]:
-    said = {
+    fields = {
         "path": {"version": 1, "uri": source.uri},
         "length": source.size_bytes,
         "isDir": False,
@@ -156,7 +156,7 @@ def _status(source: SourceFile) -> dict[str, Any]:
         "modificationTime": source.modified_ms,
         "accessTime": source.modified_ms,
     }
-    return {**dict.fromkeys(["version", *(name for name, _ in _STATUS_FIELDS)]), **said}
+    return {**dict.fromkeys(["version", *(name for name, _ in _STATUS_FIELDS)]), **fields}
 
 
 def _encode_index(entries: Mapping[str, bytes], base_path: str, created_ms: int) -> bytes:

@@ -91,9 +91,9 @@ class ByteCursor:
 
     def expect(self, literal: bytes, description: str) -> None:
         """Read `literal`; `description` names it in the error."""
-        found = bytes(self._view[self.offset : min(self.offset + len(literal), self.end)])
-        if found != literal:
-            raise self.corrupt(f"{description} is missing", expected=literal, found=found)
+        actual = bytes(self._view[self.offset : min(self.offset + len(literal), self.end)])
+        if actual != literal:
+            raise self.corrupt(f"{description} is missing", expected=literal, found=actual)
         self.offset += len(literal)
 
     def expect_end(self, description: str) -> None:

@@ -204,10 +204,10 @@ def parse_instant_file(name: str, layout: TimelineLayout = TimelineLayout.V2) ->
     if match is None:
         return None
     request_time, completion_time, suffix = match[1], match[2], match[3]
-    found = _BY_SUFFIX.get(suffix)
-    if found is None:
+    action_and_state = _BY_SUFFIX.get(suffix)
+    if action_and_state is None:
         return None
-    action, state = found
+    action, state = action_and_state
     if action is Action.CLUSTERING and not layout.has_clustering_action:
         return None
     if completion_time is not None:

@@ -42,12 +42,12 @@ def with_meta_fields(schema: pa.Schema, *, operation_field: bool = False) -> pa.
 def without_meta_fields(data: _Data) -> _Data:
     """Return the schema, batch or table without meta columns (user data contains them if it was read from a table)."""
     names = (data if isinstance(data, pa.Schema) else data.schema).names  # type: ignore[redundant-expr]
-    kept = [index for index, name in enumerate(names) if not is_meta_field(name)]
-    if len(kept) == len(names):
+    data_indices = [index for index, name in enumerate(names) if not is_meta_field(name)]
+    if len(data_indices) == len(names):
         return data
     if isinstance(data, pa.Schema):
-        return pa.schema([data.field(index) for index in kept], metadata=data.metadata)
-    return data.select(kept)
+        return pa.schema([data.field(index) for index in data_indices], metadata=data.metadata)
+    return data.select(data_indices)
 
 
 # The five `_hoodie_` columns that precede the data columns of every record.

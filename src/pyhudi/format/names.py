@@ -214,14 +214,14 @@ def parse_log_file(name: str) -> LogFileName | None:
 
 def parse_data_file_instant(name: str) -> str | None:
     """Return the instant in the name of a base or log file; None for another file."""
-    found = parse_log_file(name) if name.startswith(".") else parse_base_file(name)
-    return found.instant_time if found else None
+    parsed = parse_log_file(name) if name.startswith(".") else parse_base_file(name)
+    return parsed.instant_time if parsed else None
 
 
 def parse_data_file_group(name: str) -> str | None:
     """Return the file id in the name of a base or log file; None for another file."""
-    found = parse_log_file(name) if name.startswith(".") else parse_base_file(name)
-    return found.file_id if found else None
+    parsed = parse_log_file(name) if name.startswith(".") else parse_base_file(name)
+    return parsed.file_id if parsed else None
 
 
 def parse_archive_file(name: str) -> ArchiveFileName | None:

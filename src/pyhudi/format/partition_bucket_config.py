@@ -85,5 +85,5 @@ def counts_path(instant: str) -> str:
 
 def parse_counts_file(path: str) -> str | None:
     """Return the instant in the name of such a file; None for another file."""
-    found = _FILE.fullmatch(file_name(path))
-    return found[1] if found else None
+    match = _FILE.fullmatch(file_name(path))
+    return match[1] if match else None

@@ -208,13 +208,13 @@ def _unescape(text: str, offset: int) -> str:
     out: list[str] = []
     at, size, has_units = 0, len(text), False
     while True:
-        found = text.find("\\", at)
-        if found < 0 or found + 1 >= size:
-            out.append(text[at : size if found < 0 else found])
+        backslash = text.find("\\", at)
+        if backslash < 0 or backslash + 1 >= size:
+            out.append(text[at : size if backslash < 0 else backslash])
             break
-        out.append(text[at:found])
-        escape = text[found + 1]
-        at = found + 2
+        out.append(text[at:backslash])
+        escape = text[backslash + 1]
+        at = backslash + 2
         if escape != "u":
             out.append(_PLAIN.get(escape, escape))
             continue

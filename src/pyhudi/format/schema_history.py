@@ -189,10 +189,10 @@ def _type(document: Any, depth: int) -> ColumnType:
         columns = document.get("fields")
         if not isinstance(columns, list):
             raise CorruptData("a record of a schema with column ids has no fields")
-        found = tuple(_column(column, depth + 1) for column in columns)
-        if len({column.name for column in found}) < len(found):
+        columns_of_type = tuple(_column(column, depth + 1) for column in columns)
+        if len({column.name for column in columns_of_type}) < len(columns_of_type):
             raise CorruptData("a record of a schema with column ids has a duplicate name")
-        return StructType(found)
+        return StructType(columns_of_type)
     if kind == "array":
         element = _type(document.get("element"), depth + 1)
         return ArrayType(_int(document, "element_id"), element, _bool(document, "element_optional"))

@@ -51,10 +51,10 @@ def decode_datum(schema: Schema, data: bytes | bytearray | memoryview, target: S
         CorruptData: Invalid bytes, or incompatible schemas.
     """
     read = compiled_reader(schema, target)
-    whole = bytes(data)
-    value, end = run_reader(read, whole, 0)
-    if end != len(whole):
-        raise CorruptData("trailing bytes after an Avro value", offset=end, expected=end, found=len(whole))
+    content = bytes(data)
+    value, end = run_reader(read, content, 0)
+    if end != len(content):
+        raise CorruptData("trailing bytes after an Avro value", offset=end, expected=end, found=len(content))
     return value
 
 
@@ -120,9 +120,9 @@ def _check_seal(data: bytes | bytearray | memoryview, start: int, sync: bytes) -
         return
     view = memoryview(data)
     expected = int.from_bytes(sync[len(_SEAL) :][:4], "big")
-    found = zlib.crc32(view[start + SYNC_BYTES : -SYNC_BYTES], zlib.crc32(view[:start]))
-    if found != expected:
-        raise CorruptData("checksum mismatch in an Avro container", offset=start, expected=expected, found=found)
+    checksum = zlib.crc32(view[start + SYNC_BYTES : -SYNC_BYTES], zlib.crc32(view[:start]))
+    if checksum != expected:
+        raise CorruptData("checksum mismatch in an Avro container", offset=start, expected=expected, found=checksum)
 
 
 def decode_container(data: bytes | bytearray | memoryview, target: Schema | None = None) -> tuple[Schema, tuple[Any, ...]]:

@@ -70,15 +70,13 @@ def _value_from_json(node: Node, value: Any) -> Any:
     if isinstance(node, Record) and isinstance(value, Mapping):
         slots, values = field_slots(node)
         for item in node.fields:
-            present = item.name in value
-            values[slots[item.name]] = (
-                _value_from_json(item.node, value[item.name]) if present else field_default(item, node.name)
-            )
+            exists = item.name in value
+            values[slots[item.name]] = _value_from_json(item.node, value[item.name]) if exists else field_default(item, node.name)
         return record_builder(node)(values)
     if isinstance(node, Array) and isinstance(value, list):
-        return tuple(_value_from_json(node.items, one) for one in value)
+        return tuple(_value_from_json(node.items, element) for element in value)
     if isinstance(node, Map) and isinstance(value, Mapping):
-        return {key: _value_from_json(node.values, one) for key, one in value.items()}
+        return {key: _value_from_json(node.values, element) for key, element in value.items()}
     if node.kind in ("float", "double") and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, _JSON_TYPES.get(node.kind, ())) or (isinstance(value, bool) and node is not BOOLEAN):

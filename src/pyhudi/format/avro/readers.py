@@ -329,7 +329,7 @@ def _optional_reader(branch: Node, read_value: Read, null_at: int, null: Any) ->
 
 def _record_reader(source: Record, target: Record, cache: dict[tuple[int, int], Read]) -> Read:
     written = {item.name for item in source.fields}
-    wanted = {item.name: item for item in target.fields}
+    target_fields = {item.name: item for item in target.fields}
     slots, template = field_slots(target)
     absent = [item for item in target.fields if item.name not in written]
     for item in absent:
@@ -337,12 +337,12 @@ def _record_reader(source: Record, target: Record, cache: dict[tuple[int, int], 
     new_maps = tuple(index for index, value in enumerate(template) if isinstance(value, dict))
     steps: list[tuple[int, Read]] = []
     for item in source.fields:
-        found = wanted.get(item.name)
-        if found is None:
+        target_field = target_fields.get(item.name)
+        if target_field is None:
             # An unknown field is read into a slot after the last one, and dropped with it.
             steps.append((len(template), node_reader(item.node, item.node, cache)))
         else:
-            steps.append((slots[item.name], node_reader(item.node, found.node, cache)))
+            steps.append((slots[item.name], node_reader(item.node, target_field.node, cache)))
     build = record_builder(target)
     reads = tuple(read for _, read in steps)
 

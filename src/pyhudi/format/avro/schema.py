@@ -122,10 +122,10 @@ def _parse_name(name: str, namespace: str, names: dict[str, Node | None]) -> Nod
         return primitive
     for full in (f"{namespace}.{name}" if namespace and "." not in name else name, name):
         if full in names:
-            found = names[full]
-            if found is None:
+            definition = names[full]
+            if definition is None:
                 raise Unsupported(f"The Avro record {name[:100]!r} contains itself; recursive schemas are not supported.")
-            return found
+            return definition
     raise CorruptData("an Avro schema names an unknown type", found=name[:100])
 
 
@@ -133,12 +133,12 @@ def _parse_named(definition: dict[str, Any], kind: str, namespace: str, names: d
     name = definition.get("name")
     if not isinstance(name, str) or not name:
         raise CorruptData("a named type of an Avro schema has no name")
-    own = definition.get("namespace", namespace)
+    own_namespace = definition.get("namespace", namespace)
     if "." in name:
-        own, _, name = name.rpartition(".")
-    if not isinstance(own, str):
+        own_namespace, _, name = name.rpartition(".")
+    if not isinstance(own_namespace, str):
         raise CorruptData("a namespace of an Avro schema is not text")
-    full = f"{own}.{name}" if own else name
+    full = f"{own_namespace}.{name}" if own_namespace else name
     if full in names:
         raise CorruptData("an Avro schema defines a name twice", found=full[:100])
     node: Node
@@ -154,7 +154,7 @@ def _parse_named(definition: dict[str, Any], kind: str, namespace: str, names: d
         node = Enumeration(name, tuple(symbols))
     else:
         names[full] = None
-        node = Record(name, _parse_fields(definition.get("fields"), own, names, depth))
+        node = Record(name, _parse_fields(definition.get("fields"), own_namespace, names, depth))
     names[full] = node
     return node
 

@@ -131,8 +131,8 @@ def _array_writer(item: Write) -> Write:
             if isinstance(value, str):
                 raise ValueError("expected an array, not a text")
             out += _encode_long(len(value))
-            for one in value:
-                item(out, one)
+            for element in value:
+                item(out, element)
         out.append(0)
 
     return write
@@ -142,9 +142,9 @@ def _map_writer(item: Write) -> Write:
     def write(out: bytearray, value: Any) -> None:
         if value:
             out += _encode_long(len(value))
-            for key, one in value.items():
+            for key, map_value in value.items():
                 _write_string(out, key)
-                item(out, one)
+                item(out, map_value)
         out.append(0)
 
     return write
@@ -176,10 +176,10 @@ def _record_writer(node: Record, cache: dict[int, Write]) -> Write:
 
     def write_dict(out: bytearray, value: Any) -> None:
         for name, default, write in items:
-            one = value.get(name, default)
-            if one is NO_DEFAULT:
+            field_value = value.get(name, default)
+            if field_value is NO_DEFAULT:
                 raise ValueError(f"the field {name} of {node.name} is missing")
-            write(out, one)
+            write(out, field_value)
 
     return write_dict
 
@@ -193,8 +193,8 @@ def _dataclass_writer(made_of: type, attributes: tuple[str, ...], writes: tuple[
     def write(out: bytearray, value: Any) -> None:
         if type(value) is not made_of:
             raise ValueError(f"expected a {made_of.__name__}, not {value!r:.100}")
-        for write_one, one in zip(writes, values_of(value), strict=True):
-            write_one(out, one)
+        for write_field, field_value in zip(writes, values_of(value), strict=True):
+            write_field(out, field_value)
 
     return write
 
@@ -228,7 +228,7 @@ def _union_writer(node: Union, cache: dict[int, Write]) -> Write:
 
 def _branch_of(node: Union, value: Any) -> int:
     kind = {type(None): "null", list: "tuple", bytearray: "bytes", memoryview: "bytes"}.get(type(value), type(value).__name__)
-    found = [index for index, branch in enumerate(node.branches) if python_type_name(branch) == kind]
-    if len(found) != 1:
+    matching = [index for index, branch in enumerate(node.branches) if python_type_name(branch) == kind]
+    if len(matching) != 1:
         raise ValueError(f"a {kind} is ambiguous in its union; use a Branch")
-    return found[0]
+    return matching[0]

@@ -195,8 +195,8 @@ def supports(text: str) -> bool:
 def _select(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     if columns is None:
         return schema
-    wanted = frozenset(columns)
-    return pa.schema([field for field in schema if field.name in wanted], metadata=schema.metadata)
+    requested = frozenset(columns)
+    return pa.schema([field for field in schema if field.name in requested], metadata=schema.metadata)
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

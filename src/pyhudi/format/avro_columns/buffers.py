@@ -98,8 +98,8 @@ def varints(numbers: Longs, value_branch: int | None = None, null: int = 0, vali
     bits = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     if valid is not None:
         bits[~valid] = 0
-    most = int(bits.max()) if len(bits) else 0
-    width = max(1, (most.bit_length() + 6) // 7)
+    max_bits = int(bits.max()) if len(bits) else 0
+    width = max(1, (max_bits.bit_length() + 6) // 7)
     table = np.empty((len(bits), lead + width), np.uint8)
     if value_branch is not None:
         table[:, 0] = value_branch if valid is None else np.where(valid, np.uint8(value_branch), np.uint8(null))

@@ -113,8 +113,8 @@ class NumberNode(Node):
         if self.below:
             rows.fail((values < 0) | (values >= self.below), "a time of day is out of range")
         if self.factor != 1:
-            most = (2**63 - 1) // self.factor
-            rows.fail((values > most) | (values < -most), "a timestamp exceeds the range of microseconds")
+            limit = (2**63 - 1) // self.factor
+            rows.fail((values > limit) | (values < -limit), "a timestamp exceeds the range of microseconds")
             values = values * self.factor
         stored = values.astype(np.int32) if self.arrow.bit_width == 32 else values
         return pa.Array.from_buffers(self.arrow, len(stored), [None, pa.py_buffer(stored)], 0)
@@ -290,21 +290,21 @@ class NullableNode(Node):
         self.null = 2 - 2 * value_branch
 
     def decode(self, rows: RowCursors) -> pa.Array:
-        valid, index, live = self._branches(rows)
+        valid, index, non_null = self._branches(rows)
         if index is None:
             return self.inner.decode(rows)
         if not len(index):
             return pa.nulls(len(rows), self.arrow)
-        array = self.inner.decode(live)
-        rows.advance(index, live)
+        array = self.inner.decode(non_null)
+        rows.advance(index, non_null)
         return expand(array, valid)
 
     def skip(self, rows: RowCursors) -> None:
-        _, index, live = self._branches(rows)
-        if len(live):
-            self.inner.skip(live)
+        _, index, non_null = self._branches(rows)
+        if len(non_null):
+            self.inner.skip(non_null)
         if index is not None:
-            rows.advance(index, live)
+            rows.advance(index, non_null)
 
     def walk(self, cursor: ByteCursor) -> None:
         branch = cursor.zigzag()

@@ -35,8 +35,8 @@ def compile_node(schema: Any, arrow: pa.DataType) -> Node:
             raise Unsupported("an Avro union of one type is not supported")
         if len(schema) != 2 or "null" not in schema:
             raise Unsupported("an Avro union of several types is not supported")
-        live = 0 if schema[1] == "null" else 1
-        return NullableNode(compile_node(schema[live], arrow), live)
+        value_branch = 0 if schema[1] == "null" else 1
+        return NullableNode(compile_node(schema[value_branch], arrow), value_branch)
     kind = schema if isinstance(schema, str) else schema["type"]
     make = _MAKERS.get(kind)
     if make is None:

@@ -56,9 +56,9 @@ class SequenceNode(Node):
         ends, data = binary_parts(items)
         # The items of one row are contiguous, so their encoded bytes are one value over the same data.
         values = binary_column(ends[offsets - offsets[0]], data)
-        some = counts > 0
+        non_empty = counts > 0
         closing = np.zeros(len(counts) + 1, np.int64)
-        np.cumsum(some, out=closing[1:])
+        np.cumsum(non_empty, out=closing[1:])
         return [varints(counts), values, binary_column(closing, np.zeros(int(closing[-1]), np.uint8))]
 
     def _encode_items(self, array: pa.Array, first: int, count: int) -> list[pa.Array]:
@@ -89,18 +89,18 @@ _FEW_ROWS: Final = 24
 def _decode_items(rows: RowCursors, item: Node) -> tuple[Longs, pa.Array]:
     """Return the number of items of each row, and the items of all rows, row after row."""
     counts = np.zeros(len(rows), np.int64)
-    found = _DecodedItems()
+    items = _DecodedItems()
     open_rows = np.arange(len(rows))
     while len(open_rows):
         blocks = rows.subset(open_rows)
         sizes = _block_counts(blocks, item.min_bytes)
         rows.advance(open_rows, blocks)
-        more = sizes > 0
-        open_rows, sizes = open_rows[more], sizes[more]
+        has_items = sizes > 0
+        open_rows, sizes = open_rows[has_items], sizes[has_items]
         if len(open_rows):
-            _decode_block(rows, item, open_rows, sizes, counts, found)
+            _decode_block(rows, item, open_rows, sizes, counts, items)
             counts[open_rows] += sizes
-    return counts, found.in_order(counts, item.arrow)
+    return counts, items.in_order(counts, item.arrow)
 
 
 class _DecodedItems:
@@ -137,10 +137,10 @@ def _block_counts(rows: RowCursors, min_bytes: int) -> Longs:
     # A negative count is followed by the block's size in bytes, for readers that skip.
     sized = np.nonzero(counts < 0)[0]
     if len(sized):
-        some = rows.subset(sized)
-        sizes = some.varint()
-        some.fail((sizes < 0) | (sizes > some.end - some.at), "invalid size of a block of items")
-        rows.advance(sized, some)
+        sized_rows = rows.subset(sized)
+        sizes = sized_rows.varint()
+        sized_rows.fail((sizes < 0) | (sizes > sized_rows.end - sized_rows.at), "invalid size of a block of items")
+        rows.advance(sized, sized_rows)
         counts = np.abs(counts)
     rows.fail((counts < 0) | (counts > (rows.end - rows.at) // min_bytes), "the number of items exceeds their record")
     return counts
@@ -193,8 +193,8 @@ def _decode_strided(rows: RowCursors, item: Node, index: Longs, sizes: Longs, be
     else:
         rows.subset(index).fail(~fits, "a record is truncated inside an array")
     if not bool(fits.all()):
-        kept = fits[owners]
-        owners, numbers, at = owners[kept], numbers[kept], at[kept]
+        is_decoded = fits[owners]
+        owners, numbers, at = owners[is_decoded], numbers[is_decoded], at[is_decoded]
     if len(at):
         items = RowCursors(rows.source, at, rows.end[index][owners])
         found.add(item.decode(items), index[owners], before[index][owners] + numbers)

@@ -175,10 +175,14 @@ def _locate(data: memoryview | bytes, offset: int | None) -> tuple[Int64s, Int64
     value_ends = value_starts + value_bytes
     fits = (key_bytes == row_bytes + 12) & (row_bytes <= MAX_ROW_BYTES) & (value_ends < size)
     if not fits.all():
-        starts, row_ends, value_starts, value_ends = (each[fits] for each in (starts, row_ends, value_starts, value_ends))
+        starts, row_ends, value_starts, value_ends = (
+            positions[fits] for positions in (starts, row_ends, value_starts, value_ends)
+        )
     plain = (block[row_ends] == 0) & (block[value_starts - 1] == _PUT) & (block[value_ends] == 0)
     if not plain.all():
-        starts, row_ends, value_starts, value_ends = (each[plain] for each in (starts, row_ends, value_starts, value_ends))
+        starts, row_ends, value_starts, value_ends = (
+            positions[plain] for positions in (starts, row_ends, value_starts, value_ends)
+        )
     nexts = value_ends + 1
     if len(starts) and starts[0] == 0 and nexts[-1] == size and np.array_equal(nexts[:-1], starts[1:]):
         return starts, row_ends, value_starts, value_ends

@@ -82,11 +82,11 @@ def verify_checksums(
         )
     for index in range(chunk_count):
         chunk = data[index * bytes_per_checksum : (index + 1) * bytes_per_checksum]
-        found = zlib.crc32(chunk) if kind == ChecksumType.CRC32 else crc32c(chunk)
+        checksum = zlib.crc32(chunk) if kind == ChecksumType.CRC32 else crc32c(chunk)
         expected = int.from_bytes(stored[4 * index : 4 * index + 4], "big")
-        if found != expected:
+        if checksum != expected:
             raise CorruptData(
-                f"checksum mismatch in chunk {index} of an HFile block", offset=offset, expected=expected, found=found
+                f"checksum mismatch in chunk {index} of an HFile block", offset=offset, expected=expected, found=checksum
             )
 
 

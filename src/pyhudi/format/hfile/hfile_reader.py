@@ -105,15 +105,15 @@ class HFile:
         Raises:
             InvalidRequest: Other keys.
         """
-        wanted = ascending_keys(keys)
-        objects: Objects = wanted.to_numpy(zero_copy_only=False)
+        lookup_keys = ascending_keys(keys)
+        objects: Objects = lookup_keys.to_numpy(zero_copy_only=False)
         for batch in self._batches(self._touched(_Ranges.of_points(objects))):
             rows = batch.column("key")
             first = int(np.searchsorted(objects, rows[0].as_py(), side="left"))
             last = int(np.searchsorted(objects, rows[-1].as_py(), side="right"))
-            found = pc.index_in(wanted.slice(first, last - first), value_set=rows).drop_null()
-            if len(found):
-                yield batch.take(found)
+            matches = pc.index_in(lookup_keys.slice(first, last - first), value_set=rows).drop_null()
+            if len(matches):
+                yield batch.take(matches)
 
     def meta_block(self, name: str) -> bytes | None:
         """Return the data of a meta block; None if the file has no block of that name."""
@@ -134,11 +134,11 @@ class HFile:
             )
 
     def _scan_ranges(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[pa.RecordBatch]:
-        wanted = _Ranges.of(ranges)
-        for batch in self._batches(self._touched(wanted)):
-            kept = wanted.filter(batch)
-            if kept.num_rows:
-                yield kept
+        row_ranges = _Ranges.of(ranges)
+        for batch in self._batches(self._touched(row_ranges)):
+            filtered = row_ranges.filter(batch)
+            if filtered.num_rows:
+                yield filtered
 
     def _touched(self, ranges: _Ranges | None) -> Iterator[IndexEntry]:
         """Yield the data blocks that overlap the ranges (None: all), in file order, reading index blocks lazily."""
@@ -163,18 +163,18 @@ class HFile:
 
     def _batches(self, entries: Iterator[IndexEntry]) -> Iterator[pa.RecordBatch]:
         """Yield the entries of the blocks, several blocks to a batch; no empty batches."""
-        held: list[memoryview] = []
+        block_data: list[memoryview] = []
         held_bytes = 0
         first_offset = 0
         for offset, data in self._data_blocks(entries):
-            if held and held_bytes + len(data) > _BATCH_BYTES:
-                yield from _decode_batch(held, first_offset)
-                held, held_bytes = [], 0
-            if not held:
+            if block_data and held_bytes + len(data) > _BATCH_BYTES:
+                yield from _decode_batch(block_data, first_offset)
+                block_data, held_bytes = [], 0
+            if not block_data:
                 first_offset = offset
-            held.append(data)
+            block_data.append(data)
             held_bytes += len(data)
-        yield from _decode_batch(held, first_offset)
+        yield from _decode_batch(block_data, first_offset)
 
     def _data_blocks(self, entries: Iterator[IndexEntry]) -> Iterator[tuple[int, memoryview]]:
         """Yield offset and uncompressed data of each block."""
@@ -247,8 +247,8 @@ def ascending_keys(keys: pa.BinaryArray | pa.StringArray) -> pa.BinaryArray:
         if not pc.all(rises).as_py():
             at = pc.index(rises, False).as_py()
             before, after = binary[at].as_py(), binary[at + 1].as_py()
-            what = f"the key {after!r} is repeated" if before == after else f"the key {after!r} follows {before!r}"
-            raise InvalidRequest(f"HFile keys must ascend by their bytes: {what}")
+            problem = f"the key {after!r} is repeated" if before == after else f"the key {after!r} follows {before!r}"
+            raise InvalidRequest(f"HFile keys must ascend by their bytes: {problem}")
     return binary
 
 
@@ -276,9 +276,9 @@ class _Ranges:
         if not self.has_end:
             end[-1] = len(rows)
         changes = np.zeros(len(rows) + 1, dtype=np.int64)
-        some = first < end
-        np.add.at(changes, first[some], 1)
-        np.add.at(changes, end[some], -1)
+        overlaps = first < end
+        np.add.at(changes, first[overlaps], 1)
+        np.add.at(changes, end[overlaps], -1)
         touched: npt.NDArray[np.bool_] = np.cumsum(changes[:-1]) > 0
         return touched
 
@@ -340,8 +340,8 @@ def _lower_bounds(rows: pa.BinaryArray, lookup_keys: Objects) -> npt.NDArray[np.
     """Return for each lookup key the number of smaller rows; the rows ascend."""
     if len(lookup_keys) * len(rows).bit_length() < len(rows):
         # Converting every row to an object costs more than converting those that a binary search visits.
-        found = [bisect_left(range(len(rows)), row, key=lambda index: rows[index].as_py()) for row in lookup_keys]
-        return np.array(found, dtype=np.int64)
+        bounds = [bisect_left(range(len(rows)), row, key=lambda index: rows[index].as_py()) for row in lookup_keys]
+        return np.array(bounds, dtype=np.int64)
     return np.searchsorted(rows.to_numpy(zero_copy_only=False), lookup_keys).astype(np.int64, copy=False)
 
 

@@ -135,8 +135,8 @@ class HFileEncoder:
         check_sizes(rows, values)
         first = rows[0].as_py()
         if self._last_key is not None and first <= self._last_key:
-            what = "is repeated" if first == self._last_key else f"follows {self._last_key!r}"
-            raise InvalidRequest(f"HFile keys must ascend by their bytes: the key {first!r} {what}")
+            problem = "is repeated" if first == self._last_key else f"follows {self._last_key!r}"
+            raise InvalidRequest(f"HFile keys must ascend by their bytes: the key {first!r} {problem}")
         if self._first_key is None:
             self._first_key = first
         self._last_key = rows[-1].as_py()

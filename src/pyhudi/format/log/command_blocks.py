@@ -75,18 +75,18 @@ def surviving_blocks(
     Raises:
         Unsupported: A CDC block, which is invalid in an ordinary log file.
     """
-    kept: list[tuple[Source, LogBlock]] = []
+    surviving: list[tuple[Source, LogBlock]] = []
     for source, block in blocks:
         if isinstance(block, CorruptBlock):
             continue
         if block.kind is BlockType.COMMAND:
             target = decode_command(block).target_instant_time
-            kept = [entry for entry in kept if entry[1].instant_time != target]
+            surviving = [entry for entry in surviving if entry[1].instant_time != target]
         elif block.kind is BlockType.CDC:
             raise Unsupported(f"a CDC block in an ordinary log file, at byte {block.offset}, is not supported")
         elif counts(block.instant_time):
-            kept.append((source, block))
-    return deduplicate_attempts(kept, lambda entry: entry[1])
+            surviving.append((source, block))
+    return deduplicate_attempts(surviving, lambda entry: entry[1])
 
 
 def deduplicate_attempts(blocks: Sequence[Source], block_getter: Callable[[Source], LogBlock]) -> list[Source]:
@@ -101,10 +101,10 @@ def deduplicate_attempts(blocks: Sequence[Source], block_getter: Callable[[Sourc
         block_getter: Returns the block.
     """
     attempts: dict[str, Counter[int]] = {}
-    for found in blocks:
-        attempt = _attempt_of(block_getter(found))
+    for source in blocks:
+        attempt = _attempt_of(block_getter(source))
         if attempt is not None:
-            attempts.setdefault(block_getter(found).instant_time, Counter())[attempt] += 1
+            attempts.setdefault(block_getter(source).instant_time, Counter())[attempt] += 1
     counted = {instant: max(counts, key=lambda n: (counts[n], n)) for instant, counts in attempts.items() if len(counts) > 1}
     if not counted:
         return list(blocks)
@@ -113,7 +113,7 @@ def deduplicate_attempts(blocks: Sequence[Source], block_getter: Callable[[Sourc
         attempt = _attempt_of(block)
         return attempt is None or counted.get(block.instant_time, attempt) == attempt
 
-    return [found for found in blocks if is_read(block_getter(found))]
+    return [source for source in blocks if is_read(block_getter(source))]
 
 
 def _attempt_of(block: LogBlock) -> int | None:
@@ -136,45 +136,45 @@ def without_compacted(
         counted_blocks: The visible blocks in merge order, in any form that `block_getter` accepts.
         block_getter: Returns the block.
         only_marked: Also ignore a log compaction without PyHudi's mark, a delete block before the others. Set it if a
-            payload class or a merger merges the table: Hudi merges by ordering value in a log compaction, whatever the
+            payload class or a merger merges the table: Hudi merges by ordering value in a log compaction, regardless of the
             class, and its readers read the original blocks.
     """
-    partial = {block_getter(found).instant_time for found in counted_blocks if block_getter(found).is_partial}
-    blocks = [block_getter(found) for found in counted_blocks]
+    partial = {block_getter(source).instant_time for source in counted_blocks if block_getter(source).is_partial}
+    blocks = [block_getter(source) for source in counted_blocks]
     first = {block.instant_time: block for block in reversed(blocks)}
     several = {block.instant_time for block in blocks if block is not first[block.instant_time]}
     covering: dict[str, str] = {}
-    for found in counted_blocks:
-        own = block_getter(found).instant_time
-        if only_marked and not (own in several and first[own].kind is BlockType.DELETE):
+    for source in counted_blocks:
+        compaction_time = block_getter(source).instant_time
+        if only_marked and not (compaction_time in several and first[compaction_time].kind is BlockType.DELETE):
             continue
-        if own not in partial and not partial.isdisjoint(block_getter(found).compacted_block_times):
+        if compaction_time not in partial and not partial.isdisjoint(block_getter(source).compacted_block_times):
             continue
-        for instant in block_getter(found).compacted_block_times:
+        for instant in block_getter(source).compacted_block_times:
             # A log compaction is later than the instants that it merged; ignore any other entry of the list.
-            if instant < own:
-                covering[instant] = max(covering.get(instant, ""), own)
+            if instant < compaction_time:
+                covering[instant] = max(covering.get(instant, ""), compaction_time)
     if not covering:
         return list(counted_blocks)
-    places: dict[str, int] = {}
-    for place, found in enumerate(counted_blocks):
-        final = block_getter(found).instant_time
+    positions: dict[str, int] = {}
+    for position, source in enumerate(counted_blocks):
+        final = block_getter(source).instant_time
         while final in covering:
             final = covering[final]
-        if final != block_getter(found).instant_time:
-            places[final] = place
+        if final != block_getter(source).instant_time:
+            positions[final] = position
     moved: dict[int, list[Source]] = {}
-    staying: list[tuple[int, Source]] = []
-    for place, found in enumerate(counted_blocks):
-        instant = block_getter(found).instant_time
+    unmoved: list[tuple[int, Source]] = []
+    for position, source in enumerate(counted_blocks):
+        instant = block_getter(source).instant_time
         if instant in covering:
             continue
-        if instant in places:
-            moved.setdefault(places[instant], []).append(found)
+        if instant in positions:
+            moved.setdefault(positions[instant], []).append(source)
         else:
-            staying.append((place, found))
-    ordered = [*staying, *((place, found) for place, group in moved.items() for found in group)]
-    return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
+            unmoved.append((position, source))
+    ordered = [*unmoved, *((position, source) for position, group in moved.items() for source in group)]
+    return [source for _, source in sorted(ordered, key=lambda entry: entry[0])]
 
 
 _ROLLBACK: Final = "0"

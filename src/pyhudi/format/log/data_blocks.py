@@ -125,12 +125,12 @@ def decode_parquet(schema: str, content: bytes | memoryview, columns: Sequence[s
     """Yield the rows of the content of a PARQUET block; see `decode_content`."""
     target = avro_to_arrow(schema)
     if columns is not None:
-        wanted = frozenset(columns)
-        target = pa.schema([field for field in target if field.name in wanted])
+        requested = frozenset(columns)
+        target = pa.schema([field for field in target if field.name in requested])
     try:
         file = open_parquet(pa.BufferReader(content))
-        present = [name for name in target.names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(batch_size=CHUNK_ROWS * 4, columns=present):
+        stored_names = [name for name in target.names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=CHUNK_ROWS * 4, columns=stored_names):
             yield conform(batch, target)
     except pa.ArrowNotImplementedError as error:
         raise Unsupported(f"a Parquet block uses a feature that Arrow does not support: {error}") from error
@@ -220,9 +220,9 @@ def _fill_keys(batch: pa.RecordBatch, name: str, keys: pa.Array) -> pa.RecordBat
     index = batch.schema.get_field_index(name)
     if index < 0:
         return batch
-    held = batch.column(index)
+    column = batch.column(index)
     try:
-        filled = pc.if_else(pc.fill_null(pc.equal(held, ""), True), keys.cast(pa.string()), held)
+        filled = pc.if_else(pc.fill_null(pc.equal(column, ""), True), keys.cast(pa.string()), column)
     except pa.ArrowInvalid as error:
         raise CorruptData("the key of an HFile entry is not UTF-8") from error
     return batch.set_column(index, batch.schema.field(index), filled)

@@ -119,7 +119,7 @@ _RECORD: Final = RecordNode(pa.struct(list(DELETES)), _FIELDS)
 _TUPLE: Final = DELETE_BRANCHES.index(Wrapper.ARRAY)
 
 # After so many consecutive records of one size, compare the following ones with the last.
-_ALIKE: Final = 16
+_SIMILAR: Final = 16
 
 # Bytes to parse sequentially before comparing shapes again; they are copied each time.
 _WALK_BYTES: Final = 8192
@@ -136,17 +136,17 @@ def _record_ranges(cursor: ByteCursor, view: memoryview) -> Iterator[tuple[Longs
     while count := _block_count(cursor):
         while count:
             edges = [np.array([cursor.offset], np.int64)]
-            wanted = min(count, _CHUNK_ROWS)
-            found = 0
-            while found < wanted:
-                walked, alike = _walk(cursor, octets, wanted - found)
+            chunk_rows = min(count, _CHUNK_ROWS)
+            row_count = 0
+            while row_count < chunk_rows:
+                walked, alike = _walk(cursor, octets, chunk_rows - row_count)
                 edges.append(np.array(walked, np.int64))
-                found += len(walked)
+                row_count += len(walked)
                 if alike:
-                    more = _take_alike(cursor, octets, walked[-2], wanted - found)
-                    edges.append(more)
-                    found += len(more)
-            count -= found
+                    similar_records = _skip_similar(cursor, octets, walked[-2], chunk_rows - row_count)
+                    edges.append(similar_records)
+                    row_count += len(similar_records)
+            count -= row_count
             flat = np.concatenate(edges)
             yield flat[:-1], flat[1:]
 
@@ -171,7 +171,7 @@ def _walk(cursor: ByteCursor, octets: npt.NDArray[np.uint8], most: int) -> tuple
     data = octets[base : base + _WALK_BYTES].tobytes() + bytes(64)
     size_bytes = len(data) - 64
     ends: list[int] = []
-    at = last = alike = 0
+    at = last = similar = 0
     for _ in range(most):
         start = at
         if data[at] == 2 and data[at + 1] < 128:
@@ -193,20 +193,20 @@ def _walk(cursor: ByteCursor, octets: npt.NDArray[np.uint8], most: int) -> tuple
                 node.walk(cursor)
             at = cursor.offset - base
         ends.append(base + at)
-        alike = alike + 1 if at - start == last else 0
+        similar = similar + 1 if at - start == last else 0
         last = at - start
-        if alike >= _ALIKE or at >= size_bytes:
+        if similar >= _SIMILAR or at >= size_bytes:
             break
     cursor.skip(at - (cursor.offset - base))
-    return ends, alike >= _ALIKE
+    return ends, similar >= _SIMILAR
 
 
-def _take_alike(cursor: ByteCursor, octets: npt.NDArray[np.uint8], model: int, most: int) -> Longs:
+def _skip_similar(cursor: ByteCursor, octets: npt.NDArray[np.uint8], model: int, most: int) -> Longs:
     """Skip the following records, at most `most`, that have the shape of the record at `model`; return their ends."""
     size = cursor.offset - model
     shape = _shape(octets, model, size)
     ends: list[Longs] = []
-    step = 4 * _ALIKE
+    step = 4 * _SIMILAR
     while True:
         count = min(step, most, cursor.remaining // size)
         start = cursor.offset

@@ -164,13 +164,13 @@ class LogBlock:
         """Read the content from the block's file. Raises CorruptData if its checksum differs."""
         content = _read(read_range, self.content_offset, self.content_size_bytes)
         if self.check is not None:
-            found = zlib.crc32(content)
-            if found != self.check.content_crc:
+            checksum = zlib.crc32(content)
+            if checksum != self.check.content_crc:
                 raise CorruptData(
                     "checksum mismatch in the content of a log block",
                     offset=self.content_offset,
                     expected=self.check.content_crc,
-                    found=found,
+                    found=checksum,
                 )
         return content
 
@@ -226,8 +226,8 @@ class LogFraming:
         kind, headers, content = self._held
         if kind is BlockType.COMMAND:
             raise InvalidRequest("a COMMAND block cannot hold a check")
-        rest = f"{zlib.crc32(content):08x} {self._number} {'last' if is_last else 'more'}"
-        unsealed = f"{_CHECK_NAME} {_NO_SUM} {rest}"
+        check_fields = f"{zlib.crc32(content):08x} {self._number} {'last' if is_last else 'more'}"
+        unsealed = f"{_CHECK_NAME} {_NO_SUM} {check_fields}"
         head, tail = frame_block(kind, {**headers, _CHECK_KEY: unsealed}, len(content))
         # No header after this one, in the order of keys, contains such a text.
         at = head.rindex(unsealed.encode()) + len(_CHECK_NAME) + 1
@@ -369,14 +369,14 @@ def _read(read_range: ReadRange, offset: int, size: int) -> bytes:
 
 def _torn(window: _Window, offset: int) -> str | None:
     """Return why the block whose magic is at `offset` is invalid; None if it is valid."""
-    left = window.size_bytes - offset - _START.size
-    if left < 0:
+    remaining = window.size_bytes - offset - _START.size
+    if remaining < 0:
         return "the file ends inside the length"
     _, size = _START.unpack(window.get(offset, _START.size))
     if size < _MIN_SIZE:
         return f"a length of {size} is too small for any block"
-    if size > left:
-        return f"the block's length is {size} bytes, but the file has {left}"
+    if size > remaining:
+        return f"the block's length is {size} bytes, but the file has {remaining}"
     end = offset + _START.size + size
     after = min(len(MAGIC), window.size_bytes - end)
     close = window.get(end - _TAIL.size, _TAIL.size + after)
@@ -392,9 +392,9 @@ def _next_magic(read_range: ReadRange, offset: int, size_bytes: int) -> int:
     """Return the offset of the first magic at or after `offset`; the end of the file if there is none."""
     while size_bytes - offset >= len(MAGIC):
         size = min(_SEARCH_BYTES, size_bytes - offset)
-        found = _read(read_range, offset, size).find(MAGIC)
-        if found >= 0:
-            return offset + found
+        position = _read(read_range, offset, size).find(MAGIC)
+        if position >= 0:
+            return offset + position
         # The magic may span the border of two windows.
         offset += size - (len(MAGIC) - 1)
     return size_bytes
@@ -402,12 +402,14 @@ def _next_magic(read_range: ReadRange, offset: int, size_bytes: int) -> int:
 
 def _decode_block(window: _Window, offset: int, *, skip_checks: bool) -> tuple[LogBlock, str | None]:
     """Return the block at `offset`, and the reason if its check fails."""
-    left = window.size_bytes - offset - _START.size
-    if left < 0:
+    remaining = window.size_bytes - offset - _START.size
+    if remaining < 0:
         raise CorruptData("a log block is truncated inside its length", offset=offset)
     _, size = _START.unpack(window.get(offset, _START.size))
-    if not _MIN_SIZE <= size <= min(left, MAX_BLOCK_BYTES):
-        raise CorruptData("a log block extends past the end of its file", offset=offset + len(MAGIC), expected=left, found=size)
+    if not _MIN_SIZE <= size <= min(remaining, MAX_BLOCK_BYTES):
+        raise CorruptData(
+            "a log block extends past the end of its file", offset=offset + len(MAGIC), expected=remaining, found=size
+        )
     start = offset + _START.size
     end = start + size
     version, ordinal = _TYPE_AND_VERSION.unpack(window.get(start, _TYPE_AND_VERSION.size))
@@ -419,7 +421,7 @@ def _decode_block(window: _Window, offset: int, *, skip_checks: bool) -> tuple[L
             f"log format version {version} at byte {start} is not supported: only version {LOG_FORMAT_VERSION} is{older}"
         )
     kind = _kind_of(ordinal, start + 4)
-    # The content size, the footer and T follow the headers, whatever these contain.
+    # The content size, the footer and T follow the headers, regardless of their content.
     headers, places, at = _decode_headers(window, start + _TYPE_AND_VERSION.size, end - _I64.size - _TAIL.size)
     (content_size,) = _I64.unpack(window.get(at, _I64.size))
     content = at + _I64.size
@@ -440,15 +442,17 @@ def _decode_block(window: _Window, offset: int, *, skip_checks: bool) -> tuple[L
         block = LogBlock(offset, end - offset, kind, tuple(headers.items()), content, content_size)
         return block, "its check is stored under another header" if lost else None
     del headers[_CHECK_KEY]
-    said = _CHECK.fullmatch(text)
+    check_match = _CHECK.fullmatch(text)
     check: BlockCheck | None = None
     reason: str | None = "the check of the block is invalid"
-    if said is not None:
-        check = BlockCheck(int(said[2], 16), int(said[3]), said[4] == "last")
+    if check_match is not None:
+        check = BlockCheck(int(check_match[2], 16), int(check_match[3]), check_match[4] == "last")
         head = window.get(offset, content - offset)
-        at = places[_CHECK_KEY] + said.start(1) - offset
-        found = zlib.crc32(head[at + len(_NO_SUM) :], zlib.crc32(_NO_SUM.encode(), zlib.crc32(head[:at])))
-        reason = None if found == int(said[1], 16) else f"its head has the checksum {found:08x}, not {said[1]}"
+        at = places[_CHECK_KEY] + check_match.start(1) - offset
+        checksum = zlib.crc32(head[at + len(_NO_SUM) :], zlib.crc32(_NO_SUM.encode(), zlib.crc32(head[:at])))
+        reason = (
+            None if checksum == int(check_match[1], 16) else f"its head has the checksum {checksum:08x}, not {check_match[1]}"
+        )
     return LogBlock(offset, end - offset, kind, tuple(headers.items()), content, content_size, check), reason
 
 

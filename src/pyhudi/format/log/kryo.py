@@ -111,9 +111,9 @@ class _Reader:
         return self.names[number]
 
     def expect_class(self, name: str) -> None:
-        found = self.read_class()
-        if found != name:
-            raise Unsupported(f"a delete block of an old table contains {found!r}, but only {name} is supported")
+        class_name = self.read_class()
+        if class_name != name:
+            raise Unsupported(f"a delete block of an old table contains {class_name!r}, but only {name} is supported")
 
     def expect_new(self) -> None:
         """Read the mark of a new object."""

@@ -41,11 +41,11 @@ def to_orc(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             raise InvalidRequest(
                 f"column {field.name!r}: {error}; ORC base files support timestamps from 1677 to 2262, write the table in Parquet"
             ) from error
-        columns.append(_standing_alone(typed) if pa.types.is_nested(field.type) else typed)
+        columns.append(_without_slices(typed) if pa.types.is_nested(field.type) else typed)
     return pa.table(columns, schema=schema)
 
 
-def _standing_alone(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _without_slices(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Copy the column if it is a slice: for slices, Arrow writes wrong rows of values nested in structs."""
     return pa.chunked_array([chunk.take(pa.array(np.arange(len(chunk)))) for chunk in column.chunks], column.type)
 

@@ -68,8 +68,8 @@ def _rebased_days(array: pa.Array) -> pa.Array:
     first = pc.min(days).as_py()
     if first is None or first >= FIRST_GREGORIAN_DAY:
         return array
-    held = np.asarray(days.fill_null(0)).astype(np.int64)
-    moved = np.where(held < FIRST_GREGORIAN_DAY, _gregorian_days(held), held).astype(np.int32)
+    day_numbers = np.asarray(days.fill_null(0)).astype(np.int64)
+    moved = np.where(day_numbers < FIRST_GREGORIAN_DAY, _gregorian_days(day_numbers), day_numbers).astype(np.int32)
     return pa.array(moved, pa.int32(), mask=np.asarray(array.is_null())).cast(array.type)
 
 
@@ -169,13 +169,13 @@ class OrcFile:
         self._hybrid_days = is_bootstrapped and self._tail.hybrid_days
         source.seek(0)
         self._file = po.ORCFile(source)
-        held: pa.Schema = self._file.schema.remove_metadata()
+        stored_schema: pa.Schema = self._file.schema.remove_metadata()
         user = self._file.metadata
         entries = {} if user is None else {bytes(key): bytes(value) for key, value in user.items()}
         text = entries.get(ORC_AVRO_SCHEMA_KEY.encode())
-        said = None if text is None else file_schema(avro_to_arrow(text.decode()), text.decode())
-        self.schema_arrow = schema_from_file(held, said)
-        self._held = held
+        declared_schema = None if text is None else file_schema(avro_to_arrow(text.decode()), text.decode())
+        self.schema_arrow = schema_from_file(stored_schema, declared_schema)
+        self._held = stored_schema
         rows = tuple(stripe.row_count for stripe in self._tail.stripes)
         self.metadata = OrcFooter.of(self.schema_arrow, rows, entries)
         self._zone: str | None = None

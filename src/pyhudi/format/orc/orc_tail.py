@@ -88,13 +88,13 @@ def read_tail(source: pa.NativeFile) -> Tail:
     length = last[-1]
     if length + 1 > len(last) or not last[:-1].endswith(MAGIC):
         raise CorruptData("invalid end of an ORC file", offset=size - 1, expected=MAGIC, found=last[-4:])
-    said = _numbers(last[-1 - length : -1], size - 1 - length)
-    footer_bytes, compression = said.get(_FOOTER_LENGTH, 0), said.get(_COMPRESSION, _NONE)
+    postscript = _numbers(last[-1 - length : -1], size - 1 - length)
+    footer_bytes, compression = postscript.get(_FOOTER_LENGTH, 0), postscript.get(_COMPRESSION, _NONE)
     offset = size - 1 - length - footer_bytes
     if offset < len(MAGIC):
         raise CorruptData("invalid length of an ORC footer", offset=size - 1 - length, expected=size, found=footer_bytes)
     source.seek(offset)
-    tail = Tail(compression, said.get(_BLOCK_SIZE, 0), offset, footer_bytes, ())
+    tail = Tail(compression, postscript.get(_BLOCK_SIZE, 0), offset, footer_bytes, ())
     footer = _plain(source.read(footer_bytes), tail)
     stripes = tuple(_stripe(value, offset) for number, value in decode_fields(ByteCursor(footer)) if number == _STRIPES)
     numbers = _numbers(footer, offset)
@@ -118,16 +118,16 @@ def with_user_metadata(end: bytes, entries: Mapping[str, bytes]) -> bytes:
     """Return the end of a file with additional user metadata. end: from the footer or before to the last byte."""
     length = end[-1]
     postscript = end[-1 - length : -1]
-    said = _numbers(postscript, 0)
+    fields = _numbers(postscript, 0)
     added = b"".join(encode_bytes(_USER_METADATA, encode_bytes(1, k.encode()) + encode_bytes(2, v)) for k, v in entries.items())
-    if said.get(_COMPRESSION, _NONE) != _NONE:
-        most = min(said[_BLOCK_SIZE], _MOST_CHUNK)
-        pieces = (added[start : start + most] for start in range(0, len(added), most))
+    if fields.get(_COMPRESSION, _NONE) != _NONE:
+        max_chunk = min(fields[_BLOCK_SIZE], _MOST_CHUNK)
+        pieces = (added[start : start + max_chunk] for start in range(0, len(added), max_chunk))
         added = b"".join((len(piece) << 1 | 1).to_bytes(_CHUNK_HEADER, "little") + piece for piece in pieces)
-    longer = encode_number(_FOOTER_LENGTH, said.get(_FOOTER_LENGTH, 0) + len(added))
+    longer = encode_number(_FOOTER_LENGTH, fields.get(_FOOTER_LENGTH, 0) + len(added))
     # Of a repeated field the last one counts, but a reader may use the first: it is written once.
-    others = _without(postscript, _FOOTER_LENGTH)
-    return end[: -1 - length] + added + longer + others + bytes([len(longer) + len(others)])
+    other_fields = _without(postscript, _FOOTER_LENGTH)
+    return end[: -1 - length] + added + longer + other_fields + bytes([len(longer) + len(other_fields)])
 
 
 def _without(message: bytes, dropped: int) -> bytes:
@@ -147,12 +147,12 @@ def _numbers(message: bytes, offset: int) -> dict[int, int]:
 def _stripe(value: int | memoryview, limit: int) -> Stripe:
     if isinstance(value, int):
         raise CorruptData("invalid stripe in an ORC footer", expected="a message", found=value)
-    said = _numbers(bytes(value), 0)
-    place = said.get(1, 0) + said.get(2, 0) + said.get(3, 0)
-    found = Stripe(place, said.get(4, 0), said.get(5, 0))
-    if place + found.footer_bytes > limit:
-        raise CorruptData("invalid stripe of an ORC file", expected=limit, found=place + found.footer_bytes)
-    return found
+    fields = _numbers(bytes(value), 0)
+    place = fields.get(1, 0) + fields.get(2, 0) + fields.get(3, 0)
+    stripe = Stripe(place, fields.get(4, 0), fields.get(5, 0))
+    if place + stripe.footer_bytes > limit:
+        raise CorruptData("invalid stripe of an ORC file", expected=limit, found=place + stripe.footer_bytes)
+    return stripe
 
 
 def _plain(data: bytes, tail: Tail) -> bytes:

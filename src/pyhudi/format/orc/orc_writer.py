@@ -46,9 +46,9 @@ class OrcWriter:
             self._writer.write(self._schema.empty_table())
         self._sink.start_buffering()
         self._writer.close()
-        held = self._sink.buffered
+        buffered = self._sink.buffered
         entries = {key: value.encode() for key, value in metadata.items()}
-        self._sink.release(with_user_metadata(held, entries))
+        self._sink.release(with_user_metadata(buffered, entries))
         return OrcFooter.of(self._given, (self._row_count,), {key.encode(): value for key, value in entries.items()})
 
     def discard(self) -> None:

@@ -64,8 +64,8 @@ def _check(array: pa.Array, node: Any, path: str) -> None:
                     f"column {path!r}: {value!r} is not a symbol of its enum, which has {', '.join(node['symbols'])}"
                 )
     elif isinstance(node, dict) and node.get("logicalType") in _MILLIS:
-        whole = pc.floor_temporal(array, unit="millisecond")
-        wrong = pc.index(pc.not_equal(array, whole), True).as_py()
+        milliseconds = pc.floor_temporal(array, unit="millisecond")
+        wrong = pc.index(pc.not_equal(array, milliseconds), True).as_py()
         if wrong >= 0:
             raise InvalidRequest(
                 f"column {path!r}: {array[wrong].as_py()} is not a whole number of milliseconds, the unit of the column; "

@@ -106,7 +106,7 @@ def decimal_chunks(
     rows = metadata.row_group(group)
     if rows.num_rows < least_rows:
         return []
-    found = []
+    chunks = []
     for number in range(metadata.num_columns):
         leaf = metadata.schema.column(number)
         if leaf.physical_type != "FIXED_LEN_BYTE_ARRAY" or leaf.logical_type.type != "DECIMAL" or leaf.length > _WIDEST:
@@ -118,7 +118,7 @@ def decimal_chunks(
             continue
         if not chunk.has_dictionary_page and not _is_full(leaf, chunk):
             continue
-        found.append(
+        chunks.append(
             DecimalChunk(
                 leaf.name,
                 leaf.length,
@@ -133,7 +133,7 @@ def decimal_chunks(
                 chunk.total_uncompressed_size,
             )
         )
-    return found
+    return chunks
 
 
 def _is_full(leaf: Any, chunk: Any) -> bool:
@@ -142,8 +142,8 @@ def _is_full(leaf: Any, chunk: Any) -> bool:
     """
     if leaf.max_definition_level == 0:
         return True
-    told = chunk.statistics
-    return told is not None and told.has_null_count and told.null_count == 0
+    statistics = chunk.statistics
+    return statistics is not None and statistics.has_null_count and statistics.null_count == 0
 
 
 def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk]) -> pa.Table:
@@ -154,13 +154,13 @@ def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk]) -> pa.T
     """
     parts: list[bytes | memoryview] = [_MAGIC]
     columns: list[_Column] = []
-    found: dict[str, pa.Array | pa.ChunkedArray] = {}
+    columns_by_name: dict[str, pa.Array | pa.ChunkedArray] = {}
     at = len(_MAGIC)
     for chunk in chunks:
         if not chunk.has_dictionary:
             values = _plain_values(source, chunk)
             if values is not None:
-                found[chunk.name] = values
+                columns_by_name[chunk.name] = values
             continue
         pages = _widened_pages(source, chunk)
         if pages is None:
@@ -174,10 +174,10 @@ def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk]) -> pa.T
         footer = _footer(columns)
         file = pa.BufferReader(b"".join([*parts, footer, _LENGTH.pack(len(footer)), _MAGIC]))
         read = pq.ParquetFile(file).read(use_threads=False)
-        found.update(zip(read.column_names, read.columns, strict=True))
-    had = [chunk for chunk in chunks if chunk.name in found]
+        columns_by_name.update(zip(read.column_names, read.columns, strict=True))
+    had = [chunk for chunk in chunks if chunk.name in columns_by_name]
     fields = [pa.field(chunk.name, chunk.type, nullable=chunk.is_optional) for chunk in had]
-    return pa.table([found[chunk.name] for chunk in had], schema=pa.schema(fields))
+    return pa.table([columns_by_name[chunk.name] for chunk in had], schema=pa.schema(fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def _plain_values(source: pa.NativeFile, chunk: DecimalChunk) -> pa.Array | None
                 return None
             if chunk.is_optional and not _are_all_present(page.levels, count):
                 return None
-            values = _whole_numbers(chunk, page.values)
+            values = _widened_integers(chunk, page.values)
             if len(values) != count:
                 raise CorruptData(
                     f"invalid values of a page of {chunk.name}", offset=chunk.start, expected=count, found=len(values)
@@ -281,31 +281,35 @@ def _are_all_present(levels: memoryview | bytes, count: int) -> bool:
 
 def _dictionary_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryview]:
     values = _widened(chunk, page.values)
-    said = page.fields.get(1, 0)
-    if said * _WIDEST != len(values):
-        raise CorruptData(f"invalid dictionary of {chunk.name}", offset=chunk.start, expected=said, found=len(values) // _WIDEST)
-    header = encode_struct([number_field(1, said), number_field(2, _PLAIN)])
+    value_count = page.fields.get(1, 0)
+    if value_count * _WIDEST != len(values):
+        raise CorruptData(
+            f"invalid dictionary of {chunk.name}", offset=chunk.start, expected=value_count, found=len(values) // _WIDEST
+        )
+    header = encode_struct([number_field(1, value_count), number_field(2, _PLAIN)])
     return [_page_header(_DICTIONARY, len(values), header), values]
 
 
 def _data_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryview]:
-    encoding, said = page.fields.get(2, 0), page.fields.get(1, 0)
+    encoding, value_count = page.fields.get(2, 0), page.fields.get(1, 0)
     values: bytes | memoryview = page.values
     if encoding == _PLAIN:
         values = _widened(chunk, page.values)
         count = len(values) // _WIDEST
-        if count > said or (count < said and not chunk.is_optional):
-            raise CorruptData(f"invalid values of a page of {chunk.name}", offset=chunk.start, expected=said, found=count)
-    header = encode_struct([number_field(1, said), number_field(2, encoding), number_field(3, _RLE), number_field(4, _RLE)])
+        if count > value_count or (count < value_count and not chunk.is_optional):
+            raise CorruptData(f"invalid values of a page of {chunk.name}", offset=chunk.start, expected=value_count, found=count)
+    header = encode_struct(
+        [number_field(1, value_count), number_field(2, encoding), number_field(3, _RLE), number_field(4, _RLE)]
+    )
     return [_page_header(_DATA, len(page.levels) + len(values), header), page.levels, values]
 
 
 def _widened(chunk: DecimalChunk, values: memoryview) -> memoryview:
     """Convert big-endian integers of `chunk.width` bytes to little-endian ones of eight."""
-    return memoryview(_whole_numbers(chunk, values).view(np.uint8))  # type: ignore[arg-type]
+    return memoryview(_widened_integers(chunk, values).view(np.uint8))  # type: ignore[arg-type]
 
 
-def _whole_numbers(chunk: DecimalChunk, values: memoryview) -> npt.NDArray[np.int64]:
+def _widened_integers(chunk: DecimalChunk, values: memoryview) -> npt.NDArray[np.int64]:
     width, size = chunk.width, len(values)
     if size % width:
         raise CorruptData(f"invalid size of a page of {chunk.name}", offset=chunk.start, expected=width, found=size % width)
@@ -325,25 +329,25 @@ def _pages(source: pa.NativeFile, chunk: DecimalChunk) -> Iterator[_Page]:
     if len(data) != chunk.size_bytes:
         raise CorruptData(f"truncated pages of {chunk.name}", offset=chunk.start, expected=chunk.size_bytes, found=len(data))
     codec = None if chunk.codec is None else pa.Codec(chunk.codec)
-    at, seen, left = 0, 0, chunk.unpacked_bytes
+    at, seen, remaining_bytes = 0, 0, chunk.unpacked_bytes
     while seen < chunk.value_count:
-        said, start = read_numbers(data, at, chunk.start)
-        kind, unpacked, packed = (_number_of(said, number) for number in (1, 2, 3))
+        page_header, start = read_numbers(data, at, chunk.start)
+        kind, unpacked, packed = (_number_of(page_header, number) for number in (1, 2, 3))
         offset = chunk.start + at
         if not 0 <= packed <= len(data) - start:
             raise CorruptData(f"invalid size of a page of {chunk.name}", offset=offset, expected=len(data) - start, found=packed)
-        if not 0 <= unpacked <= left:
+        if not 0 <= unpacked <= remaining_bytes:
             raise CorruptData(
-                f"invalid uncompressed size of a page of {chunk.name}", offset=offset, expected=left, found=unpacked
+                f"invalid uncompressed size of a page of {chunk.name}", offset=offset, expected=remaining_bytes, found=unpacked
             )
-        at, left = start + packed, left - unpacked
+        at, remaining_bytes = start + packed, remaining_bytes - unpacked
         if kind == _INDEX:
             continue
-        header = said.get(_HEADERS.get(kind, 0))
-        if not isinstance(header, dict) or 4 not in said:
+        header = page_header.get(_HEADERS.get(kind, 0))
+        if not isinstance(header, dict) or 4 not in page_header:
             raise _UnsupportedPage
         content = data[start:at]
-        expected, actual = _number_of(said, 4) & 0xFFFFFFFF, zlib.crc32(content)
+        expected, actual = _number_of(page_header, 4) & 0xFFFFFFFF, zlib.crc32(content)
         if expected != actual:
             raise CorruptData(f"checksum mismatch in a page of {chunk.name}", offset=offset, expected=expected, found=actual)
         try:

@@ -297,7 +297,7 @@ class _StructReader:
         """Return the fields of a struct that its shape names; others are skipped."""
         self.expect(depth <= DEPTH_LIMIT, "nested too deeply", expected=DEPTH_LIMIT)
         data, fields = self._data, shape.fields
-        found: _Struct = {}
+        values: _Struct = {}
         number = 0
         try:
             while head := data[self._at]:
@@ -308,20 +308,20 @@ class _StructReader:
                 if known is None:
                     self._pass(kind, depth)
                     continue
-                name, wanted = known
-                if wanted == kind and kind in _LIMITS:
+                name, field_type = known
+                if field_type == kind and kind in _LIMITS:
                     value = self._signed()
                     if not -_LIMITS[kind] <= value < _LIMITS[kind]:
                         self.expect(False, f"{name} of {shape.name}", found=value)
-                    found[name] = value
+                    values[name] = value
                 else:
-                    found[name] = self._value(wanted, kind, shape.name, depth)
+                    values[name] = self._value(field_type, kind, shape.name, depth)
             self._at += 1
         except IndexError:
             self.expect(False, f"{shape.name} is truncated")
-        if not shape.needed <= found.keys():
-            self.expect(False, f"{shape.name} is missing {', '.join(sorted(shape.needed - found.keys()))}")
-        return found
+        if not shape.needed <= values.keys():
+            self.expect(False, f"{shape.name} is missing {', '.join(sorted(shape.needed - values.keys()))}")
+        return values
 
     def _value(self, shape: int | _Shape | list[_Shape], kind: int, name: str, depth: int) -> Any:
         if isinstance(shape, _Shape):
@@ -349,15 +349,15 @@ class _StructReader:
         count = head >> 4 if head >> 4 < 15 else self._unsigned()
         self._check(head & 15 == item or not count, name, head & 15)
         # Each item has at least one byte.
-        left = len(self._data) - self._at
-        self.expect(count <= left, f"the length of a list of {name}", expected=left, found=count)
+        remaining = len(self._data) - self._at
+        self.expect(count <= remaining, f"the length of a list of {name}", expected=remaining, found=count)
         return count
 
     def _bytes(self) -> bytes:
         size = self._unsigned()
         start = self._at
-        left = len(self._data) - start
-        self.expect(size <= left, "the length of a text", expected=left, found=size)
+        remaining = len(self._data) - start
+        self.expect(size <= remaining, "the length of a text", expected=remaining, found=size)
         self._at = start + size
         return self._data[start : self._at]
 
@@ -400,7 +400,7 @@ class _StructReader:
 def _leaves(walk: _StructReader, schema: Sequence[_Struct]) -> list[_SchemaLeaf]:
     """Return the leaf columns of a schema, which is a tree in depth-first order."""
     walk.expect(bool(schema), "a schema without a root")
-    found: list[_SchemaLeaf] = []
+    leaves: list[_SchemaLeaf] = []
     # Open groups: number of remaining children, path, repetition and definition levels.
     opened: list[tuple[int, list[str], int, int]] = []
     for place, element in enumerate(schema):
@@ -412,9 +412,9 @@ def _leaves(walk: _StructReader, schema: Sequence[_Struct]) -> list[_SchemaLeaf]
         path, repeated, defined = [], 0, 0
         if place:
             walk.expect(bool(opened), "a schema with elements after its tree", found=name)
-            left, above, repeated, defined = opened.pop()
-            if left > 1:
-                opened.append((left - 1, above, repeated, defined))
+            remaining, above, repeated, defined = opened.pop()
+            if remaining > 1:
+                opened.append((remaining - 1, above, repeated, defined))
             path = [*above, name]
             repeated += repetition == _REPEATED
             defined += repetition != _REQUIRED
@@ -422,11 +422,11 @@ def _leaves(walk: _StructReader, schema: Sequence[_Struct]) -> list[_SchemaLeaf]
             width = element.get("type_length", 0) if type_ == _FIXED else _WIDTHS.get(type_, 0)
             walk.expect(not children and (type_ in _WIDTHS or type_ in (_BYTE_ARRAY, _FIXED)), f"the type of {name}", found=type_)
             walk.expect(width > 0 or type_ == _BYTE_ARRAY, f"the width of {name}", found=width)
-            found.append(_SchemaLeaf(path, type_, width, repeated, defined))
+            leaves.append(_SchemaLeaf(path, type_, width, repeated, defined))
         elif children:
             opened.append((children, path, repeated, defined))
     walk.expect(not opened, "a schema that is truncated inside its tree")
-    return found
+    return leaves
 
 
 def _check_group(walk: _StructReader, group: _Struct, leaves: Sequence[_SchemaLeaf], end: int) -> None:
@@ -451,9 +451,9 @@ def _check_group(walk: _StructReader, group: _Struct, leaves: Sequence[_SchemaLe
         walk.expect(0 <= unpacked <= bound, f"the unpacked bytes of {name}", expected=bound, found=unpacked)
         largest += bound
         for place, size in _APART:
-            held = column if place.startswith("bloom") else chunk
-            if place in held:
-                at, length = held[place], held.get(size, 0)
+            parent = column if place.startswith("bloom") else chunk
+            if place in parent:
+                at, length = parent[place], parent.get(size, 0)
                 walk.expect(at >= 0 <= length and at + length <= end, f"{place} of {name}", expected=end, found=(at, length))
         _check_statistics(walk, column.get("statistics", {}), leaf, name)
         _check_sizes(walk, column.get("sizes", {}), leaf, name)

@@ -38,7 +38,7 @@ def text_spans(footer: bytes, keys: Collection[bytes]) -> dict[bytes, TextSpan]:
     Returns:
         Empty for a footer that does not have the form above.
     """
-    found: dict[bytes, TextSpan] = {}
+    spans: dict[bytes, TextSpan] = {}
     twice = set()
     cursor = ByteCursor(footer)
     try:
@@ -50,12 +50,12 @@ def text_spans(footer: bytes, keys: Collection[bytes]) -> dict[bytes, TextSpan]:
             for _ in range(count if kind == STRUCT else 0):
                 key, place = _key_value(cursor)
                 if key in keys and place is not None:
-                    twice |= {key} & found.keys()
-                    found[key] = place
+                    twice |= {key} & spans.keys()
+                    spans[key] = place
             break
     except CorruptData:
         return {}
-    return {key: place for key, place in found.items() if key not in twice}
+    return {key: place for key, place in spans.items() if key not in twice}
 
 
 def _key_value(cursor: ByteCursor) -> tuple[bytes, TextSpan | None]:

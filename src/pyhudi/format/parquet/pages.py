@@ -100,8 +100,8 @@ class ColumnPages:
         counts = np.diff(self.first_rows)[chosen]
         starts = np.cumsum(counts) - counts
         page = np.searchsorted(chosen, np.searchsorted(self.first_rows, rows, side="right") - 1)
-        found: npt.NDArray[np.int64] = rows - self.first_rows[chosen][page] + starts[page]
-        return found
+        positions: npt.NDArray[np.int64] = rows - self.first_rows[chosen][page] + starts[page]
+        return positions
 
 
 def column_pages(source: pa.NativeFile, metadata: pq.FileMetaData, group: int, name: str) -> ColumnPages | None:
@@ -142,12 +142,12 @@ def read_pages(pages: ColumnPages, chosen: npt.NDArray[np.int64], open_: Callabl
         chosen: Page numbers.
         open_: Opens the file in memory.
     """
-    taken = [pages.pages[number] for number in chosen.tolist()]
-    every = taken if pages.dictionary is None else [pages.dictionary, *taken]
+    chosen_pages = [pages.pages[number] for number in chosen.tolist()]
+    all_pages = chosen_pages if pages.dictionary is None else [pages.dictionary, *chosen_pages]
     first = len(_MAGIC) + (0 if pages.dictionary is None else len(pages.dictionary[0]))
     rows = int(np.diff(pages.first_rows)[chosen].sum())
-    footer = _footer(pages, rows, first, sum(len(data) for data, _ in every), sum(size for _, size in every))
-    parts: list[bytes | memoryview] = [_MAGIC, *(data for data, _ in every), footer, _LENGTH.pack(len(footer)), _MAGIC]
+    footer = _footer(pages, rows, first, sum(len(data) for data, _ in all_pages), sum(size for _, size in all_pages))
+    parts: list[bytes | memoryview] = [_MAGIC, *(data for data, _ in all_pages), footer, _LENGTH.pack(len(footer)), _MAGIC]
     return open_(pa.BufferReader(b"".join(parts))).read(use_threads=False)
 
 
@@ -159,14 +159,14 @@ def _walked(data: memoryview, start: int, leaf: Any, chunk: Any) -> ColumnPages 
     dictionary = None
     while seen < count:
         offset = start + at
-        said, content = read_numbers(data, at, start)
-        kind, unpacked, packed = (_int(said, number) for number in (1, 2, 3))
+        page_header, content = read_numbers(data, at, start)
+        kind, unpacked, packed = (_int(page_header, number) for number in (1, 2, 3))
         if unpacked < 0 or not 0 <= packed <= len(data) - content:
             raise CorruptData(f"invalid size of a page of {leaf.name}", offset=offset, expected=len(data) - content, found=packed)
         end = content + packed
         page = data[at:end], content - at + unpacked
         at = end
-        header = said.get(_HEADERS.get(kind, 0))
+        header = page_header.get(_HEADERS.get(kind, 0))
         if kind == _INDEX:
             continue
         if not isinstance(header, dict):
@@ -182,7 +182,7 @@ def _walked(data: memoryview, start: int, leaf: Any, chunk: Any) -> ColumnPages 
         seen += values
         first_rows.append(seen)
         pages.append(page)
-        bounds.append(_said(header.get(_STATISTICS[kind]), leaf))
+        bounds.append(_header_bounds(header.get(_STATISTICS[kind]), leaf))
     return ColumnPages(leaf, codec, np.array(first_rows, dtype=np.int64), _ascending(bounds, ends), tuple(pages), dictionary)
 
 
@@ -194,7 +194,7 @@ def _ends(statistics: Any) -> tuple[Any, Any] | None:
     return (low, high) if type(low) is type(high) and isinstance(low, (int, bytes)) else None
 
 
-def _said(statistics: Any, leaf: Any) -> PageBounds | None:
+def _header_bounds(statistics: Any, leaf: Any) -> PageBounds | None:
     """Return the bounds in a page's header; None if it has none."""
     if not isinstance(statistics, dict):
         return None
@@ -207,15 +207,15 @@ def _ascending(page_bounds: Sequence[PageBounds | None], ends: tuple[Any, Any] |
     if ends is None or len(page_bounds) < _LEAST_PAGES:
         return None
     low, high = ends
-    found: list[Any] = []
+    edges: list[Any] = []
     for page in page_bounds:
         if page is None or type(page.least) is not type(low) or type(page.greatest) is not type(low):
             return None
-        values = [*found[-1:], page.least, page.greatest]
+        values = [*edges[-1:], page.least, page.greatest]
         if values[0] < low or values[-1] > high or values != sorted(values):
             return None
-        found += (page.least, page.greatest)
-    reach = [low, *found[1:-1], high]
+        edges += (page.least, page.greatest)
+    reach = [low, *edges[1:-1], high]
     # The values of page n are between the end of the previous page and the start of the next.
     return tuple(PageBounds(reach[max(0, 2 * n - 1)], reach[min(len(reach) - 1, 2 * n + 2)]) for n in range(len(page_bounds)))
 

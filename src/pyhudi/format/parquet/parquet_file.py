@@ -96,11 +96,11 @@ class ParquetWriter:
         self._writer.add_key_value_metadata({**(metadata or {}), _KEY.decode(): (_NO_SUM + _NO_PLACE).decode()})
         self._sink.start_buffering()
         self._finish()
-        held = self._sink.buffered
-        length, _ = _END.unpack(held[-_END.size :])
-        start = len(held) - length - _END.size
-        footer = held[start:] if edit is None else edit(held[start:])
-        self._sink.release(held[:start] + _sealed(footer, self._sink.tell() - len(held) + start))
+        buffered = self._sink.buffered
+        length, _ = _END.unpack(buffered[-_END.size :])
+        start = len(buffered) - length - _END.size
+        footer = buffered[start:] if edit is None else edit(buffered[start:])
+        self._sink.release(buffered[:start] + _sealed(footer, self._sink.tell() - len(buffered) + start))
 
     def discard(self) -> None:
         """Abort: drop everything that pyarrow still writes, now or when it is collected."""
@@ -147,25 +147,25 @@ class CheckedParquetFile(pq.ParquetFile):
             rows: Ascending row numbers; None for all.
         """
         is_sparse = rows is not None and _is_sparse(rows, self.metadata.row_group(i).num_rows)
-        held = self._walked if i == self._walked_group else {}
+        cached_pages = self._walked if i == self._walked_group else {}
         schema = self.schema_arrow
-        found: dict[str, pa.ChunkedArray] = {}
+        columns_by_name: dict[str, pa.ChunkedArray] = {}
         for name in columns:
-            pages = self.pages(i, name) if is_sparse else held.get(name)
+            pages = self.pages(i, name) if is_sparse else cached_pages.get(name)
             if pages is None:
                 continue
             chosen = np.arange(len(pages.pages)) if rows is None else pages.pages_containing(rows)
             column = read_pages(pages, chosen, self._in_memory(name)).column(0)
             if column.type == schema.field(name).type:
-                found[name] = column if rows is None else take_values(column, pages.positions_in_pages(chosen, rows))
-        left = [name for name in dict.fromkeys(columns) if name not in found]
-        others = self.read_row_group(i, columns=left, use_threads=False) if left else None
-        if others is not None and not found:
-            return others if rows is None else take_rows(others, rows)
-        if others is not None:
-            taken = others if rows is None else take_rows(others, rows)
-            found.update(zip(taken.column_names, taken.columns, strict=True))
-        return pa.table([found[name] for name in columns], schema=pa.schema([schema.field(name) for name in columns]))
+                columns_by_name[name] = column if rows is None else take_values(column, pages.positions_in_pages(chosen, rows))
+        other_names = [name for name in dict.fromkeys(columns) if name not in columns_by_name]
+        other_columns = self.read_row_group(i, columns=other_names, use_threads=False) if other_names else None
+        if other_columns is not None and not columns_by_name:
+            return other_columns if rows is None else take_rows(other_columns, rows)
+        if other_columns is not None:
+            selected = other_columns if rows is None else take_rows(other_columns, rows)
+            columns_by_name.update(zip(selected.column_names, selected.columns, strict=True))
+        return pa.table([columns_by_name[name] for name in columns], schema=pa.schema([schema.field(name) for name in columns]))
 
     def read_row_group(  # type: ignore[override]  # Flags go by their names here.
         self, i: int, columns: Sequence[str] | None = None, *, use_threads: bool = True, use_pandas_metadata: bool = False
@@ -176,14 +176,14 @@ class CheckedParquetFile(pq.ParquetFile):
         if numbers is None or not numbers.column_names:
             return super().read_row_group(i, columns, use_threads, use_pandas_metadata)
         names = list(dict.fromkeys(self.schema_arrow.names if columns is None else columns))
-        left = [name for name in names if name not in numbers.column_names]
-        found = dict(zip(numbers.schema, numbers.columns, strict=True))
-        if left:
-            others = super().read_row_group(i, left, use_threads, use_pandas_metadata)
-            found.update(zip(others.schema, others.columns, strict=True))
+        other_names = [name for name in names if name not in numbers.column_names]
+        columns_by_name = dict(zip(numbers.schema, numbers.columns, strict=True))
+        if other_names:
+            other_columns = super().read_row_group(i, other_names, use_threads, use_pandas_metadata)
+            columns_by_name.update(zip(other_columns.schema, other_columns.columns, strict=True))
         order = {name.split(".")[0]: place for place, name in enumerate(names)}
-        fields = sorted(found, key=lambda field: order[field.name])
-        return pa.table([found[field] for field in fields], schema=pa.schema(fields))
+        fields = sorted(columns_by_name, key=lambda field: order[field.name])
+        return pa.table([columns_by_name[field] for field in fields], schema=pa.schema(fields))
 
     def _in_memory(self, name: str) -> Callable[[pa.NativeFile], pq.ParquetFile]:
         """Return the function that opens a file in memory with one column of this file, with the same options."""
@@ -282,8 +282,10 @@ def read_parted_footer(source: pa.NativeFile, keys: Sequence[bytes]) -> SplitFoo
         # An empty text replaces it.
         parts += [footer[at : place.head], b"\x00"]
         texts[key], at = footer[place.start : place.end], place.end
-    rest = b"".join([*parts, footer[at : -_END.size]])
-    return SplitFooter(_parsed(rest + _END.pack(len(rest), _MAGIC)), len(rest), texts)
+    footer_without_texts = b"".join([*parts, footer[at : -_END.size]])
+    return SplitFooter(
+        _parsed(footer_without_texts + _END.pack(len(footer_without_texts), _MAGIC)), len(footer_without_texts), texts
+    )
 
 
 def _checked_footer(source: pa.NativeFile) -> tuple[bytes, bool]:
@@ -326,8 +328,8 @@ def _check(footer: bytes, offset: int) -> bool:
     end = at + len(_NO_SUM)
     expected, place = int(footer[at:end], 16), int(footer[end : end + len(_NO_PLACE)], 16)
     # A footer may contain a Bloom filter of megabytes: avoid copies.
-    whole = memoryview(footer)
-    actual = zlib.crc32(whole[end:], zlib.crc32(_NO_SUM, zlib.crc32(whole[:at])))
+    view = memoryview(footer)
+    actual = zlib.crc32(view[end:], zlib.crc32(_NO_SUM, zlib.crc32(view[:at])))
     if expected != actual:
         if place != offset:
             # Another writer copied the key-values of a PyHudi file.
@@ -354,8 +356,8 @@ def _find_seal(footer: bytes) -> int | None:
     """
     at = footer.rfind(_KEY)
     while at >= 0:
-        found = _SEAL.match(footer, at)
-        if found:
-            return found.start(1)
+        match = _SEAL.match(footer, at)
+        if match:
+            return match.start(1)
         at = footer.rfind(_KEY, 0, at)
     return None

@@ -42,13 +42,13 @@ def edited(data: bytes, number: int, edit: Edit) -> bytes:
 def decode_fields(data: bytes) -> list[ThriftField]:
     """Return the fields of a struct that fills `data`. Raises CorruptData."""
     cursor = ByteCursor(data)
-    found: list[ThriftField] = []
+    fields: list[ThriftField] = []
     for number, kind in each_field(cursor):
         start = cursor.offset
         skip(cursor, kind, 0)
-        found.append(ThriftField(number, kind, data[start : cursor.offset]))
+        fields.append(ThriftField(number, kind, data[start : cursor.offset]))
     cursor.expect_end("a struct of a Parquet footer")
-    return found
+    return fields
 
 
 def each_field(cursor: ByteCursor) -> Iterator[tuple[int, int]]:
@@ -81,7 +81,7 @@ def read_numbers(data: memoryview, offset: int, base: int = 0) -> tuple[Numbers,
 
 
 def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers, int]:
-    found: Numbers = {}
+    values: Numbers = {}
     number = 0
     while head := data[at]:
         at += 1
@@ -91,23 +91,23 @@ def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers,
         else:
             number, at = _zigzag(data, at, base)
         if I16 <= kind <= I64:
-            found[number], at = _zigzag(data, at, base)
+            values[number], at = _zigzag(data, at, base)
         elif kind in (TRUE, FALSE):
-            found[number] = int(kind == TRUE)
+            values[number] = int(kind == TRUE)
         elif kind == STRUCT and depth < DEPTH_LIMIT:
-            found[number], at = _numbers(data, at, base, depth + 1)
+            values[number], at = _numbers(data, at, base, depth + 1)
         elif kind == BINARY and (size := data[at]) < 128:
-            found[number] = bytes(data[at + 1 : at + 1 + size])
+            values[number] = bytes(data[at + 1 : at + 1 + size])
             at += 1 + size
         elif kind == BINARY:
             cursor = ByteCursor(data, at, base=base)
-            found[number] = bytes(cursor.read(cursor.varint()))
+            values[number] = bytes(cursor.read(cursor.varint()))
             at = cursor.offset
         else:
             cursor = ByteCursor(data, at, base=base)
             skip(cursor, kind, depth)
             at = cursor.offset
-    return found, at + 1
+    return values, at + 1
 
 
 def _zigzag(data: memoryview, at: int, base: int) -> tuple[int, int]:
