@@ -57,7 +57,6 @@ NOT_YET: tuple[str, ...] = (
     "cli",
     "engines",
     "features",
-    "format",
     "metadata_table",
     "operations",
     "options",

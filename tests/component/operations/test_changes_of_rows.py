@@ -53,7 +53,7 @@ def test_literals_become_values_of_their_columns_or_are_refused() -> None:
         {"x": "1" + "0" * 400},
         {"l": 3},
     ):
-        with pytest.raises(InvalidRequest, match="cannot hold"):
+        with pytest.raises(InvalidRequest, match="cannot store"):
             table.update(values)
     assert table.scan().to_arrow().to_pylist() == [row]
 

@@ -273,7 +273,7 @@ def test_values_on_their_way_into_columns(sql: Sql) -> None:
         },
     ]
     for given in ("(1, 2147483648, 1, 1)", "(1, 1, 99999, 1)"):
-        with pytest.raises(hp.InvalidRequest, match="cannot hold"):
+        with pytest.raises(hp.InvalidRequest, match="cannot store"):
             sql(f"INSERT INTO v (id, i, d, f) VALUES {given}")
 
 
