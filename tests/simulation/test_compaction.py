@@ -228,12 +228,12 @@ def test_a_plan_has_one_executor() -> None:
     class Meddling(LocalEngine):
         def map(self, function, tasks):  # type: ignore[no-untyped-def]
             todo = list(tasks)
-            with pytest.raises(TableState, match="another process carries it out"):
+            with pytest.raises(TableState, match="another process is running it"):
                 run_compaction(world.table.context, ENGINE, settings(world), planned)
             left = run_compaction(world.table.context, ENGINE, settings(world)).remaining
             (only,) = left
             assert only == planned
-            with pytest.raises(TableState, match="being carried out"):
+            with pytest.raises(TableState, match="being run by another process"):
                 unschedule(world.table.context, settings(world), only)
             met.append(only)
             return super().map(function, todo)

@@ -398,7 +398,7 @@ def test_an_index_that_goes_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(alter_columns, "_planned", planned)
     for _ in range(2):
-        with pytest.raises(Unsupported, match=r"goes by names \(Table.index.drop"):
+        with pytest.raises(Unsupported, match=r"resolves columns by name \(Table.index.drop"):
             table.alter.rename("rider", "driver")
     assert not table.timeline().pending()
     table.index.drop(made[0])
@@ -516,5 +516,5 @@ def test_versions_do_not_change_after(tmp_path: Path) -> None:
     table.upsert(rows("a"))
     table.alter.drop("fare")
     for change in (table.downgrade, partial(table.upgrade, to=9)):
-        with pytest.raises(Unsupported, match="not taken to another version"):
+        with pytest.raises(Unsupported, match="cannot change the version"):
             change()

@@ -125,8 +125,8 @@ def test_a_decimal_orders_marked_rows_by_the_flag(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({_FIELD: "op"}, InvalidRequest, "takes both"),
-        ({_MARKER: "D"}, InvalidRequest, "takes both"),
+        ({_FIELD: "op"}, InvalidRequest, "requires both"),
+        ({_MARKER: "D"}, InvalidRequest, "requires both"),
         ({_FIELD: "oop", _MARKER: "D"}, InvalidRequest, "oop is not a column"),
         ({_FIELD: "price", _MARKER: "D"}, Unsupported, "price is a column of type double"),
     ],

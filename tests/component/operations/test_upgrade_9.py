@@ -232,8 +232,8 @@ def test_tables_of_the_real_hudi_are_downgraded(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("cow_v9_two_fields", "several fields"),
-        ("mor_v9_tuple_types", "several fields"),
+        ("cow_v9_two_fields", "several ordering fields"),
+        ("mor_v9_tuple_types", "several ordering fields"),
         ("mor_v9_partitioned_index", "record index .* is partitioned"),
     ],
 )
