@@ -193,7 +193,7 @@ def test_a_write_beside_which_partitions_get_other_counts_is_planned_again(uri: 
         return original(*args, **kwargs)
 
     monkeypatch.setattr("pyhudi.tasks.bucket_assignment.FileGroupCandidate", racing)
-    with pytest.raises(WriteConflict, match="other bucket counts meanwhile"):
+    with pytest.raises(WriteConflict, match="changed concurrently"):
         table.upsert(rows(*range(9), parts=("r",)), options={**OCC, "hoodie.write.num.retries.on.conflict.failures": 0})
     raced.clear()
     result = table.upsert(rows(*range(9), parts=("r",)), options=OCC)

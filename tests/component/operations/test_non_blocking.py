@@ -226,7 +226,7 @@ def test_what_a_write_builds_on_was_restored_away(world: World) -> None:
         ("insert", {"hoodie.index.type": "BLOOM"}, InvalidRequest, "needs hoodie.index.type=BUCKET, not BLOOM"),
         ("insert_overwrite", {}, InvalidRequest, "insert_overwrite does not go with"),
         ("insert_overwrite_table", {}, InvalidRequest, "insert_overwrite_table does not go with"),
-        ("upsert", {"pyhudi.partial.update": True}, Unsupported, "a partial update under"),
+        ("upsert", {"pyhudi.partial.update": True}, Unsupported, "partial updates are incompatible with"),
         ("upsert", {"hoodie.clean.failed.writes.policy": "EAGER"}, InvalidRequest, "LAZY alone, not EAGER"),
         ("upsert", {"hoodie.clean.failed.writes.policy": "NEVER"}, InvalidRequest, "LAZY alone, not NEVER"),
     ],
