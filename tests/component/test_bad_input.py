@@ -381,7 +381,7 @@ def test_refused_and_unknown_options(kept: Kept) -> None:
 
 
 def test_keys_that_are_there_already(kept: Kept) -> None:
-    with pytest.raises(InvalidRequest, match=r"1 of the rows to insert have keys that are in the table"):
+    with pytest.raises(InvalidRequest, match=r"1 of the rows to insert have keys that exist in the table"):
         kept.table.insert(rows(id=["a", "new"], city=["oslo", "oslo"]), options={"hoodie.datasource.insert.dup.policy": "fail"})
     assert kept.table.scan().to_arrow().num_rows == 2
     assert not kept.table.timeline().pending()

@@ -322,7 +322,7 @@ def test_its_options() -> None:
     def settings(**options: object) -> WriteSettings:
         return WriteSettings.of(parse_options(options), WriteOperation.UPSERT)
 
-    with pytest.raises(InvalidRequest, match=r"goes with .*OPTIMISTIC_CONCURRENCY_CONTROL.*found SINGLE_WRITER"):
+    with pytest.raises(InvalidRequest, match=r"requires .*OPTIMISTIC_CONCURRENCY_CONTROL.*found SINGLE_WRITER"):
         settings(**{ENABLE: True})
     with pytest.raises(Unsupported, match="Mine is refused"):
         settings(**OCC, **{STRATEGY: "com.example.Mine"})

@@ -87,7 +87,7 @@ def test_a_table_is_written_with_the_buckets_that_it_has(uri: str) -> None:
         table.upsert(rows(1), options={"hoodie.bucket.index.hash.field": "ts"})
     for count in (3, 4, 5):
         for verb in ("upsert", "insert", "bulk_insert", "delete"):
-            with pytest.raises(TableState, match=rf"stands in bucket \d .*num\.buckets={count}"):
+            with pytest.raises(TableState, match=rf"is stored in bucket \d .*num\.buckets={count}"):
                 getattr(table, verb)(rows(*range(8)), options={"hoodie.bucket.index.num.buckets": count})
     # What is refused was never begun, so no rollback tells of it either.
     assert table.timeline().instants == before

@@ -224,11 +224,11 @@ def test_what_a_write_builds_on_was_restored_away(world: World) -> None:
     [
         ("upsert", {"hoodie.index.type": "SIMPLE"}, InvalidRequest, "needs hoodie.index.type=BUCKET, not SIMPLE"),
         ("insert", {"hoodie.index.type": "BLOOM"}, InvalidRequest, "needs hoodie.index.type=BUCKET, not BLOOM"),
-        ("insert_overwrite", {}, InvalidRequest, "insert_overwrite does not go with"),
-        ("insert_overwrite_table", {}, InvalidRequest, "insert_overwrite_table does not go with"),
+        ("insert_overwrite", {}, InvalidRequest, "insert_overwrite is incompatible with"),
+        ("insert_overwrite_table", {}, InvalidRequest, "insert_overwrite_table is incompatible with"),
         ("upsert", {"pyhudi.partial.update": True}, Unsupported, "partial updates are incompatible with"),
-        ("upsert", {"hoodie.clean.failed.writes.policy": "EAGER"}, InvalidRequest, "LAZY alone, not EAGER"),
-        ("upsert", {"hoodie.clean.failed.writes.policy": "NEVER"}, InvalidRequest, "LAZY alone, not NEVER"),
+        ("upsert", {"hoodie.clean.failed.writes.policy": "EAGER"}, InvalidRequest, "LAZY, not EAGER"),
+        ("upsert", {"hoodie.clean.failed.writes.policy": "NEVER"}, InvalidRequest, "LAZY, not NEVER"),
     ],
 )
 def test_options_that_do_not_go_together(
@@ -243,7 +243,7 @@ def test_options_that_do_not_go_together(
 @pytest.mark.parametrize(
     ("kind", "made_with", "error", "told"),
     [
-        ("cow", {}, InvalidRequest, "is copy on write: it has no log files"),
+        ("cow", {}, InvalidRequest, "is copy-on-write: it has no log files"),
         ("mor", {"hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"}, InvalidRequest, "merges by EVENT_TIME_ORDERING"),
         ("mor", {"hoodie.metadata.enable": True, "hoodie.metadata.record.index.enable": True}, Unsupported, "record_index"),
     ],

@@ -247,7 +247,7 @@ def test_who_does_not_know_of_rings_leaves_them_alone(uri: str) -> None:
 def test_writers_that_do_not_wait_have_no_rings(uri: str) -> None:
     table = create(uri)
     mode = {"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL", "hoodie.clean.failed.writes.policy": "LAZY"}
-    with pytest.raises(InvalidRequest, match="does not go with"):
+    with pytest.raises(InvalidRequest, match="is incompatible with"):
         table.upsert(rows(1), options=mode)
     assert ring_files(table) == []
 
