@@ -349,10 +349,10 @@ def test_a_log_compaction_that_a_compaction_overtook_is_dropped() -> None:
     world.upsert({"k2": 5, "k1": 6})
     world.table.compact()
     other = world.copy()
-    with pytest.raises(WriteConflict, match="overtaken by"):
+    with pytest.raises(WriteConflict, match="superseded by"):
         run_log_compaction(world.table.context, ENGINE, settings(world), planned)
     left = run_log_compaction(other.table.context, ENGINE, settings(other)).remaining
-    assert "overtaken by" in left[planned]
+    assert "superseded by" in left[planned]
     assert not other.table.timeline().pending()
     assert not world.table.timeline().pending()
     assert world.scanned() == world.rows

@@ -99,7 +99,7 @@ def test_plans_made_inline_wait_for_another_process() -> None:
     said = table.upsert(rows("b", 2)).services["compact"]
     (planned,) = pending(table)
     assert said == f"planned: {planned}"
-    assert table.upsert(rows("ab", 3)).services["compact"] == f"not due: compaction {planned} is planned already"
+    assert table.upsert(rows("ab", 3)).services["compact"] == f"not due: compaction {planned} is already planned"
     result = table.compact(planned)
     assert (result.instant, result.planned, pending(table)) == (planned, None, [])
     assert seen(table) == {"k-a": 3, "k-b": 3}

@@ -169,4 +169,4 @@ def test_partitions_expire_after_a_commit(environment: ReplayEnvironment) -> Non
     inline = {"hoodie.partition.ttl.inline": True, "hoodie.partition.ttl.strategy.days.retain": 3}
     assert upsert(table, environment, "new", options=inline)["ttl"].startswith("run: ")
     assert table.scan(["part"]).to_arrow()["part"].to_pylist() == ["new"]
-    assert upsert(table, environment, "new", options=inline)["ttl"] == "not due: no partition's time is over"
+    assert upsert(table, environment, "new", options=inline)["ttl"] == "not due: no partition has expired"
