@@ -338,7 +338,7 @@ def test_a_rule_for_times_that_contradicts_the_table(kept: Kept, prefix: str, ch
     ((name, value),) = changed.items()
     with pytest.raises(InvalidRequest, match=rf"{re.escape(prefix + name)}={re.escape(value)}.* contradicts the table"):
         table.upsert(rows(), options={prefix + name: value})
-    kept.refuses(lambda: kept.table.upsert(rows(), options=options), InvalidRequest, prefix, "no rule for times")
+    kept.refuses(lambda: kept.table.upsert(rows(), options=options), InvalidRequest, prefix, "no timestamp rule")
 
 
 @pytest.mark.parametrize("option", sorted(FIXED))

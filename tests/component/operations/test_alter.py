@@ -312,7 +312,7 @@ REFUSED: dict[str, tuple[Change, type[Exception], str]] = {
     "retype a struct": (lambda t: t.alter.retype("st", pa.string()), InvalidRequest, "do not change their type"),
     "retype to what it is": (lambda t: t.alter.retype("n", pa.int32()), InvalidRequest, "nothing would change"),
     "add what Hudi cannot hold": (lambda t: t.alter.add("x", pa.uint64()), InvalidRequest, "cannot hold"),
-    "move to the first place": (lambda t: t.alter.reorder("fare", after=None), Unsupported, "first place"),
+    "move to the first place": (lambda t: t.alter.reorder("fare", after=None), Unsupported, "first position"),
     "what says which rows are deletes": (lambda t: t.alter.add("_hoodie_is_deleted", pa.bool_()), Unsupported, "deletes"),
 }
 
@@ -333,7 +333,7 @@ def test_tables_whose_columns_cannot_go_by_ids(tmp_path: Path) -> None:
     made = {
         "meta columns": new_table(tmp_path / "a", **{"hoodie.populate.meta.fields": "false"}),
         "change data": new_table(tmp_path / "c", **{"hoodie.table.cdc.enabled": "true"}),
-        "by their names": new_table(
+        "access columns by name": new_table(
             tmp_path / "d",
             **{"hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.PartialUpdateAvroPayload"},
         ),

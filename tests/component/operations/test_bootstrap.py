@@ -454,7 +454,7 @@ WRONG: dict[str, Wrong] = {
     "a column that is not there": (lambda s: None, {"ordering": "when"}, InvalidRequest, "'when' is not a column"),
     "a file of another format": (lambda s: (s / "p=0" / "x.orc").write_bytes(b"ORC"), {}, Unsupported, "x.orc is no PARQUET"),
     "a file of a format that is none": (lambda s: (s / "p=0" / "x.csv").touch(), {}, Unsupported, "PARQUET or ORC alone"),
-    "HFiles": (lambda s: None, {"options": {FORMAT: "HFILE"}}, Unsupported, "HFILE: tables are made"),
+    "HFiles": (lambda s: None, {"options": {FORMAT: "HFILE"}}, Unsupported, "HFILE is not supported: new tables have"),
     "a file that is damaged": (lambda s: (s / "p=0" / "x.parquet").write_bytes(b"PAR1"), {}, CorruptData, "x.parquet"),
     "paths of another style": (
         lambda s: None,

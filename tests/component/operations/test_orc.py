@@ -197,7 +197,7 @@ def test_writes_and_services_choose_the_format(table_type: str) -> None:
         with pytest.raises(error):
             table.upsert(rows((0,), 9), options=wrong)
     # Where the table has one format, no write chooses another.
-    with pytest.raises(InvalidRequest, match=f"files of one format alone .{SEVERAL}=false"):
+    with pytest.raises(InvalidRequest, match=f"one file format only .{SEVERAL}=false"):
         new_table("PARQUET", table_type).upsert(rows((0,), 1), options=orc)
 
 
