@@ -20,33 +20,33 @@ CONCURRENCY = Option(
     "hoodie.write.concurrency.mode",
     ("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL", NON_BLOCKING),
     "SINGLE_WRITER",
-    "whether others write at the same time, and to the same file groups; with them, failed writes are rolled back by cleans",
+    "whether other processes write concurrently, and to the same file groups; if they do, cleans roll failed writes back",
 )
 FAILED_WRITES = Option(
     "hoodie.clean.failed.writes.policy",
     ("EAGER", "LAZY", "NEVER"),
     None,
-    "who rolls failed writes back: the next writer, a clean, or nobody; unset: by the concurrency mode",
+    "when failed writes are rolled back: by the next writer, by a clean, or never; unset: by the concurrency mode",
     aliases=("hoodie.cleaner.policy.failed.writes",),
 )
 CLOCK_SKEW = Option(
     "hoodie.time.generator.max_expected_clock_skew_ms",
     int,
     None,
-    "milliseconds by which clocks of writers may differ; waited out at each instant time",
+    "maximum clock difference between writers in milliseconds; each new instant time waits that long",
 )
 TIME_GENERATOR = Option(
     "hoodie.time.generator.type",
     str,
     BUILT_IN,
-    "where instant times come from: the clock, or a time generator that was registered under a name",
+    "source of instant times: the clock, or a registered time generator",
 )
 METADATA_PREFIX = Option(
-    "hoodie.datasource.write.commitmeta.key.prefix", str, "_", "options that begin with it go into the metadata of the commit"
+    "hoodie.datasource.write.commitmeta.key.prefix", str, "_", "options with this prefix are stored in the commit metadata"
 )
-DELETE_FIELD = Option("hoodie.payload.delete.field", str, None, "column whose value says that a row is a delete")
+DELETE_FIELD = Option("hoodie.payload.delete.field", str, None, "column whose value marks a row as a delete")
 DELETE_MARKER = Option(
-    "hoodie.payload.delete.marker", str, None, "the text that says so in the column of hoodie.payload.delete.field"
+    "hoodie.payload.delete.marker", str, None, "value that marks a delete in the column of hoodie.payload.delete.field"
 )
 INDEX_TYPE = Option(
     "hoodie.index.type",
@@ -56,10 +56,10 @@ INDEX_TYPE = Option(
         *("RECORD_LEVEL_INDEX", "GLOBAL_RECORD_LEVEL_INDEX"),
     ),
     "SIMPLE",
-    "how a write finds the records that are in the table",
+    "how a write locates existing records",
 )
 MEMORY_BUDGET = Option(
-    "pyhudi.memory.budget.bytes", int, str(1 << 30), "bytes that rows may take up before they go to local disk", at_least=1
+    "pyhudi.memory.budget.bytes", int, str(1 << 30), "bytes of rows in memory before they spill to local disk", at_least=1
 )
 THREADS = Option("pyhudi.threads", int, "0", "threads of the embedded engine; 0: as many as there are cores")
 
@@ -95,7 +95,7 @@ class CommitSettings:
             "hoodie.write.num.retries.on.conflict.failures",
             int,
             "10",
-            "times that a write is planned anew when another writer won",
+            "maximum number of times that a write is planned again after a conflict",
             at_least=0,
         ),
     ]
@@ -105,8 +105,7 @@ class CommitSettings:
             "pyhudi.write.exclusive.after.conflicts",
             int,
             "3",
-            "times that a write loses to other writers before it is planned, written and committed under the table's lock; above "
-            "the number of its retries: never",
+            "conflicts after which a write holds the table lock from planning to commit; more than the number of retries: never",
             at_least=0,
         ),
     ]

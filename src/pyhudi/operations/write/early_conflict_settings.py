@@ -16,7 +16,7 @@ ENABLE = Option(
     "hoodie.write.concurrency.early.conflict.detection.enable",
     bool,
     "false",
-    "a write stops before it writes to a file group that an older living write is writing",
+    "a write stops before it writes to a file group that an older pending write is writing to",
 )
 STRATEGY = Option(
     "hoodie.write.concurrency.early.conflict.detection.strategy",
