@@ -160,7 +160,7 @@ def test_insert_keeps_duplicates_unless_told(spark: SparkSession, tmp_path: Path
     assert len(rows_of(spark, tmp_path / "t")) == 8
     dropped = written(spark, tmp_path / "t", FIRST[:6], "insert", **{"hoodie.datasource.insert.dup.policy": "drop"})
     assert dropped.rows_inserted == 2
-    with pytest.raises(InvalidRequest, match="in the table already"):
+    with pytest.raises(InvalidRequest, match="exist in the table"):
         written(spark, tmp_path / "t", FIRST[:1], "insert", **{"hoodie.datasource.insert.dup.policy": "fail"})
     assert len(rows_of(spark, tmp_path / "t")) == 10
 
@@ -279,7 +279,7 @@ def test_save_modes(spark: SparkSession, tmp_path: Path) -> None:
     assert rows_of(spark, path) == FIRST[5:6]
     with pytest.raises(InvalidRequest, match="save mode"):
         hs.write(frame, path, mode="sometimes", options=OPTIONS)
-    with pytest.raises(InvalidRequest, match="needs mode append"):
+    with pytest.raises(InvalidRequest, match="requires mode append"):
         hs.write(frame, path, mode="overwrite", options={**OPTIONS, "hoodie.datasource.write.operation": "delete"})
 
 

@@ -208,7 +208,7 @@ def test_columns_that_another_writer_changed_meanwhile(table: Table) -> None:
     begun = begin(table, wider)
     table.upsert(rows("a", ts=2).append_column("more", pa.array([1])))
     taken = attempt(begun, rows("b").append_column("tip", pa.array([5])), 0)
-    with pytest.raises(WriteConflict, match="changed them meanwhile"):
+    with pytest.raises(WriteConflict, match="changed them concurrently"):
         begun.complete(ENGINE, taken)
     assert names(table) == ["a"] and left(table) == []
 

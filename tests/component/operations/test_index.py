@@ -190,14 +190,14 @@ def test_rebuilding_mends(table: Table, tmp_path: Path, name: str | None) -> Non
     ("arguments", "options", "message"),
     [
         (("secondary_index", "note"), {}, "needs the record index"),
-        (("record_index", "note"), {}, "not over columns"),
-        (("nonsense",), {}, "no index is of kind 'nonsense'"),
-        (("secondary_index", ["note", "id"]), {}, "over one column, not 2"),
+        (("record_index", "note"), {}, "does not accept columns"),
+        (("nonsense",), {}, "index kind 'nonsense' does not exist"),
+        (("secondary_index", ["note", "id"]), {}, "takes one column, not 2"),
         (("column_stats",), {}, "has the index column_stats already"),
         (("column_stats", "note"), {"function": "nonsense"}, "is not supported in expression indexes"),
         (("column_stats", "note"), {"function": "year"}, "needs a column of dates"),
         (("column_stats", "absent"), {"function": "upper"}, "absent"),
-        (("column_stats", "note"), {"function": "upper", "name": "a b"}, "cannot be named"),
+        (("column_stats", "note"), {"function": "upper", "name": "a b"}, "is invalid"),
         (("column_stats", "note"), {"function": "upper", "function_options": {"format": "x"}}, "options of upper are none"),
     ],
 )

@@ -144,5 +144,5 @@ def test_nanoseconds_are_cut_on_request_alone(verb: str) -> None:
 
 
 def test_an_option_and_an_argument_that_differ_are_refused() -> None:
-    with pytest.raises(HudiError, match="disagree"):
+    with pytest.raises(HudiError, match="contradicts"):
         made().upsert(rows(MOMENT), schema_mode="strict", options={"pyhudi.schema.mode": "widen"})
