@@ -1,8 +1,7 @@
 """Assignments of updates and merges: the value that each column gets.
 
     string      a literal in filter syntax (`'done'`, `1.5`, `DATE '2024-05-06'`, `NULL`), or a column of the source
-    rows
-                (`fare`, `source.fare`)
+                rows (`fare`, `source.fare`)
     others      Python values
 
 A literal is converted to its column's type exactly, or rejected. Not supported: functions, arithmetic, fields of

@@ -1,7 +1,7 @@
 """Hash functions of Hudi for placing records and for keys of the metadata table.
 
     java_string_hash      String.hashCode over UTF-16 units      buckets of the bucket index, shards of metadata
-    partitions
+                          partitions
     consistent_hashes     XXH32, seed 0                          hash of a consistent hashing bucket index
     name_hash, file_hash  XXH64 and MD5 as base64                parts of keys of the metadata table
 

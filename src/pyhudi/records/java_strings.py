@@ -6,7 +6,7 @@ print one value differently, one row gets two keys. So this module reproduces th
     boolean    true, false
     int, long  decimal
     float      the shortest digits that read back; plain between 1e-3 (inclusive) and 1e7, else 1.0E20, 1.0E-5; NaN,
-    Infinity
+               Infinity
     date       2024-05-06
     timestamp  microseconds since the epoch, as decimal
     decimal    BigDecimal.toString: with its scale (1.50), scientific if the adjusted exponent is below -6 (1E-8, 0E-8)

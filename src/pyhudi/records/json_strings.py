@@ -1,16 +1,16 @@
 r"""Serialize Arrow values as JSON, vectorized over columns.
 
     struct               {"a": 1, "b": null}     all fields in order, including nulls; a space after each colon and
-    comma
+                         comma
     list                 [1, 2]
     map                  {"key": 1}              keys as strings, in their order
     string               "text"                  quotes, backslashes and control characters escaped, everything else
-    unchanged
+                         unchanged
     boolean, integer     true, 1
     float                1.5, 1.0E10             as Java prints it; NaN and the infinities as strings: "NaN"
     decimal              12.50                   a number
     date                 days since the epoch    a number; times and timestamps are milliseconds or microseconds, as the
-    type
+                         type
     binary               "\u0000é"               one character per byte, with the byte's code point
 
 This is the string form of Avro's generic records, which Hudi returns in change data, except for decimals, which are

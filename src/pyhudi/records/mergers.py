@@ -95,8 +95,7 @@ class PartialMerger(RecordMerger, Protocol):
 
     def partial_merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask | pa.Array | None]:
         """Merge aligned rows with some columns each into rows with the columns of both; the module docstring defines
-        the
-        contract.
+        the contract.
         """
         ...
 

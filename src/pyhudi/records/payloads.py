@@ -2,23 +2,17 @@
 
     class                              between two records of one batch      between the incoming and the stored record
     EventTimeAvroPayload               larger ordering value, tie: later     a delete always wins; else the larger
-        ordering value,
-                                                                             tie: incoming
+                                       ordering value, tie: incoming
     OverwriteNonDefaultsWithLatest...  the same                              incoming, its nulls filled from the stored
-    record; a
-                                                                             delete wins
+                                       record; a delete wins
     PartialUpdateAvroPayload           larger one, its nulls filled          larger one, its nulls filled from the
-    other; a delete
-                                                                             wins
+                                       other; a delete wins
     FirstValueAvroPayload              larger one, tie: earlier              larger ordering value, tie: stored
     AWSDmsAvroPayload                  larger one, tie: later                incoming; `Op` = D deletes
     debezium.MySqlDebezium...          larger one, tie: later                later binlog position `_event_seq`, tie:
-    stored; `d`
-                                                                             deletes
+                                       stored; `d` deletes
     debezium.PostgresDebezium...       larger one, tie: later                larger `_event_lsn`, tie: incoming; `d`
-    deletes;
-                                                                             columns missing in the change keep the
-                                                                             stored value
+                                       deletes; columns missing in the change keep the stored value
 
 DefaultHoodieRecordPayload and OverwriteWithLatestAvroPayload are the two built-in merge modes. In log files deletes are
 resolved by ordering value before a payload class is applied (see `records.log_merge.merge_log_blocks`).

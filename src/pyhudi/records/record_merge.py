@@ -5,13 +5,10 @@ columns of the table. A rule receives aligned columns of the older and the newer
 
     COMMIT_TIME_ORDERING   the newer record wins
     EVENT_TIME_ORDERING    the newer record wins unless the older one has the larger ordering value; ties go to the
-    newer one;
-                           a null ordering value on the stored side loses
+                           newer one; a null ordering value on the stored side loses
     deletes                a record with `_hoodie_is_deleted` true competes with its ordering value and removes the row
-    when it
-                           wins; a delete without an ordering value always wins; the caller may name another column and
-                           the value
-                           in it that makes a record a delete (`DeleteMarker`)
+                           when it wins; a delete without an ordering value always wins; the caller may name another
+                           column and the value in it that makes a record a delete (`DeleteMarker`)
 
 Partial updates and log scans are in `records.log_merge.merge_log_blocks`, payload classes in `records.payloads`, custom
 mergers in `records.mergers`.

@@ -115,8 +115,7 @@ def evolve(
 
 def continues(before: pa.Schema, after: pa.Schema, mode: SchemaMode = SchemaMode.WIDEN) -> bool:
     """Return True if a table of schema `before` may continue with schema `after`: common columns keep their types or
-    are
-    promoted as the mode allows.
+    are promoted as the mode allows.
     """
     try:
         evolved = evolve(before, after, mode, allow_drop=True)
@@ -224,8 +223,7 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
 
 def _has_default(field: pa.Field) -> bool:
     """Return True if the field is required and has a default, which fills missing values of older files. A nullable
-    field
-    loses its default.
+    field loses its default.
     """
     return not field.nullable and column_default(field) is not None
 

@@ -1,14 +1,12 @@
 """Merge rule of table version 9: merge mode, delete marker and partial update mode combined.
 
     delete                 `_hoodie_is_deleted` is true, `_hoodie_operation` is D or -U, or the delete field contains
-    the marker
+                           the marker
     commit time ordering   the later record wins
     event time ordering    the record with the larger ordering value wins, the later one on a tie; a delete without an
-    ordering
-                           value wins over earlier records and loses to later ones
+                           ordering value wins over earlier records and loses to later ones
     partial update mode    missing values of the winner are filled from the other record, in both directions, if neither
-    of the
-                           two is a delete
+                           of the two is a delete
 
 Source: docs/formats/reading.md, "Table version 9". `records.log_merge.merge_log_blocks` folds log records.
 """

@@ -1,10 +1,9 @@
 """The `Storage` protocol: file access that every storage backend implements, and its value types.
 
-A `Storage` is a folder (its root) on a local disk, in memory or in an object store.  Every path is relative to that
-root,
-written with '/', without a leading or trailing '/', without empty, '.' or '..' parts; '' is the root itself.  Paths
-that a
-storage returns (`FileInfo.path`, `Listing.folders`) are relative to the same root, never to the folder that was listed.
+A `Storage` is a folder (its root) on a local disk, in memory or in an object store. Every path is relative to that
+root, written with '/', without a leading or trailing '/', without empty, '.' or '..' parts; '' is the root itself.
+Paths that a storage returns (`FileInfo.path`, `Listing.folders`) are relative to the same root, never to the folder
+that was listed.
 
 Guarantees of every storage, checked by `tests/conformance/storage_suite.py`:
 
@@ -98,8 +97,7 @@ class Storage(Protocol):
         ...
 
     def spec(self) -> StorageSpec:
-        """The value from which `open_storage` opens this storage on a worker.  A memory:// storage opens only within
-        the
+        """The value from which `open_storage` opens this storage on a worker. A memory:// storage opens only within the
         process.
         """
         ...
@@ -142,8 +140,7 @@ class Storage(Protocol):
         """Return True if `folder` is a symbolic link to data that is reachable without it.
 
         Its target is inside the root, contains the root, has an entry named `marker`, or is below a folder that has
-        one.
-        False if `folder` is not a link, and in stores without links.
+        one. False if `folder` is not a link, and in stores without links.
         """
         ...
 
@@ -162,9 +159,8 @@ class Storage(Protocol):
         ...
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        """Content of a file and the tag for `put_if_matches`; None if it does not exist.  A tag identifies content, not
-        a
-        time.
+        """Content of a file and the tag for `put_if_matches`; None if it does not exist. A tag identifies content, not
+        a time.
         """
         ...
 
@@ -200,9 +196,8 @@ class Storage(Protocol):
     def open_output(self, path: str) -> AbstractContextManager[pa.NativeFile]:
         """Open a sink for Arrow's writers; memory is bounded where the store has files.
 
-        The complete file appears when the `with` block ends without an error, and replaces an existing one.  If the
-        block
-        raises, no file appears and the written data is discarded.
+        The complete file appears when the `with` block ends without an error, and replaces an existing one. If the
+        block raises, no file appears and the written data is discarded.
         """
         ...
 
@@ -217,9 +212,8 @@ class Storage(Protocol):
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
         """Delete orphaned temporary files of dead writers in `folder` itself.
 
-        Temporary files of running processes on this machine are retained.  Those of other machines are deleted if their
-        last
-        change is older than `before_ms`.  Listings never include temporary files.
+        Temporary files of running processes on this machine are retained. Those of other machines are deleted if their
+        last change is older than `before_ms`. Listings never include temporary files.
 
         Returns:
             The number of deleted files.  0 in object stores, where lifecycle rules of the bucket expire unfinished

@@ -1,10 +1,8 @@
 """Clock, sleep, random numbers and ids of a run as one injected object, so that a whole run is a function of a seed.
 
-`SystemEnvironment` uses the system's clock.  `ReplayEnvironment` is a simulation: its time advances only by sleeping or
-explicit
-calls, and randomness comes from a seed.  Repeated tasks run inside the sleep that reaches their due time, on the
-sleeping thread.
-So leases expire, heartbeats stop and timeouts pass in a test that takes no time.
+`SystemEnvironment` uses the system's clock. `ReplayEnvironment` is a simulation: its time advances only by sleeping or
+explicit calls, and randomness comes from a seed. Repeated tasks run inside the sleep that reaches their due time, on
+the sleeping thread. So leases expire, heartbeats stop and timeouts pass in a test that takes no time.
 
 No time zones (see format/instants.py) and no calendar.
 """
@@ -38,10 +36,8 @@ class Environment(Protocol):
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since an arbitrary origin, for durations.  Never affected by clock changes; includes time while
-        the
-        process or
-        the machine is suspended.
+        """Milliseconds since an arbitrary origin, for durations. Never affected by clock changes; includes time while
+        the process or the machine is suspended.
         """
         ...
 

@@ -5,8 +5,7 @@
     s3, s3a, s3n, gs, gcs, az, abfs, abfss     object_store/
     hdfs, webhdfs                              hdfs/
 
-The spec of a storage with injected faults (fault_injection.py) identifies its fault plan.  Opening that spec in the
-same
+The spec of a storage with injected faults (fault_injection.py) identifies its fault plan. Opening that spec in the same
 process shares the plan.
 
 A pickled storage is serialized as its spec and re-opened when unpickled.

@@ -4,21 +4,19 @@
 one of them:
 
     FaultOutcome.CRASH          raises SimulatedCrash, and so does every later call, because the process is dead:
-    `except` and
-                                `finally` blocks of the code under test have no effect, exactly as after `kill -9`
+                                `except` and `finally` blocks of the code under test have no effect, exactly as after
+                                `kill -9`
     FaultOutcome.LOST_RESPONSE  raises StorageUnavailable at that call alone
 
     FaultPoint.BEFORE           the call has no effect
     FaultPoint.DURING           `open_output` has written a part and shows nothing; `delete` and `delete_folder` have
-    removed the
-                                first half; other calls are atomic, and this equals BEFORE
+                                removed the first half; other calls are atomic, and this equals BEFORE
     FaultPoint.AFTER            the call has had its effect
 
-Without a plan the storage only counts, so that a test can find the number of calls to iterate over.  A `CallListener`
-runs before
-each call.  It can advance time, run other writers (as if this process were suspended), and inject faults dynamically.
-The spec of
-a faulty storage shares its count when it is opened in the same process, so calls of tasks are counted too.
+Without a plan the storage only counts, so that a test can find the number of calls to iterate over. A `CallListener`
+runs before each call. It can advance time, run other writers (as if this process were suspended), and inject faults
+dynamically. The spec of a faulty storage shares its count when it is opened in the same process, so calls of tasks are
+counted too.
 
 Every guarantee of `Storage` holds: stores that lose confirmed data are not simulated.
 """

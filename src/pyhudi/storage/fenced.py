@@ -1,18 +1,15 @@
 """Storage wrapper that verifies lock ownership before every write (fencing).
 
-A process that was suspended past its lease resumes with a stale state.  Anything that it stores from that state (a
-plan, a
-delta commit of the metadata table, properties, the removal of an instant) could undo the changes of other writers.
-Code that
-holds the table lock uses this storage: each of its writing calls raises StorageUnavailable when the lease has expired.
+A process that was suspended past its lease resumes with a stale state. Anything that it stores from that state (a plan,
+a delta commit of the metadata table, properties, the removal of an instant) could undo the changes of other writers.
+Code that holds the table lock uses this storage: each of its writing calls raises StorageUnavailable when the lease has
+expired.
 
 After creating a `.requested` plan file the lock is verified again, because the process may be suspended within the
-call.  A plan
-that was published after the lease expired is deleted before another process can execute it.
+call. A plan that was published after the lease expired is deleted before another process can execute it.
 
-The spec of this storage opens the wrapped storage.  Tasks on workers write files that become visible only with their
-instant,
-and publishing the instant is fenced.  Between a check and the end of its call there is no fence, in no store.
+The spec of this storage opens the wrapped storage. Tasks on workers write files that become visible only with their
+instant, and publishing the instant is fenced. Between a check and the end of its call there is no fence, in no store.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Heartbeats of writers, which keep other writers from rolling back a live instant.
 
 The file `.hoodie/.heartbeat/<request time>` contains the process identity written by `storage.liveness` (Hudi's file is
-empty and
-never read).  Its modification time is the heartbeat.  The writer replaces it each interval, and deletes it when its
-instant is
-complete or rolled back.  A writer counts as dead if the file is missing or older than `interval * tolerable misses`.  A
-writer
-that missed that deadline stops its heartbeat and fails.  Hudi uses heartbeats only with the LAZY policy for failed
-writes.
+empty and never read). Its modification time is the heartbeat. The writer replaces it each interval, and deletes it when
+its instant is complete or rolled back. A writer counts as dead if the file is missing or older than `interval *
+tolerable misses`. A writer that missed that deadline stops its heartbeat and fails. Hudi uses heartbeats only with the
+LAZY policy for failed writes.
 
 This module decides no rollback.  It compares the store's clock with the local one without correcting either.
 """

@@ -1,18 +1,15 @@
 """Detect whether the writer of a pending instant is alive.
 
-Every PyHudi writer maintains a heartbeat, under every policy, and stores its process identity in it.  A writer that
-died on the
-same machine is therefore detected at once, without waiting for the heartbeat to expire.  A writer on another machine is
-dead when
-its heartbeat has expired.  A writer without a heartbeat (Hudi with the EAGER policy) counts as dead, as in Hudi.
+Every PyHudi writer maintains a heartbeat, under every policy, and stores its process identity in it. A writer that died
+on the same machine is therefore detected at once, without waiting for the heartbeat to expire. A writer on another
+machine is dead when its heartbeat has expired. A writer without a heartbeat (Hudi with the EAGER policy) counts as
+dead, as in Hudi.
 
 The content is one line of JSON: host, boot id, PID namespace, process id, start time of the process, an id of this
-module's
-load.  Hudi reads only the file's modification time.
+module's load. Hudi reads only the file's modification time.
 
 A write that runs in tasks without a driver process stores `{"tasks": true}` instead, and its heartbeat counts until it
-expires,
-as that of Hudi does.  An empty heartbeat belongs to a Hudi writer, for which PyHudi waits
+expires, as that of Hudi does. An empty heartbeat belongs to a Hudi writer, for which PyHudi waits
 (`operations.commit.hudi_writers`).
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".  The content is an extension of PyHudi.
@@ -99,9 +96,8 @@ class WriterHeartbeat:
 class TaskHeartbeat:
     """Heartbeat that tasks maintain for a write without a driver process (`delegate_to_tasks`), as a `with` block.
 
-    Tasks do not coordinate: a task refreshes the heartbeat if the last one, of any task, is old enough.  A missing
-    heartbeat file
-    means that the write has ended, and no task re-creates it.
+    Tasks do not coordinate: a task refreshes the heartbeat if the last one, of any task, is old enough. A missing
+    heartbeat file means that the write has ended, and no task re-creates it.
     """
 
     def __init__(self, storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings) -> None:
@@ -156,9 +152,7 @@ def is_alive(storage: Storage, env: Environment, request_time: str, settings: He
 
 def is_alive_for_task(storage: Storage, own_time: str, request_time: str, settings: HeartbeatSettings) -> bool:
     """Like `is_alive`, for a task of the write `own_time`, which has no clock: the last heartbeat of its own write
-    serves
-    as the
-    current time.
+    serves as the current time.
     """
     beaten_ms = last_heartbeat_ms(storage, own_time)
     return _lives_at(storage, request_time, 0 if beaten_ms is None else beaten_ms, settings)

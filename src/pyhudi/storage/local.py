@@ -19,22 +19,19 @@ the
 4. Publish: the staged file is renamed over the document.  If another call has deleted it, the rename fails, nothing is
    published, and the call starts again.
 
-Two calls A and B cannot both replace the same content.  Both list the folder after they have staged, so one of them,
-say A, lists
-after both have staged.  If B has not published by then, A deletes its file and B's rename fails.  If B has published, A
-reads
-afterwards, finds B's content and ends.  `put_if_absent` also fences before it creates a name, so a call that compared
-before the
-document was deleted does not replace its successor.  A plain `put` or `delete` between steps 3 and 4 is not detected.
+Two calls A and B cannot both replace the same content. Both list the folder after they have staged, so one of them, say
+A, lists after both have staged. If B has not published by then, A deletes its file and B's rename fails. If B has
+published, A reads afterwards, finds B's content and ends. `put_if_absent` also fences before it creates a name, so a
+call that compared before the document was deleted does not replace its successor. A plain `put` or `delete` between
+steps 3 and 4 is not detected.
 
-An advisory lock (flock) on the folder reduces mutual fencing.  Correctness does not depend on it: a call that cannot
-obtain it
-within a time limit, because its holder is suspended, proceeds without it.  The system releases it when its process
-dies.
+An advisory lock (flock) on the folder reduces mutual fencing. Correctness does not depend on it: a call that cannot
+obtain it within a time limit, because its holder is suspended, proceeds without it. The system releases it when its
+process dies.
 
 Where hard links are not supported (some network and FUSE mounts), `put_if_absent` creates the name exclusively and
-writes into
-it: still at most one winner, but a reader may see a part of the document briefly, and permanently after a crash.
+writes into it: still at most one winner, but a reader may see a part of the document briefly, and permanently after a
+crash.
 
 Sidecars are neither written nor verified, and folders that become empty are not deleted.
 """
@@ -101,9 +98,8 @@ _CALLER_MUST_CHANGE = {
 class Sync(StrEnum):
     """What is synced to disk before a call returns: the storage option `sync`.  NONE is for tests and scratch tables.
 
-    DOCUMENTS syncs the writes of `put`, `put_if_absent` and `put_if_matches`, which include the whole timeline.  After
-    a power failure
-    the timeline is complete, but data files of the last seconds may not be, as in Hudi.
+    DOCUMENTS syncs the writes of `put`, `put_if_absent` and `put_if_matches`, which include the whole timeline. After a
+    power failure the timeline is complete, but data files of the last seconds may not be, as in Hudi.
     """
 
     DOCUMENTS = "documents"
@@ -327,9 +323,8 @@ class LocalStorage(UriMixin):
         return current is not None and _tag(current) == tag
 
     def _replace_if_matches(self, path: str, data: bytes, tag: str) -> bool:
-        """One attempt of `put_if_matches`; False if the content differs.  Raises FileNotFoundError if another call
-        fenced
-        it.
+        """One attempt of `put_if_matches`; False if the content differs. Raises FileNotFoundError if another call
+        fenced it.
         """
         full = self._full(path)
         folder = os.path.dirname(full)

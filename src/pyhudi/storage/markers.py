@@ -5,17 +5,13 @@ Below `.hoodie/.temp/<request time>/` there is one of two layouts:
     direct            <partition>/<data file name>.marker.<CREATE|MERGE|APPEND>      empty files, one per data file
     timeline server   MARKERS.type and MARKERS0, MARKERS1, ...                       lists with one marker per line
 
-PyHudi reads both.  It writes direct markers, or lists with `hoodie.write.markers.type=TIMELINE_SERVER_BASED`.  Hudi's
-timeline
-server caches the lists of a write in memory and rewrites them.  In PyHudi, tasks of many processes create markers
-independently.
-So each marker is a list of its own, numbered by a hash of its line: a repeated task writes the same file.  The type
-file is
-written first, by the process that starts the action.
+PyHudi reads both. It writes direct markers, or lists with `hoodie.write.markers.type=TIMELINE_SERVER_BASED`. Hudi's
+timeline server caches the lists of a write in memory and rewrites them. In PyHudi, tasks of many processes create
+markers independently. So each marker is a list of its own, numbered by a hash of its line: a repeated task writes the
+same file. The type file is written first, by the process that starts the action.
 
-A marker is written before its data file.  A data file without a marker would survive the rollback of its write, and
-Hudi would
-later treat it as committed data.
+A marker is written before its data file. A data file without a marker would survive the rollback of its write, and Hudi
+would later treat it as committed data.
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 

@@ -1,8 +1,7 @@
 """In-memory storage of this process, `memory://name/path`: a test double, and tables without a disk.
 
-A name identifies one store per process, created when it is first opened and retained until `forget_memory(name)`.  It
-behaves
-like an object store: folders are prefixes of names, empty folders do not exist, and whole objects are replaced.
+A name identifies one store per process, created when it is first opened and retained until `forget_memory(name)`. It
+behaves like an object store: folders are prefixes of names, empty folders do not exist, and whole objects are replaced.
 `modified_ms` comes from the environment that the store was created with, so tests can advance time.
 
 Nothing leaves the process: a spec that is opened in another process refers to an empty store.
@@ -48,9 +47,8 @@ _stores_mutex = threading.Lock()
 class MemoryStorage(UriMixin):
     """A prefix of a named in-memory store.
 
-    uri: `memory://name` or `memory://name/path`.  environment: source of modification times, used only by the call that
-    creates
-    the store.
+    uri: `memory://name` or `memory://name/path`. environment: source of modification times, used only by the call that
+    creates the store.
     """
 
     __slots__ = ("_contents",)

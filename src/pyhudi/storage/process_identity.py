@@ -1,9 +1,8 @@
 """Process identities: detect whether the process that wrote a name is still running.
 
 The name contains host, boot id, PID namespace, process id and start time, so that a reused process id is not mistaken
-for the
-original process.  Only a process of the same host, boot and namespace can be known to be dead; any other has unknown
-state.
+for the original process. Only a process of the same host, boot and namespace can be known to be dead; any other has
+unknown state.
 
 Without `/proc` there are no start times, and no process is ever known to be dead.
 """

@@ -1,8 +1,7 @@
 """Storage option names of other tools (PyIceberg, fsspec, Hadoop, delta-rs) and the obstore settings that they map to.
 
-A name maps to one or several settings, depending on its value.  A name without an exact equivalent is refused with
-advice, because
-an ignored option might go unnoticed until the data is in the wrong place.
+A name maps to one or several settings, depending on its value. A name without an exact equivalent is refused with
+advice, because an ignored option might go unnoticed until the data is in the wrong place.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Names of temporary files, for file systems where an incomplete file is visible.
 
-A temporary file `.pyhudi-<process>-<uuid>.tmp` is stored in the folder of its final file.  Hudi treats such a name
-neither as a
-data file nor as a timeline file, and PyHudi's listings skip it.  The process in the name determines when it is
-orphaned.
+A temporary file `.pyhudi-<process>-<uuid>.tmp` is stored in the folder of its final file. Hudi treats such a name
+neither as a data file nor as a timeline file, and PyHudi's listings skip it. The process in the name determines when it
+is orphaned.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ def is_temporary_orphaned(name: str, modified_ms: int, before_ms: int) -> bool:
     """Return True if a temporary file may be deleted.
 
     On the same machine the liveness of its process decides, regardless of the file's age: a writer may be suspended, or
-    wait for
-    rows.  A file of a process on another machine must be older than ``before_ms``.
+    wait for rows. A file of a process on another machine must be older than ``before_ms``.
     """
     lives = _lives(name)
     return modified_ms < before_ms if lives is None else not lives

@@ -1,9 +1,8 @@
 """Custom time generators: sources of instant times other than this machine's clock.
 
 A value of `hoodie.time.generator.type` other than Hudi's own names a generator registered in this process with
-`register_time_generator`, by a call or by a plug-in (see `plugins`).  It returns the current time only.  The table's
-time zone,
-monotonicity against the timeline and the wait for clock skew are applied in
+`register_time_generator`, by a call or by a plug-in (see `plugins`). It returns the current time only. The table's time
+zone, monotonicity against the timeline and the wait for clock skew are applied in
 `operations.commit.transaction.new_instant_time`.
 
 Source: docs/decisions/0001-instant-times-and-skew.md.
@@ -23,9 +22,8 @@ BUILT_IN = "WAIT_TO_ADJUST_SKEW"
 class TimeGenerator(Protocol):
     """A source of times that increase across all processes that write a table.
 
-    It is called under the table's lock, once for each time.  It must never return the same or a smaller time again, to
-    this or any
-    other process.
+    It is called under the table's lock, once for each time. It must never return the same or a smaller time again, to
+    this or any other process.
     """
 
     def now_ms(self, uri: str) -> int:

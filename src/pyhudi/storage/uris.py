@@ -4,9 +4,8 @@
     s3://bucket/t//x/        s3a://bucket/t                                -> scheme unchanged, '//' and trailing '/'
     dropped
 
-There is no percent-decoding and no query or fragment.  A space, '%', '#' or '?' is literal, because a partition folder
-such as
-`day=2026%2F11` has that exact name on disk.  A relative path is resolved against the working directory.
+There is no percent-decoding and no query or fragment. A space, '%', '#' or '?' is literal, because a partition folder
+such as `day=2026%2F11` has that exact name on disk. A relative path is resolved against the working directory.
 """
 
 from __future__ import annotations

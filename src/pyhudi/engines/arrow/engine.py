@@ -1,8 +1,7 @@
 """The embedded engine: Arrow tables and threads of one process.
 
 Incoming batches are cast and keyed as they arrive and buffered in a `RowBuffer`, which spills to local disk beyond the
-memory budget.
-Lookups and writing tasks run on a thread pool; Arrow releases the interpreter lock in all of them.
+memory budget. Lookups and writing tasks run on a thread pool; Arrow releases the interpreter lock in all of them.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Input data of writes as a stream of Arrow batches.
 
     Arrow                  tables, batches, readers, datasets, scanners, anything with the Arrow PyCapsule interface
-    (Polars,
-                           pandas, DuckDB, ...)
+                           (Polars, pandas, DuckDB, ...)
     Polars LazyFrame       collected
     columns                a mapping of names to values
     rows                   a list of mappings: missing names are null
     a generator            of mappings, which are collected before anything is written; or of tables and frames, one at
-    a time
+                           a time
     a list of frames       tables, batches and frames with equal columns, concatenated
 
 Arrow infers one type for all Python values of a column.

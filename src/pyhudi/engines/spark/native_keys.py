@@ -1,11 +1,9 @@
 """Record keys and partition paths as native Spark columns, identical to those of `records.keys`.
 
 Native expressions cover SIMPLE, COMPLEX, NON_PARTITION and GLOBAL_DELETE over booleans, integers, strings, binaries,
-dates,
-decimals with scale up to six and timestamps as microseconds.  Everything else (times formatted by a pattern, floating
-point
-numbers, larger scales, `timestamp_ntz`, timestamps in Java's format) uses an Arrow UDF over the key columns that calls
-`records.keys`.
+dates, decimals with scale up to six and timestamps as microseconds. Everything else (times formatted by a pattern,
+floating point numbers, larger scales, `timestamp_ntz`, timestamps in Java's format) uses an Arrow UDF over the key
+columns that calls `records.keys`.
 
 The expressions are SQL text, because each call of a PySpark function takes several JVM round trips.
 

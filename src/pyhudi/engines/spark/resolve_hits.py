@@ -1,8 +1,7 @@
 """Resolve ambiguous lookup hits: which of several candidates of a key has a live row (see `tasks.resolve_duplicates`).
 
-The driver collects the affected file groups, never keys.  Tasks read those with logs, and a join by key determines
-where each key
-is live.  Without ambiguous keys, this costs one scan of the cached hits.
+The driver collects the affected file groups, never keys. Tasks read those with logs, and a join by key determines where
+each key is live. Without ambiguous keys, this costs one scan of the cached hits.
 """
 
 from __future__ import annotations

@@ -2,18 +2,14 @@
 creates it.
 
     plan        the columns after the change, with ids (`records.schema_on_read.column_changes`); a table without a
-    column history
-                is assigned ids first
+                column history is assigned ids first
     begin       lock: write `<t>.commit.requested`; unlock; write `<t>.inflight`
     commit      lock: check that the columns are those of the plan; update the metadata table; write the history to
-        `.hoodie/.schema`;
-                then the completed file, with `latest_schema` and `schema`; unlock
+                `.hoodie/.schema`; then the completed file, with `latest_schema` and `schema`; unlock
 
 Data files do not change, and are read with the ids of the time at which they were written. A write that was requested
-before the change
-commits as planned; a write that was requested later and planned without it is planned again, and so is a change that
-conflicts with
-a write that changed columns concurrently.
+before the change commits as planned; a write that was requested later and planned without it is planned again, and so
+is a change that conflicts with a write that changed columns concurrently.
 
 Source: docs/formats/reading.md, "Columns by ids"; docs/formats/timeline.md, "Other files of a table".
 """

@@ -4,11 +4,9 @@
     user properties     any key that does not begin with `hoodie.` or `pyhudi.`: for example owner or description
 
 Every other property defines the layout of files, keys, records or the timeline, and writers and readers use the values
-that they read
-when they opened the table. Changes of those are refused; the error names the operation that makes the change, if there
-is one. Hudi's
-ALTER TABLE ... SET TBLPROPERTIES changes only the catalog entry, where a property that contradicts the table makes the
-next write fail.
+that they read when they opened the table. Changes of those are refused; the error names the operation that makes the
+change, if there is one. Hudi's ALTER TABLE ... SET TBLPROPERTIES changes only the catalog entry, where a property that
+contradicts the table makes the next write fail.
 
 Source: docs/formats/timeline.md, "Other files of a table".
 """

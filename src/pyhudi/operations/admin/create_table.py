@@ -76,8 +76,7 @@ def discard_new_table(context: TableContext, wait_ms: int) -> bool:
     """Remove a table that this process has just created for a failed write, unless another process writes to it.
 
     The write has been rolled back, so only its rollback may be on the timeline. Removing the properties removes the
-    table; the remains
-    after a crash are not a table, and the next creation reuses them.
+    table; the remains after a crash are not a table, and the next creation reuses them.
 
     Returns:
         True if the table was removed.

@@ -92,8 +92,7 @@ def refusal_of_existing(
     """Return the error for a write that is to create a table where one exists.
 
     A process that was stopped between creating a table and its first commit leaves a table without commits. It cannot
-    be distinguished
-    from one that another process is about to write to, so the user has to remove it.
+    be distinguished from one that another process is about to write to, so the user has to remove it.
 
     Args:
         uri: Location of the table.

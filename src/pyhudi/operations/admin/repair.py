@@ -1,26 +1,21 @@
 """Repair damage around a table's data, or report what a repair would do.
 
     timeline             the folder is missing or empty, and there are data files: rebuild it from their names
-        (`rebuild`), and
-                         report what is unknown
+                         (`rebuild`), and report what is unknown
     properties           hoodie.properties is missing or damaged, and its backup is intact: restore it from the backup
     pending              roll back or complete failed writes and rollbacks; complete cleans and restores; roll back dead
-    attempts
-                         at compactions and clusterings, but keep compaction plans; drop clusterings that no process
-                         will run
+                         attempts at compactions and clusterings, but keep compaction plans; drop clusterings that no
+                         process will run
     partition metadata   a folder with base files lacks .hoodie_partition_metadata, so listings ignore it: write the
-    file
+                         file
     orphans              delete data files of instants that are neither on the timeline nor possibly in the history;
-    files of
-                         another table, in a folder below this one or behind a symbolic link, are not orphans
+                         files of another table, in a folder below this one or behind a symbolic link, are not orphans
     metadata table       it is unreadable, or lists other files than the directories: drop and rebuild it
 
 Steps are detected and executed in this order, each on the state that the previous one left. Files are listed before the
-timeline is
-read: the instant of every listed file is then on that timeline, so no file of an active writer looks like an orphan.
-Findings are
-verified not to be side effects of concurrent processes, see `stable_check`. Data rows never change. Lost data files
-cannot be restored.
+timeline is read: the instant of every listed file is then on that timeline, so no file of an active writer looks like
+an orphan. Findings are verified not to be side effects of concurrent processes, see `stable_check`. Data rows never
+change. Lost data files cannot be restored.
 
 Source: docs/formats/writing.md, "Rollback"; docs/formats/timeline.md, "Other files of a table";
 docs/formats/metadata-table.md.

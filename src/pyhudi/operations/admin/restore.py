@@ -13,10 +13,8 @@
     5. lock: publish `<R>_<C>.restore`; remove the rollbacks after the target
 
 A file belongs to the instant in its name. So log files of a write that was requested before the target and completed
-after a compaction
-stay, and belong to the file slice before the compaction again. Once an instant is not on the timeline, no reader counts
-its files: a
-crash leaves a pending restore, and running it again completes it.
+after a compaction stay, and belong to the file slice before the compaction again. Once an instant is not on the
+timeline, no reader counts its files: a crash leaves a pending restore, and running it again completes it.
 
 Source: docs/formats/writing.md, "Savepoint and restore".
 """

@@ -1,13 +1,11 @@
 """Savepoints: protect the files of a completed write from cleaning, so that the table can be restored to it.
 
     create   lock: write `<t>.savepoint.inflight`; list the files of the slices as of t; write `<t>_<c>.savepoint` with
-        their names;
-             unlock
+             their names; unlock
     delete   lock: delete the completed file, then the inflight one; unlock
 
 t is the request time of the write itself. Creation holds the lock while it lists, so that no clean can be requested
-between the
-listing and the savepoint.
+between the listing and the savepoint.
 
 Source: docs/formats/writing.md, "Savepoint and restore".
 """

@@ -1,14 +1,10 @@
 """Repeat a check of a table until its findings are not side effects of concurrent changes.
 
 A check reads the timeline, directories, markers and the metadata table one after the other. It may see one part before
-a concurrent
-change and another part after it, and report an inconsistency, in whatever order it reads. So the state of the table is
-recorded before
-and after a check. If both are equal, all findings are valid. Otherwise the check is repeated, and findings that not
-every run reports
-are discarded as side effects. A check that misses a file which another process has removed since it began
-(SnapshotOutdated) is
-repeated with a new state.
+a concurrent change and another part after it, and report an inconsistency, in whatever order it reads. So the state of
+the table is recorded before and after a check. If both are equal, all findings are valid. Otherwise the check is
+repeated, and findings that not every run reports are discarded as side effects. A check that misses a file which
+another process has removed since it began (SnapshotOutdated) is repeated with a new state.
 
 A check without findings runs once.
 """
@@ -30,9 +26,8 @@ _LOOKS = 4
 
 def _state_of(context: TableContext) -> tuple[object, ...]:
     """Return everything that changes with any change of a table: its properties, whether they are being written, and
-    the
-    timelines of
-    the table and the metadata table. File names suffice: a damaged timeline is for the check to report.
+    the timelines of the table and the metadata table. File names suffice: a damaged timeline is for the check to
+    report.
     """
     storage = context.storage
     beside = storage.list(join_path(METADATA_FOLDER, TIMELINE_FOLDER)).files

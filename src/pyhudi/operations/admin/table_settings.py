@@ -226,9 +226,7 @@ WITHOUT_ZONE = Option(
 @dataclass(frozen=True, slots=True)
 class TableSettings:
     """Options that define a table: stored in its properties at creation, and compared with them afterwards. ``fixed``
-    are
-    options for
-    properties that cannot be chosen, by key.
+    are options for properties that cannot be chosen, by key.
     """
 
     name: Annotated[str | None, NAME]

@@ -1,8 +1,7 @@
 """Upgrade and downgrade of the table version, as a chain of steps between adjacent versions.
 
 `versions` implements the steps. Before the first change, all steps check that they can convert the table. A crash
-leaves a valid table
-of one of the intermediate versions, with all rows, and the next attempt continues from there.
+leaves a valid table of one of the intermediate versions, with all rows, and the next attempt continues from there.
 """
 
 from __future__ import annotations

@@ -1,25 +1,21 @@
 """Validate a table: compare all its metadata with the files in storage.
 
     timeline         committed files that are missing or have another size; orphaned files; files of pending writes;
-    clusterings
-                     that can never run
+                     clusterings that can never run
     files            base files that cannot be opened
     buckets          bucket counts of partitions against file groups: see `validate_data`
     rings            nodes of a consistent hashing index against file groups
     logs, plans      contents of log files, inputs of pending compactions: see `validate_data`; duplicate keys too, if
-        requested
+                     requested
     metadata files   partitions and files in the metadata table against the directories
     column stats     its column ranges against the footers of base files: a range must cover the values of the file
     record index     its keys against the keys of the rows: each at its recorded location, and no others
     other indexes    partition statistics, bloom filters, secondary and expression indexes: see `validate_data`
 
 Nothing is changed. Directories are listed whatever the table's properties are; every other check reads as queries do.
-An error makes
-a reader miss rows, return too many or fail; a warning is something that the next writer resolves. What exists and
-cannot be checked is
-reported as unchecked: no defect is known, and the table does not count as valid. Concurrent changes of other processes
-are not
-reported as defects, see `stable_check`.
+An error makes a reader miss rows, return too many or fail; a warning is something that the next writer resolves. What
+exists and cannot be checked is reported as unchecked: no defect is known, and the table does not count as valid.
+Concurrent changes of other processes are not reported as defects, see `stable_check`.
 
 Memory: names and sizes of all files, and the keys of one file slice, or of one partition if duplicate keys are checked.
 
@@ -361,9 +357,8 @@ class _Validation:
 
     def _expected(self, commits: Mapping[str, CommitMetadata]) -> dict[str, tuple[str, int]]:
         """Return the files that commits wrote and readers need, as path -> (instant, bytes): the newest base file of
-        each
-        file group
-        that is not replaced, and the log files written since. Files double-written for a dropped resize are excluded.
+        each file group that is not replaced, and the log files written since. Files double-written for a dropped resize
+        are excluded.
         """
         times = {instant.request_time for instant in self._timeline.instants}
         removed = self._removed_names().union(self._names_of_pending_cleans())

@@ -190,13 +190,11 @@ class _SliceKeys:
 #
 #     damage        counts that are unreadable, or stored without effect
 #     lost groups   a file group whose id names no bucket of its partition: writes do not find its keys, and write them
-#         a
-#                   second time
+#                   a second time
 #     second ones   two file groups of one bucket, of which writes find one
 #
 # If a writer that does not know bucket counts (Hudi 1.0) has put records into buckets that the partition does have, the
-# check of
-# keys finds the duplicates.
+# check of keys finds the duplicates.
 #
 # Source: docs/formats/writing.md, "Bucket index".
 
@@ -232,7 +230,7 @@ def check_bucket_counts(context: TableContext, snapshot: Snapshot, slices: Seque
 #                        files themselves where such ranges can be trusted
 #     secondary index    every pair of value and record key of the rows is present, and no others
 #     expression index   ranges and filters of files against the recomputed functions, those of partitions against their
-#     files
+#                        files
 #
 # Source: docs/formats/metadata-table.md.
 

@@ -45,8 +45,7 @@ _SPARK = {"int": "integer", "bigint": "long"}
 
 def hive_type(kind: pa.DataType, *, timestamps: bool) -> str:
     """Return the Hive type of a column. ``timestamps`` selects Hive's timestamp type. Raises Unsupported for types
-    without
-    equivalent.
+    without equivalent.
     """
     if pa.types.is_timestamp(kind):
         return "timestamp" if timestamps else "bigint"

@@ -4,8 +4,7 @@
     dropped   partitions that a write or a clean deleted, without later writes
 
 All partitions are compared on the first sync, if the last sync precedes the active timeline, and if the last synced
-write does not
-exist any more, for example after a restore.
+write does not exist any more, for example after a restore.
 """
 
 from __future__ import annotations

@@ -8,10 +8,8 @@ For each entry of the table (`catalog_entries.catalog_views`):
     4. record the synced state in last_commit_time_sync and last_commit_completion_time_sync
 
 A crash between the steps leaves a catalog that the next sync brings up to date: step 4 comes last. Several processes
-may synchronize
-concurrently; if another process did so, the older of both states is recorded, and the next sync compares everything
-since. The table
-itself is only read. An entry that is not a Hudi table is never changed.
+may synchronize concurrently; if another process did so, the older of both states is recorded, and the next sync
+compares everything since. The table itself is only read. An entry that is not a Hudi table is never changed.
 
 Source: docs/catalogs.md.
 """

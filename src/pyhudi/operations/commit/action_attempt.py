@@ -42,10 +42,9 @@ def backoff(context: TableContext, settings: CommitSettings, conflict: WriteConf
     """Wait after a conflict before the write is attempted again (randomized exponential backoff).
 
     The wait is random, with an upper bound of the duration of the failed attempt; the bound doubles with each further
-    attempt.
-    Without it, writers that conflict repeatedly would plan at the same time, and all but one of them would fail again.
-    If a pending write caused the conflict, the function first waits for that write while its heartbeat is alive, up to
-    a limit.
+    attempt. Without it, writers that conflict repeatedly would plan at the same time, and all but one of them would
+    fail again. If a pending write caused the conflict, the function first waits for that write while its heartbeat is
+    alive, up to a limit.
 
     Args:
         context: The table.
@@ -69,12 +68,10 @@ class rollback_on_error:
     """Roll back the transaction if the block raises a PyHudi error or an ordinary exception.
 
     If the rollback fails too, or the process dies, the instant remains without a heartbeat and the next writer rolls it
-    back.
-    After CommitUnknown nothing is deleted: the commit may have landed, or may still land.
+    back. After CommitUnknown nothing is deleted: the commit may have landed, or may still land.
 
     If another writer has already rolled the transaction back (heartbeat expired), any error is raised as WriteConflict,
-    because
-    it may be caused by files which that writer removed. The write may then be planned again.
+    because it may be caused by files which that writer removed. The write may then be planned again.
     """
 
     def __init__(self, transaction: Transaction) -> None:
@@ -142,8 +139,7 @@ def rollback_own_attempt(transaction: Transaction) -> None:
         undo(context, pending, transaction.settings)
     except InstantNotFound:
         # Another writer considered this one dead and rolled the instant back. Tasks may have written files after that
-        # writer
-        # listed them, even files whose markers the rollback removed.
+        # writer listed them, even files whose markers the rollback removed.
         transaction.heartbeat.stop(delete=True)
         _remove_written(context, transaction.instant_time)
     transaction.heartbeat.stop(delete=True)

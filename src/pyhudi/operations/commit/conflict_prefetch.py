@@ -1,10 +1,8 @@
 """Prefetch commit metadata of concurrent commits while waiting for the table lock, to shorten the critical section.
 
 Conflict detection reads every commit that completed since the write was planned, one request each. With many waiting
-writers,
-as many commits land while each of them waits. If each read all of them under the lock, lock time would grow with the
-number of
-writers.
+writers, as many commits land while each of them waits. If each read all of them under the lock, lock time would grow
+with the number of writers.
 """
 
 from __future__ import annotations

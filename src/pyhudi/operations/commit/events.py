@@ -3,8 +3,7 @@
     remove = add_listener(lambda event: print(event.operation, event.seconds, event.figures()))
 
 Every write and table service emits one event when it ends, successful or not, in the thread that ran it. An exception
-of a
-listener is logged and does not affect the operation. Services that follow a write emit events of their own.
+of a listener is logged and does not affect the operation. Services that follow a write emit events of their own.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ class OperationEvent:
 
     def figures(self) -> Mapping[str, float]:
         """Return the numeric fields of the result by name, such as rows_inserted and bytes_written; empty if the
-        operation
-        failed.
+        operation failed.
         """
         result = self.result
         if not is_dataclass(result) or isinstance(result, type):

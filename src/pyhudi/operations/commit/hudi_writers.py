@@ -13,12 +13,9 @@ file groups they change.
 It waits once, for a limited time, without holding the lock.
 
 A PyHudi write also does not commit over a Hudi write that appears late. Hudi first takes its instant time, then puts
-the instant
-on the timeline, and only then reads the state that it builds on. If it built on the PyHudi commit with an older instant
-time, its
-changes would be ordered before that commit, and no reader would see them. So the PyHudi write is planned again, gets
-the newer
-instant time, and waits.
+the instant on the timeline, and only then reads the state that it builds on. If it built on the PyHudi commit with an
+older instant time, its changes would be ordered before that commit, and no reader would see them. So the PyHudi write
+is planned again, gets the newer instant time, and waits.
 
 PyHudi writers do not wait for each other: their instant and their plan are created together.
 """

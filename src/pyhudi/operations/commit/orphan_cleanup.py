@@ -1,8 +1,7 @@
 """Remove orphans of dead processes: markers, heartbeats, side files and temporary files.
 
 Other writers begin at any time. So each function first lists the files and then loads the timeline: an instant is
-requested
-before its writer creates any file, so every listed file with a live writer has its instant on that timeline.
+requested before its writer creates any file, so every listed file with a live writer has its instant on that timeline.
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 """
@@ -38,10 +37,8 @@ def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
     the very end.
 
     They are listed before the timeline is loaded. A write is on the timeline before its first marker exists. A
-    heartbeat starts
-    slightly earlier than its instant, and then its writer is alive. An unfinished restore needs its markers, so nothing
-    is removed
-    until it has been run again.
+    heartbeat starts slightly earlier than its instant, and then its writer is alive. An unfinished restore needs its
+    markers, so nothing is removed until it has been run again.
 
     Returns:
         True if there were any.
@@ -126,11 +123,9 @@ def sweep_side_files(metadata: TableContext, table: TimelineStore) -> int:
     """Delete orphaned side files: files that dead writers prepared for the metadata table and never committed to it.
 
     The files of an instant stay while either timeline contains it, pending or completed: the HBase index reads them
-    after the
-    commit. Indexes are built under instants that no timeline contains, so their files stay while an indexing action is
-    pending.
-    Side files are stored where a table has its markers; Hudi stores the markers of its metadata-table delta commits
-    there.
+    after the commit. Indexes are built under instants that no timeline contains, so their files stay while an indexing
+    action is pending. Side files are stored where a table has its markers; Hudi stores the markers of its
+    metadata-table delta commits there.
 
     Args:
         metadata: The metadata table, while the caller holds the lock.

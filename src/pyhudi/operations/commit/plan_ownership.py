@@ -5,8 +5,7 @@
           heartbeat and write `<t>.<action>.inflight`
 
 A process that dies after its first heartbeat leaves the heartbeat file behind. That file records that the plan was
-started, so
-the next writer or service may roll it back. A plan without a heartbeat waits for a process to claim it.
+started, so the next writer or service may roll it back. A plan without a heartbeat waits for a process to claim it.
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 """
@@ -157,9 +156,8 @@ def is_service_dead(context: TableContext, instant: Instant, settings: CommitSet
     """Return True if no process runs a pending service.
 
     PyHudi services have heartbeats. Services of Hudi may have none: for them the age of the newest instant file
-    decides, by the
-    clock of the store, with a longer expiry. Their request time does not count, since a plan may wait long before it is
-    started.
+    decides, by the clock of the store, with a longer expiry. Their request time does not count, since a plan may wait
+    long before it is started.
     """
     if liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats):
         return False

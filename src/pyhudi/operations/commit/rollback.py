@@ -8,9 +8,8 @@
     4. lock: remove the instant's pending files, publish `<R>_<C>.rollback`; then remove its markers
 
 A writer that rolls back its own write deletes the files first and does the rest under one lock (`rollback_own_write`).
-A write
-without an inflight file has written nothing that readers count or a rollback must record: only its requested file is
-removed.
+A write without an inflight file has written nothing that readers count or a rollback must record: only its requested
+file is removed.
 
 An unfinished rollback is detected by its pending instant and completed from its plan, by several processes at once if
 necessary:
@@ -100,8 +99,7 @@ def rollback_failed_writes(
     """Complete unfinished rollbacks, then roll back the writes of dead writers, newest first.
 
     A pending write counts as failed if its heartbeat has expired, or if it has no heartbeat (Hudi under the EAGER
-    policy). Pending
-    compactions and clusterings are not rolled back: their plans run later.
+    policy). Pending compactions and clusterings are not rolled back: their plans run later.
 
     Args:
         context: The table.
@@ -120,8 +118,7 @@ def rollback_failed_writes(
     dead = [i for i in timeline.pending_writes() if i.request_time not in rolled and not _is_alive(context, settings, i)]
     if dead:
         # A writer removes its heartbeat when its write is complete or rolled back. The missing heartbeat of an instant
-        # that is not
-        # pending proves nothing.
+        # that is not pending proves nothing.
         pending = {i.step for i in context.timeline.load().pending_writes()}
         for instant in reversed([i for i in dead if i.step in pending]):
             planned = _request(context, instant, settings, failed_only=True)
@@ -170,8 +167,7 @@ def rollback_own_write(context: TableContext, instant: Instant, settings: Commit
     """Roll back a pending write of this process that will not commit.
 
     Only this process writes files of the instant, and its markers stay until the end. So the files can be deleted
-    before the rollback
-    is planned, and the lock is taken once instead of twice.
+    before the rollback is planned, and the lock is taken once instead of twice.
 
     Raises:
         InstantNotFound: Another writer has already rolled it back.
@@ -222,10 +218,8 @@ def rollback_failed_attempt(
     too).
 
     This applies under every failed-writes policy, NEVER included. The policy decides when files of dead writes are
-    removed; those
-    never become visible. A plan runs again under the same instant, so files of its dead attempt would become visible
-    with those of
-    the next attempt.
+    removed; those never become visible. A plan runs again under the same instant, so files of its dead attempt would
+    become visible with those of the next attempt.
 
     Several processes may call this concurrently.
 
@@ -265,8 +259,7 @@ def _request(
     """Schedule the rollback of a write, or return the pending one: its instant and plan.
 
     The write is looked up again under the lock, since it may have completed or been removed since the caller saw it.
-    With
-    ``failed_only`` the result is None in that case, and if its writer is alive.
+    With ``failed_only`` the result is None in that case, and if its writer is alive.
     """
     with context.locked(settings.lock_wait_ms) as held:
         return _request_under_lock(held, instant, settings, failed_only=failed_only)
@@ -337,8 +330,7 @@ def _begin(locked_context: TableContext, timeline: Timeline, requested: Instant,
         locked_context.timeline.start_or_join(requested)
     if action.is_write:
         # An attempt at a plan has no completed file. If one exists, another process has already rolled the attempt back
-        # and run
-        # the plan again.
+        # and run the plan again.
         for done in timeline.completed():
             if done.request_time == target and done.action.is_write:
                 locked_context.timeline.remove_completed(done)

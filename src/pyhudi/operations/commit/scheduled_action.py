@@ -2,17 +2,16 @@
 
     schedule    lock: check that no restore is pending; write the plan to `<t>.<action>.requested`
     claim       roll back a dead attempt; lock: check that the plan is pending and has no live owner; start a heartbeat;
-    write
-                `<t>.<action>.inflight`. The scheduling process may claim its plan under the same lock, before any other
-                process
+                write `<t>.<action>.inflight`. The scheduling process may claim its plan under the same lock, before any
+                other process
     run         tasks on the engine, one for each piece of the plan; every attempt writes files of its own
     publish     the commit of `transaction`: check ownership and conflicts, update the metadata table, write the
-    completed file
+                completed file
     roll back   a failed attempt is rolled back; the plan is retained or removed, as `Action.retains_plan` defines
 
 Each action is an instance of `ScheduledAction`, which defines how it plans and runs; this module implements everything
-else once.
-Actions that rewrite file groups are instances of `RewriteAction`, which define only their tasks and the final check.
+else once. Actions that rewrite file groups are instances of `RewriteAction`, which define only their tasks and the
+final check.
 
 Source: docs/formats/timeline.md; docs/formats/writing.md, "Compaction" and "Clustering".
 """
@@ -149,8 +148,7 @@ def run_all(
     """Run all pending plans without a live owner; then schedule a new plan and run it.
 
     A plan that lost against a concurrent commit does not damage the table: it stays pending or is dropped, and the next
-    plan covers
-    the remaining work.
+    plan covers the remaining work.
 
     Args:
         service: The action.

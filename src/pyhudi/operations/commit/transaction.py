@@ -10,10 +10,8 @@
     tidy up     remove markers and heartbeat
 
 A crash at any point leaves the table unchanged for every reader: data files become visible only with the completed file
-of their
-instant. The next writer rolls the rest back. Outcomes: committed; `WriteConflict` (this write was rolled back);
-`CommitUnknown`
-(the store did not confirm the result).
+of their instant. The next writer rolls the rest back. Outcomes: committed; `WriteConflict` (this write was rolled
+back); `CommitUnknown` (the store did not confirm the result).
 
 Source: docs/formats/timeline.md, "Writing a state"; docs/formats/writing.md, "Completing a commit".
 """
@@ -119,10 +117,8 @@ def check_may_begin(context: TableContext, timeline: Timeline, doing: str) -> No
     """Check under the lock that an action may begin on the table as it was opened.
 
     Once the action is on the timeline, a version change waits for it or is refused. A version change before that
-    invalidates the
-    open table: its merge rules and its timeline path may differ. The table may also have been removed by its creator
-    (see
-    `discard_new_table`).
+    invalidates the open table: its merge rules and its timeline path may differ. The table may also have been removed
+    by its creator (see `discard_new_table`).
 
     Args:
         context: The table as it was opened.
@@ -446,10 +442,8 @@ class Transaction:
         """Return the metadata with the ids of the table's columns, and the history to write with it.
 
         The history is None if columns have no ids, and () if it does not change. Readers resolve the files of an
-        instant with the columns
-        at its request time, so these must be the columns that it was planned with. The newest request time defines the
-        current columns,
-        so no later-requested write may precede a commit that changes them.
+        instant with the columns at its request time, so these must be the columns that it was planned with. The newest
+        request time defines the current columns, so no later-requested write may precede a commit that changes them.
         """
         columns, history = self.columns, self._column_history(current_timeline)
         if history is None and columns is not None and columns.assigns_ids:

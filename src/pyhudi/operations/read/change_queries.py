@@ -1,8 +1,7 @@
 """Change data capture (CDC) queries: from a range of instants to the sources that tasks read (`tasks.read_changes`).
 
     by completion time   `Table.changes` and streams: both ends included (or the start excluded), so that a consumer
-    that continues
-                         from the last completion time it has read misses nothing
+                         that continues from the last completion time it has read misses nothing
     by request time      Hudi's own options: start excluded, end included
 
 Archived instants are included as long as their files exist.

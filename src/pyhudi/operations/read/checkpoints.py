@@ -1,9 +1,8 @@
 """Checkpoints of incremental readers: completion times up to which everything was read, from which they continue.
 
 A restore, or a rollback of a completed commit, is not part of any range of commits. A reader that had read what was
-rolled back would
-retain rows that the table lacks, or lack rows that reappeared. This is detected by the checkpoint: no instant completed
-at that time.
+rolled back would retain rows that the table lacks, or lack rows that reappeared. This is detected by the checkpoint: no
+instant completed at that time.
 
 Source: docs/incremental-queries-and-cdc.md, "After a restore or rollback".
 """
@@ -76,8 +75,7 @@ def check_checkpoint_not_restored(snapshot: Snapshot, range_: CompletionRange | 
 
 def _taken_back(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
     """Return the request times that an instant rolled back, or is about to. For a restore they include its target:
-    rollbacks requested after
-    the target, which would report further instants, are removed as well.
+    rollbacks requested after the target, which would report further instants, are removed as well.
     """
     times = rolled_back_instants(store, instant) if instant.is_completed else ()
     if instant.is_completed and instant.action is Action.ROLLBACK:

@@ -9,10 +9,8 @@
     5. bloom filters of record keys and of expression indexes, for the remaining base files
 
 Partition statistics, the record index and secondary indexes describe the table's newest state. They are used for
-snapshot queries
-of the latest state only, while the metadata table is not ahead of the timeline that the query has loaded. Statistics
-and bloom filters
-of files are valid at any time, since files are immutable.
+snapshot queries of the latest state only, while the metadata table is not ahead of the timeline that the query has
+loaded. Statistics and bloom filters of files are valid at any time, since files are immutable.
 
 Each index type (`metadata_table.indexes`) defines how it prunes; this module defines the order.
 
@@ -350,8 +348,7 @@ class _Indexes:
 
     def pruned_files(self, partitions: Sequence[str]) -> tuple[str, pa.StringArray] | None:
         """Return the files without matching rows, named as in `PrunedFiles.units`, and the index that pruned them; None
-        if
-        none did.
+        if none did.
         """
         known: set[str] = set()
         found: list[pa.StringArray] = []

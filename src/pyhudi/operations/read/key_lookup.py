@@ -4,8 +4,7 @@
     rows          the record key fields, and the partition fields too if a key is looked up only in its partition
 
 A lookup is a snapshot query with a filter on keys, so it prunes files like any query: by the record index if there is
-one; else by
-buckets, bloom filters and key ranges; and then by the key column, which is read before the others.
+one; else by buckets, bloom filters and key ranges; and then by the key column, which is read before the others.
 
 Source: docs/formats/writing.md, "Indexes used for writing"; docs/formats/reading.md, "Data skipping".
 """

@@ -3,7 +3,7 @@
     snapshot         the latest state, or the state as of a request time (time travel)
     read optimized   the base files of the latest state only
     incremental      the records changed by instants that completed in a range, in their state as of the end of the
-    range
+                     range
 
 An engine reads a `SnapshotQuery`; no layer below decides which files belong to a query.
 
@@ -167,8 +167,7 @@ class SnapshotQuery:
 
     def _without_excluded(self) -> ReadPlan:
         """Return the plan without slices that the predicate prunes. Files that were cleaned concurrently are not
-        detected
-        here.
+        detected here.
         """
         slices, spec = self.plan.slices, self.spec
         if self.found_by is not None:
@@ -255,8 +254,7 @@ def incremental_range(options: Options, version: TableVersion, start: str, end: 
     """Build the range of an incremental query from options.
 
     Bounds are completion times (see `completion_range`). Before table version 8, which stores none, they are request
-    times with the start
-    excluded. `hoodie.datasource.read.incr.table.version` selects one of the two by version.
+    times with the start excluded. `hoodie.datasource.read.incr.table.version` selects one of the two by version.
     """
     asked = options.text(RANGE_VERSION)
     layout = version.layout if asked is None else parse_table_version(asked).layout

@@ -3,7 +3,7 @@
     one column              an IN list of the values, or their range if there are too many
     the record key fields   record keys, in addition
     several columns         each by itself, which keeps too many rows: the caller joins the result; or, for few rows,
-        row by row
+                            row by row
 
 Null matches nothing. Source: docs/formats/reading.md, "Data skipping".
 """

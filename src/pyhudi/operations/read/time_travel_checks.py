@@ -1,11 +1,9 @@
 """Check that the table can be read as of a time, considering pending writes and cleans.
 
 A clean by commits or hours records the earliest retained instant. A clean by file versions does not: the files that it
-deleted are
-compared with the file slices as of the time. (Hudi accepts every time that is not before the first active commit, and
-returns what
-is left.) Every clean since the time counts, not only the last: a later clean that retains more does not bring deleted
-files back.
+deleted are compared with the file slices as of the time. (Hudi accepts every time that is not before the first active
+commit, and returns what is left.) Every clean since the time counts, not only the last: a later clean that retains more
+does not bring deleted files back.
 
 Source: docs/formats/reading.md, "Time travel".
 """

@@ -11,8 +11,7 @@ All under the table lock:
     5. merge small history files; delete old manifests and the files that only those reference
 
 A crash between 3 and 4 leaves instants in both places; the active timeline wins, and the next archival removes them. A
-crash
-within 4 leaves the newer instants, with their states unchanged.
+crash within 4 leaves the newer instants, with their states unchanged.
 
 Source: docs/formats/timeline.md, "History" and "Which instants are archived".
 """

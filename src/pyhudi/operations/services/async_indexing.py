@@ -2,24 +2,17 @@
 
     schedule    lock: `<t>.indexing.requested` records the partitions to build, and the instant to build from
     run         lock: write `<t>.indexing.inflight`; store the definitions; create the file groups of all partitions,
-        each with its
-                first log file; record the partitions as inflight, so that every later commit updates them; load the
-                snapshot
-                no lock: write the base files from that snapshot
-                lock: one delta commit of the metadata table; record all partitions as ready; write
-                    `<t>_<completion>.indexing`
+                each with its first log file; record the partitions as inflight, so that every later commit updates
+                them; load the snapshot no lock: write the base files from that snapshot lock: one delta commit of the
+                metadata table; record all partitions as ready; write `<t>_<completion>.indexing`
     catch up    a write that was pending when they were recorded may have completed without updating them: then the base
-        files
-                are written again from a newer snapshot. PyHudi writers never do that, because they reload the
-                properties under
-                the lock
+                files are written again from a newer snapshot. PyHudi writers never do that, because they reload the
+                properties under the lock
     abort       remove the partitions from the properties, delete their folders and definitions, remove the instant
 
 Writers continue throughout. The metadata table's compaction skips a partition that is being built: its base file is
-written after
-its log files, and must not be older than another base file. A crash leaves a partition that is maintained and not read;
-running the
-instant again deletes and rebuilds it.
+written after its log files, and must not be older than another base file. A crash leaves a partition that is maintained
+and not read; running the instant again deletes and rebuilds it.
 
 Source: docs/formats/metadata-table.md, "Building an index while others write".
 """

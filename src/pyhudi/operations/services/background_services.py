@@ -85,8 +85,7 @@ class BackgroundServices:
 
     def notify(self) -> None:
         """Notify the thread of a commit, so that it checks at once what is due. Raises the error that ended the thread,
-        if
-        any.
+        if any.
         """
         self.check()
         self._wake.set()

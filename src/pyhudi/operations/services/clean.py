@@ -8,10 +8,8 @@
        `<t>_<c>.clean`
 
 A heartbeat shows from before 3 on that the clean is alive. A crash leaves a pending clean, whose plan the next clean
-completes: at
-once if PyHudi created it and its process is dead; otherwise when its newest file is old (see `is_service_dead`).
-Missing files count
-as failed deletions, as in Hudi, and are not an error.
+completes: at once if PyHudi created it and its process is dead; otherwise when its newest file is old (see
+`is_service_dead`). Missing files count as failed deletions, as in Hudi, and are not an error.
 
 Source: docs/formats/writing.md, "Cleaning".
 """
@@ -319,8 +317,7 @@ def _drop_unreadable(context: TableContext, settings: CommitSettings, pending: I
 @contextmanager
 def _beating(heartbeat: WriterHeartbeat) -> Iterator[None]:
     """Stop the heartbeat of a clean when the block ends; after an error the heartbeat file remains, and the clean
-    counts
-    as dead.
+    counts as dead.
     """
     try:
         yield

@@ -1,16 +1,14 @@
 """Clustering: rewrite file groups in another order and size, or into other nodes of hash rings (bucket resizing).
 
 Planning and execution are two steps, possibly by two processes. Rows in a bucket of the simple bucket index stay in it:
-each such
-file group is rewritten by itself, into one whose file id names the same bucket, whichever writer planned it.
+each such file group is rewritten by itself, into one whose file id names the same bucket, whichever writer planned it.
 
     schedule   lock: choose partitions, file slices and groups; `<t>.clustering.requested` holds the plan
     execute    `<t>.clustering.inflight` (one executor); one task a group; lock: check that no write changed the groups
                concurrently; then `<t>_<c>.replacecommit` with the new file groups and those that they replace
 
 While a plan is pending, PyHudi writers refuse to update its file groups; inserts go elsewhere. An executor that died
-leaves the
-inflight file; the next one removes its files and starts again.
+leaves the inflight file; the next one removes its files and starts again.
 
 Source: docs/formats/writing.md, "Clustering".
 """

@@ -1,8 +1,7 @@
 """Clustering plans: conversion between plan documents and groups of file slices, and whether a plan can still run.
 
 Plans of other writers are read the same way. A plan can never run if files that it reads are deleted, or if a write has
-changed one
-of its file groups since.
+changed one of its file groups since.
 
 Source: docs/formats/writing.md, "Clustering".
 """

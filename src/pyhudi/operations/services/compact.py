@@ -2,13 +2,13 @@
 
     schedule   lock: take an instant time; write the plan of `planning.compaction` to `<t>.compaction.requested`; unlock
     claim      lock: check that the plan is pending and has no live owner; start a heartbeat; write
-        `<t>.compaction.inflight`; unlock
+               `<t>.compaction.inflight`; unlock
     execute    one task for each file group, on the engine; every attempt writes files with names of its own
     complete   `<t>_<c>.commit`; the plan stays on the timeline
 
 These steps are those of `scheduled_action`. Writers continue throughout: what completes after `t` belongs to the file
-slice that the
-compaction creates. If the process dies, its attempt is rolled back from its markers, and the plan runs again.
+slice that the compaction creates. If the process dies, its attempt is rolled back from its markers, and the plan runs
+again.
 
 Source: docs/formats/writing.md, "Compaction"; docs/formats/timeline.md.
 """
@@ -271,8 +271,8 @@ class LogCompaction(_MergeLogsAction):
     """Merges the log files of a file slice into one.
 
     It must not complete after a newer compaction or clustering has taken one of its file groups, or after an older
-    write to one of its
-    slices. A failed attempt removes the plan. ``headers`` are those of log files, read before the lock is taken.
+    write to one of its slices. A failed attempt removes the plan. ``headers`` are those of log files, read before the
+    lock is taken.
     """
 
     headers: dict[str, tuple[LogBlock | CorruptBlock, ...]] = field(default_factory=dict)
@@ -471,8 +471,8 @@ def _check_still_newest(context: TableContext, plan: CompactionPlan, request_tim
     """Raise WriteConflict if the merged block would get a wrong position in the order of changes.
 
     A newer compaction, clustering or replacement has closed the old file slice, so the merged block would override
-    newer records. A write
-    with an older time that was not planned for would be ordered before the records that it followed.
+    newer records. A write with an older time that was not planned for would be ordered before the records that it
+    followed.
     """
     groups = planned_groups(plan)
     for instant in current_timeline.instants:

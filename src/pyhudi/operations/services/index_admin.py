@@ -1,10 +1,8 @@
 """Administration of metadata-table indexes: create, drop, rebuild and list. `async_indexing` implements the action.
 
 Dropping an index first removes its partition from the table properties and then deletes the folder, so that readers
-never look for a
-deleted folder. The definition of a secondary or expression index is removed before both; otherwise the next Hudi writer
-would build
-the index again.
+never look for a deleted folder. The definition of a secondary or expression index is removed before both; otherwise the
+next Hudi writer would build the index again.
 
 Source: docs/formats/metadata-table.md, "Building an index while others write" and "Index definitions".
 """
@@ -226,8 +224,7 @@ def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings
     """Rebuild an index from the table's files; if ``name`` is None or `files`, rebuild the whole metadata table.
 
     The existing contents are ignored, so this repairs damage. Column and partition statistics are built together. The
-    lock is held
-    throughout.
+    lock is held throughout.
 
     Returns:
         The rebuilt partitions.

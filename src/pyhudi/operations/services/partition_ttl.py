@@ -1,9 +1,8 @@
 """Partition time to live (TTL): delete partitions that have not been written to for some days.
 
 A partition's age starts at the newest instant of its latest file slices, as with Hudi's KEEP_BY_TIME, or at the instant
-that created
-the partition (KEEP_BY_CREATION_TIME), which its partition metadata file records. Expired partitions are deleted by
-`delete_partitions`.
+that created the partition (KEEP_BY_CREATION_TIME), which its partition metadata file records. Expired partitions are
+deleted by `delete_partitions`.
 
 Source: docs/formats/writing.md, "Replace commits".
 """

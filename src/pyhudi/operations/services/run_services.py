@@ -1,18 +1,13 @@
 """Run table services: after a commit, or in a service run independent of writes.
 
 After a commit, a service that is not due costs nothing beyond what the write has loaded. The commit remains valid
-whatever happens
-here: by `hoodie.fail.writes.on.inline.table.service.exception` a failure is raised as `ServiceFailed` (the default, as
-in Hudi), or
-recorded in the result, and then the remaining services still run.
+whatever happens here: by `hoodie.fail.writes.on.inline.table.service.exception` a failure is raised as `ServiceFailed`
+(the default, as in Hudi), or recorded in the result, and then the remaining services still run.
 
 A service run processes what is pending, then what is due. Several may run concurrently, in threads, processes and
-machines: a plan is
-claimed under the table lock, and a run that finds it claimed continues with the next one. If a run dies, another run
-detects that
-from the heartbeat and starts the plan again. An error of the table or the store ends one service of one run, and the
-next run retries;
-any other error ends the run.
+machines: a plan is claimed under the table lock, and a run that finds it claimed continues with the next one. If a run
+dies, another run detects that from the heartbeat and starts the plan again. An error of the table or the store ends one
+service of one run, and the next run retries; any other error ends the run.
 
 Both iterate over `service_registry.SERVICES`. Source: docs/formats/writing.md, "Completing a commit" and "Deployment".
 """
@@ -54,8 +49,7 @@ def with_services(
     metadata_timeline: Timeline | None = None,
 ) -> WriteResult:
     """Run the services that are due after a write, and add their outcomes to its result. None run if the write
-    committed
-    nothing.
+    committed nothing.
 
     Args:
         context: The table.

@@ -9,8 +9,7 @@
 its row.
 
 Source: docs/formats/writing.md, "Completing a commit", "Cleaning" and "Deployment"; docs/formats/timeline.md, "Which
-instants are
-archived".
+instants are archived".
 """
 
 from __future__ import annotations

@@ -102,8 +102,7 @@ class ServiceSettings:
         """Build the settings from checked options.
 
         A write to a merge-on-read table compacts inline unless the options configure another compaction. Hudi's batch
-        writers do the same: a
-        table that is never compacted gets slower with every write.
+        writers do the same: a table that is never compacted gets slower with every write.
         """
         enabled = options.flag(SERVICES_SWITCH)
         inline, beside = options.explicit(COMPACT_INLINE), options.explicit(COMPACT_ASYNC)

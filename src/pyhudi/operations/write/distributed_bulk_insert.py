@@ -2,18 +2,16 @@
 commits.
 
     begin        everything that precedes the rows of a write: roll back failed writes, load the snapshot, take the
-        instant, write
-                 the inflight file. The heartbeat that remains belongs to no process
+                 instant, write the inflight file. The heartbeat that remains belongs to no process
     (tasks)      prepare and write their rows with `request` and `spec`, each within an `attempt`, and renew the
-    heartbeat
+                 heartbeat
     complete     the commit, and the services and catalog sync that follow it, from the results of the tasks
     roll_back    if the write will not be committed
 
 Only writes without index lookup work this way: rows are not counted and keys are not looked up before they are written.
-A write that
-loses a conflict is not planned again, since its rows are not available any more. The rows go to new file groups, which
-no other write
-touches, so conflicts are limited to concurrent column changes and to rollbacks of the state that it builds on.
+A write that loses a conflict is not planned again, since its rows are not available any more. The rows go to new file
+groups, which no other write touches, so conflicts are limited to concurrent column changes and to rollbacks of the
+state that it builds on.
 
 Between the processes nothing renews the heartbeat. If no task or process of the write runs for one heartbeat expiry, it
 counts as dead.
@@ -166,8 +164,7 @@ class DetachedWrite:
         """Roll the write back, with all files that tasks have written.
 
         Without a heartbeat no attempt begins. Running attempts are awaited for a limited time, so that all their files
-        exist and can be
-        deleted; an attempt that ends later deletes its own files.
+        exist and can be deleted; an attempt that ends later deletes its own files.
         """
         transaction = self._resumed(engine)[1]
         transaction.stop_heartbeat()

@@ -65,8 +65,7 @@ class EarlySettings:
 
 def early_conflicts(transaction: Transaction, settings: EarlySettings, *, by_bucket: bool) -> EarlyConflicts | None:
     """Return the early conflict detection of a started attempt, or None if it is disabled. ``by_bucket``: file groups
-    are
-    buckets.
+    are buckets.
     """
     if not settings.enabled or transaction.requested_on is None:
         return None

@@ -2,8 +2,7 @@
 
     SIMPLE, GLOBAL_SIMPLE    key columns of base files
     BLOOM, GLOBAL_BLOOM      key ranges and bloom filters first: from footers, or with `hoodie.bloom.index.use.metadata`
-        from the
-                             metadata table
+                             from the metadata table
     RECORD_INDEX             the record index of the metadata table, which the write builds if it is missing; global;
                              release 1.1 also calls it GLOBAL_RECORD_LEVEL_INDEX
     RECORD_LEVEL_INDEX       a partitioned record index, within the partition
@@ -13,12 +12,10 @@
     HBASE                    an HBase table; global
 
 If an index cannot serve the table, the write fails; it never falls back to another index. Only RECORD_INDEX and BUCKET
-find keys that
-are stored in log files alone, so the other indexes refuse file groups without a base file. One kind of such keys occurs
-with every
-index, and all indexes look for them: a key that was deleted before a compaction was scheduled, and written again before
-the compaction
-ran, is stored in a log file alone after it. (Hudi does not find it, and inserts it a second time.)
+find keys that are stored in log files alone, so the other indexes refuse file groups without a base file. One kind of
+such keys occurs with every index, and all indexes look for them: a key that was deleted before a compaction was
+scheduled, and written again before the compaction ran, is stored in a log file alone after it. (Hudi does not find it,
+and inserts it a second time.)
 
 Source: docs/formats/writing.md, "Indexes used for writing".
 """
@@ -358,8 +355,7 @@ def _with_counts(context: TableContext, snapshot: Snapshot, layout: BucketLayout
     """Return the layout with the bucket counts that the table stores; rules of its first write are stored permanently.
 
     A table that other writers created with rules, and that stores none, uses the rules of the writer's options, as in
-    Hudi. Raises
-    InvalidRequest for options that contradict the table.
+    Hudi. Raises InvalidRequest for options that contradict the table.
     """
     stored = load_counts(context, snapshot.timeline)
     if stored is None and layout.rules is not None and snapshot.timeline.last_visible is None:
@@ -400,10 +396,8 @@ def _check_layout(
     """Check that a sample of keys is stored in the right buckets; otherwise the table was bucketed in another way.
 
     With another bucket count about half of the keys are in other buckets, so a small sample is enough: all keys of a
-    small base file, the
-    keys in the footer of a larger one, or the keys of the smallest log files if there is no base file. ``recorded`` is
-    the option that
-    would be wrong.
+    small base file, the keys in the footer of a larger one, or the keys of the smallest log files if there is no base
+    file. ``recorded`` is the option that would be wrong.
     """
     with_base = [(slice_, slice_.base) for slice_ in groups if slice_.base is not None]
     for slice_, base in with_base[:_PROBED_FILES]:

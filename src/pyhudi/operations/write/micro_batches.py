@@ -4,8 +4,8 @@ batch.
     `_hudi_streaming_sink_checkpoint` = {"<identifier>": "<batch number>"}
 
 A batch is skipped if a commit of the same identifier has reached its number. This is checked before the write, on the
-active and
-archived timeline, and again under the lock of the commit, so that only one of two attempts at a batch commits.
+active and archived timeline, and again under the lock of the commit, so that only one of two attempts at a batch
+commits.
 
 Source: docs/formats/writing.md, "Streaming sink".
 """

@@ -38,12 +38,9 @@ def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str
     """Check that no pending clustering conflicts with the file groups of the write.
 
     A plan that no process will run is dropped (see `drop_orphaned_plan`). Under the update strategy that allows it, the
-    write proceeds,
-    and a pending clustering of its groups is dropped if the options request that. A clustering that is being run stays:
-    whichever of
-    the two commits later detects the conflict. During a resize of rings, only writes under the strategy that writes
-    rows twice
-    proceed; others are refused under every strategy.
+    write proceeds, and a pending clustering of its groups is dropped if the options request that. A clustering that is
+    being run stays: whichever of the two commits later detects the conflict. During a resize of rings, only writes
+    under the strategy that writes rows twice proceed; others are refused under every strategy.
 
     Raises:
         TableState: The write must not change groups that a service is about to rewrite.

@@ -4,10 +4,9 @@
     merge     source rows are joined with the table; clauses define what happens to matched and unmatched rows
 
 A record retains its key and its partition. The result is written as an upsert, so the table's merge mode decides
-between the changed
-row and the stored one: a row whose ordering value is set to an older one loses. If another writer changed a file group
-of the write
-set, or inserted a key that was not found, the whole operation is repeated or raises WriteConflict.
+between the changed row and the stored one: a row whose ordering value is set to an older one loses. If another writer
+changed a file group of the write set, or inserted a key that was not found, the whole operation is repeated or raises
+WriteConflict.
 
 Source: docs/updates-and-merges.md.
 """
@@ -138,8 +137,7 @@ def run_merge_statement(
     settings: WriteSettings,
 ) -> WriteResult:
     """Merge source rows into the table. For each matched pair or unmatched row, the first clause whose condition is
-    true
-    applies.
+    true applies.
 
     Raises:
         InvalidRequest: Clauses are invalid for the table, two source rows match one row of the table, or two insert one
@@ -252,8 +250,7 @@ class _MergeRun:
 
     def changed(self, target: pa.Table, keys: pa.Table) -> tuple[pa.Table, bool]:
         """Return the rows to upsert, and whether a column marks some of them as deletes. ``target`` includes all
-        matched
-        rows.
+        matched rows.
         """
         pairs = _pairs(target, keys, self.on)
         sources: Ints = pairs.column(_SOURCE_ROW).to_numpy()
@@ -473,8 +470,7 @@ def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings
 
 def _join_keys(source: pa.Table, table: pa.Schema, on: Sequence[str]) -> pa.Table:
     """Return the join keys of source rows in the table's types, with row numbers. Rows with a null match nothing and
-    are
-    omitted.
+    are omitted.
     """
     missing = [name for name in on if name not in table.names]
     if missing:

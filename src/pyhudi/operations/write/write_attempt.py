@@ -84,8 +84,7 @@ def exclusive_write(context: TableContext, settings: CommitSettings, longest_ms:
     """Hold the table lock for one exclusive write.
 
     Pending writers of another kind would wait for the lock until they have lost, and then start from scratch. So they
-    may commit
-    first, for a limited time.
+    may commit first, for a limited time.
 
     Args:
         context: The table.
@@ -134,8 +133,7 @@ class Attempt:
         """Raise WriteConflict before any file is written if the write has already lost.
 
         That is the case if file groups changed between the snapshot and the instant of the attempt. With early conflict
-        detection, pending
-        writes to the same file groups count too.
+        detection, pending writes to the same file groups count too.
         """
         # Appends to shared file groups have fewer conflicts, and a resize that the write double-writes for is none.
         if not (self.shape.shares_groups or self.shape.is_consistent_hashing):

@@ -2,8 +2,7 @@
 trace.
 
 Only the first attempt runs these checks. Changes by concurrent writers are checked when a later attempt is planned,
-under its instant.
-The file slices that were loaded for the checks are reused if the state has not changed.
+under its instant. The file slices that were loaded for the checks are reused if the state has not changed.
 """
 
 from __future__ import annotations

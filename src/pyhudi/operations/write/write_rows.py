@@ -352,13 +352,11 @@ class Write:
     def prepare_request(self) -> PrepareRequest:
         """Return how tasks prepare the rows."""
         # Generated keys contain a time. Any value that no other write of this process uses is valid, so it is the
-        # clock's time with
-        # a random suffix.
+        # clock's time with a random suffix.
         stamp = str(self.context.env.now_ms()) + str(int.from_bytes(self.context.env.token_bytes(4), "big"))
         schemas, shape = self.schemas, self.shape
         # A null ordering value is refused if rows are merged, as in Hudi, and wherever the row can meet a log record,
-        # which Hudi
-        # readers cannot compare with null.
+        # which Hudi readers cannot compare with null.
         compares = shape.compares or not self.context.config.is_cow
         return PrepareRequest(
             data_schema=schemas.data_schema if schemas.input is None else schemas.input,
@@ -509,8 +507,7 @@ class Write:
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
         """Drop the metadata table if it describes columns whose types this write changes, and return the snapshot
-        without
-        it.
+        without it.
 
         Data files are unaffected: a crash after this leaves the old table, and the next write rebuilds the metadata
         table.
@@ -526,16 +523,12 @@ class Write:
         """Return the snapshot that the attempt is planned on, and the state that conflicts are detected against.
 
         That is the snapshot at the time of the attempt's instant, not the one that was loaded before the rows were
-        prepared, possibly hours
-        earlier. After the request, cleans and archivals retain what that snapshot uses, and a later commit is a
-        conflict if it overlaps this
-        write. Every commit in the snapshot was requested before this write, so no file that this write supersedes is
-        newer than its
-        replacement.
+        prepared, possibly hours earlier. After the request, cleans and archivals retain what that snapshot uses, and a
+        later commit is a conflict if it overlaps this write. Every commit in the snapshot was requested before this
+        write, so no file that this write supersedes is newer than its replacement.
 
         Rows that were read from a snapshot are planned on that snapshot, since another one may have other matching
-        rows. If another writer
-        changed the columns after the rows were adapted to them, that change remains a conflict.
+        rows. If another writer changed the columns after the rows were adapted to them, that change remains a conflict.
         """
         begun_on = transaction.requested_on
         if self.chosen or begun_on is None or begun_on.instants == snapshot.timeline.instants:

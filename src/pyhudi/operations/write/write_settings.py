@@ -48,7 +48,7 @@ from pyhudi.tasks.base_file_writer import FileSettings
 # Writers do not wait for each other and do not repeat work, so the result must not depend on the order of completion:
 #
 #     merge on read    every write is a log file of its own; a new base file would hide concurrent appends to the old
-#     one
+#                      one
 #     bucket index     the key alone determines the file group of a record, so that all writers use the same one
 #     event time       the ordering field decides between two records of one key, not the order of commits
 #     whole rows       a row completed from stored values would undo concurrent changes

@@ -2,7 +2,7 @@
 
     filter_parser        parse SQL text, a list of tuples (AND: `[("city", "=", "sf")]`) or a list of such lists (OR)
     from_arrow           convert expressions of pyarrow; from_polars: of Polars; build: constructors that all of them
-    share
+                         share
     filter_ast           the abstract syntax tree; filter_functions: functions of columns, with Spark's semantics in UTC
     binding              resolve columns and convert each literal to its column's type
     arrow_expressions    evaluate on rows; spark_sql: convert to Spark SQL

@@ -6,14 +6,14 @@ Grammar, keywords case-insensitive:
 
     filter   := or ;  or := and {OR and} ;  and := not {AND not} ;  not := NOT not | test
     test     := sum [rest]                                               a column alone must be boolean
-    rest     := ( = | == | <> | != | < | <= | > | >= ) sum               one of the two sides has a column
-              | [NOT] IN '(' sum {',' sum} ')' | [NOT] BETWEEN sum AND sum
-              | [NOT] LIKE 'pattern' | [NOT] STARTS WITH 'text' | IS [NOT] NULL
+    rest     := ( = | == | <> | != | < | <= | > | >= ) sum               one of the two sides has a column | [NOT] IN
+             '(' sum {',' sum} ')' | [NOT] BETWEEN sum AND sum | [NOT] LIKE 'pattern' | [NOT] STARTS WITH 'text' | IS
+             [NOT] NULL
     sum      := product {( + | - ) product} ;  product := unary {( * | / | % ) unary} ;  unary := {+ | -} primary
     primary  := '(' or ')' | CAST '(' sum AS type ')' | function '(' [sum {',' sum}] ')' | column | literal
     column   := part {'.' part} ;  part := name | `name` | "name"
-    literal  := number | 'text' with '' for ' | TRUE | FALSE | NULL
-              | DATE '2024-05-06' | TIMESTAMP '2024-05-06 07:08:09' | X'6162'
+    literal  := number | 'text' with '' for ' | TRUE | FALSE | NULL | DATE '2024-05-06' | TIMESTAMP '2024-05-06
+             07:08:09' | X'6162'
 
 A time without a time zone is UTC, and functions evaluate times in UTC. `filter_functions` lists the functions.
 """

@@ -4,8 +4,8 @@ pyarrow exposes the structure of an expression only in its serialized form, whic
 file. Its schema contains the tree, in prefix order, as a list of key-value pairs; its columns of one row are the
 literals and options.
 
-    node     := ("field_ref", name) | ("nested_field_ref", n) and n of these | ("literal", column number)
-              | ("call", function) {node} [("options", column number)] ("end", function)
+    node     := ("field_ref", name) | ("nested_field_ref", n) and n of these | ("literal", column number) | ("call",
+             function) {node} [("options", column number)] ("end", function)
 
 The pairs repeat their keys, which pyarrow's dict does not preserve, so they are read from the message's flatbuffer.
 

@@ -1,11 +1,9 @@
 """Derive statistics of function results from the statistics of a column, for monotonic functions.
 
     monotonic                     year, to_date, date_add, n + 1, formats such as yyyy-MM-dd, string prefixes: the
-    bounds of
-                                  the results are the results for the bounds
+                                  bounds of the results are the results for the bounds
     monotonic within a time unit  month within a year, day within a month, hour within a day: the same, if both bounds
-        are in
-                                  one unit
+                                  are in one unit
     others                        unknown
 
 Times are evaluated in UTC, where clocks are never set back. Bounds wider than the values give results wider than

@@ -52,8 +52,7 @@ def prune_values(expr: Expr, values: Mapping[str, Any]) -> bool:
 
 def prune_ranges(expr: Expr, ranges: Mapping[str, ColumnRange]) -> bool:
     """Return True if a file with these column statistics may contain a matching row; a column without statistics may
-    have
-    any value.
+    have any value.
 
     Bounds may be wider than the values. String bounds may be ordered by bytes or by UTF-16 units. A range without
     bounds implies nothing about the values, even if all are counted as null: Hudi also writes that if a file has no

@@ -48,8 +48,7 @@ def record_keys(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
 
 def auto_record_keys(instant_time: str, task_partition: int, first_row_index: int, row_count: int) -> pa.StringArray:
     """Generate keys for rows without key fields: `{instant}_{task partition}_{row index}`, the index counted from 0
-    within
-    a task.
+    within a task.
     """
     rows = pa.array(np.arange(first_row_index, first_row_index + row_count, dtype=np.int64))
     return pc.binary_join_element_wise(f"{instant_time}_{task_partition}_", pc.cast(rows, pa.string()), "")

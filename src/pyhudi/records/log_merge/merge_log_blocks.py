@@ -7,20 +7,17 @@ the base row reappear. A barrier implements the intended meaning of the delete.)
 
     commit time      the last entry of a key wins, over the base row too
     event time       of the entries after the last barrier the one with the largest ordering value wins, the later one
-    on a tie;
-                     null is smallest; the base row wins if its value is larger still and no barrier removed it
+                     on a tie; null is smallest; the base row wins if its value is larger still and no barrier removed
+                     it
     merge modes      (table version 9) as commit time or event time, but a delete without an ordering value is not a
-    barrier:
-                     a later entry replaces it and is merged with the base row by its ordering value; with an update
-                     mode each
-                     column comes from the entry whose value is not missing (see `records.update_modes`)
+                     barrier: a later entry replaces it and is merged with the base row by its ordering value; with an
+                     update mode each column comes from the entry whose value is not missing (see
+                     `records.update_modes`)
     custom rule      entries are folded in order through the rule; a delete with an ordering value wins unless the other
                      entry's is larger
     partial          from the first partial block on, columns that the winner lacks are filled from the loser; a record
-    replaces
-                     a delete, and a delete the base row, whatever their ordering values are; a merger merges entries
-                     that lack
-                     columns by its partial merge
+                     replaces a delete, and a delete the base row, whatever their ordering values are; a merger merges
+                     entries that lack columns by its partial merge
 
 Entries are matched by record key, or by record position (row number in the base file) if every log block stores
 positions. Then keys are not looked up, and the reader need not read the key column of the base file.

@@ -5,12 +5,10 @@ that finds more entries afterwards continues from the same records, so no rule h
 must be representable in log blocks:
 
     barred     keys whose base row is ignored although a record, or a delete with an ordering value, follows: a delete
-        without
-               an ordering value, written first
+               without an ordering value, written first
     rows       records, and deletes that their row marks as such
     restated   records whose ordering value differs from that of their row, as PartialUpdateAvroPayload leaves them when
-    a late
-               change filled missing values: the same row once more, with that value
+               a late change filled missing values: the same row once more, with that value
     deletes    other deleted keys, with their ordering values, written last
 
 Readers that ignore the list of merged blocks, such as Hudi's, read the rewritten blocks on top of the original ones. So

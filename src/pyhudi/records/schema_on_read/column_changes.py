@@ -4,8 +4,7 @@ A column is identified by its dotted path: `fare`, `address.city`, `stops.elemen
 `prices.value.net` in a map. The entries of lists and maps themselves cannot be changed.
 
     add       new ids after the highest assigned id, those of nested fields after the column's own; always nullable,
-    placed
-              after its siblings or one of them
+              placed after its siblings or one of them
     drop      its id is never assigned again
     rename    the same id with another name, at the same level
     retype    the same id with another plain type, if Hudi has a cast from the old one

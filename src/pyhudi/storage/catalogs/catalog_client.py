@@ -1,10 +1,9 @@
 """Interface of catalogs of tables (Hive metastore, AWS Glue) and its value types.
 
-Both catalogs use lower-case names, and so must callers.  Errors are those of `pyhudi.errors`.  InvalidRequest: the
-catalog rejects a
-name or credentials.  ChangeRefused: an entry cannot be changed as requested (by a column's type).  TableState: any
-other refusal.
-StorageUnavailable: no response.  A catalog is used by one thread and closed by the code that opened it.
+Both catalogs use lower-case names, and so must callers. Errors are those of `pyhudi.errors`. InvalidRequest: the
+catalog rejects a name or credentials. ChangeRefused: an entry cannot be changed as requested (by a column's type).
+TableState: any other refusal. StorageUnavailable: no response. A catalog is used by one thread and closed by the code
+that opened it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """AWS Glue Data Catalog over boto3.
 
-Limits per request: 100 created or changed partitions, 25 deleted ones, 1000 per page of a listing.  A batch response
-reports each
-refused partition.  Each change of a table archives an old version, of which an account has a limited number, unless the
-request
-disables that (`skip_archive`).
+Limits per request: 100 created or changed partitions, 25 deleted ones, 1000 per page of a listing. A batch response
+reports each refused partition. Each change of a table archives an old version, of which an account has a limited
+number, unless the request disables that (`skip_archive`).
 
 Locations are written as s3://, the only scheme that Athena reads.
 """
@@ -48,9 +46,8 @@ _WRONG = frozenset({"InvalidInputException", "ValidationException"})
 class GlueCatalog:
     """The catalog of an account and region.
 
-    region, catalog_id: None for those of the machine's configuration.  credentials: access key, secret key and session
-    token; None
-    for those of the machine.  lists_by_metadata: readers list files with the metadata table.
+    region, catalog_id: None for those of the machine's configuration. credentials: access key, secret key and session
+    token; None for those of the machine. lists_by_metadata: readers list files with the metadata table.
 
     Raises:
         InvalidRequest: boto3 is not installed, or the region is unknown.

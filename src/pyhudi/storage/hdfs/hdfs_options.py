@@ -2,12 +2,10 @@
 
     hdfs://namenode[:8020]/path     hdfs://nameservice/path     webhdfs://namenode[:9870]/path
 
-A `webhdfs` URI contains the HTTP address.  For `hdfs` it is the first available of: the option `http_address`
-(`host:port`,
-comma-separated for high availability); `dfs.namenode.http-address` in `hdfs-site.xml` of HADOOP_CONF_DIR, for a
-nameservice those
-of its NameNodes; port 9870 of the URI's host.  The user is the option `user`, else HADOOP_USER_NAME, else the user of
-the process.
+A `webhdfs` URI contains the HTTP address. For `hdfs` it is the first available of: the option `http_address`
+(`host:port`, comma-separated for high availability); `dfs.namenode.http-address` in `hdfs-site.xml` of HADOOP_CONF_DIR,
+for a nameservice those of its NameNodes; port 9870 of the URI's host. The user is the option `user`, else
+HADOOP_USER_NAME, else the user of the process.
 """
 
 from __future__ import annotations

@@ -29,9 +29,8 @@ that
 
 Options: `hdfs_options`.
 
-Limits: Kerberos, delegation tokens and TLS are refused.  Symbolic links (which HDFS disables) are not followed.  Names
-with a colon,
-which HDFS rejects, are InvalidRequest.
+Limits: Kerberos, delegation tokens and TLS are refused. Symbolic links (which HDFS disables) are not followed. Names
+with a colon, which HDFS rejects, are InvalidRequest.
 """
 
 from __future__ import annotations
@@ -302,10 +301,9 @@ class HdfsStorage(UriMixin):
     def _rename(self, temporary: str, path: str, data: bytes | None, *, replace: bool) -> bool:
         """Rename a temporary file to its final name.
 
-        data: Content of the file; None to skip its comparison.  Returns False, without a change, if the name exists or
-        the temporary
-        file was removed.  Raises WriteConflict for a removed file with replace=False, because False would mean that the
-        name exists.
+        data: Content of the file; None to skip its comparison. Returns False, without a change, if the name exists or
+        the temporary file was removed. Raises WriteConflict for a removed file with replace=False, because False would
+        mean that the name exists.
         """
         unsure: NoResponse | None = None
         for attempt in range(_RENAME_ATTEMPTS):

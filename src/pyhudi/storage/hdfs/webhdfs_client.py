@@ -1,12 +1,10 @@
 """WebHDFS client: the REST interface of NameNodes and DataNodes, one method per operation that the storage needs.
 
 A request goes to the NameNode, which answers it, or redirects to the DataNode that has the bytes (307); HttpFS returns
-them
-itself.  Of several NameNodes one is active: the others answer StandbyException, and the next one is tried.
+them itself. Of several NameNodes one is active: the others answer StandbyException, and the next one is tried.
 
 Retried: requests that were certainly not executed (connection refused, standby, safe mode while the NameNode starts),
-and
-idempotent ones.  A rename whose response is lost raises `NoResponse`, and the caller checks the outcome.
+and idempotent ones. A rename whose response is lost raises `NoResponse`, and the caller checks the outcome.
 
 Source: WebHDFS REST API of Hadoop.
 

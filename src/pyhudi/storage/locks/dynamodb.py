@@ -50,9 +50,8 @@ _ANSWER_TIMEOUT_S = 2
 class DynamoDbSettings:
     """Options of the DynamoDB lock.
 
-    partition_key: name of the lock; default: the table's name.  The capacities apply to a table that is created with
-    billing_mode
-    PROVISIONED.  access_key, secret_key, session_token: credentials; default: those of the machine.
+    partition_key: name of the lock; default: the table's name. The capacities apply to a table that is created with
+    billing_mode PROVISIONED. access_key, secret_key, session_token: credentials; default: those of the machine.
     """
 
     table: Annotated[str | None, _TABLE] = None

@@ -11,9 +11,8 @@ sleep, or
    whose process is known to be dead, is ignored, and deleted by the next process that sees it.
 3. A process that stops waiting deletes its ticket.
 
-The queue only determines who tries first.  The lock itself guarantees exclusion, so a lost ticket costs no more than
-the place in
-the queue.  Writers that do not use the queue (Hudi's) acquire the lock when they find it free.
+The queue only determines who tries first. The lock itself guarantees exclusion, so a lost ticket costs no more than the
+place in the queue. Writers that do not use the queue (Hudi's) acquire the lock when they find it free.
 """
 
 from __future__ import annotations

@@ -54,12 +54,10 @@ class FileSystemLock(LockProvider):
     storage: of the folder that contains the file, `<table>/.hoodie` unless configured otherwise.
     expire_ms: age by modification time at which a lock counts as abandoned and is deleted; 0 for never.
 
-    Hudi's protocol has no owner, so it has two gaps that no reader of the file can close.  Between seeing an expired
-    file and deleting
-    it, another writer may have acquired the lock; and Hudi deletes the file at release without checking it.  `check`
-    compares the
-    file's modification time with that of its creation by this process, and detects a file of another writer.
-    A holder cannot renew it: set the expiry well above the longest commit.
+    Hudi's protocol has no owner, so it has two gaps that no reader of the file can close. Between seeing an expired
+    file and deleting it, another writer may have acquired the lock; and Hudi deletes the file at release without
+    checking it. `check` compares the file's modification time with that of its creation by this process, and detects a
+    file of another writer. A holder cannot renew it: set the expiry well above the longest commit.
     """
 
     def __init__(

@@ -9,9 +9,8 @@ on the next
    request.
 3. `unlock` releases it.
 
-The table need not exist.  The server identifies a lock by a number, so a lost response leaves a lock of unknown number:
-it is found
-by the agent text of our request.
+The table need not exist. The server identifies a lock by a number, so a lost response leaves a lock of unknown number:
+it is found by the agent text of our request.
 
 No SASL (Kerberos) and no TLS; hive-site.xml is not read.
 """
@@ -159,8 +158,7 @@ class HiveLock(LeaseLock):
         return locks
 
     def _ask(self, request: Callable[[Any], Any]) -> Any:
-        """Send one request and return its response.  Raises StorageUnavailable, or the server's exceptions about
-        unknown
+        """Send one request and return its response. Raises StorageUnavailable, or the server's exceptions about unknown
         locks.
         """
         from thriftpy2.thrift import TException

@@ -7,9 +7,8 @@ the server
    may have been interrupted.  Call it just before publishing.
 4. `release` releases it, if it is still ours.  The lease of a dead process expires; no cleanup is needed.
 
-A lease begins when its request is sent, so the holder never overestimates it.  The holder measures it with a clock that
-is
-never set and that includes suspended time.  A forked child holds none of its parent's leases.
+A lease begins when its request is sent, so the holder never overestimates it. The holder measures it with a clock that
+is never set and that includes suspended time. A forked child holds none of its parent's leases.
 """
 
 from __future__ import annotations
@@ -29,11 +28,10 @@ class LeaseLock(LockProvider):
     """A lock that expires.  One object is one holder: threads that share it need an `InProcessLock` around it, as
     `open_lock` provides.
 
-    validity_ms: duration of a lease without renewal.  renew_ms: interval of renewals, at most half of that, or None if
-    the client of
-    the server renews it.  trusted_ms: how long a proof is trusted before the server is queried again; default: two
-    thirds of the lease.
-    Subclasses implement the abstract methods; they are called by one thread at a time.
+    validity_ms: duration of a lease without renewal. renew_ms: interval of renewals, at most half of that, or None if
+    the client of the server renews it. trusted_ms: how long a proof is trusted before the server is queried again;
+    default: two thirds of the lease. Subclasses implement the abstract methods; they are called by one thread at a
+    time.
     """
 
     def __init__(

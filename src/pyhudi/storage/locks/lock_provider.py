@@ -20,10 +20,8 @@ _LAST_PAUSE_MS = 1000
 class LockProvider(ABC):
     """An exclusive lock.  Not reentrant: a second acquisition by its holder waits until the time limit.
 
-    A pickled lock is re-created from its constructor arguments, and arrives unheld.
-    table: storage of the protected table, where a waiting writer reads the hold notice (see `hold_notices`) at its time
-    limit; None
-    to ignore notices.
+    A pickled lock is re-created from its constructor arguments, and arrives unheld. table: storage of the protected
+    table, where a waiting writer reads the hold notice (see `hold_notices`) at its time limit; None to ignore notices.
     """
 
     table: Storage | None = None
@@ -87,9 +85,8 @@ class LockProvider(ABC):
 class LockWait:
     """Backoff with a deadline.  longest_ms: maximum of one pause.
 
-    table: as in `LockProvider`.  A hold notice at the deadline extends it, once per hold, by the time that the hold may
-    last, but not
-    for a single attempt.
+    table: as in `LockProvider`. A hold notice at the deadline extends it, once per hold, by the time that the hold may
+    last, but not for a single attempt.
     """
 
     def __init__(self, env: Environment, timeout_ms: int, longest_ms: int = _LAST_PAUSE_MS, table: Storage | None = None) -> None:

@@ -33,8 +33,7 @@ class CombinedLock(LockProvider):
     """Several locks as one: acquired in order within one time limit, and released in reverse.
 
     If another writer's exclusive write extended the wait for one of them (see `hold_notices`), the time limit of the
-    following ones
-    restarts.
+    following ones restarts.
     """
 
     def __init__(self, first: LockProvider, *others: LockProvider, env: Environment, wait_ms: int = 60_000) -> None:

@@ -1,6 +1,5 @@
 """Lock that can be retained between acquisitions, so that a writer that lost too many conflicts reads, writes and
-commits
-exclusively.
+commits exclusively.
 
 1. `hold` acquires the inner lock, and stores a notice with the maximum duration of the hold in the table's storage.
 2. Until `end`, `acquire` only verifies that the lock is still ours, and `release` retains it.  The inner lock renews
@@ -11,10 +10,8 @@ itself as
     `.hoodie/.locks/turn.json`      `{"owner":"<process>","turn":"<id>","longest_ms":<how long it may be held>}`
 
 A waiting writer that reaches its time limit reads the notice (`hold_notices.longer_for`), and extends its wait by that
-duration,
-once per hold.  So a hold does not fail writers whose timeout fits short commits.  The notice has no role in exclusion.
-The notice
-of a dead process is ignored on the same machine, and costs other machines one extended wait.
+duration, once per hold. So a hold does not fail writers whose timeout fits short commits. The notice has no role in
+exclusion. The notice of a dead process is ignored on the same machine, and costs other machines one extended wait.
 
 Source: docs/concurrency-control.md, "Exclusive writes".
 """

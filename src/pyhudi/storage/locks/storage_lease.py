@@ -17,13 +17,10 @@ it again.
 be read.
    On a full disk, where nothing can be written, it deletes the object instead, while much of the lease remains.
 
-`validUntil` uses the wall clock, as in Hudi.  It is safe while the clocks of machines differ by less than the margin.
-A change of
-the wall clock during a wait or hold is detected with the monotonic clock.  A waiting process continues to count by the
-monotonic
-clock, so that it does not consider a valid lease expired.  A renewal uses the later of the two clocks, so that other
-writers do not
-consider its lease expired.
+`validUntil` uses the wall clock, as in Hudi. It is safe while the clocks of machines differ by less than the margin. A
+change of the wall clock during a wait or hold is detected with the monotonic clock. A waiting process continues to
+count by the monotonic clock, so that it does not consider a valid lease expired. A renewal uses the later of the two
+clocks, so that other writers do not consider its lease expired.
 
 Each acquisition has a unique id.  After a lost response, our id in the object proves that the write succeeded.
 """
@@ -92,8 +89,7 @@ class StorageLock(LeaseLock):
     """Lease in an object of the table's storage; the module's docstring describes the protocol.
 
     label: prefix of the owner's id, for people who read the object; None for the process identity, by which other
-    processes of the
-    machine check its liveness.
+    processes of the machine check its liveness.
     """
 
     def __init__(

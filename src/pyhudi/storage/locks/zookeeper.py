@@ -1,6 +1,5 @@
 """Lock in ZooKeeper, compatible with Hudi's ZookeeperBasedLockProvider: the lock recipe of Apache Curator, over the
-client
-of kazoo.
+client of kazoo.
 
     <base path>/<lock key>                                          created if missing, one `create` per component
     <base path>/<lock key>/_c_<uuid>-lock-<10 digits>               one for each process that holds the lock or waits
@@ -15,9 +14,8 @@ current
    session; the server is queried for it, after a `sync` with its leader.
 3. The release deletes the node.
 
-All locks of a process on the same servers share one session.  A request without a response may have created a node of
-unknown
-name: it is found by its uuid.  If that query fails too, the session is ended, which deletes its nodes.
+All locks of a process on the same servers share one session. A request without a response may have created a node of
+unknown name: it is found by its uuid. If that query fails too, the session is ended, which deletes its nodes.
 
 No TLS, SASL or digest authentication.
 """
@@ -49,9 +47,8 @@ _LAST_POLL_MS = 100
 class ZookeeperSettings:
     """Options of the ZooKeeper lock.
 
-    base_path, lock_key: path of the node; the key defaults to the table's name.  session_timeout_ms: silence after
-    which the server
-    considers a client dead, within its own limits.  connection_timeout_ms: for each response.
+    base_path, lock_key: path of the node; the key defaults to the table's name. session_timeout_ms: silence after which
+    the server considers a client dead, within its own limits. connection_timeout_ms: for each response.
     """
 
     url: Annotated[str | None, _URL] = None

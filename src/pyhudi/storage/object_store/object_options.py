@@ -1,11 +1,9 @@
 """Translate storage options of object stores, including their names in other tools, into settings of obstore.
 
 Options are those of obstore with or without the `aws_`, `google_`, `azure_storage_` prefix, in any case (as delta-rs
-and the
-environment write them), and those of PyIceberg, fsspec and Hadoop listed in `storage_option_names`.  Missing options
-come from the
-environment, by obstore's names in upper case, then credentials from the machine's role.  Unknown options are
-InvalidRequest.
+and the environment write them), and those of PyIceberg, fsspec and Hadoop listed in `storage_option_names`. Missing
+options come from the environment, by obstore's names in upper case, then credentials from the machine's role. Unknown
+options are InvalidRequest.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
     s3://bucket/path  s3a://  s3n://          gs://bucket/path  gcs://
     az://container/path                       abfs[s]://container@account.dfs.core.windows.net/path
 
-Object names are the paths without percent-encoding.  An object appears as a whole when its upload is complete, and is
-listed at
-once (all three stores are strongly consistent).  How each guarantee is implemented:
+Object names are the paths without percent-encoding. An object appears as a whole when its upload is complete, and is
+listed at once (all three stores are strongly consistent). How each guarantee is implemented:
 
 1. `put_if_absent` and `put_if_matches` are conditional PUTs (If-None-Match: *, If-Match: etag; a generation in GCS).
 Each call
@@ -28,8 +27,7 @@ Options: `object_options`.
 Tested against an S3 server, and manually against Azurite.  For GCS only the construction is tested.
 
 Limits: `delete_folder` keeps the empty `folder/` objects that some Hadoop versions write, profile files of the AWS
-command line are
-not read, and stores without conditional PUTs cannot hold a table.
+command line are not read, and stores without conditional PUTs cannot hold a table.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@
     archive                 log files                         a history of Parquet files
 
 Completion times in layout 2 are the modification times of the layout 1 files, at least one millisecond apart. Files of
-layout 1 get
-the completion times as modification times, if the store supports that.
+layout 1 get the completion times as modification times, if the store supports that.
 
 Source: docs/formats/timeline.md, "Version 6".
 """

@@ -113,10 +113,9 @@ class VersionStep(ABC):
     """The conversion between two adjacent table versions, in both directions.
 
     Each direction changes the version with one write of the properties, after it has created everything that readers of
-    the new version
-    need. A process that dies before that write leaves a table of the old version; one that dies after it leaves a table
-    of the new version,
-    with remains that `finish_up` or `finish_down` removes. Each direction may be repeated.
+    the new version need. A process that dies before that write leaves a table of the old version; one that dies after
+    it leaves a table of the new version, with remains that `finish_up` or `finish_down` removes. Each direction may be
+    repeated.
     """
 
     lower: ClassVar[TableVersion]
@@ -203,8 +202,7 @@ def check_prepared(locked_context: TableContext) -> None:
 
 def check_version(locked_context: TableContext, version: TableVersion) -> None:
     """Raise TableState if the version changed: files that are remains in one version may be the timeline of another.
-    The
-    lock is held.
+    The lock is held.
     """
     now = locked_context.config.version
     if now is not version:
