@@ -194,9 +194,8 @@ def _interleaved(
     position = 0
     for batch in base.scan() if base is not None else ():
         last = batch.column("key")[-1].as_py()
-        end = position + bisect_right(
-            range(len(keys) - position), last, key=lambda offset, position=position: keys[position + offset].as_py()
-        )  # type: ignore[misc]
+        remaining = keys.slice(position)
+        end = position + bisect_right(range(len(remaining)), last, key=lambda offset, keys=remaining: keys[offset].as_py())  # type: ignore[misc]
         unchanged = (
             batch.filter(pc.invert(pc.is_in(batch.column("key"), value_set=affected_keys))) if len(affected_keys) else batch
         )
