@@ -1,24 +1,24 @@
-"""What can go wrong, as one tree.  A kind exists only where the caller would act differently.
+"""Exception hierarchy. A separate class exists only where the caller has to react differently.
 
     HudiError
       InvalidRequest       the call or an option is wrong: fix the call
-        Unsupported        the request is legal Hudi, PyHudi does not do it: it is refused, never ignored
-      TableState           the table forbids the step now
+        Unsupported        the request is valid in Hudi, but PyHudi does not implement it: it is refused, never ignored
+      TableState           the current state of the table forbids the operation
         TableNotFound      no table at the URI
-        TableExists        a table is there already
+        TableExists        a table already exists at the URI
         InstantNotFound    the timeline has no such instant
-      CorruptData          bytes break their format; says path, offset, expected and found
-      WriteConflict        another writer won; this write did not land and may be planned again
-        SnapshotOutdated   files or instants of the state that was loaded are gone by now: load the table again
-      CommitUnknown        the store did not say whether the commit landed: reload and look, delete nothing
-      ServiceFailed        the write is committed and stands; a table service that followed it by itself failed
-      StorageUnavailable   a store or a lock did not answer: the same step may be tried again
-        StorageFull        the store has no room: make some first
-      EngineFailed         the cluster lost a worker or failed by itself: the same step may be tried again
-      Internal             an invariant of PyHudi broke: report it
+      CorruptData          bytes violate their format; with path, offset, expected and found value
+      WriteConflict        another writer won; this write is not committed and may be planned again
+        SnapshotOutdated   files or instants of the loaded state were removed: load the table again
+      CommitUnknown        the store did not confirm the commit: reload the table and check, delete nothing
+      ServiceFailed        the write is committed; a table service that it triggered failed
+      StorageUnavailable   a store or a lock did not respond: the same step may be retried
+        StorageFull        the store is full: free space first
+      EngineFailed         the cluster lost a worker or failed by itself: the same step may be retried
+      Internal             an invariant of PyHudi is broken: report it
 
-Messages say what failed, where (path, instant, value) and what to do.  Every error survives pickling, because tasks raise
-them on Spark workers.
+Messages contain what failed, where (path, instant, value) and what to do. Every error survives pickling, because tasks
+raise them on Spark workers.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 
 
 def visible(text: str) -> str:
-    """Text for terminals and logs: what would steer a terminal, or turn the order of letters, is written as an escape.
+    """Escape characters that control a terminal or change the writing direction, for terminals and logs.
 
-    Line ends and tabs stay.  Keys, paths and values come from whoever wrote the data.
+    Line ends and tabs stay. Keys, paths and values come from untrusted writers.
     """
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class HudiError(Exception):
-    """Base of every error that PyHudi raises on purpose.  Its text has no control characters (see `visible`)."""
+    """Base class of all errors that PyHudi raises on purpose. Its text has no control characters (see `visible`)."""
 
     def __str__(self) -> str:
         return visible(super().__str__())
@@ -48,23 +48,23 @@ class HudiError(Exception):
 
 
 class InvalidRequest(HudiError):
-    """The call or an option is wrong.  Nothing was written."""
+    """The call or an option is wrong. Nothing was written."""
 
 
 class Unsupported(InvalidRequest):
-    """A legal request that PyHudi does not carry out.  Nothing was written."""
+    """A valid request that PyHudi does not implement. Nothing was written."""
 
 
 class TableState(HudiError):
-    """The table's present state forbids the step."""
+    """The current state of the table forbids the operation."""
 
 
 class TableNotFound(TableState):
-    """There is no Hudi table at the URI."""
+    """No Hudi table exists at the URI."""
 
 
 class TableExists(TableState):
-    """There is a Hudi table at the URI already."""
+    """A Hudi table already exists at the URI."""
 
 
 class InstantNotFound(TableState):
@@ -72,10 +72,15 @@ class InstantNotFound(TableState):
 
 
 class CorruptData(HudiError):
-    """Bytes that break their format.
+    """Bytes that violate their format.
 
-    offset: bytes from the start of the file or value, when known; expected, found: what the format asks for and what
-    stands there.  Codecs know no path: the caller that opened the file adds it with `with_path`.
+    Codecs do not know the path: the caller that opened the file adds it with `with_path`.
+
+    Attributes:
+        offset: Position in bytes from the start of the file or value, if known.
+        expected: The value that the format requires.
+        found: The value in the data.
+        path: The file, if known.
     """
 
     def __init__(
@@ -94,7 +99,7 @@ class CorruptData(HudiError):
         self.path = path
 
     def with_path(self, path: str) -> CorruptData:
-        """The same error, naming the file.  A path that is already there is kept."""
+        """Set the path of the file unless it is already set, and return this error."""
         if self.path is None:
             self.path = path
         return self
@@ -103,19 +108,20 @@ class CorruptData(HudiError):
         text = str(self.args[0]) if self.args else "corrupt data"
         if self.expected is not None or self.found is not None:
             text += f" (expected {self.expected!r}, found {self.found!r})"
-        where = []
+        location = []
         if self.path is not None:
-            where.append(self.path)
+            location.append(self.path)
         if self.offset is not None:
-            where.append(f"byte {self.offset}")
-        return visible(f"{text} [{', '.join(where)}]" if where else text)
+            location.append(f"byte {self.offset}")
+        return visible(f"{text} [{', '.join(location)}]" if location else text)
 
 
 class WriteConflict(HudiError):
-    """Another writer changed the same file groups first.  This write left nothing behind and may be planned again.
+    """Another writer changed the same file groups first. This write left nothing behind and may be planned again.
 
-    instants: the request times of the instants that it conflicts with.  in_progress: of those that have not completed, and which
-    it would meet again before they have.
+    Attributes:
+        instants: Request times of the conflicting instants.
+        in_progress: Those of them that are not completed; a retry before their completion conflicts again.
     """
 
     def __init__(self, message: str, *, instants: tuple[str, ...] = (), in_progress: tuple[str, ...] = ()) -> None:
@@ -125,21 +131,26 @@ class WriteConflict(HudiError):
 
 
 class IndexStarted(WriteConflict):
-    """An index was begun while this write was under way, and its tasks did not look for what that has to be told.
+    """An index was created during this write, and the write tasks did not collect what it needs.
 
-    No row is in doubt: our writes are planned again by themselves, whatever retries they are allowed.
+    Rows do not conflict: PyHudi plans its writes again automatically, independent of the allowed number of retries.
     """
 
 
 class SnapshotOutdated(WriteConflict):
-    """The state of the table that was loaded is no longer whole: what it speaks of was cleaned, rolled back or archived since.
+    """The loaded state of the table is outdated: files or instants that it refers to were cleaned, rolled back or
+    archived
+    since.
 
-    Nothing was written, and no row of it was given out.  Load the table again; our verbs do so themselves, a few times.
+    Nothing was written, and no row was returned. Load the table again; PyHudi's own operations do so automatically a
+    few times.
     """
 
 
 class CommitUnknown(HudiError):
-    """The store did not say whether the commit landed.  Reload the table and look for `instant`; delete nothing."""
+    """The store did not confirm whether the commit was written. Reload the table and look for `instant`; delete
+    nothing.
+    """
 
     def __init__(self, message: str, *, instant: str | None = None) -> None:
         super().__init__(message)
@@ -147,9 +158,13 @@ class CommitUnknown(HudiError):
 
 
 class ServiceFailed(HudiError):
-    """The write is committed and must not be repeated; a table service that followed it by itself failed.
+    """The write is committed and must not be repeated; a table service that it triggered failed.
 
-    instant: request time of the commit.  service: which one.  The cause is the service's own error.
+    The cause is the service's own error.
+
+    Attributes:
+        instant: Request time of the commit.
+        service: Name of the service.
     """
 
     def __init__(self, message: str, *, instant: str | None = None, service: str | None = None) -> None:
@@ -159,19 +174,19 @@ class ServiceFailed(HudiError):
 
 
 class StorageUnavailable(HudiError):
-    """A store or a lock did not answer.  The same step may be tried again."""
+    """A store or a lock did not respond. The same step may be retried."""
 
 
 class StorageFull(StorageUnavailable):
-    """The store has no room left.  The same step may be tried again when somebody has made some; waiting alone does not help."""
+    """The store is full. The same step may be retried after space is freed; waiting alone does not help."""
 
 
 class EngineFailed(HudiError):
-    """Spark failed by itself while it ran tasks, as when a Python worker dies.  What was begun does not count; try it again."""
+    """Spark failed while it ran tasks, for example because a Python worker died. The attempt has no effect; retry it."""
 
 
 class Internal(HudiError):
-    """An invariant of PyHudi broke.  Please report it with the message."""
+    """An invariant of PyHudi is broken. Please report it with the message."""
 
 
 def _rebuild(kind: type[HudiError], args: tuple[Any, ...], state: dict[str, Any]) -> HudiError:

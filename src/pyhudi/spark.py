@@ -2,7 +2,8 @@
 
     from pyhudi import spark as hs
     df = hs.read(spark, path)                             # spark.read.format("hudi").load(path)
-    hs.write(df, path, mode="append", options={...})      # df.write.format("hudi").options(...).mode("append").save(path)
+    hs.write(df, path, mode="append", options={...})      #
+    df.write.format("hudi").options(...).mode("append").save(path)
     hs.update(spark, path, {"fare": "fare * 2"}, where="city = 'sf'")
     hs.delete(spark, path, where="fare IS NULL")
     hs.merge(spark, path, df, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
@@ -12,7 +13,7 @@
     hs.sql(spark, "INSERT INTO hudi.`/data/t` SELECT ...")  # spark.sql of a session that has Hudi's jar
     hs.enable(spark, alias="hudi")                        # spark.read.format("hudi") reads through PyHudi
 
-Works on classic sessions and on Spark Connect.  Workers need PyHudi installed beside PySpark.
+Works on classic sessions and on Spark Connect. PyHudi must be installed alongside PySpark on the workers.
 """
 
 from __future__ import annotations
@@ -73,29 +74,30 @@ def read(
     *,
     keys: Any = None,
 ) -> DataFrame:
-    """The rows of a table.
+    """Read the rows of a table.
 
     Args:
         spark: The session.
-        path: Where the table lies.
-        columns: All by default, the `_hoodie_` columns among them, as Hudi's own source gives them.
-        filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples, or an expression of pyarrow or Polars; partitions that
-            cannot match are not read.
+        path: Path or URI of the table.
+        columns: All by default, including the `_hoodie_` columns, as in Hudi's own source.
+        filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples, or an expression of pyarrow or Polars;
+            partitions that cannot match are pruned.
         options: `hoodie.datasource.query.type` with the options of each type, `as.of.instant`, `pyhudi.columns`,
             `pyhudi.filter`.
         storage_options: Credentials for PyHudi's own access; Spark's scan takes its own from the session.
-        keys: A DataFrame, or rows of this process: only rows of the table are given that equal one of them in all of its columns,
-            as a semi join gives them, and the indexes are asked for its values, or their range, before files are read.
+        keys: A DataFrame, or rows of this process, for a semi join: only rows of the table that equal one of them in
+            all of its columns are returned. Indexes prune files by its values, or by their range, before files are
+            read.
 
     Raises:
-        TableNotFound: There is no table at the path.
-        InvalidRequest: A filter or column does not fit.
+        TableNotFound: No table exists at the path.
+        InvalidRequest: A filter or column is invalid.
     """
     parsed = parse_options(options)
     check_table_options(VERBS["pyhudi.spark.read"], parsed)
     for argument, option in ((columns, COLUMNS), (filter, FILTER)):
         if argument is not None and parsed.text(option) is not None:
-            raise InvalidRequest(f"option {option}={parsed.text(option)} and the argument that means the same are both given")
+            raise InvalidRequest(f"option {option}={parsed.text(option)} duplicates an argument; pass only one of them")
     _at_home(spark)
     context = Table(path, storage_options, options).context
     if keys is not None:
@@ -112,24 +114,25 @@ def write(
     *,
     schema_mode: str | None = None,
 ) -> WriteResult:
-    """Write a DataFrame to a table, creating it from the options when there is none.
+    """Write a DataFrame to a table, and create the table from the options if it does not exist.
 
-    A first write that fails, for rows that do not fit among others, leaves no table.
+    If the first write fails because of invalid rows, no table remains.
 
     Args:
         df: The rows.
-        path: Where the table lies.
-        mode: append; overwrite; errorifexists; ignore.  overwrite replaces the table's rows and columns in one commit, after
-            every check, so `df` may have been read from the table itself; what the table is (type, key, partitioning, merging)
-            stays, and an option that says otherwise is refused.  With insert_overwrite_table columns evolve, as with append.
-        options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert when nothing names a record
+        path: Path or URI of the table.
+        mode: append; overwrite; errorifexists; ignore. overwrite replaces the table's rows and columns in one commit,
+            after all checks, so `df` may be read from the table itself. The table's type, key, partitioning and merge
+            mode stay, and contradicting options are refused. With insert_overwrite_table columns evolve, as with
+            append.
+        options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert without a record
             key).
         storage_options: Credentials for PyHudi's own access.
-        schema_mode: What the rows may change of the table's columns, "strict", "widen" (the default) or "evolve", as of
+        schema_mode: Allowed changes of the table's columns: "strict", "widen" (the default) or "evolve", as in
             `Table.upsert`.
 
     Raises:
-        TableExists: There is a table, under errorifexists.
+        TableExists: A table exists, under errorifexists.
         InvalidRequest: Options or columns do not fit the table.
         WriteConflict: Other writers won.
     """
@@ -150,19 +153,18 @@ def update(
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteResult:
-    """Give the records for which `where` is true other values in some columns, in one commit.
+    """Change columns of the records for which `where` is true, in one commit.
 
-    The changed rows are upserted, so the table's merge mode decides as between any two rows of a key: with the ordering value
-    that it had, or a later one, the changed row wins; with an earlier one it loses.  A partition column that changes moves the
-    record; a record key that would change is refused.  When another writer changes one of the file groups
-    meanwhile, the rows are searched and changed anew.
+    The changed rows are upserted, so the table's merge mode applies. With an equal or later ordering value the changed
+    row wins; with an earlier one it loses. Changing a partition column moves the record; changing a record key is
+    refused. If another writer changes one of the file groups concurrently, the update is computed again.
 
     Args:
         spark: The session, whose cluster does the work.
-        path: Where the table lies.
-        set: Values by column: Spark SQL text (`"fare * 1.1"`, `"'done'"`) or Columns, over the columns of the row as it is; other
-            values of Python are literals.  A value becomes one of its column's type as in an INSERT of Spark's.
-        where: Spark SQL text or a Column; all records when left out.
+        path: Path or URI of the table.
+        set: Values by column: Spark SQL text (`"fare * 1.1"`, `"'done'"`) or Columns, over the columns of the current
+            row; other Python values are literals. Values are cast to the column's type as in Spark's INSERT.
+        where: Spark SQL text or a Column; all records if omitted.
         alias: A name by which `set` and `where` may qualify the columns (`t.fare`).
         options: `hoodie.*` options.
         storage_options: Credentials for PyHudi's own access.
@@ -171,7 +173,7 @@ def update(
         The instant of the write, and what it changed.
 
     Raises:
-        InvalidRequest: A column is not there or cannot have its value's type, or the key of a record would change.
+        InvalidRequest: A column does not exist or cannot have its value's type, or the key of a record would change.
         WriteConflict: Other writers won more often than retries are allowed.
         Unsupported: The table generates its record keys.
     """
@@ -192,7 +194,7 @@ def delete(
 
     Args:
         spark: The session, whose cluster does the work.
-        path: Where the table lies.
+        path: Path or URI of the table.
         where: Spark SQL text or a Column; None deletes all records.
         alias: A name by which `where` may qualify the columns.
         options: `hoodie.*` options.
@@ -220,20 +222,21 @@ def merge(
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Merge:
-    """Let the rows of a source meet those of the table: say what becomes of them, and then `execute()`.
+    """Start a MERGE of source rows into the table; add clauses to the result, then call `execute()`.
 
-    Nothing is read or written before that; then it is one commit.  No row comes to the driver.
+    Nothing is read or written before `execute()`, which makes one commit. No row is sent to the driver.
 
     Args:
         spark: The session of the source.
-        path: Where the table lies.
+        path: Path or URI of the table.
         source: The rows.
-        on: Names of columns that both sides have, or a condition over both aliases (`"target.id = source.key"`, or a Column).
-            Nulls match nothing.  Equal record keys, or partition fields, leave the files outside of the source's ranges unread.
-        target_alias: What conditions and values call the table.
-        source_alias: What they call the source.
-        options: `hoodie.*` options; `pyhudi.schema.mode` says what `when_matched_update_all` and `when_not_matched_insert_all`
-            may change of the table's columns.
+        on: Names of columns that both sides have, or a condition over both aliases (`"target.id = source.key"`, or a
+            Column). Nulls match nothing. Equality of record keys or partition fields prunes files outside of the
+            source's ranges.
+        target_alias: Name of the table in conditions and values.
+        source_alias: Name of the source.
+        options: `hoodie.*` options; `pyhudi.schema.mode` controls the changes that `when_matched_update_all` and
+            `when_not_matched_insert_all` may make to the table's columns.
         storage_options: Credentials for PyHudi's own access.
     """
     table = TableHandle(path, storage_options, options, None)
@@ -253,16 +256,17 @@ def write_stream(
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
 ) -> StreamingQuery:
-    """Start a streaming query that writes to a table, creating it from the options when there is none.
+    """Start a streaming query that writes to a table, and create the table from the options if it does not exist.
 
-    Each micro-batch becomes one commit, exactly once: its number stands in the commit, so a restart from the checkpoint, wherever
-    the last run died, loses and repeats nothing.  Compactions and clusterings that the batches plan run in a thread beside.
+    Each micro-batch becomes one commit, exactly once: its number is stored in the commit. A restart from the checkpoint
+    therefore loses and repeats nothing, wherever the last run died. Compactions and clusterings that the batches plan
+    run in a separate thread.
 
     Args:
         df: The streaming DataFrame.
-        path: Where the table lies.
-        options: Hudi's; `hoodie.datasource.write.streaming.checkpoint.identifier` names the stream in commits, and is the query's
-            id in its checkpoint when left out.
+        path: Path or URI of the table.
+        options: Hudi's; `hoodie.datasource.write.streaming.checkpoint.identifier` identifies the stream in commits, by
+            default the query's id in its checkpoint.
         storage_options: Credentials for PyHudi's own access.
         checkpoint: Spark's checkpoint location; required unless the session has a default one.
         output_mode: append, update, or complete (each batch replaces the table).
@@ -283,25 +287,24 @@ def call(
     storage_options: Mapping[str, str] | None = None,
     **arguments: object,
 ) -> DataFrame:
-    """Run one of Hudi's procedures on the table at `path`, or on the table of the session's catalog with that name.
+    """Run one of Hudi's procedures on the table at `path`, or on a table of the session's catalog.
 
-    Names, arguments and columns are those of Hudi's `CALL`; `pyhudi.features.procedures.NAMES` lists them.  Compactions and
-    clusterings
-    run their tasks on the session.
+    Names, arguments and columns are those of Hudi's `CALL`; `pyhudi.features.procedures.NAMES` lists them. Compactions
+    and clusterings run their tasks on the session.
 
     Args:
         spark: The session.
         procedure: The name of the procedure.
         table: A table of the session's catalog.
-        path: Where the table lies, in place of `table`.
+        path: Path or URI of the table, instead of `table`.
         storage_options: Credentials for PyHudi's own access.
         arguments: The procedure's own arguments.
 
     Raises:
-        InvalidRequest: There is no such procedure, table or argument.
+        InvalidRequest: The procedure, table or argument does not exist.
     """
     if (table is None) == (path is None):
-        raise InvalidRequest(f"procedure {procedure} takes either table= or path=")
+        raise InvalidRequest(f"procedure {procedure} requires either table= or path=")
     if table is not None:
         path = table_location(spark, table)
     rows = features.load("procedures", f"procedure {procedure}").call(
@@ -317,26 +320,27 @@ def sql(
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
 ) -> DataFrame:
-    """Carry a SQL statement out on tables of Hudi's.
+    """Execute a SQL statement on Hudi tables.
 
-    Spark computes queries, conditions and values itself; no jar is needed (`pip install "pyhudi[sql]"`).  What stands for a
-    table: a path (hudi.`/data/trips`), a name given to `register` or to CREATE TABLE, or one of the session's catalog whose place
-    holds a table of Hudi's.  Any other name is Spark's own, such as a view.
+    Spark computes queries, conditions and values itself; no jar is needed (`pip install "pyhudi[sql]"`). A Hudi table
+    is a path (hudi.`/data/trips`), a name from `register` or CREATE TABLE, or a table of the session's catalog whose
+    location contains a Hudi table. Other names, such as views, are resolved by Spark.
 
     Args:
         spark: The session.
-        statement: One statement: SELECT, CREATE TABLE, INSERT, UPDATE, DELETE, MERGE INTO, ALTER TABLE, CALL and others.
+        statement: One statement: SELECT, CREATE TABLE, INSERT, UPDATE, DELETE, MERGE INTO, ALTER TABLE, CALL and
+            others.
         storage_options: Credentials for PyHudi's own access.
         options: `hoodie.*` options of writes.
 
     Returns:
-        The rows of a query, or of what is shown; of a write one row that says what it changed; else a frame without columns.
+        The rows of a query or SHOW statement; for a write one row with the changes; otherwise a frame without columns.
 
     Raises:
-        InvalidRequest: The statement is not well formed (with its line, its column, and what was expected), or does not fit its
+        InvalidRequest: The statement is malformed (with line, column, and the expected token), or does not fit its
             tables.
-        Unsupported: The statement is not carried out.
-        TableExists: CREATE TABLE of one that is there.
+        Unsupported: The statement is not supported.
+        TableExists: CREATE TABLE of an existing table.
     """
     parsed = read_statement(statement, embedded=False)
     from pyhudi.sql_engine.spark_session import SparkOperations, SparkStatementSession, run
@@ -355,54 +359,54 @@ def save_as_table(
     path: str | os.PathLike[str] | None = None,
     schema_mode: str | None = None,
 ) -> WriteResult:
-    """Write a DataFrame to a table that the session's catalog has, or gets, as `df.write.saveAsTable` does.
+    """Write a DataFrame to a table of the session's catalog, and create it if needed, as `df.write.saveAsTable` does.
 
-    `spark.table(name)` and Spark's SQL read it from then on, by `format("pyhudi")`; `sql`, `call` and this function change it.
+    `spark.table(name)` and Spark SQL then read it by `format("pyhudi")`; `sql`, `call` and this function change it.
 
     Args:
         df: The rows.
-        name: The table's name; several parts may have dots between them.
-        mode: errorifexists (the default, as Spark has it), append, overwrite, ignore.
-        options: Hudi's, as of `write`.
-        storage_options: Credentials for PyHudi's own access; Spark's catalog keeps none, so that reads by the name take them from
-            the environment.
-        path: Where the table lies; unset: where the catalog has it, else below `spark.sql.warehouse.dir`.
-        schema_mode: As of `write`.
+        name: The table's name, with dots between several parts.
+        mode: errorifexists (the default, as in Spark), append, overwrite, ignore.
+        options: Hudi's, as in `write`.
+        storage_options: Credentials for PyHudi's own access. Spark's catalog stores none, so reads by name take them
+            from the environment.
+        path: Path or URI of the table; by default its location in the catalog, or below `spark.sql.warehouse.dir`.
+        schema_mode: As in `write`.
 
     Returns:
         The instant of the write, and what it changed.
 
     Raises:
-        TableExists: There is a table, under errorifexists, or another kind of table has the name.
+        TableExists: A table exists, under errorifexists, or a table of another format has the name.
     """
     spark = df.sparkSession
     _at_home(spark)
-    named = CatalogEntry.of(spark, name, path)
-    if not Table.exists(named.path, storage_options):
-        options = {NAME.key: named.parts[-1], **(options or {})}
-    result = write(df, named.path, mode, options, storage_options, schema_mode=schema_mode)
-    named.enter()
+    entry = CatalogEntry.of(spark, name, path)
+    if not Table.exists(entry.path, storage_options):
+        options = {NAME.key: entry.parts[-1], **(options or {})}
+    result = write(df, entry.path, mode, options, storage_options, schema_mode=schema_mode)
+    entry.enter()
     return result
 
 
 def register(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> None:
-    """Let a name stand for the table at a path, in `sql` on this session.
+    """Register a name for the table at a path, for `sql` on this session.
 
-    It is kept in the session's configuration, as `pyhudi.table.<name>`.
+    It is stored in the session's configuration, as `pyhudi.table.<name>`.
 
     Args:
         spark: The session.
-        name: The name; several parts may have dots between them.
-        path: Where the table lies.
+        name: The name, with dots between several parts.
+        path: Path or URI of the table.
     """
     spark_table_names.register_path(spark, name, os.fspath(path))
 
 
 def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
-    """Register `format("pyhudi")` in a session, and let its filters reach the reader.
+    """Register `format("pyhudi")` in a session, with filter pushdown to the reader.
 
-    `format("pyhudi")` works without this call where Spark finds the package by itself; the alias, for jobs that say
-    `format("hudi")`, needs it, and goes only where Hudi's own bundle is not on the class path.  Sets
+    `format("pyhudi")` works without this call if Spark discovers the package by itself. The alias, for jobs that use
+    `format("hudi")`, requires it, and works only if Hudi's own bundle is not on the class path. Sets
     `spark.sql.python.filterPushdown.enabled` in this session.
 
     Args:
@@ -413,6 +417,8 @@ def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
 
 
 def _at_home(spark: SparkSession) -> None:
-    """Workers of a local session run this interpreter, and `format("pyhudi")` is known, which Spark looked for with another."""
+    """Make workers of a local session run this interpreter, and register `format("pyhudi")`, which Spark looked up with
+    another one.
+    """
     if set_worker_python(spark):
         spark.dataSource.register(HudiSource)

@@ -1,13 +1,13 @@
-"""What a rule of a user's own has to hold to, as checks to run on it: in a test, before a table is trusted to it.
+"""Checks for user-defined rules (mergers, strategies, time generators), to run in tests before a table uses them.
 
     from pyhudi.testing import check_merger
 
     def test_my_merger():
         check_merger(KeepHighest(), first, second, third)          # three states of the same records, as Arrow tables
 
-Each check raises InvalidRequest that says what does not hold, and returns nothing.  They find what would harm a table: rows that
-come out in another number or order, answers that depend on how often a table was compacted, rules that do not reach a worker.
-What they cannot find is a rule that holds to all this and keeps the wrong rows.
+Each check raises InvalidRequest with the violated requirement, and returns nothing. They detect what would damage a
+table: a wrong number or order of rows, results that depend on the number of compactions, rules that cannot be sent to a
+worker. They cannot detect a rule that meets all requirements and keeps the wrong rows.
 """
 
 from __future__ import annotations
@@ -34,62 +34,84 @@ _COUNTS = (0, 1, 2, 7)
 
 
 def check_time_generator(generator: TimeGenerator, uri: str, *, times: int = 1000, threads: int = 4) -> None:
-    """A time generator gives each time once, and times that grow, to several threads that ask at once too.
+    """Check that a time generator returns unique, increasing times, even to concurrent threads.
 
-    uri: of a table that no writer uses it for.  What another machine is given is beyond this check.
+    Times on other machines are outside of this check.
+
+    Args:
+        generator: The generator.
+        uri: A table that no writer uses it for.
+        times: Number of times to request.
+        threads: Number of concurrent threads.
+
+    Raises:
+        InvalidRequest: A requirement is violated.
     """
     if threads < 1 or times < threads:
-        raise InvalidRequest(f"check_time_generator asks for at least one time in each thread, found {times=} and {threads=}")
+        raise InvalidRequest(f"check_time_generator requires at least one time in each thread, found {times=} and {threads=}")
 
-    def ask(count: int) -> list[int]:
+    def request(count: int) -> list[int]:
         return [generator.now_ms(uri) for _ in range(count)]
 
     with ThreadPoolExecutor(threads) as pool:
-        answers = list(pool.map(ask, [times // threads] * threads))
-    for given in answers:
-        for before, after in pairwise(given):
-            if after <= before:
-                raise InvalidRequest(f"time generator {generator!r} says {after} for {uri} after it said {before}")
-    every = [time for given in answers for time in given]
-    if len(set(every)) < len(every):
-        raise InvalidRequest(f"time generator {generator!r} says one time for {uri} twice, to threads that ask at once")
+        results = list(pool.map(request, [times // threads] * threads))
+    for thread_times in results:
+        for previous, following in pairwise(thread_times):
+            if following <= previous:
+                raise InvalidRequest(
+                    f"time generator {generator!r} is not monotonic: it returned {following} for {uri} after {previous}"
+                )
+    all_times = [time for thread_times in results for time in thread_times]
+    if len(set(all_times)) < len(all_times):
+        raise InvalidRequest(f"time generator {generator!r} returned one time for {uri} twice to concurrent threads")
 
 
 def check_merger(merger: RecordMerger, first: pa.Table, second: pa.Table, third: pa.Table) -> None:
-    """Three states of the same records, the oldest first: aligned tables of the same columns, without meta columns or with them.
+    """Check a merger with three states of the same records.
 
-    A merger answers with as many rows, in the columns of the newer state and in its order; leaves what it is given as it was;
-    says the same when it is asked again; is associative, as a compaction may come after any state; and can be pickled, so that
-    Spark's workers have it.  A partial merger gives the same by `partial_merge` where both sides have all columns; one that is
-    asked about deletes answers for each, whichever stand beside it.
+    Requirements:
+
+    - It returns as many rows as it receives, with the columns and in the order of the newer state.
+    - It does not modify its input, and returns the same result when called again.
+    - It is associative, because a compaction may follow any state.
+    - It can be pickled, so that Spark's workers receive it.
+    - A partial merger returns the same from `partial_merge` if both sides have all columns.
+    - A delete merger returns a result for each delete, independent of the other deletes.
+
+    Args:
+        merger: The merger.
+        first: The oldest state. All states are aligned tables of the same columns, with or without meta columns.
+        second: The next state.
+        third: The newest state.
+
+    Raises:
+        InvalidRequest: A requirement is violated.
     """
     for name, older, newer in (("first and second", first, second), ("second and third", second, third)):
         _check_answer(merger, name, older, newer)
-    left, left_there = _merged(merger, first, second)
-    right, right_there = _merged(merger, second, third)
-    if left_there.all() and right_there.all():
-        # A record that was dropped on the way is settled by deletes, which a merger is not asked about.
+    left, left_alive = _merged(merger, first, second)
+    right, right_alive = _merged(merger, second, third)
+    if left_alive.all() and right_alive.all():
+        # Deletes decide about a record that was dropped in between, and a merger is not called for these.
         step_by_step = _alive(merger, left, third)
         at_once = _alive(merger, first, right)
         if not step_by_step.equals(at_once):
             raise InvalidRequest(
-                f"merger {merger.strategy_id} is not associative: merging the first two states and then the third gives "
-                f"{step_by_step.to_pylist()}, and the last two first {at_once.to_pylist()}"
+                f"merger {merger.strategy_id} is not associative: merging the first two states and then the third returns "
+                f"{step_by_step.to_pylist()}, but {at_once.to_pylist()} if the last two are merged first"
             )
     if isinstance(merger, PartialMerger):
         whole, alive = _answer(merger.partial_merge(first, second))
-        expected, there = _answer(merger.merge(first, second))
-        if not whole.select(expected.column_names).equals(expected) or not np.array_equal(alive, there):
-            raise InvalidRequest(
-                f"merger {merger.strategy_id} merges whole records in another way by partial_merge than by merge"
-            )
+        expected, expected_alive = _answer(merger.merge(first, second))
+        if not whole.select(expected.column_names).equals(expected) or not np.array_equal(alive, expected_alive):
+            raise InvalidRequest(f"merger {merger.strategy_id} merges whole records differently by partial_merge and by merge")
     if isinstance(merger, DeleteMerger):
         _check_deletes(merger, first, second)
     _check_pickles(merger)
 
 
 def check_compaction_strategy(strategy: CompactionStrategyRule) -> None:
-    """A strategy takes some of the operations that it is offered, each once, none of its own making; and always the same."""
+    """Check that a strategy selects a subset of the offered operations, each at most once, and deterministically."""
     for count in _COUNTS:
         offered = tuple(
             CompactionOperation(
@@ -102,16 +124,16 @@ def check_compaction_strategy(strategy: CompactionStrategyRule) -> None:
             )
             for n in range(count)
         )
-        taken = [tuple(map(id, strategy(offered))) for _ in range(2)]
-        _check_choice("compaction strategy", taken, [id(operation) for operation in offered])
+        selections = [tuple(map(id, strategy(offered))) for _ in range(2)]
+        _check_choice("compaction strategy", selections, [id(operation) for operation in offered])
 
 
 def check_clustering_strategy(grouping: Grouping) -> None:
-    """A strategy puts slices that it is offered into groups, each into one at most; and always the same."""
+    """Check that a strategy groups a subset of the offered slices, each in at most one group, and deterministically."""
     for count in _COUNTS:
         offered = tuple(_slice(n) for n in range(count))
-        taken = [tuple(id(s) for group in grouping("2026/01/01", offered) for s in group) for _ in range(2)]
-        _check_choice("clustering strategy", taken, [id(s) for s in offered])
+        selections = [tuple(id(s) for group in grouping("2026/01/01", offered) for s in group) for _ in range(2)]
+        _check_choice("clustering strategy", selections, [id(s) for s in offered])
 
 
 def _slice(number: int) -> FileSlice:
@@ -120,35 +142,35 @@ def _slice(number: int) -> FileSlice:
 
 
 def _check_answer(merger: RecordMerger, name: str, older: pa.Table, newer: pa.Table) -> None:
-    said = f"merger {merger.strategy_id}, of the {name} state,"
-    before = (_copy(older), _copy(newer))
+    subject = f"merger {merger.strategy_id}, merging the {name} state,"
+    originals = (_copy(older), _copy(newer))
     rows, alive = _merged(merger, older, newer)
-    if not (older.equals(before[0]) and newer.equals(before[1])):
-        raise InvalidRequest(f"{said} changed the rows that it was given")
+    if not (older.equals(originals[0]) and newer.equals(originals[1])):
+        raise InvalidRequest(f"{subject} modified its input")
     if rows.num_rows != newer.num_rows or len(alive) != newer.num_rows:
-        raise InvalidRequest(f"{said} answered with {rows.num_rows} rows and {len(alive)} marks for {newer.num_rows} records")
+        raise InvalidRequest(f"{subject} returned {rows.num_rows} rows and {len(alive)} flags for {newer.num_rows} records")
     missing = [column for column in newer.column_names if column not in rows.column_names]
     if missing:
-        raise InvalidRequest(f"{said} left out the columns {', '.join(missing)}")
-    again, alive_again = _merged(merger, older, newer)
-    if not rows.equals(again) or not np.array_equal(alive, alive_again):
-        raise InvalidRequest(f"{said} gave another answer when it was asked again")
-    backwards = slice(None, None, -1)
-    order = np.arange(newer.num_rows)[backwards]
-    turned, alive_turned = _merged(merger, older.take(order), newer.take(order))
-    if not turned.equals(rows.take(order)) or not np.array_equal(alive[backwards], alive_turned):
-        raise InvalidRequest(f"{said} answers for a record by its place among others")
+        raise InvalidRequest(f"{subject} omitted the columns {', '.join(missing)}")
+    repeated, alive_repeated = _merged(merger, older, newer)
+    if not rows.equals(repeated) or not np.array_equal(alive, alive_repeated):
+        raise InvalidRequest(f"{subject} returned another result when called again")
+    reverse = slice(None, None, -1)
+    order = np.arange(newer.num_rows)[reverse]
+    reversed_rows, alive_reversed = _merged(merger, older.take(order), newer.take(order))
+    if not reversed_rows.equals(rows.take(order)) or not np.array_equal(alive[reverse], alive_reversed):
+        raise InvalidRequest(f"{subject} returned a result that depends on the position of a record")
 
 
 def _check_deletes(merger: DeleteMerger, older: pa.Table, newer: pa.Table) -> None:
-    told = pa.array(np.asarray(merger.deletes(older, newer)))
-    if len(told) != newer.num_rows:
+    results = pa.array(np.asarray(merger.deletes(older, newer)))
+    if len(results) != newer.num_rows:
+        raise InvalidRequest(f"merger {merger.strategy_id} returned {len(results)} results for {newer.num_rows} deletes")
+    separate = [np.asarray(merger.deletes(older.slice(n, 1), newer.slice(n, 1))).tolist() for n in range(newer.num_rows)]
+    if [[result] for result in results.to_pylist()] != separate:
         raise InvalidRequest(
-            f"merger {merger.strategy_id} was asked about {newer.num_rows} deletes, and answered for {len(told)}"
+            f"merger {merger.strategy_id} returned a result for a delete that depends on other deletes: {results} and {separate}"
         )
-    alone = [np.asarray(merger.deletes(older.slice(n, 1), newer.slice(n, 1))).tolist() for n in range(newer.num_rows)]
-    if [[one] for one in told.to_pylist()] != alone:
-        raise InvalidRequest(f"merger {merger.strategy_id} answers for a delete by what stands beside it: {told} and {alone}")
 
 
 def _merged(
@@ -164,8 +186,8 @@ def _answer(result: tuple[pa.Table, object]) -> tuple[pa.Table, np.ndarray[tuple
 
 
 def _alive(merger: RecordMerger, older: pa.Table, newer: pa.Table) -> pa.Table:
-    rows, there = _merged(merger, older, newer)
-    return rows.filter(pa.array(there))
+    rows, alive = _merged(merger, older, newer)
+    return rows.filter(pa.array(alive))
 
 
 def _copy(rows: pa.Table) -> pa.Table:
@@ -176,13 +198,13 @@ def _copy(rows: pa.Table) -> pa.Table:
 
 
 def _check_choice(description: str, taken: Sequence[tuple[int, ...]], offered: Sequence[int]) -> None:
-    first, again = taken
+    first, repeated = taken
     if len(set(first)) < len(first):
-        raise InvalidRequest(f"the {description} took the same thing twice, of {len(offered)}")
+        raise InvalidRequest(f"the {description} selected the same item twice, of {len(offered)}")
     if not set(first) <= set(offered):
-        raise InvalidRequest(f"the {description} took what it was not offered, of {len(offered)}")
-    if first != again:
-        raise InvalidRequest(f"the {description} took other things when it was asked again, of {len(offered)}")
+        raise InvalidRequest(f"the {description} selected an item that was not offered, of {len(offered)}")
+    if first != repeated:
+        raise InvalidRequest(f"the {description} selected other items when called again, of {len(offered)}")
 
 
 def _check_pickles(merger: RecordMerger) -> None:
@@ -190,5 +212,5 @@ def _check_pickles(merger: RecordMerger) -> None:
         pickle.loads(pickle.dumps(merger))
     except Exception as error:
         raise InvalidRequest(
-            f"merger {merger.strategy_id} cannot be pickled, so Spark's workers cannot have it: {error}"
+            f"merger {merger.strategy_id} cannot be pickled, so it cannot be sent to Spark's workers: {error}"
         ) from error

@@ -127,7 +127,7 @@ def test_columns_side_by_side(kept: Kept) -> None:
 
 def test_two_columns_of_one_name(kept: Kept) -> None:
     twice = pa.Table.from_arrays([pa.array(["a"])] * 2, names=["id", "id"])
-    kept.refuses(lambda: kept.table.upsert(twice), InvalidRequest, "id", "two columns of the name 'id'")
+    kept.refuses(lambda: kept.table.upsert(twice), InvalidRequest, "id", "two columns named 'id'")
 
 
 def test_the_first_write_is_checked_as_well() -> None:

@@ -137,7 +137,7 @@ def test_a_catalog_keeps_what_it_is_told(place: Place) -> None:
     catalog.change_table(changed)
     assert [column.name for column in place.table("t").columns] == ["id", "n", "more"]
     assert place.table("t").parameters["x"] == "1"
-    with pytest.raises(TableState, match="was dropped meanwhile"):
+    with pytest.raises(TableState, match="was dropped concurrently"):
         catalog.change_table(entry(place, name="other"))
 
     for _ in range(2):

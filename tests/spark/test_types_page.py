@@ -1,4 +1,4 @@
-"""Each row of Spark's table of docs/types.md, written and read back; and the type that Hudi 1.0 has no column for."""
+"""Each row of Spark's table of docs/data-types.md, written and read back; and the type that Hudi 1.0 has no column for."""
 
 from __future__ import annotations
 

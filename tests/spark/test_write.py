@@ -79,6 +79,8 @@ def test_nested_nulls_take_the_type_of_the_table(spark: SparkSession, tmp_path: 
         {"id": 2, "s": {"a": 1, "b": None}, "l": [], "m": [("k", None)]},
         {"id": 3, "s": {"a": None, "b": None}, "l": [None], "m": None},
     ]
+    with pytest.raises(InvalidRequest, match=r"'m' has the Spark type map<void,void>.*cast it first"):
+        table.upsert(spark.sql("SELECT 3L AS id, map() AS m"))
     nothing = spark.sql("SELECT NULL AS id WHERE false")
     assert table.delete(nothing).rows_deleted == 0
 

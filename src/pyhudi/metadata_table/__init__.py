@@ -1,1 +1,1 @@
-"""The metadata table (MDT): codecs, reader, writer and one module for each index type."""
+"""The metadata table (MDT): codecs, reader, writer, and one module per index type."""

@@ -1,13 +1,12 @@
-"""One file group of the metadata table, merged: what its next base file holds.
+"""Compaction of one file group of the metadata table: computes the content of its next base file.
+Format: docs/formats/metadata-table.md, "Which record counts".
 
-    1. the log blocks are read: layers of cells and removals, oldest first, and the distinct keys in them
-    2. the base file's cells of these keys are looked up, and layers and cells merged by the rule of the index's kind
-    3. the base file streams by; keys of the logs are left out of it and what they came to is put in their place
+    1. The log blocks are read: layers of cells and removals, oldest first, with their distinct keys.
+    2. The base file's cells of these keys are looked up. The rule of the index type merges them with the layers.
+    3. The base file is streamed. Keys of the logs are omitted from it, and the merged records take their place.
 
-Held are the logs' cells and one batch of the base file.  Values whose schema is laid out as ours are copied; others, of later
-versions of Hudi, are decoded and encoded anew.
-
-Source: docs/formats/metadata-table.md, "Which record counts".
+Memory: the logs' cells and one batch of the base file. Values with the layout of PyHudi's schema are copied. Values of
+later Hudi versions are decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -53,17 +52,18 @@ from pyhudi.storage.base import Storage
 from pyhudi.table.file_slices import FileSlice, LogFile
 
 Entries = tuple[pa.BinaryArray, pa.BinaryArray]
-"""Keys and values: binary, ascending by key, no nulls, values in our own schema."""
+"""Keys and values: binary, ascending by key, no nulls, values in PyHudi's own schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellMergeRule:
-    """How the records of one kind of index are merged.  Its functions are those of modules, or partial ones: rules travel to
-    workers.
+    """Merge rule for the records of one index type. Picklable: its functions are module functions, or partials of them.
 
-    overlay: layers of cells -> what they say together, its keys distinct and in any order.  values: cells -> their values in our
-    own schema, whatever the schema is that wrote them.  filters: the rule of file groups that hold Bloom filters, where some
-    indexes of the kind do.  schema: our own.
+    Attributes:
+        overlay: Merges layers of cells; yields distinct keys in any order.
+        values: Converts the values of cells from any schema to PyHudi's own.
+        filters: The rule of file groups with Bloom filters, if the type also has such indexes.
+        schema: PyHudi's own schema.
     """
 
     overlay: Callable[[GroupCells], Iterable[Entries]]
@@ -73,9 +73,15 @@ class CellMergeRule:
 
 
 def merged_group(storage: Storage, rule: CellMergeRule, slice_: FileSlice) -> Iterator[Entries]:
-    """The live records of a file group, in ascending batches.
+    """Yield the live records of a file group, in ascending batches.
 
-    storage: of the metadata table.  slice_: only log files that count.  Raises CorruptData naming the file.
+    Args:
+        storage: Storage of the metadata table.
+        rule: The rule of the index type.
+        slice_: Contains only valid log files.
+
+    Raises:
+        CorruptData: A file is damaged; the error contains its path.
     """
     files = MetadataFiles(storage)
     files.fetch(slice_.logs)
@@ -84,25 +90,29 @@ def merged_group(storage: Storage, rule: CellMergeRule, slice_: FileSlice) -> It
     schema = _schema_of(base)
     if rule.filters is not None and _holds_filters(base, schema, layers):
         rule = rule.filters
-    touched = _distinct(layers)
-    below = []
-    if base is not None and len(touched):
-        below = [Cells(batch.column("key"), batch.column("value"), schema) for batch in base.lookup(touched)]
-    overlay = _sorted(rule.overlay(GroupCells(tuple(below), tuple(layers))))
+    log_keys = _distinct(layers)
+    base_cells = []
+    if base is not None and len(log_keys):
+        base_cells = [Cells(batch.column("key"), batch.column("value"), schema) for batch in base.lookup(log_keys)]
+    overlay = _sorted(rule.overlay(GroupCells(tuple(base_cells), tuple(layers))))
     try:
-        yield from _interleaved(rule, base, schema, touched, overlay)
+        yield from _interleaved(rule, base, schema, log_keys, overlay)
     except CorruptData as error:
         raise error.with_path(storage.absolute(slice_.base.path)) if slice_.base is not None else error from error
 
 
 def newest_rule(recode: Callable[[Cells], pa.BinaryArray]) -> CellMergeRule:
-    """Of several cells of a key the newest counts.  recode: cells in another layout than ours -> values in ours."""
+    """Return the rule by which the newest cell of a key wins.
+
+    Args:
+        recode: Converts values of cells with another layout to PyHudi's own.
+    """
     values = partial(_values, recode, RECORD_SCHEMA)
     return CellMergeRule(partial(_newest, values), values)
 
 
 def _holds_filters(base: HFile | None, schema: str, layers: list[Cells | Deletes]) -> bool:
-    """Whether a file group holds Bloom filters; one of statistics holds none."""
+    """Whether a file group holds Bloom filters rather than statistics."""
     first = next(iter(base.scan()), None) if base is not None else None
     samples = [Cells(first.column("key"), first.column("value"), schema)] if first is not None else []
     for cells in (*samples, *(layer for layer in layers if isinstance(layer, Cells))):
@@ -110,7 +120,7 @@ def _holds_filters(base: HFile | None, schema: str, layers: list[Cells | Deletes
             try:
                 _, payloads = decode_payload(cells.values.slice(0, 1), cells.schema, Payload.BLOOM_FILTER)
             except CorruptData:
-                # It holds something else; what is damaged is found out when it is decoded as that.
+                # It holds another type. Damage is detected when it is decoded as that type.
                 return False
             return bool(payloads.null_count == 0)
     return False
@@ -118,9 +128,9 @@ def _holds_filters(base: HFile | None, schema: str, layers: list[Cells | Deletes
 
 def _layers(files: MetadataFiles, slice_: FileSlice) -> list[Cells | Deletes]:
     blocks = ((log, block) for log in slice_.logs for block in files.blocks(log, verified=True))
-    kept = without_compacted(surviving_blocks(blocks, lambda instant: True), lambda found: found[1])
+    valid = without_compacted(surviving_blocks(blocks, lambda instant: True), lambda entry: entry[1])
     layers = []
-    for log, block in kept:
+    for log, block in valid:
         try:
             layer = _layer(files, log, block)
         except CorruptData as error:
@@ -135,13 +145,13 @@ def _layer(files: MetadataFiles, log: LogFile, block: LogBlock) -> Cells | Delet
         keys = [batch.column("record_key").cast(pa.binary()) for batch in decode_deletes(files.content(log, block))]
         return Deletes(pa.concat_arrays(keys)) if keys else None
     if block.kind is not BlockType.HFILE:
-        raise Unsupported(f"a log block of type {block.kind.name} in the metadata table")
-    found = list(files.inner(log, block).scan())
-    if not found:
+        raise Unsupported(f"cannot read a log block of type {block.kind.name} in the metadata table")
+    read_batches = list(files.inner(log, block).scan())
+    if not read_batches:
         return None
     return Cells(
-        pa.concat_arrays([batch.column("key") for batch in found]),
-        pa.concat_arrays([batch.column("value") for batch in found]),
+        pa.concat_arrays([batch.column("key") for batch in read_batches]),
+        pa.concat_arrays([batch.column("value") for batch in read_batches]),
         files.schema(block.required(HeaderKey.SCHEMA)),
     )
 
@@ -151,7 +161,7 @@ def _schema_of(base: HFile | None) -> str:
         return ""
     text = base.file_info.get(SCHEMA)
     if text is None:
-        raise CorruptData("an HFile of the metadata table does not name the schema of its values")
+        raise CorruptData("an HFile of the metadata table has no value schema in its file info")
     return text.decode("utf-8", "replace")
 
 
@@ -162,39 +172,45 @@ def _distinct(layers: list[Cells | Deletes]) -> pa.BinaryArray:
 
 
 def _sorted(parts: Iterable[Entries]) -> Entries:
-    found = list(parts)
-    keys, values = (pa.concat_arrays([pa.array([], pa.binary()), *(part[at] for part in found)]) for at in (0, 1))
+    entries = list(parts)
+    keys, values = (pa.concat_arrays([pa.array([], pa.binary()), *(part[index] for part in entries)]) for index in (0, 1))
     order = pc.sort_indices(keys)
     return keys.take(order), values.take(order)
 
 
 def _listed(group: GroupCells) -> tuple[str, ...]:
-    """The list of partitions keeps its record also when it is empty."""
+    """The partition list keeps its record even if it is empty."""
     layers = (*group.base, *group.newer)
-    there = any(isinstance(layer, Cells) and pc.is_in(pa.scalar(_ALL), value_set=layer.keys).as_py() for layer in layers)
-    return (ALL_PARTITIONS,) if there else ()
+    has_partition_list = any(
+        isinstance(layer, Cells) and pc.is_in(pa.scalar(_ALL), value_set=layer.keys).as_py() for layer in layers
+    )
+    return (ALL_PARTITIONS,) if has_partition_list else ()
 
 
 def _interleaved(
     rule: CellMergeRule, base: HFile | None, schema: str, affected_keys: pa.BinaryArray, overlay: Entries
 ) -> Iterator[Entries]:
     keys, values = overlay
-    at = 0
+    position = 0
     for batch in base.scan() if base is not None else ():
         last = batch.column("key")[-1].as_py()
-        end = at + bisect_right(range(len(keys) - at), last, key=lambda place, at=at: keys[at + place].as_py())  # type: ignore[misc]
-        kept = batch.filter(pc.invert(pc.is_in(batch.column("key"), value_set=affected_keys))) if len(affected_keys) else batch
-        stored = Cells(kept.column("key"), kept.column("value"), schema)
-        merged_keys = pa.concat_arrays([stored.keys, keys.slice(at, end - at)])
-        merged_values = pa.concat_arrays([rule.values(stored), values.slice(at, end - at)])
-        if end > at:
+        end = position + bisect_right(
+            range(len(keys) - position), last, key=lambda offset, position=position: keys[position + offset].as_py()
+        )  # type: ignore[misc]
+        unchanged = (
+            batch.filter(pc.invert(pc.is_in(batch.column("key"), value_set=affected_keys))) if len(affected_keys) else batch
+        )
+        stored = Cells(unchanged.column("key"), unchanged.column("value"), schema)
+        merged_keys = pa.concat_arrays([stored.keys, keys.slice(position, end - position)])
+        merged_values = pa.concat_arrays([rule.values(stored), values.slice(position, end - position)])
+        if end > position:
             order = pc.sort_indices(merged_keys)
             merged_keys, merged_values = merged_keys.take(order), merged_values.take(order)
-        at = end
+        position = end
         if len(merged_keys):
             yield merged_keys, merged_values
-    if at < len(keys):
-        yield keys.slice(at), values.slice(at)
+    if position < len(keys):
+        yield keys.slice(position), values.slice(position)
 
 
 def _values(recode: Callable[[Cells], pa.BinaryArray], own: str, cells: Cells) -> pa.BinaryArray:
@@ -268,13 +284,13 @@ def _of_both(keys: pa.BinaryArray, stats: pa.RecordBatch, *, typed: bool) -> pa.
 _ALL = ALL_PARTITIONS.encode()
 
 FILE_LISTS = CellMergeRule(_united_lists, partial(_values, _recoded_lists, RECORD_SCHEMA))
-"""Lists of files are united, file by file."""
+"""File lists are merged per file."""
 
 FILE_STATISTICS = _statistics_rule(_of_files)
 PARTITION_STATISTICS = _statistics_rule(_of_partitions)
 TYPED_FILE_STATISTICS = _statistics_rule(_of_files, typed=True)
 TYPED_PARTITION_STATISTICS = _statistics_rule(_of_partitions, typed=True)
-"""Statistics widen, unless the newer ones are tight or a removal; typed ones are those of the second layout."""
+"""Statistics widen, unless the newer ones are tight or a removal; typed rules are those of layout 2."""
 
 BLOOM_FILTERS_BY_FILE = newest_rule(_recoded_filters)
 LOCATIONS = newest_rule(_recoded_locations)
@@ -282,4 +298,4 @@ BARE_KEYS = newest_rule(_recoded_bare_keys)
 
 RESULTS = _statistics_rule(_of_both, BLOOM_FILTERS_BY_FILE)
 TYPED_RESULTS = _statistics_rule(_of_both, BLOOM_FILTERS_BY_FILE, typed=True)
-"""Of an expression index: statistics of results, or filters of them."""
+"""For an expression index: statistics of results, or Bloom filters of them."""

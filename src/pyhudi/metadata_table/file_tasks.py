@@ -1,17 +1,17 @@
-"""Tasks that write files of the metadata table: one log file or one base file each, for one file group.
+"""Tasks that write metadata table files: one log file or base file each, for one file group.
+Format: docs/formats/metadata-table.md; docs/formats/hfile.md.
 
     run_metadata_log     the records of one instant for one file group: an HFile block, then a DELETE block
-    run_key_log          as that, for indexes of keys: made here, from side files of tasks
-    run_concurrent_keys         the keys of side files of which other instants speak too
-    run_metadata_base    a file group's first base file, from records or from side files of keys
-    run_metadata_merge   a file group's next base file: its old one and its logs merged, in bounded memory for the old one
+    run_key_log          the same for key indexes, with records from side files of tasks
+    run_concurrent_keys  the keys of side files that concurrent instants changed too
+    run_metadata_base    a file group's first base file, from records
+    run_key_base         the same for key indexes
+    run_metadata_merge   a file group's next base file: old base file and logs merged, the old base file streamed
     run_slice_keys       the keys of one file slice of the table, as a side file
-    run_index_files      what is asked of files that are there already, from their footers and blocks
+    run_index_files      indexing data of existing files, from their footers and blocks
 
-Keys that come to a file group win over the same keys leaving another one in the same instant: that is a record that moved.
+A key that is added to one file group and removed from another in the same instant is a moved record: the addition wins.
 Memory: the keys of one file group of the index.
-
-Source: docs/formats/metadata-table.md; docs/formats/hfile.md.
 """
 
 from __future__ import annotations
@@ -66,9 +66,14 @@ _NAMED_KEYS = 5
 
 @dataclass(frozen=True, slots=True)
 class MetadataFile:
-    """Where one file of the metadata table goes.
+    """Location of one file of the metadata table.
 
-    storage: of the metadata table; partition: of it; instant_time, token: for the file's name.
+    Attributes:
+        storage: Storage of the metadata table.
+        partition: Partition of the metadata table.
+        file_id: File group.
+        instant_time: Instant in the file name.
+        token: Write token in the file name.
     """
 
     storage: StorageSpec
@@ -88,7 +93,14 @@ class LogTask:
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """A side file of keys and the file group that its keys came to.  path: relative to the table; instant_ms: of the insert."""
+    """A side file of keys, and the file group that the keys were written to.
+
+    Attributes:
+        path: Relative to the table.
+        partition: Partition path of the table.
+        file_id: File group of the table.
+        instant_ms: Time of the insert, milliseconds since the epoch.
+    """
 
     path: str
     partition: str
@@ -98,9 +110,14 @@ class KeySource:
 
 @dataclass(frozen=True, slots=True)
 class KeyTask:
-    """Write the records of one file group of an index of keys.
+    """Write the records of one file group of a key index.
 
-    table: the table's storage, where the side files lie; make: what becomes of the keys, a function of a module.
+    Attributes:
+        file: The file to write.
+        table: The table's storage, with the side files.
+        share: The file group's share of the keys.
+        sources: The side files.
+        make: Module function that converts keys to records.
     """
 
     file: MetadataFile
@@ -111,12 +128,14 @@ class KeyTask:
 
 
 KeyRecords = Callable[[Storage, KeyTask], MetadataRecords]
-"""The records of one file group, from side files.  The storage is that of the table."""
+"""Converts side files to the records of one file group. The storage is that of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConcurrentKeys:
-    """Look up what others say of the keys of one file group.  concurrent_groups: the group alone, with their log files."""
+    """Look up concurrent changes of the keys of one file group. concurrent_groups: only that group, with the other
+    instants' log files.
+    """
 
     concurrent_groups: MetadataPartition
     table: StorageSpec
@@ -134,7 +153,13 @@ class BaseTask:
 
 @dataclass(frozen=True, slots=True)
 class MergeGroupTask:
-    """Write a file group's next base file.  slice: with the log files that count, in merge order; rule: of its kind."""
+    """Write a file group's next base file.
+
+    Attributes:
+        file: The file to write.
+        slice: With the valid log files, in merge order.
+        rule: Of its index type.
+    """
 
     file: MetadataFile
     slice: FileSlice
@@ -145,8 +170,14 @@ class MergeGroupTask:
 class SliceKeysTask:
     """Write the keys of a file slice of the table to a side file.
 
-    reader: gives the key columns.  instant_time: that the side file belongs to; deleted: as keys that leave.  name: of the side
-    file alone; file groups of two partitions may have one id (`format.names.is_shared_file_id`).
+    Attributes:
+        reader: Reads the key columns.
+        slice: The slice.
+        instant_time: Instant that the side file belongs to.
+        shard_count: Number of shards.
+        deleted: Write the keys as removed.
+        name: Unique name of the side file; file groups of two partitions may share an id
+            (`format.names.is_shared_file_id`).
     """
 
     reader: ReadSpec
@@ -159,10 +190,16 @@ class SliceKeysTask:
 
 @dataclass(frozen=True, slots=True)
 class IndexFilesTask:
-    """Files of the table that are there already.
+    """Existing files of the table to index.
 
-    files: (partition path, path, bytes) of each.  schema: the table's, with meta columns; validity: which log blocks count.
-    ids: of the columns, None where they go by names.  bootstrap_sources: where rows of files lie outside of the table.
+    Attributes:
+        storage: Storage of the table.
+        files: (partition path, path, bytes) of each file.
+        schema: The table's, with meta columns.
+        indexing: What to collect.
+        validity: Valid log blocks.
+        ids: Column ids, None if columns are resolved by name.
+        bootstrap_sources: Files outside of the table that hold rows of bootstrapped files.
     """
 
     storage: StorageSpec
@@ -176,7 +213,7 @@ class IndexFilesTask:
 
 @dataclass(frozen=True, slots=True)
 class ExistingFile:
-    """What was found out about a file that was there already.  row_count: of a base file, 0 of a log file."""
+    """Indexing data of an existing file. row_count: of a base file, 0 for a log file."""
 
     partition: str
     name: str
@@ -185,44 +222,46 @@ class ExistingFile:
 
 
 def run_metadata_log(task: LogTask) -> WriteStat:
-    """Write a log file of the metadata table; what its commit says of it."""
+    """Write a log file of the metadata table, and return its write statistics."""
     return _write_log(task.file, task.records)
 
 
 def run_key_log(task: KeyTask) -> WriteStat | None:
-    """Write the log file of one file group; None when no key of the side files belongs to it."""
+    """Write the log file of one file group; None if the side files contain no key of it."""
     records = task.make(open_storage(task.table), task)
     return None if records.is_empty else _write_log(task.file, records)
 
 
 def run_concurrent_keys(task: ConcurrentKeys) -> tuple[str, ...]:
-    """Some of the keys that others have written or removed too; none when there are no such keys."""
+    """Return some of the keys that other instants changed too; empty if there are none."""
     table = open_storage(task.table)
     changes = (task.share.changes(table, source.path).column("key") for source in task.sources)
-    own = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *changes]))
-    met = [layer.keys for group in PartitionReader(task.concurrent_groups).lookup_all_groups(own) for layer in group.newer]
-    # A block of deletes is read whole.
-    common = pc.unique(pa.concat_arrays([pa.array([], pa.binary()), *met]).cast(pa.string()))
-    named: list[str] = common.filter(pc.is_in(common, value_set=own)).slice(0, _NAMED_KEYS).to_pylist()
-    return tuple(named)
+    own_keys = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *changes]))
+    other_keys = [
+        layer.keys for group in PartitionReader(task.concurrent_groups).lookup_all_groups(own_keys) for layer in group.newer
+    ]
+    # A delete block is read whole.
+    common = pc.unique(pa.concat_arrays([pa.array([], pa.binary()), *other_keys]).cast(pa.string()))
+    sample: list[str] = common.filter(pc.is_in(common, value_set=own_keys)).slice(0, _NAMED_KEYS).to_pylist()
+    return tuple(sample)
 
 
 def run_metadata_base(task: BaseTask) -> WriteStat | None:
-    """Write a first base file; None when there are no records: the seed log is all that the group needs then."""
+    """Write a first base file; None without records, when the first log file suffices."""
     if not len(task.records.keys):
         return None
     return _write_base(task.file, [(task.records.keys, task.records.values)], None, task.records.schema)
 
 
 def run_key_base(task: KeyTask) -> WriteStat | None:
-    """Write the first base file of one file group; None when no key of the side files belongs to it."""
+    """Write the first base file of one file group; None if the side files contain no key of it."""
     records = task.make(open_storage(task.table), task)
     parts = [(records.keys, records.values)]
     return _write_base(task.file, parts, None, records.schema) if len(records.keys) else None
 
 
 def run_metadata_merge(task: MergeGroupTask) -> WriteStat | None:
-    """Write a file group's next base file.  None when nothing is left in a group that had no base file."""
+    """Write a file group's next base file. None if the group is empty and had no base file."""
     storage = open_storage(task.file.storage)
     merged = merged_group(storage, task.rule, task.slice)
     if task.slice.base is None:
@@ -234,87 +273,88 @@ def run_metadata_merge(task: MergeGroupTask) -> WriteStat | None:
 
 
 def run_slice_keys(task: SliceKeysTask) -> KeySource | None:
-    """Write the side file of a slice's keys; None for a slice without records.  instant_ms is left at 0."""
+    """Write the side file of a slice's keys; None for a slice without records. instant_ms stays 0."""
     changes = KeyChanges(task.shard_count)
     for rows in run_read(task.reader, task.slice):
         if rows.num_rows:
-            stored = task.reader.populate_meta_fields
+            has_key_column = task.reader.populate_meta_fields
             changes.add(
-                rows.column(RECORD_KEY) if stored else record_keys(task.reader.keys, as_batch(rows)), deleted=task.deleted
+                rows.column(RECORD_KEY) if has_key_column else record_keys(task.reader.keys, as_batch(rows)), deleted=task.deleted
             )
     path = changes.store(open_storage(task.reader.storage), task.instant_time, task.name)
     return None if path is None else KeySource(path, task.slice.partition, task.slice.file_id, 0)
 
 
 def run_index_files(task: IndexFilesTask) -> tuple[ExistingFile, ...]:
-    """Find out about files that are there, in the order of the task."""
+    """Collect indexing data of existing files, in the order of the task."""
     storage = open_storage(task.storage)
     return tuple(_index_file(storage, task, *file) for file in task.files)
 
 
 def location_records(table: Storage, task: KeyTask) -> MetadataRecords:
-    """Where the keys of side files have come to; those that left are removed."""
+    """Convert side files to record locations; removed keys become deletes."""
     keys: list[pa.Array] = [pa.array([], pa.string())]
-    gone: list[pa.Array] = [pa.array([], pa.string())]
+    removed: list[pa.Array] = [pa.array([], pa.string())]
     owners: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
     for number, source in enumerate(task.sources):
         changes = task.share.changes(table, source.path)
         flags = changes.column("is_deleted")
-        gone.append(changes.column("key").filter(flags))
-        came = changes.column("key").filter(pc.invert(flags))
-        keys.append(came)
-        owners.append(np.full(len(came), number, dtype=np.int64))
-    every, owner = pa.concat_arrays(keys), np.concatenate(owners)
-    encoded = every.dictionary_encode()
-    # A key that came to two groups, as duplicates do, lives in the last of them: of several values numpy keeps the last.
+        removed.append(changes.column("key").filter(flags))
+        added = changes.column("key").filter(pc.invert(flags))
+        keys.append(added)
+        owners.append(np.full(len(added), number, dtype=np.int64))
+    all_keys, owner = pa.concat_arrays(keys), np.concatenate(owners)
+    encoded = all_keys.dictionary_encode()
+    # A key added to two groups, as a duplicate, belongs to the last one: numpy keeps the last of several assigned
+    # values.
     last = np.zeros(len(encoded.dictionary), dtype=np.int64)
-    last[encoded.indices.to_numpy()] = np.arange(len(every))
-    places = pa.array(owner[last])
+    last[encoded.indices.to_numpy()] = np.arange(len(all_keys))
+    source_indices = pa.array(owner[last])
     sources = task.sources
     locations = pa.RecordBatch.from_arrays(
         [
-            pa.array([s.partition for s in sources], pa.string()).take(places),
-            pa.array([s.file_id for s in sources], pa.string()).take(places),
-            pa.array([s.instant_ms for s in sources], pa.int64()).take(places),
+            pa.array([s.partition for s in sources], pa.string()).take(source_indices),
+            pa.array([s.file_id for s in sources], pa.string()).take(source_indices),
+            pa.array([s.instant_ms for s in sources], pa.int64()).take(source_indices),
         ],
         schema=LOCATION_SCHEMA,
     )
-    return build_records(encoded.dictionary, encode_locations(locations), pa.concat_arrays(gone))
+    return build_records(encoded.dictionary, encode_locations(locations), pa.concat_arrays(removed))
 
 
 def bare_records(table: Storage, task: KeyTask) -> MetadataRecords:
-    """Keys of side files that say it all, as those of secondary indexes do; those that left are removed."""
-    came: list[pa.Array] = [pa.array([], pa.string())]
-    gone: list[pa.Array] = [pa.array([], pa.string())]
+    """Convert side files to records without payload, as in secondary indexes; removed keys become deletes."""
+    added: list[pa.Array] = [pa.array([], pa.string())]
+    removed: list[pa.Array] = [pa.array([], pa.string())]
     for source in task.sources:
         changes = task.share.changes(table, source.path)
         flags = changes.column("is_deleted")
-        gone.append(changes.column("key").filter(flags))
-        came.append(changes.column("key").filter(pc.invert(flags)))
-    keys = pc.unique(pa.concat_arrays(came))
-    return build_records(keys, encode_secondary_values(len(keys)), pa.concat_arrays(gone))
+        removed.append(changes.column("key").filter(flags))
+        added.append(changes.column("key").filter(pc.invert(flags)))
+    keys = pc.unique(pa.concat_arrays(added))
+    return build_records(keys, encode_secondary_values(len(keys)), pa.concat_arrays(removed))
 
 
 def _index_file(storage: Storage, task: IndexFilesTask, partition: str, path: str, size_bytes: int) -> ExistingFile:
     name = file_name(path)
-    wanted = task.indexing
+    indexing = task.indexing
     if name.startswith("."):
         return ExistingFile(partition, name, IndexedFile(_ranges_of_log(storage, task, path, size_bytes)), 0)
     with open_base_file(storage, path) as file:
         metadata = file.metadata
     bloom = None
-    if wanted.bloom_filters:
+    if indexing.bloom_filters:
         text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
         bloom = None if text is None else (footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE", text)
     ranges: Ranges = ()
-    if wanted.columns:
-        heads = {column.split(".")[0] for column in wanted.columns}
-        needed = pa.schema([field for field in task.schema if field.name in heads])
-        rows = bootstrap_source_rows(storage, task.storage, task.bootstrap_sources, partition, path, needed)
+    if indexing.columns:
+        top_level = {column.split(".")[0] for column in indexing.columns}
+        required_schema = pa.schema([field for field in task.schema if field.name in top_level])
+        rows = bootstrap_source_rows(storage, task.storage, task.bootstrap_sources, partition, path, required_schema)
         if rows is None:
-            ranges = base_file_ranges(storage, path, metadata, task.schema, wanted.columns, ids=task.ids)
+            ranges = base_file_ranges(storage, path, metadata, task.schema, indexing.columns, ids=task.ids)
         else:
-            ranges = compute_row_ranges(rows, wanted.columns)
+            ranges = compute_row_ranges(rows, indexing.columns)
     return ExistingFile(partition, name, IndexedFile(ranges, bloom), metadata.num_rows)
 
 
@@ -322,8 +362,8 @@ def _ranges_of_log(storage: Storage, task: IndexFilesTask, path: str, size_bytes
     if not task.indexing.columns:
         return ()
     collector = RangeCollector(task.indexing.columns)
-    heads = {column.split(".")[0] for column in task.indexing.columns}
-    schema = pa.schema([field.with_nullable(True) for field in task.schema if field.name in heads])
+    top_level = {column.split(".")[0] for column in task.indexing.columns}
+    schema = pa.schema([field.with_nullable(True) for field in task.schema if field.name in top_level])
     row_count = 0
     for batch in log_batches(storage, path, size_bytes, schema, task.validity, task.ids):
         collector.add(batch)
@@ -333,14 +373,14 @@ def _ranges_of_log(storage: Storage, task: IndexFilesTask, path: str, size_bytes
 
 def _write_log(file: MetadataFile, records: MetadataRecords) -> WriteStat:
     storage = open_storage(file.storage)
-    own = {HeaderKey.INSTANT_TIME: file.instant_time}
+    header = {HeaderKey.INSTANT_TIME: file.instant_time}
     blocks: list[Block] = []
     if len(records.keys):
         content = encode_hfile([(records.keys, records.values)], file_info={"schema": records.schema.encode()})
-        blocks.append((BlockType.HFILE, {**own, HeaderKey.SCHEMA: records.schema}, content))
+        blocks.append((BlockType.HFILE, {**header, HeaderKey.SCHEMA: records.schema}, content))
     if len(records.deletes):
         content = encode_deletes([deletes_batch(records.deletes, file.partition)])
-        blocks.append((BlockType.DELETE, own, content))
+        blocks.append((BlockType.DELETE, header, content))
     name = LogFileName(file.file_id, file.instant_time, LOG_VERSION, file.token)
     path = join_path(file.partition, name.text)
     size_bytes = 0
@@ -370,7 +410,8 @@ def _write_base(
 ) -> WriteStat:
     """Write a base file.
 
-    parts: keys and values, ascending; before: the slice that it replaces, None for the first file; schema: of the values.
+    parts: keys and values, ascending; before: the slice that it replaces, None for the first file; schema: of the
+    values.
     """
     storage = open_storage(file.storage)
     name = BaseFileName(file.file_id, file.token, file.instant_time, BASE_EXTENSION)

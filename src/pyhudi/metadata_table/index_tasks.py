@@ -1,15 +1,16 @@
-"""Tasks that find out what secondary and expression indexes want to know of file groups and files.
+"""Tasks that compute secondary and expression index entries of file groups and files.
+Format: docs/formats/metadata-table.md.
 
-    run_secondary      a file group before and after a commit -> which pairs of value and record key came, and which left: a side
-                       file for each secondary index, routed by the index's file groups, as `tasks.file_stats` writes them
-    run_expressions    data files -> for each expression index the range of its results in the file, or a Bloom filter of them
+    run_secondary      a file group before and after a commit -> added and removed pairs of value and record key: a side
+    file
+                       for each secondary index, sharded by the index's file groups, as `tasks.file_stats` writes them
+    run_expressions    data files -> for each expression index the range of its results in the file, or a Bloom filter
+    of them
 
-Both read what is there: a secondary index changes with what rows are, not with what was written, and functions can be computed
-from nothing but values.  Only record keys and the indexes' columns are read.
+Both read stored rows: a secondary index depends on the merged rows, not on the written ones, and function results can
+only be computed from values. Only record keys and the indexes' columns are read.
 
 Memory: the pairs of one file group before and after; one row group of one column.
-
-Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations
@@ -54,7 +55,11 @@ _RESULT = "result"
 class SecondaryIndex:
     """One secondary index.
 
-    partition: of the metadata table; column: dotted name; shards: how many file groups it has; layout: of its records.
+    Attributes:
+        partition: Partition of the metadata table.
+        column: Dotted name.
+        shards: Number of its file groups.
+        layout: Layout of its records.
     """
 
     partition: str
@@ -65,7 +70,7 @@ class SecondaryIndex:
 
 @dataclass(frozen=True, slots=True)
 class FilterSettings:
-    """The Bloom filters of an expression index."""
+    """Bloom filter settings of an expression index."""
 
     filter_type: BloomKind
     num_entries: int
@@ -75,7 +80,14 @@ class FilterSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExpressionIndex:
-    """One expression index.  partition: of the metadata table; column: dotted name; filters: None for one of ranges."""
+    """One expression index.
+
+    Attributes:
+        partition: Partition of the metadata table.
+        column: Dotted name.
+        expression: The function.
+        filters: None for an index of ranges.
+    """
 
     partition: str
     column: str
@@ -85,9 +97,16 @@ class ExpressionIndex:
 
 @dataclass(frozen=True, slots=True)
 class SecondaryTask:
-    """A file group before and after a commit; None where it has no rows.
+    """A file group before and after a commit; None if it has no rows.
 
-    reader: gives record keys and the indexes' columns; validity: of the instants after the commit, the reader's are those before.
+    Attributes:
+        reader: Reads record keys and the indexes' columns, with the instants before the commit.
+        validity: The instants after the commit.
+        before: The slice before the commit.
+        after: The slice after the commit.
+        indexes: The indexes to update.
+        instant_time: Instant of the commit.
+        name: Prefix of the side file names.
     """
 
     reader: ReadSpec
@@ -101,10 +120,15 @@ class SecondaryTask:
 
 @dataclass(frozen=True, slots=True)
 class ExpressionTask:
-    """Data files.
+    """Data files to evaluate.
 
-    files: (partition path, path, bytes) of each.  schema: the table's, with meta columns.  bootstrap_sources: where rows of files
-    lie outside of the table.
+    Attributes:
+        storage: Storage of the table.
+        files: (partition path, path, bytes) of each file.
+        schema: The table's, with meta columns.
+        indexes: The indexes to compute.
+        validity: Valid log blocks.
+        bootstrap_sources: Files outside of the table that hold rows of bootstrapped files.
     """
 
     storage: StorageSpec
@@ -117,10 +141,15 @@ class ExpressionTask:
 
 @dataclass(frozen=True, slots=True)
 class ExpressionStats:
-    """What an expression index is to say of one data file.
+    """Entry of an expression index for one data file.
 
-    range: of the results, value_count with nulls; None for an index of filters, and for a file that holds no rows to tell of.
-    bloom: type code and text of a filter.
+    Attributes:
+        index: Name of the index.
+        partition: Partition path of the file.
+        name: Bare file name.
+        range: Range of the results, value_count includes nulls; None for an index of filters, and for a file without
+            rows.
+        bloom: Type code and text of a filter.
     """
 
     index: str
@@ -131,21 +160,21 @@ class ExpressionStats:
 
 
 def secondary_reader(reader: ReadSpec, indexes: Sequence[SecondaryIndex]) -> ReadSpec:
-    """The reader with the output that `run_secondary` needs."""
-    heads = [RECORD_KEY]
+    """Return the reader with the output that `run_secondary` needs."""
+    columns = [RECORD_KEY]
     if not reader.populate_meta_fields:
-        heads += [name.split(".")[0] for name in reader.keys.record_fields]
-    heads += [index.column.split(".")[0] for index in indexes]
-    output = pa.schema([reader.table_schema.field(name) for name in dict.fromkeys(heads)])
+        columns += [name.split(".")[0] for name in reader.keys.record_fields]
+    columns += [index.column.split(".")[0] for index in indexes]
+    output = pa.schema([reader.table_schema.field(name) for name in dict.fromkeys(columns)])
     return replace(reader, output=output, condition=None)
 
 
 def run_secondary(task: SecondaryTask) -> tuple[tuple[str, str], ...]:
-    """(partition of the index, path of a side file) for each index in which something changes."""
+    """Return (partition of the index, path of a side file) for each index with changes."""
     storage = open_storage(task.reader.storage)
     before = _pairs(task.reader, task.before, task.indexes)
     after = _pairs(replace(task.reader, validity=task.validity), task.after, task.indexes)
-    found = []
+    side_files = []
     for index in task.indexes:
         old, new = before[index.partition], after[index.partition]
         changes = KeyChanges(index.shards, routing_prefixes if index.layout > 1 else None)
@@ -153,35 +182,35 @@ def run_secondary(task: SecondaryTask) -> tuple[tuple[str, str], ...]:
         changes.add(old.filter(pc.invert(pc.is_in(old, value_set=new))), deleted=True)
         path = changes.store(storage, task.instant_time, f"{task.name}.{index.partition}")
         if path is not None:
-            found.append((index.partition, path))
-    return tuple(found)
+            side_files.append((index.partition, path))
+    return tuple(side_files)
 
 
 def secondary_keys(reader: ReadSpec, slice_: FileSlice, indexes: Sequence[SecondaryIndex]) -> Mapping[str, pa.StringArray]:
-    """The keys that a slice's rows have in each index, each once.  reader: as `secondary_reader` gives it."""
+    """Return the distinct keys of a slice's rows in each index. `reader` is the result of `secondary_reader`."""
     return _pairs(reader, slice_, indexes)
 
 
 def run_expressions(task: ExpressionTask) -> tuple[ExpressionStats, ...]:
-    """What each index is to say of each file, in the order of files, then of indexes."""
+    """Compute the entries of each index for each file, in the order of files, then of indexes."""
     storage = open_storage(task.storage)
-    heads = list(dict.fromkeys(index.column.split(".")[0] for index in task.indexes))
-    wanted = pa.schema([task.schema.field(name).with_nullable(True) for name in heads])
-    found: list[ExpressionStats] = []
+    columns = list(dict.fromkeys(index.column.split(".")[0] for index in task.indexes))
+    schema = pa.schema([task.schema.field(name).with_nullable(True) for name in columns])
+    results: list[ExpressionStats] = []
     for partition, path, size_bytes in task.files:
         name = file_name(path)
         if name.startswith("."):
-            batches = log_batches(storage, path, size_bytes, wanted, task.validity)
+            batches = log_batches(storage, path, size_bytes, schema, task.validity)
         else:
-            rows = bootstrap_source_rows(storage, task.storage, task.bootstrap_sources, partition, path, wanted)
-            batches = _base_batches(storage, path, wanted) if rows is None else map(as_batch, rows)
-        makers = [_StatsBuilder(index) for index in task.indexes]
+            rows = bootstrap_source_rows(storage, task.storage, task.bootstrap_sources, partition, path, schema)
+            batches = _base_batches(storage, path, schema) if rows is None else map(as_batch, rows)
+        builders = [_StatsBuilder(index) for index in task.indexes]
         for batch in batches:
-            for maker in makers:
-                maker.add(batch)
-        for maker in makers:
-            found.append(maker.finish(partition, name, size_bytes))
-    return tuple(found)
+            for builder in builders:
+                builder.add(batch)
+        for builder in builders:
+            results.append(builder.finish(partition, name, size_bytes))
+    return tuple(results)
 
 
 def log_batches(
@@ -192,23 +221,26 @@ def log_batches(
     validity: InstantValidity,
     ids: ColumnIds | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a log file's data blocks that count, in these columns; those of deletes are none.  ids: of the columns."""
+    """Yield the rows of a log file's valid data blocks in the given columns; delete blocks have none. `ids` are the
+    column
+    ids.
+    """
     log_name = parse_log_file(file_name(path))
-    assert log_name is not None, "only data files are asked about"
+    assert log_name is not None, "the path belongs to a log file"
     blocks, _, _ = find_blocks(storage, [LogFile(path, log_name, size_bytes)], validity, skip_compacted=False)
-    for found in blocks:
-        if found.block.kind is BlockType.DELETE:
+    for entry in blocks:
+        if entry.block.kind is BlockType.DELETE:
             continue
-        text = found.block.required(HeaderKey.SCHEMA)
-        content = found.block.read_content(lambda offset, size: storage.read_range(path, offset, size))
-        time = found.block.required(HeaderKey.INSTANT_TIME)
-        places = None if ids is None or not ids.relocated(time, schema.names) else ids.positions(time)
-        wanted = set(names_in_file(places, schema.names))
-        names = [name for name in avro_to_arrow(text).names if name in wanted]
+        text = entry.block.required(HeaderKey.SCHEMA)
+        content = entry.block.read_content(lambda offset, size: storage.read_range(path, offset, size))
+        time = entry.block.required(HeaderKey.INSTANT_TIME)
+        positions = None if ids is None or not ids.relocated(time, schema.names) else ids.positions(time)
+        stored_names = set(names_in_file(positions, schema.names))
+        names = [name for name in avro_to_arrow(text).names if name in stored_names]
         try:
-            for batch in decode_content(found.block.kind, text, content, names, hfile_entries, RECORD_KEY):
-                if places is not None and names:
-                    batch = as_batch(by_ids(pa.Table.from_batches([batch]), places, schema))
+            for batch in decode_content(entry.block.kind, text, content, names, hfile_entries, RECORD_KEY):
+                if positions is not None and names:
+                    batch = as_batch(by_ids(pa.Table.from_batches([batch]), positions, schema))
                 yield conform(batch, schema)
         except CorruptData as error:
             raise error.with_path(storage.absolute(path)) from error
@@ -223,7 +255,7 @@ def _pairs(reader: ReadSpec, slice_: FileSlice | None, indexes: Sequence[Seconda
             batch = as_batch(rows)
             keys = batch.column(RECORD_KEY) if reader.populate_meta_fields else record_keys(reader.keys, batch)
             for index in indexes:
-                # A null value has no text, so its row has no key here in the first layout.
+                # A null value has no text, so its row has no key in layout 1.
                 values = column_at(batch, index.column)
                 if index.layout > 1 and pa.types.is_date32(values.type):
                     values = values.view(pa.int32())
@@ -233,11 +265,11 @@ def _pairs(reader: ReadSpec, slice_: FileSlice | None, indexes: Sequence[Seconda
 
 def _base_batches(storage: Storage, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     with open_base_file(storage, path) as file:
-        present = set(file.schema_arrow.names)
-        heads = [name for name in schema.names if name in present]
+        file_columns = set(file.schema_arrow.names)
+        columns = [name for name in schema.names if name in file_columns]
         for group in range(file.metadata.num_row_groups):
-            if heads:
-                rows = file.read_row_group(group, columns=heads, use_threads=False)
+            if columns:
+                rows = file.read_row_group(group, columns=columns, use_threads=False)
                 yield as_batch(conform_table(rows, schema))
             else:
                 count = file.metadata.row_group(group).num_rows
@@ -245,7 +277,7 @@ def _base_batches(storage: Storage, path: str, schema: pa.Schema) -> Iterator[pa
 
 
 class _StatsBuilder:
-    """What one index says of one file, in the making."""
+    """Collects the entry of one index for one file."""
 
     def __init__(self, index: ExpressionIndex) -> None:
         self._index = index
@@ -262,16 +294,16 @@ class _StatsBuilder:
             self._texts.append(pc.unique(filter_texts(results)))
 
     def finish(self, partition: str, name: str, size_bytes: int) -> ExpressionStats:
-        index, found, bloom = self._index, None, None
+        index, results_range, bloom = self._index, None, None
         if index.filters is not None:
-            wanted = index.filters
-            made = BloomFilter.create(wanted.filter_type, wanted.num_entries, wanted.fpp, wanted.max_entries)
+            settings = index.filters
+            bloom_filter = BloomFilter.create(settings.filter_type, settings.num_entries, settings.fpp, settings.max_entries)
             texts = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *self._texts]))
-            # A Bloom filter cannot hold the empty text; readers that look for it read every file.
-            made.add(texts.filter(pc.not_equal(texts, "")))
-            bloom = (wanted.filter_type.value, made.to_text())
+            # Hudi's Bloom filter cannot hold the empty text; readers that look it up read every file.
+            bloom_filter.add(texts.filter(pc.not_equal(texts, "")))
+            bloom = (settings.filter_type.value, bloom_filter.to_text())
         elif self._count:
             range_ = self._ranges.ranges()[_RESULT]
-            # Real Hudi states the file's own size here, and twice that.
-            found = ColumnRange(range_.min, range_.max, range_.null_count, range_.value_count, size_bytes, 2 * size_bytes)
-        return ExpressionStats(index.partition, partition, name, found, bloom)
+            # Hudi stores the file's own size here, and twice that.
+            results_range = ColumnRange(range_.min, range_.max, range_.null_count, range_.value_count, size_bytes, 2 * size_bytes)
+        return ExpressionStats(index.partition, partition, name, results_range, bloom)

@@ -1,18 +1,17 @@
-"""Records of the metadata table: what a commit, a clean or a first listing makes each of its partitions say.
+"""Metadata table records of a commit, a clean or an initial listing. Format: docs/formats/metadata-table.md.
 
     partition         a commit adds                                  a clean removes
-    files             its files with their sizes; its partitions     the files' entries; the partitions that went
+    files             its files with their sizes; its partitions     the entries of deleted files and partitions
     column_stats      a range of each column in each new file        the records of the files
-    partition_stats   the ranges of the partitions that it touched   nothing
+    partition_stats   the ranges of touched partitions               nothing
     bloom_filters     the filters of new base files                  the records of the base files
 
-The ranges of a partition are *tight* when they make all older ones void.  That may be said only where everything older is known:
-records of one key are merged by request time, so an instant that was requested earlier and completes later comes before.
+The ranges of a partition are *tight* if they replace all older ones. They may only be marked as tight if all older
+records are known. Records of one key are merged by request time, so an instant that is requested earlier and completes
+later precedes.
 
-Everything here is a value: file names, sizes and ranges in, `MetadataRecords` out.  Keys of the record index do not come this
-way, there are too many of them: see `metadata_table.file_tasks`.
-
-Source: docs/formats/metadata-table.md.
+All functions are pure: file names, sizes and ranges in, `MetadataRecords` out. Records of the record index are too many
+for memory: see `metadata_table.file_tasks`.
 """
 
 from __future__ import annotations
@@ -46,10 +45,13 @@ from pyhudi.records.hashing import key_shards, name_hash
 
 @dataclass(frozen=True, slots=True)
 class MetadataRecords:
-    """What one instant says in one partition of the metadata table.
+    """Changes of one instant in one partition of the metadata table. No nulls.
 
-    keys: string, ascending by UTF-8 bytes, each once; values: binary, as many; deletes: string, keys that are removed, ascending,
-    each once and none of them among `keys`.  No nulls.  schema: that wrote the values.
+    Attributes:
+        keys: String, ascending by UTF-8 bytes, distinct.
+        values: Binary, one per key.
+        deletes: String, removed keys, ascending, distinct, none of them among `keys`.
+        schema: Avro schema text of the values.
     """
 
     keys: pa.StringArray
@@ -59,13 +61,19 @@ class MetadataRecords:
 
     @property
     def is_empty(self) -> bool:
-        """True when nothing is said."""
+        """True if there are no changes."""
         return not len(self.keys) and not len(self.deletes)
 
 
 @dataclass(frozen=True, slots=True)
 class FileRanges:
-    """The ranges of one data file's columns.  name: bare, log files with their leading dot; ranges: column -> range."""
+    """The ranges of one data file's columns.
+
+    Attributes:
+        partition: Partition path.
+        name: Bare file name; log file names include their leading dot.
+        ranges: (column, range) pairs.
+    """
 
     partition: str
     name: str
@@ -88,9 +96,10 @@ def build_records(
     deletes: pa.StringArray | None = None,
     schema: str = RECORD_SCHEMA,
 ) -> MetadataRecords:
-    """Records from keys in any order.  Where a key is both written and deleted, what is written counts.
+    """Build records from keys in any order. If a key is both written and deleted, the write wins.
 
-    Raises Internal when a key is written twice.
+    Raises:
+        Internal: A key is written twice.
     """
     no_keys, no_values = pa.array([], pa.string()), pa.array([], pa.binary())
     keys, values = (no_keys, no_values) if keys is None or values is None else (keys, values)
@@ -98,13 +107,13 @@ def build_records(
     keys, values = keys.take(order), values.take(order)
     if len(keys) > 1 and pc.any(pc.equal(keys[1:], keys[:-1])).as_py():
         raise Internal("a key of the metadata table is written twice by one instant")
-    gone = no_keys if deletes is None else pc.unique(deletes)
-    gone = gone.filter(pc.invert(pc.is_in(gone, value_set=keys)))
-    return MetadataRecords(keys, values, gone.take(pc.sort_indices(gone.cast(pa.binary()))), schema)
+    removed = no_keys if deletes is None else pc.unique(deletes)
+    removed = removed.filter(pc.invert(pc.is_in(removed, value_set=keys)))
+    return MetadataRecords(keys, values, removed.take(pc.sort_indices(removed.cast(pa.binary()))), schema)
 
 
 def join_tables(first: MetadataRecords, second: MetadataRecords) -> MetadataRecords:
-    """What two say together, of one partition; errors as of `build_records`."""
+    """Merge the records of one partition. Errors as of `build_records`."""
     return build_records(
         pa.concat_arrays([first.keys, second.keys]),
         pa.concat_arrays([first.values, second.values]),
@@ -118,31 +127,33 @@ def files_records(
     deleted: Mapping[str, Iterable[str]] | None = None,
     deleted_partitions: Iterable[str] = (),
 ) -> MetadataRecords:
-    """Records of the files partition.
+    """Build records of the files partition.
 
-    added: partition path -> bare file name -> size in bytes; a partition without files is listed all the same.  deleted:
-    partition path -> bare names.  deleted_partitions: those that are no longer partitions.
+    Args:
+        added: Partition path -> bare file name -> size in bytes; partitions without files are listed too.
+        deleted: Partition path -> bare names; None for a commit.
+        deleted_partitions: Partitions that no longer exist.
     """
     partitions: list[str] = []
     names: list[str] = []
     sizes: list[int] = []
     flags: list[bool] = []
 
-    def say(partition: str, name: str, size_bytes: int, *, is_deleted: bool) -> None:
+    def append(partition: str, name: str, size_bytes: int, *, is_deleted: bool) -> None:
         partitions.append(partition)
         names.append(name)
         sizes.append(size_bytes)
         flags.append(is_deleted)
 
     for partition, files in added.items():
-        say(ALL_PARTITIONS, _listed(partition), 0, is_deleted=False)
+        append(ALL_PARTITIONS, _listed(partition), 0, is_deleted=False)
         for name, size_bytes in files.items():
-            say(_listed(partition), name, size_bytes, is_deleted=False)
-    for partition, gone in (deleted or {}).items():
-        for name in gone:
-            say(_listed(partition), name, 0, is_deleted=True)
+            append(_listed(partition), name, size_bytes, is_deleted=False)
+    for partition, deleted_names in (deleted or {}).items():
+        for name in deleted_names:
+            append(_listed(partition), name, 0, is_deleted=True)
     for partition in deleted_partitions:
-        say(ALL_PARTITIONS, _listed(partition), 0, is_deleted=True)
+        append(ALL_PARTITIONS, _listed(partition), 0, is_deleted=True)
     rows = pa.RecordBatch.from_arrays(
         [
             pa.array(partitions, pa.string()),
@@ -152,23 +163,26 @@ def files_records(
         ],
         schema=FILES_SCHEMA,
     )
-    # A clean that removed no partition says nothing of the list; every commit says something.
+    # Every commit writes the partition list; a clean writes it only if it removed a partition.
     listed = (ALL_PARTITIONS,) if deleted is None else ()
     keys, values = encode_files(rows, listed)
     return build_records(keys, values)
 
 
 def column_stats_records(files: Sequence[FileRanges], schema: pa.Schema, *, typed: bool = False) -> MetadataRecords:
-    """Records of column_stats.
+    """Build records of column_stats.
 
-    schema: the table's, with meta columns; every range has its bounds or is all null; typed: records of the second layout.
+    Args:
+        files: Every range has bounds or is all null.
+        schema: The table's, with meta columns.
+        typed: Use layout 2.
     """
     rows = _StatsRows(schema, typed=typed)
     hashes = file_hashes([file.name for file in files]).to_pylist()
-    within = {partition: name_hash(partition) for partition in {file.partition for file in files}}
+    partition_hashes = {partition: name_hash(partition) for partition in {file.partition for file in files}}
     by_column: dict[str, tuple[list[str], list[str], list[ColumnRange]]] = {}
     for file, hashed in zip(files, hashes, strict=True):
-        tail = within[file.partition] + hashed
+        tail = partition_hashes[file.partition] + hashed
         for column, range_ in file.ranges:
             keys, names, ranges = by_column.setdefault(column, ([], [], []))
             keys.append(tail)
@@ -181,7 +195,12 @@ def column_stats_records(files: Sequence[FileRanges], schema: pa.Schema, *, type
 
 
 def column_stats_deletes(files: Mapping[str, Iterable[str]], columns: Iterable[str]) -> MetadataRecords:
-    """The removal of the statistics of files.  files: partition path -> bare names."""
+    """Build deletes of the statistics of files.
+
+    Args:
+        files: Partition path -> bare names.
+        columns: The columns with statistics.
+    """
     parts = [pa.array([], pa.string())]
     for partition, names in files.items():
         hashes = file_hashes(list(names))
@@ -197,25 +216,31 @@ def partition_stats_records(
     is_tight: bool = True,
     typed: bool = False,
 ) -> MetadataRecords:
-    """Records of partition_stats; typed: of the second layout.
+    """Build records of partition_stats.
 
-    partitions: partition path -> column -> range over all its files; None for a partition in which nothing is left.  Readers
-    pass a partition over that has no record of a column, so the ranges must be of all columns.  Where they are not tight nothing
-    is removed either: a partition without anything has a record of no values.
+    If the ranges are not tight, nothing is deleted: a partition without files gets a record without values.
+
+    Args:
+        partitions: Partition path -> column -> range over all its files; None for a partition without files. Ranges of
+            all columns are required: readers prune a partition that lacks a record of a column.
+        columns: The columns with statistics.
+        schema: The table's, with meta columns.
+        is_tight: The records replace older ones.
+        typed: Use layout 2.
     """
     rows = _StatsRows(schema, typed=typed)
     deletes: list[str] = []
-    there: dict[str, Mapping[str, ColumnRange]] = {}
+    ranges_by_partition: dict[str, Mapping[str, ColumnRange]] = {}
     for partition, ranges in partitions.items():
         if ranges is not None:
-            there[partition] = ranges
+            ranges_by_partition[partition] = ranges
         elif is_tight:
             deletes.extend(partition_stats_key(column, partition) for column in columns)
         else:
-            there[partition] = dict.fromkeys(columns, NO_VALUES)
+            ranges_by_partition[partition] = dict.fromkeys(columns, NO_VALUES)
     for column in columns:
-        keys = [partition_stats_key(column, partition) for partition in there]
-        rows.add(column, keys, list(there), [ranges[column] for ranges in there.values()])
+        keys = [partition_stats_key(column, partition) for partition in ranges_by_partition]
+        rows.add(column, keys, list(ranges_by_partition), [ranges[column] for ranges in ranges_by_partition.values()])
     return rows.records(MetadataRecordType.PARTITION_STATS, is_tight=is_tight, deletes=pa.array(deletes, pa.string()))
 
 
@@ -228,41 +253,48 @@ def expression_records(
     is_tight: bool = True,
     typed: bool = False,
 ) -> MetadataRecords:
-    """Records of an expression index of ranges; typed: of the second layout.
+    """Build records of an expression index of ranges. The value_count of the ranges includes nulls; the index stores it
+    without.
 
-    column: of the table; kind: of the results.  files: partition path, bare name and range of each.  partitions: the range over
-    all files of each; None for a partition in which nothing is left; is_tight: of these, as in `partition_stats_records`.
-    value_count of the ranges is with nulls; the index stores it without.
+    Args:
+        column: Column of the table.
+        kind: Type of the results.
+        files: Partition path, bare name and range of each file.
+        partitions: The range over all files of each partition; None for a partition without files.
+        is_tight: The partition ranges are tight, as in `partition_stats_records`.
+        typed: Use layout 2.
     """
     of_files = _StatsRows(pa.schema([]), typed=typed)
     keys = np.empty(len(files), dtype=object)
     hashes = file_hashes([name for _, name, _ in files])
-    for partition, places in _places([partition for partition, _, _ in files]).items():
-        keys[places] = column_stats_keys(column, partition, hashes.take(pa.array(places))).to_pylist()
-    of_files.add(column, keys.tolist(), [name for _, name, _ in files], [_without_nulls(found) for _, _, found in files], kind)
+    for partition, indices in _places([partition for partition, _, _ in files]).items():
+        keys[indices] = column_stats_keys(column, partition, hashes.take(pa.array(indices))).to_pylist()
+    of_files.add(column, keys.tolist(), [name for _, name, _ in files], [_without_nulls(range_) for _, _, range_ in files], kind)
     of_partitions = _StatsRows(pa.schema([]), typed=typed)
-    there = {p: NO_VALUES if found is None else found for p, found in partitions.items() if found is not None or not is_tight}
+    ranges_by_partition = {
+        p: NO_VALUES if range_ is None else range_ for p, range_ in partitions.items() if range_ is not None or not is_tight
+    }
     of_partitions.add(
         column,
-        [expression_partition_key(column, partition) for partition in there],
-        list(there),
-        [_without_nulls(found) for found in there.values()],
+        [expression_partition_key(column, partition) for partition in ranges_by_partition],
+        list(ranges_by_partition),
+        [_without_nulls(range_) for range_ in ranges_by_partition.values()],
         kind,
     )
-    gone = [expression_partition_key(column, partition) for partition in partitions if partition not in there]
+    deletes = [expression_partition_key(column, partition) for partition in partitions if partition not in ranges_by_partition]
     first = of_files.records(MetadataRecordType.COLUMN_STATS, is_tight=False)
-    second = of_partitions.records(MetadataRecordType.PARTITION_STATS, is_tight=is_tight, deletes=pa.array(gone, pa.string()))
+    second = of_partitions.records(MetadataRecordType.PARTITION_STATS, is_tight=is_tight, deletes=pa.array(deletes, pa.string()))
     return join_tables(first, second)
 
 
 def bloom_records(filters: Sequence[FileFilter], instant_time: str) -> MetadataRecords:
-    """Records of bloom_filters."""
-    keys = _file_keys((one.partition, one.name) for one in filters)
+    """Build records of bloom_filters."""
+    keys = _file_keys((file_filter.partition, file_filter.name) for file_filter in filters)
     rows = pa.RecordBatch.from_arrays(
         [
-            pa.array([one.type_code for one in filters], pa.string()),
+            pa.array([file_filter.type_code for file_filter in filters], pa.string()),
             pa.array([instant_time] * len(filters), pa.string()),
-            pa.array([one.text.encode() for one in filters], pa.binary()),
+            pa.array([file_filter.text.encode() for file_filter in filters], pa.binary()),
             pa.array([False] * len(filters), pa.bool_()),
         ],
         schema=BLOOM_FILTER_SCHEMA,
@@ -271,21 +303,25 @@ def bloom_records(filters: Sequence[FileFilter], instant_time: str) -> MetadataR
 
 
 def bloom_deletes(files: Mapping[str, Iterable[str]]) -> MetadataRecords:
-    """The removal of the filters of base files.  files: partition path -> bare names."""
+    """Build deletes of the filters of base files.
+
+    Args:
+        files: Partition path -> bare names.
+    """
     return build_records(deletes=_file_keys((partition, name) for partition, names in files.items() for name in names))
 
 
 def by_shard(records: MetadataRecords, shard_count: int) -> dict[int, MetadataRecords]:
-    """The records of each file group that is touched."""
+    """Divide records by file group; groups without changes are omitted."""
     if shard_count == 1:
         return {} if records.is_empty else {0: records}
-    written, gone = key_shards(records.keys, shard_count), key_shards(records.deletes, shard_count)
-    touched = np.union1d(written, gone)
+    written_shards, deleted_shards = key_shards(records.keys, shard_count), key_shards(records.deletes, shard_count)
+    touched = np.union1d(written_shards, deleted_shards)
     return {
         int(shard): MetadataRecords(
-            records.keys.filter(pa.array(written == shard)),
-            records.values.filter(pa.array(written == shard)),
-            records.deletes.filter(pa.array(gone == shard)),
+            records.keys.filter(pa.array(written_shards == shard)),
+            records.values.filter(pa.array(written_shards == shard)),
+            records.deletes.filter(pa.array(deleted_shards == shard)),
             records.schema,
         )
         for shard in touched
@@ -294,7 +330,7 @@ def by_shard(records: MetadataRecords, shard_count: int) -> dict[int, MetadataRe
 
 def _without_nulls(found: ColumnRange) -> ColumnRange:
     if found.value_count is None or found.null_count is None:
-        raise Internal("the results of an expression are counted")
+        raise Internal("the results of an expression have no counts")
     return replace(found, value_count=found.value_count - found.null_count)
 
 
@@ -309,10 +345,10 @@ def _file_keys(files: Iterable[tuple[str, str]]) -> pa.StringArray:
 
 
 def _places(names: Sequence[str]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for place, name in enumerate(names):
-        found.setdefault(name, []).append(place)
-    return found
+    indices_by_name: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        indices_by_name.setdefault(name, []).append(index)
+    return indices_by_name
 
 
 @dataclass(slots=True)
@@ -326,7 +362,7 @@ class _TypedStats:
 
 
 class _StatsRows:
-    """Statistics in the making.  Columns of one type are made into arrays together: most commits have few rows of each."""
+    """Collects statistics. Columns of one type are converted together: most commits have few rows of each."""
 
     def __init__(self, schema: pa.Schema, *, typed: bool) -> None:
         self._schema = schema
@@ -341,26 +377,26 @@ class _StatsRows:
         ranges: Sequence[ColumnRange],
         kind: pa.DataType | None = None,
     ) -> None:
-        """kind: of an expression's results, whose ranges count values without nulls; None for the column itself."""
+        """kind: type of an expression's results, whose ranges count values without nulls; None for the column itself."""
         if not keys:
-            # A column that the table no longer has is only removed.
+            # A column that the table does not have can only be removed.
             return
-        for found, name in zip(ranges, names, strict=True):
-            is_known = found.min is not None or (found.is_all_null if kind is None else found.value_count == 0)
+        for range_, name in zip(ranges, names, strict=True):
+            is_known = range_.min is not None or (range_.is_all_null if kind is None else range_.value_count == 0)
             if not is_known:
-                raise Internal(f"the range of column {column} in {name or 'the table'} is not known; readers would pass it over")
+                raise Internal(f"the range of column {column} in {name or 'the table'} is unknown; readers would prune it")
         kind = field_at(self._schema, column).type if kind is None else kind
-        alike = self._of_type.setdefault(kind, _TypedStats())
-        alike.keys.extend(keys)
-        alike.names.extend(names)
-        alike.columns.extend([column] * len(keys))
-        alike.ranges.extend(ranges)
+        rows_of_type = self._of_type.setdefault(kind, _TypedStats())
+        rows_of_type.keys.extend(keys)
+        rows_of_type.names.extend(names)
+        rows_of_type.columns.extend([column] * len(keys))
+        rows_of_type.ranges.extend(ranges)
 
     def records(self, kind: MetadataRecordType, *, is_tight: bool, deletes: pa.StringArray | None = None) -> MetadataRecords:
-        parts = [self._arrays(type_, alike) for type_, alike in self._of_type.items() if alike.keys]
+        parts = [self._arrays(type_, rows_of_type) for type_, rows_of_type in self._of_type.items() if rows_of_type.keys]
         if not parts:
             return build_records(deletes=deletes)
-        keys, *columns = (pa.concat_arrays(held) for held in zip(*parts, strict=True))
+        keys, *columns = (pa.concat_arrays(columns_of_types) for columns_of_types in zip(*parts, strict=True))
         count = len(keys)
         arrays = [*columns[:8], pa.array(np.zeros(count, dtype=np.bool_)), pa.array(np.full(count, is_tight)), *columns[8:]]
         stats = pa.RecordBatch.from_arrays(arrays, schema=COLUMN_STATS_SCHEMA)
@@ -371,18 +407,18 @@ class _StatsRows:
     def _arrays(self, kind: pa.DataType, alike: _TypedStats) -> list[pa.Array]:
         """Keys, then the columns of COLUMN_STATS_SCHEMA without the two flags."""
         ranges, count = alike.ranges, len(alike.keys)
-        named = value_type(kind) if self._typed else None
-        ordinal, info = (None, None) if named is None else (int(named[0]), named[1])
+        type_and_info = value_type(kind) if self._typed else None
+        ordinal, info = (None, None) if type_and_info is None else (int(type_and_info[0]), type_and_info[1])
         return [
             pa.array(alike.keys, pa.string()),
             pa.array(alike.names, pa.string()),
             pa.array(alike.columns, pa.string()),
-            wrap_stored([stated(found.min) for found in ranges], kind, typed=self._typed),
-            wrap_stored([stated(found.max) for found in ranges], kind, typed=self._typed),
-            pa.array([found.value_count for found in ranges], pa.int64()),
-            pa.array([found.null_count for found in ranges], pa.int64()),
-            pa.array([found.total_size_bytes for found in ranges], pa.int64()),
-            pa.array([found.total_uncompressed_size_bytes for found in ranges], pa.int64()),
+            wrap_stored([stated(range_.min) for range_ in ranges], kind, typed=self._typed),
+            wrap_stored([stated(range_.max) for range_ in ranges], kind, typed=self._typed),
+            pa.array([range_.value_count for range_ in ranges], pa.int64()),
+            pa.array([range_.null_count for range_ in ranges], pa.int64()),
+            pa.array([range_.total_size_bytes for range_ in ranges], pa.int64()),
+            pa.array([range_.total_uncompressed_size_bytes for range_ in ranges], pa.int64()),
             pa.repeat(pa.scalar(ordinal, pa.int32()), count),
             pa.repeat(pa.scalar(info, pa.string()), count),
         ]

@@ -1,14 +1,16 @@
-"""What an option is, the options of a call, and how settings are read from them.
+"""Declaration of options, the options of a call, and reading of settings from them.
 
 An option is declared once, on the field of the settings that use it:
 
     @dataclass(frozen=True, slots=True)
     class TtlSettings:
-        days: Annotated[int, Option("hoodie.partition.ttl.strategy.days.retain", int, "-1", "days until a partition expires")]
+        days: Annotated[int, Option("hoodie.partition.ttl.strategy.days.retain", int, "-1", "days until a partition
+            expires")]
 
-A field that several options decide names them all, and the `of` of its class computes it.  An option that several settings use
-is a constant beside the first of them.  `read_settings` reads the fields that one option decides; `settings_options` tells which
-options settings read, which is how a verb knows the options that act on it.  `pyhudi.options.supported` gathers them all.
+A field that depends on several options lists them all, and the `of` method of its class computes it. An option that
+several settings use is a constant in the module of the first of them. `read_settings` reads the fields with one option.
+`settings_options` returns the options that settings read, which determines the options of an operation.
+`pyhudi.options.supported` collects them all.
 """
 
 from __future__ import annotations
@@ -30,15 +32,18 @@ S = TypeVar("S")
 class Option:
     """One option.
 
-    kind: str, int, float, bool, or a tuple of the legal words.  default: as text, None for unset.  description: half a sentence
-    for the page of all options.  at_least: the smallest number that is legal.
-
-    chooses: the option chooses which rows a read gives, or what a write does, so a call that does not go by it would do something
-    else than was asked.  Empty for options that say how work is done, or when.
-    verbs: the verbs on which it acts, of those whose settings read it; () for all of them.
-
-    stored_as: the property of the table that it becomes at creation, and is compared with afterwards.  fixed: no caller chooses
-    the property; what is given has to be what a new table has.
+    Attributes:
+        key: Canonical name.
+        kind: str, int, float, bool, or a tuple of the allowed words.
+        default: As text, None for unset.
+        description: Half a sentence for the options page.
+        aliases: Other names.
+        at_least: The smallest allowed number.
+        chooses: The option decides which rows a read returns, or what a write does. A call that ignored it would return
+            something else than requested. Empty for options that control how or when work is done.
+        verbs: The operations that use it, among those whose settings read it; () for all of them.
+        stored_as: The table property that stores it at creation; later values are compared with it.
+        fixed: Callers cannot choose the property; a value must equal that of a new table.
     """
 
     key: str
@@ -55,14 +60,14 @@ class Option:
     def __post_init__(self) -> None:
         known = REGISTRY.setdefault(self.key, self)
         if known != self:
-            raise ValueError(f"option {self.key} is declared twice, and differently")
+            raise ValueError(f"option {self.key} is declared twice with different definitions")
 
     def __str__(self) -> str:
         return self.key
 
     @property
     def has_single_value(self) -> bool:
-        """Whether one value alone is legal, so that the option says nothing new."""
+        """True if only one value is allowed."""
         return isinstance(self.kind, tuple) and len(self.kind) == 1
 
     @property
@@ -72,12 +77,12 @@ class Option:
 
 
 REGISTRY: dict[str, Option] = {}
-"""Every option that was declared, by name; complete once `pyhudi.options.supported` is imported."""
+"""All declared options by name; complete once `pyhudi.options.supported` is imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options after checking: canonical keys, each value legal.  Build with `pyhudi.options.supported.parse_options`."""
+    """Validated options: canonical keys, legal values. Build with `pyhudi.options.supported.parse_options`."""
 
     values: tuple[tuple[str, str], ...]
     extra: tuple[tuple[str, str], ...] = ()
@@ -87,43 +92,43 @@ class Options:
         return f"Options({', '.join(pairs)})"
 
     def explicit(self, option: Option | str) -> str | None:
-        """The caller's text for an option, None when it was not given."""
+        """Return the caller's text for an option, None if it is not set."""
         return _by_name(self.values).get(str(option))
 
     def text(self, option: Option | str) -> str | None:
-        """The value or the default; None when there is neither, or it is empty."""
-        found = _by_name(self.values).get(str(option), REGISTRY[str(option)].default)
-        return found if found else None
+        """Return the value or the default; None if neither exists, or it is empty."""
+        value = _by_name(self.values).get(str(option), REGISTRY[str(option)].default)
+        return value if value else None
 
     def value_or_default(self, option: Option | str) -> str:
-        """A value that always has one: given or default."""
-        found = _by_name(self.values).get(str(option), REGISTRY[str(option)].default)
-        if found is None:
+        """Return the value or the default of an option. Raises InvalidRequest if neither exists."""
+        value = _by_name(self.values).get(str(option), REGISTRY[str(option)].default)
+        if value is None:
             raise InvalidRequest(f"option {option} is required")
-        return found
+        return value
 
     def integer(self, option: Option | str) -> int:
-        """A whole number."""
+        """Return a whole number."""
         return int(self.value_or_default(option))
 
     def number(self, option: Option | str) -> float:
-        """A number."""
+        """Return a number."""
         return float(self.value_or_default(option))
 
     def flag(self, option: Option | str) -> bool:
-        """A boolean."""
+        """Return a boolean."""
         return self.value_or_default(option).lower() == "true"
 
     def names(self, option: Option | str) -> tuple[str, ...]:
-        """A comma list, blanks around its parts dropped."""
+        """Return a comma-separated list, without blanks around its parts."""
         return tuple(part.strip() for part in (self.text(option) or "").split(",") if part.strip())
 
     def with_prefix(self, *prefixes: str) -> dict[str, str]:
-        """Keys that pass through, by prefix."""
+        """Return the forwarded keys with a prefix."""
         return {key: value for key, value in self.extra if key.startswith(prefixes)}
 
     def merged(self, values: Mapping[str, str], extra: Mapping[str, str] | None = None) -> Options:
-        """These options with canonical values, and with keys that are not options, laid over them."""
+        """Return these options, overridden by canonical values and by keys that are not options."""
         return Options(tuple({**dict(self.values), **values}.items()), tuple({**dict(self.extra), **(extra or {})}.items()))
 
 
@@ -133,12 +138,12 @@ def _by_name(values: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 def read_settings(settings: type[S], options: Options, **computed: object) -> S:
-    """Settings from checked options.
+    """Read settings from validated options.
 
-    A field with one option gets its value in the type of the field, one that holds settings those, and another one its default;
-    computed: fields that are more than that.
+    A field with one option gets its value in the type of the field. A field of a settings type gets those settings.
+    Other fields get their defaults. `computed` contains fields with other values.
     """
-    # Both are frozen, so the settings of one set of options are read once however many writes they are asked for.
+    # Both are frozen, so the settings of one set of options are cached.
     return _read_beside(settings, options, computed) if computed else cast(S, _read(cast(type, settings), options))
 
 
@@ -162,45 +167,45 @@ def _settings_within(kind: type, options: Options) -> object:
 
 @cache
 def _readers(settings: type) -> tuple[tuple[str, Callable[[Options], object]], ...]:
-    """What reads each field from options, of the fields that one option decides and of those that hold settings."""
-    found: list[tuple[str, Callable[[Options], object]]] = []
+    """The readers of fields with one option and of fields with nested settings."""
+    readers: list[tuple[str, Callable[[Options], object]]] = []
     for name, kind, declared in _declared(settings):
         deciding = [option for option in declared if not option.has_single_value] or declared
         if len(deciding) == 1:
-            found.append((name, _reader(deciding[0], kind)))
+            readers.append((name, _reader(deciding[0], kind)))
         elif is_dataclass(kind) and hasattr(kind, "of"):
-            found.append((name, partial(_settings_within, cast(type, kind))))
-    return tuple(found)
+            readers.append((name, partial(_settings_within, cast(type, kind))))
+    return tuple(readers)
 
 
 def settings_options(settings: type) -> frozenset[Option]:
-    """The options that settings are read from, those of settings within them too."""
-    found: set[Option] = set()
+    """Return the options that settings are read from, including those of nested settings."""
+    result: set[Option] = set()
     for _, kind, declared in _declared(settings):
-        found.update(declared)
+        result.update(declared)
         for part in _parts(kind):
             if is_dataclass(part) and isinstance(part, type):
-                found |= settings_options(part)
-    return frozenset(found)
+                result |= settings_options(part)
+    return frozenset(result)
 
 
 @cache
 def _declared(settings: type) -> tuple[tuple[str, Any, tuple[Option, ...]], ...]:
-    """Each field: its name, its type, and the options that decide it."""
+    """Each field: its name, its type, and its options."""
     hints = get_type_hints(settings, include_extras=True)
-    found = []
+    result = []
     for field in fields(cast(Any, settings)):
         hint = hints[field.name]
         if get_origin(hint) is Annotated:
             kind, *extras = get_args(hint)
-            found.append((field.name, kind, tuple(extra for extra in extras if isinstance(extra, Option))))
+            result.append((field.name, kind, tuple(extra for extra in extras if isinstance(extra, Option))))
         else:
-            found.append((field.name, hint, ()))
-    return tuple(found)
+            result.append((field.name, hint, ()))
+    return tuple(result)
 
 
 def _parts(kind: Any) -> Iterator[Any]:
-    """The type, and those of which it is a union."""
+    """The type, or the members of a union."""
     if get_origin(kind) in (Union, types.UnionType):
         yield from get_args(kind)
     else:
@@ -208,17 +213,17 @@ def _parts(kind: Any) -> Iterator[Any]:
 
 
 def _reader(option: Option, kind: Any) -> Callable[[Options], object]:
-    """Reads the option in the type of a field: text, a number, a flag, names; None where the type allows it and it is unset."""
-    wanted = [part for part in _parts(kind) if part is not type(None)]
-    may_be_unset = len(wanted) < len(list(_parts(kind)))
-    (plain,) = wanted
+    """A reader of the option in the type of a field: text, number, flag or names; None if unset and the type allows it."""
+    members = [part for part in _parts(kind) if part is not type(None)]
+    may_be_unset = len(members) < len(list(_parts(kind)))
+    (member,) = members
     read: Callable[[Options], object]
-    if get_origin(plain) is tuple:
+    if get_origin(member) is tuple:
         read = methodcaller("names", option)
-    elif plain is bool:
+    elif member is bool:
         read = methodcaller("flag", option)
-    elif plain is str:
+    elif member is str:
         read = methodcaller("value_or_default", option)
     else:
-        read = lambda options: plain(options.value_or_default(option))  # noqa: E731 - a name for each of four ways to read
+        read = lambda options: member(options.value_or_default(option))  # noqa: E731 - a name for each of four ways to read
     return (lambda options: None if options.text(option) is None else read(options)) if may_be_unset else read

@@ -1,13 +1,14 @@
-"""Plug-ins: rules of a user's own, which tables and options know by the name of a class or by an id.
+"""Plug-ins: user-defined rules (mergers, payloads, strategies, time generators), referenced by class name or id.
 
     by call        register_merger, register_payload, register_compaction_strategy, register_clustering_strategy,
                    register_time_generator
-    installed      an entry point of the group `pyhudi.plugins` names a function without arguments that makes such calls; it is
-                   called once in a process, before a name that nobody has registered is refused
-    by module      load_plugin("my.module"), or `pyhudi --plugin my.module ...`: the module is imported, and makes the calls
+    installed      an entry point of the group `pyhudi.plugins` refers to a function without arguments that makes such
+    calls;
+                   it is called once per process, before an unregistered name is refused
+    by module      load_plugin("my.module"), or `pyhudi --plugin my.module ...`: the module is imported, and makes the
+    calls
 
-What a table says never imports code: it names what somebody else has registered.  Functions that check such a rule are in
-`pyhudi.testing`.
+Table properties never import code: they refer to registered names. `pyhudi.testing` contains checks for such rules.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Generic, TypeVar
 from pyhudi.errors import InvalidRequest
 
 GROUP = "pyhudi.plugins"
-"""The group of entry points."""
+"""The entry point group."""
 
 T = TypeVar("T")
 _mutex = threading.RLock()
@@ -28,21 +29,23 @@ _loaded: set[str] = set()
 
 
 class Registry(Generic[T]):
-    """Rules of one kind by name.  kind: what they are, for messages."""
+    """Rules of one kind by name. kind: description of the rules, for messages."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._known: dict[str, T] = {}
 
     def register(self, name: str, rule: T) -> None:
-        """Make a rule known in this process; a later one replaces an earlier one.  Raises InvalidRequest without a name."""
+        """Register a rule in this process; a later one replaces an earlier one. Raises InvalidRequest for an empty
+        name.
+        """
         if not name:
-            raise InvalidRequest(f"a {self._kind} needs a name to be known by")
+            raise InvalidRequest(f"cannot register a {self._kind}: the name is empty")
         with _mutex:
             self._known[name] = rule
 
     def find(self, name: str) -> T | None:
-        """The rule of a name; None when neither a call nor an installed plug-in has registered one."""
+        """Return the rule of a name; None if neither a call nor an installed plug-in has registered one."""
         with _mutex:
             if name not in self._known:
                 _load_installed()
@@ -50,13 +53,13 @@ class Registry(Generic[T]):
 
 
 def load_plugin(module: str) -> None:
-    """Import a module that registers rules.  Raises InvalidRequest when there is no such module."""
+    """Import a module that registers rules. Raises InvalidRequest if the module does not exist."""
     try:
         import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
             raise
-        raise InvalidRequest(f"plug-in {module} is not a module that can be imported here") from error
+        raise InvalidRequest(f"cannot load plug-in {module}: there is no such module on the Python path") from error
 
 
 def _load_installed() -> None:

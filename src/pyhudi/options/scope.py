@@ -1,16 +1,17 @@
-"""On which verbs an option acts, and what becomes of one that reaches another verb.
+"""Which operations accept which options, and how unsupported combinations are rejected.
 
-A verb names the settings that it reads, and their options are those that act on it.  Options come to it in two ways:
+An operation lists the settings that it reads; their options are the ones it accepts. Options reach it in two ways:
 
-    given       with the call itself: each has to act on the verb, or the call is refused and names the verbs on which it does
-    standing    with the table, or in the one mapping that a Spark job hands to everything: it may speak of other calls.  What
-                chooses the rows of a read, or what a write does, has to act all the same, unless its value is the default:
-                passed over, it would be answered with something else than was asked for.  Reads pass over what chooses writes,
-                and services both
+    call options    passed with the call: the operation must accept each of them, or the call is refused with the names of
+                    the operations that do
+    table options   passed with the table, or in the one mapping of a Spark job: they may belong to other calls. Options that
+                    choose the rows of a read, or what a write does, must still be accepted unless their value is the
+                    default: otherwise the result would differ from the request. Reads ignore options that choose writes,
+                    and services ignore both
 
-Options that are properties of the table may stand in every call: they are compared with the table.
+Options that are table properties are allowed in every call: they are compared with the table.
 
-The reasons stand in docs/decisions/0011-where-an-option-acts.md.
+Rationale: docs/decisions/0011-option-scopes.md.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ from pyhudi.storage.locks import LockSettings
 from pyhudi.tasks.base_file_writer import CODEC
 
 TABLE_OPTIONS = settings_options(TableSettings)
-"""What the table is: compared with it by every verb."""
+"""Options that are table properties: every operation compares them with the table."""
 
 
 class OperationFamily(StrEnum):
-    """What a verb does: it gives rows, it takes rows or conditions on them, or it serves the table."""
+    """The family of an operation: it returns rows, it changes rows, or it maintains the table."""
 
     READ = "read"
     WRITE = "write"
@@ -74,8 +75,13 @@ class OperationFamily(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableOperation:
-    """One verb.  accepted: the options that act on it.  implied: options that only name a verb, and the value that names this
-    one.
+    """One operation.
+
+    Attributes:
+        name: Name for messages.
+        family: The family.
+        accepted: The options that affect it.
+        implied: Options that select an operation, with the value that selects this one.
     """
 
     name: str
@@ -84,43 +90,46 @@ class TableOperation:
     implied: Mapping[Option, str] = field(default_factory=dict)
 
     def accepts(self, option: Option) -> bool:
-        """Whether the verb goes by the option, or compares it with the table."""
+        """Return True if the option affects the operation, or is compared with the table."""
         return option in self.accepted or option in TABLE_OPTIONS
 
 
 def operation_for(operation: WriteOperation) -> TableOperation:
-    """The verb that carries an operation out."""
+    """Return the table operation of a write operation."""
     return VERBS["delete_partitions" if operation is WriteOperation.DELETE_PARTITION else str(operation)]
 
 
 def spark_write_verb(operation: WriteOperation) -> TableOperation:
-    """An operation as `pyhudi.spark.write` carries it out, which the options name."""
-    named = {OPERATION, SAVE_MODE} | ({PARTITIONS_TO_DELETE} if operation is WriteOperation.DELETE_PARTITION else set())
-    return TableOperation("pyhudi.spark.write", OperationFamily.WRITE, operation_for(operation).accepted | named)
+    """Return a write operation as `pyhudi.spark.write` executes it, where options select the operation."""
+    selecting = {OPERATION, SAVE_MODE} | ({PARTITIONS_TO_DELETE} if operation is WriteOperation.DELETE_PARTITION else set())
+    return TableOperation("pyhudi.spark.write", OperationFamily.WRITE, operation_for(operation).accepted | selecting)
 
 
 def check_call_options(verb: TableOperation, options: Options) -> None:
-    """Raises InvalidRequest for options of a call that have no effect on its verb, or name another one."""
+    """Raise InvalidRequest for call options that have no effect on the operation, or select another one."""
     for key, value in options.values:
-        option, said = SUPPORTED[key], f"{key}={redact_secret(key, value)}"
+        option, assignment = SUPPORTED[key], f"{key}={redact_secret(key, value)}"
         if option in verb.implied:
             _check_meaning(verb, option, value)
         elif not verb.accepts(option):
-            raise InvalidRequest(f"option {said} has no effect on {verb.name}, so it is refused there; {_places(option)}")
+            raise InvalidRequest(f"option {assignment} has no effect on {verb.name}; {_places(option)}")
 
 
 def check_table_options(verb: TableOperation, options: Options) -> None:
-    """Raises InvalidRequest for standing options that choose what a read or a write does, and that this verb does not go by."""
+    """Raise InvalidRequest for table options that choose what a read or a write does, but that this operation does not
+    use.
+    """
     for key, value in options.values:
-        option, said = SUPPORTED[key], f"{key}={redact_secret(key, value)}"
-        concerned = verb.family is OperationFamily.WRITE or (verb.family is OperationFamily.READ and option.chooses == "read")
-        if not option.chooses or not concerned or value == option.default:
+        option, assignment = SUPPORTED[key], f"{key}={redact_secret(key, value)}"
+        is_relevant = verb.family is OperationFamily.WRITE or (verb.family is OperationFamily.READ and option.chooses == "read")
+        if not option.chooses or not is_relevant or value == option.default:
             continue
         if option in verb.implied:
             _check_meaning(verb, option, value)
         elif not verb.accepts(option):
             raise InvalidRequest(
-                f"option {said} chooses what a {option.chooses} does, and {verb.name} does not go by it; {_places(option)}"
+                f"option {assignment} chooses what a {option.chooses} does, but {verb.name} does not support it; "
+                f"{_places(option)}"
             )
 
 
@@ -128,17 +137,19 @@ def _check_meaning(verb: TableOperation, option: Option, value: str) -> None:
     if verb.implied[option] != value:
         others = [other.name for other in VERBS.values() if other.implied.get(option) == value]
         hint = f"; call {' or '.join(others)}" if others else f"; {_places(option)}"
-        raise InvalidRequest(f"option {option}={value} contradicts {verb.name}, which is {option}={verb.implied[option]}{hint}")
+        raise InvalidRequest(
+            f"option {option}={value} contradicts {verb.name}, which requires {option}={verb.implied[option]}{hint}"
+        )
 
 
 _NAMED = 6
 
 
 def _places(option: Option) -> str:
-    """Where an option acts, as half a sentence."""
+    """The operations that use an option, as half a sentence."""
     names = [verb.name for verb in VERBS.values() if option in verb.accepted]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"it acts on {', '.join(names[:_NAMED])}{more}"
+    return f"it is used by {', '.join(names[:_NAMED])}{more}"
 
 
 def _verb(
@@ -149,12 +160,12 @@ def _verb(
     implied: Mapping[Option, str] | None = None,
     operation: str | None = None,
 ) -> TableOperation:
-    """operation: the verb that stands in `Option.verbs` for this one; its own name when left out."""
-    found = {*single, *(option for one in settings for option in settings_options(one))}
+    """operation: the name in `Option.verbs` for this one; its own name if omitted."""
+    options = {*single, *(option for part in settings for option in settings_options(part))}
     if family is not OperationFamily.READ:
-        found |= settings_options(LockSettings)
-    acting = {option for option in found if not option.verbs or (operation or name) in option.verbs}
-    return TableOperation(name, family, frozenset(acting - TABLE_OPTIONS), implied or {})
+        options |= settings_options(LockSettings)
+    effective = {option for option in options if not option.verbs or (operation or name) in option.verbs}
+    return TableOperation(name, family, frozenset(effective - TABLE_OPTIONS), implied or {})
 
 
 def _write(name: str, operation: WriteOperation) -> TableOperation:
@@ -162,7 +173,7 @@ def _write(name: str, operation: WriteOperation) -> TableOperation:
 
 
 def _change(name: str) -> TableOperation:
-    """A verb that upserts rows which it makes itself."""
+    """An operation that upserts rows which it computes itself."""
     upsert = _write("upsert", WriteOperation.UPSERT)
     return TableOperation(name, OperationFamily.WRITE, upsert.accepted - frozenset(OPERATIONS_ON_INPUT_ROWS), upsert.implied)
 
@@ -186,7 +197,7 @@ _ANY_WRITE = frozenset(option for verb in _WRITES for option in verb.accepted)
 
 
 def _bootstrap_verb() -> Iterator[TableOperation]:
-    """The verb of the capability, where this installation has it."""
+    """The operation of the bootstrap feature, if installed."""
     bootstrap = features.find("bootstrap")
     if bootstrap is not None:
         yield _verb(
@@ -263,4 +274,4 @@ VERBS: Mapping[str, TableOperation] = {
         ),
     )
 }
-"""Every verb that takes options, by name."""
+"""All operations that take options, by name."""

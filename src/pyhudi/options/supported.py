@@ -1,21 +1,20 @@
-"""The `hoodie.*` options that a caller may give, and how they are checked.
+"""Registry and validation of the `hoodie.*` options.
 
-A caller's mapping becomes an `Options` value once, at the edge; below it travel typed settings.  Options are declared on the
-fields of those settings (see `pyhudi.options.declaration`); importing their modules here makes them all known.
+A caller's mapping is parsed once into an `Options` value; lower layers use typed settings. Options are declared on the
+fields of those settings (see `pyhudi.options.declaration`); importing their modules here registers them all.
 
-Every key is in one of four classes:
-    honoured   declared, parsed and obeyed (`SUPPORTED`)
-    moot       legal, but what it tunes does not exist here, so any value gives the same table (`NO_OP`, each with the reason)
-    refused    legal Hudi that PyHudi does not do: an error, unless the value is the one that asks for nothing (`REFUSED`); and
-               what Flink's connector calls by names of its own (`FLINK`)
-    unknown    a warning that names the nearest known key; those with the prefix for the metadata of commits are none of them
+Every key belongs to one of these classes:
 
-On which verbs an honoured option acts stands in `pyhudi.options.scope`.
+    supported   declared, parsed and applied (`SUPPORTED`)
+    no effect   valid, but what it tunes does not exist here, so every value gives the same table (`NO_OP`, with the reason)
+    refused     valid in Hudi, but not implemented in PyHudi: an error, unless the value is neutral (`REFUSED`); and names
+                that only Hudi's Flink connector uses (`FLINK`)
+    unknown     a warning with the nearest known key, except for keys with the prefix of commit metadata
 
-Table properties (`hoodie.table.*` and their like) may stand among the options too, as Spark jobs write them; they are checked
-against the table.
+`pyhudi.options.scope` defines which operations use a supported option. Table properties (`hoodie.table.*` and others)
+are allowed among the options, as in Spark jobs; they are compared with the table.
 
-Source: docs/moving-from-hudi.md, "Honoured".
+Source: docs/reference/options.md, "Supported".
 """
 
 from __future__ import annotations
@@ -79,15 +78,15 @@ _SINGLE = (THREADS, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, *QUERY_OPTIONS, 
 SUPPORTED: Mapping[str, Option] = {
     option.key: option for option in sorted({*_SINGLE, *(o for s in _SETTINGS for o in settings_options(s))}, key=str)
 }
-"""Honoured options by canonical key."""
+"""Supported options by canonical key."""
 
 NO_OP: dict[str, str] = {
     "hoodie.embed.timeline.server": "PyHudi runs no timeline server",
     "hoodie.embed.timeline.server.async": "PyHudi runs no timeline server",
-    "hoodie.write.concurrency.async.conflict.detector.initial_delay_ms": "markers of others are looked through at each file",
-    "hoodie.write.concurrency.async.conflict.detector.period_ms": "markers of others are looked through at each file",
-    "hoodie.markers.timeline_server_based.batch.num_threads": "each marker is a list of its own, and is written at once",
-    "hoodie.markers.timeline_server_based.batch.interval_ms": "each marker is a list of its own, and is written at once",
+    "hoodie.write.concurrency.async.conflict.detector.initial_delay_ms": "each file is checked against other writers' markers",
+    "hoodie.write.concurrency.async.conflict.detector.period_ms": "each file is checked against other writers' markers",
+    "hoodie.markers.timeline_server_based.batch.num_threads": "each marker is a separate file, written immediately",
+    "hoodie.markers.timeline_server_based.batch.interval_ms": "each marker is a separate file, written immediately",
     "hoodie.datasource.write.row.writer.enable": "there is one writer, and it works on Arrow columns",
     "hoodie.bootstrap.parallelism": "the engine chooses",
     "hoodie.rollback.parallelism": "deletions of a rollback run on a fixed pool",
@@ -99,7 +98,7 @@ NO_OP: dict[str, str] = {
     "hoodie.rollback.using.markers": "rollbacks use markers where they exist and listings otherwise",
     "hoodie.auto.adjust.lock.configs": "a storage lock is the default, no adjustment is needed",
     "hoodie.file.group.reader.enabled": "there is one reader",
-    "hoodie.optimized.log.blocks.scan.enable": "blocks that a log compaction merged are always passed over",
+    "hoodie.optimized.log.blocks.scan.enable": "blocks that a log compaction merged are always skipped",
     "hoodie.compaction.lazy.block.read": "log blocks are always read one at a time",
     "hoodie.compaction.reverse.log.read": "log files are always read forward",
     "hoodie.parquet.compression.ratio": "file sizes are measured while writing",
@@ -110,46 +109,46 @@ NO_OP: dict[str, str] = {
     "hoodie.bloom.index.keys.per.bucket": "lookups are split by file",
     "hoodie.bloom.index.parallelism": "lookups are split by file",
     "hoodie.bloom.index.fileid.key.sorting.enable": "lookups are split by file",
-    "hoodie.bloom.index.use.caching": "incoming rows are kept as the engine needs them",
-    "hoodie.bloom.index.input.storage.level": "incoming rows are kept as the engine needs them",
-    "hoodie.simple.index.use.caching": "incoming rows are kept as the engine needs them",
-    "hoodie.simple.index.input.storage.level": "incoming rows are kept as the engine needs them",
-    "hoodie.record.index.use.caching": "incoming rows are kept as the engine needs them",
-    "hoodie.record.index.input.storage.level": "incoming rows are kept as the engine needs them",
+    "hoodie.bloom.index.use.caching": "the engine decides how incoming rows are cached",
+    "hoodie.bloom.index.input.storage.level": "the engine decides how incoming rows are cached",
+    "hoodie.simple.index.use.caching": "the engine decides how incoming rows are cached",
+    "hoodie.simple.index.input.storage.level": "the engine decides how incoming rows are cached",
+    "hoodie.record.index.use.caching": "the engine decides how incoming rows are cached",
+    "hoodie.record.index.input.storage.level": "the engine decides how incoming rows are cached",
     "hoodie.global.index.reconcile.parallelism": "the engine chooses",
     "hoodie.upsert.shuffle.parallelism": "the engine chooses",
     "hoodie.insert.shuffle.parallelism": "the engine chooses",
     "hoodie.delete.shuffle.parallelism": "the engine chooses",
     "hoodie.simple.index.parallelism": "the engine chooses",
     "hoodie.global.simple.index.parallelism": "the engine chooses",
-    "_hoodie.time.generator.reuse.enable": "a generator is kept by whoever registered it, and the clock has nothing to keep",
-    "hoodie.index.hbase.zkquorum": "the Thrift server (pyhudi.index.hbase.thrift.uris) knows where HBase is",
-    "hoodie.index.hbase.zkport": "the Thrift server knows where HBase is",
-    "hoodie.index.hbase.zknode.path": "the Thrift server knows where HBase is",
+    "_hoodie.time.generator.reuse.enable": "registered generators are always reused, and the clock holds no state",
+    "hoodie.index.hbase.zkquorum": "the Thrift server (pyhudi.index.hbase.thrift.uris) locates HBase",
+    "hoodie.index.hbase.zkport": "the Thrift server locates HBase",
+    "hoodie.index.hbase.zknode.path": "the Thrift server locates HBase",
     "hoodie.index.hbase.zk.session_timeout_ms": "the Thrift server holds the session",
     "hoodie.index.hbase.zk.connection_timeout_ms": "the Thrift server holds the session",
-    "hoodie.index.hbase.qps.fraction": "acts beside hoodie.index.hbase.put.batch.size.autocompute alone",
-    "hoodie.index.hbase.min.qps.fraction": "acts beside hoodie.index.hbase.dynamic_qps alone",
-    "hoodie.index.hbase.max.qps.fraction": "acts beside hoodie.index.hbase.dynamic_qps alone",
-    "hoodie.index.hbase.max.qps.per.region.server": "acts beside hoodie.index.hbase.put.batch.size.autocompute alone",
-    "hoodie.index.hbase.desired_puts_time_in_secs": "acts beside hoodie.index.hbase.dynamic_qps alone",
-    "hoodie.index.hbase.zkpath.qps_root": "acts beside hoodie.index.hbase.dynamic_qps alone",
-    "hoodie.index.hbase.bucket.number": "acts in another class of index alone, which hoodie.index.class would name",
-    "hoodie.datasource.read.file.index.listing.mode": "partitions are always listed as late as possible",
+    "hoodie.index.hbase.qps.fraction": "used only with hoodie.index.hbase.put.batch.size.autocompute",
+    "hoodie.index.hbase.min.qps.fraction": "used only with hoodie.index.hbase.dynamic_qps",
+    "hoodie.index.hbase.max.qps.fraction": "used only with hoodie.index.hbase.dynamic_qps",
+    "hoodie.index.hbase.max.qps.per.region.server": "used only with hoodie.index.hbase.put.batch.size.autocompute",
+    "hoodie.index.hbase.desired_puts_time_in_secs": "used only with hoodie.index.hbase.dynamic_qps",
+    "hoodie.index.hbase.zkpath.qps_root": "used only with hoodie.index.hbase.dynamic_qps",
+    "hoodie.index.hbase.bucket.number": "used only by another index class, which hoodie.index.class would select",
+    "hoodie.datasource.read.file.index.listing.mode": "partitions are always listed lazily",
     "hoodie.write.lock.client.num_retries": "waiting for the lock is bounded by hoodie.write.lock.wait_time_ms",
     "hoodie.write.lock.client.wait_time_ms_between_retry": "waiting for the lock is bounded by hoodie.write.lock.wait_time_ms",
-    "hoodie.write.lock.num_retries": "a server is asked again until hoodie.write.lock.wait_time_ms is over",
-    "hoodie.write.lock.wait_time_ms_between_retry": "a server is asked again until hoodie.write.lock.wait_time_ms is over",
-    "hoodie.write.lock.max_wait_time_ms_between_retry": "pauses between tries grow to a second",
-    "hoodie.write.lock.zookeeper.port": "the port stands in hoodie.write.lock.zookeeper.url, and Hudi reads it there too",
+    "hoodie.write.lock.num_retries": "a lock request is retried until hoodie.write.lock.wait_time_ms has passed",
+    "hoodie.write.lock.wait_time_ms_between_retry": "a lock request is retried until hoodie.write.lock.wait_time_ms has passed",
+    "hoodie.write.lock.max_wait_time_ms_between_retry": "pauses between retries grow to one second",
+    "hoodie.write.lock.zookeeper.port": "the port is part of hoodie.write.lock.zookeeper.url, where Hudi reads it too",
     "hoodie.datasource.read.incr.skip_compact": "compaction keeps commit times, so it adds nothing to an incremental query",
     "hoodie.datasource.read.incr.skip_cluster": "clustering keeps commit times, so it adds nothing to an incremental query",
-    "hoodie.schema.on.read.enable": "columns go by ids wherever the table has a history of them",
-    "hoodie.metrics.on": "results carry their own figures",
-    "hoodie.datasource.hive_sync.username": "HiveServer2 alone asks for it, and that is refused",
-    "hoodie.datasource.hive_sync.password": "HiveServer2 alone asks for it, and that is refused",
-    "hoodie.datasource.meta.sync.base.path": "the table is the one of the call",
-    "hoodie.meta.sync.metadata_file_listing": "partitions are listed as by every read",
+    "hoodie.schema.on.read.enable": "columns are resolved by id wherever the table has a schema history",
+    "hoodie.metrics.on": "results contain their own metrics",
+    "hoodie.datasource.hive_sync.username": "used only by HiveServer2, which is refused",
+    "hoodie.datasource.hive_sync.password": "used only by HiveServer2, which is refused",
+    "hoodie.datasource.meta.sync.base.path": "the table is that of the call",
+    "hoodie.meta.sync.metadata_file_listing": "partitions are listed as in every read",
     "hoodie.datasource.hive_sync.filter_pushdown_enabled": "partitions of the catalog are always listed",
     "hoodie.datasource.hive_sync.filter_pushdown_max_size": "partitions of the catalog are always listed",
     "hoodie.datasource.meta.sync.glue.all_partitions_read_parallelism": "one request at a time is sent to Glue",
@@ -157,7 +156,7 @@ NO_OP: dict[str, str] = {
     "hoodie.datasource.meta.sync.glue.partition_change_parallelism": "one request at a time is sent to Glue",
     "path": "the path is the argument of the call",
 }
-"""Legal keys whose value changes nothing here, and why."""
+"""Valid keys without effect, with the reason."""
 
 _BUILT_IN_MERGERS = (
     "",
@@ -166,65 +165,65 @@ _BUILT_IN_MERGERS = (
     "org.apache.hudi.common.model.HoodieAvroRecordMerger",
 )
 _REGISTERED_MERGERS = (
-    "mergers of Java classes do not run here; register one in Python for the strategy id of the table, under the name of each "
-    "class that is listed (pyhudi.register_merger)"
+    "mergers are Java classes, which do not run here; register one in Python for the strategy id of the table, under the name of "
+    "each listed class (pyhudi.register_merger)"
 )
 
 _NO_HIVE_SERVER = (
-    "HiveServer2 is not asked: name the metastore by hoodie.datasource.hive_sync.metastore.uris, with "
+    "HiveServer2 is not supported: set the metastore with hoodie.datasource.hive_sync.metastore.uris and "
     "hoodie.datasource.hive_sync.mode=hms"
 )
 
 _HBASE_PACE = (
-    "requests to HBase are paced by hoodie.index.hbase.put.batch.size and hoodie.index.hbase.sleep.ms.for.put.batch, and by "
-    "the like of these for get"
+    "requests to HBase are limited by hoodie.index.hbase.put.batch.size and hoodie.index.hbase.sleep.ms.for.put.batch, and by "
+    "the corresponding options for get"
 )
 
 REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
-    "hoodie.write.auto.upgrade": ("a write takes no table to another version: `Table.upgrade` does", ("false",)),
+    "hoodie.write.auto.upgrade": ("a write does not change the table version; call `Table.upgrade`", ("false",)),
     "hoodie.write.record.merge.custom.implementation.classes": (_REGISTERED_MERGERS, _BUILT_IN_MERGERS),
     "hoodie.datasource.write.record.merger.impls": (_REGISTERED_MERGERS, _BUILT_IN_MERGERS),
-    "hoodie.index.class": ("indexes of Java classes do not run here; name one by hoodie.index.type", ("",)),
+    "hoodie.index.class": ("indexes of Java classes do not run here; select one with hoodie.index.type", ("",)),
     "hoodie.index.hbase.put.batch.size.autocompute": (_HBASE_PACE, ("false",)),
     "hoodie.index.hbase.dynamic_qps": (_HBASE_PACE, ("false",)),
     "hoodie.index.hbase.qps.allocator.class": (
         _HBASE_PACE,
         ("org.apache.hudi.index.hbase.DefaultHBaseQPSResourceAllocator",),
     ),
-    "hoodie.index.hbase.security.authentication": ("Kerberos is not spoken with HBase's Thrift server", ("simple",)),
-    "hoodie.index.hbase.kerberos.user.keytab": ("Kerberos is not spoken with HBase's Thrift server", ("",)),
-    "hoodie.index.hbase.kerberos.user.principal": ("Kerberos is not spoken with HBase's Thrift server", ("",)),
-    "hoodie.index.hbase.regionserver.kerberos.principal": ("Kerberos is not spoken with HBase's Thrift server", ("",)),
-    "hoodie.index.hbase.master.kerberos.principal": ("Kerberos is not spoken with HBase's Thrift server", ("",)),
+    "hoodie.index.hbase.security.authentication": ("Kerberos is not supported for HBase's Thrift server", ("simple",)),
+    "hoodie.index.hbase.kerberos.user.keytab": ("Kerberos is not supported for HBase's Thrift server", ("",)),
+    "hoodie.index.hbase.kerberos.user.principal": ("Kerberos is not supported for HBase's Thrift server", ("",)),
+    "hoodie.index.hbase.regionserver.kerberos.principal": ("Kerberos is not supported for HBase's Thrift server", ("",)),
+    "hoodie.index.hbase.master.kerberos.principal": ("Kerberos is not supported for HBase's Thrift server", ("",)),
     "hoodie.metadata.index.async": ("indexes are built at the start of a write", ("false",)),
-    "hoodie.metadata.log.compaction.enable": ("the metadata table is compacted, its logs alone are not", ("false",)),
-    "hoodie.metadata.index.bloom.filter.column.list": ("Bloom filters are of record keys", ("",)),
-    "hoodie.clean.async.enabled": ("cleaning runs after the commit or by a call of its own", ("false",)),
-    "hoodie.clean.async": ("cleaning runs after the commit or by a call of its own", ("false",)),
-    "hoodie.archive.async": ("archival runs after the commit or by a call of its own", ("false",)),
+    "hoodie.metadata.log.compaction.enable": ("the metadata table has compaction, but no log compaction", ("false",)),
+    "hoodie.metadata.index.bloom.filter.column.list": ("Bloom filters contain record keys only", ("",)),
+    "hoodie.clean.async.enabled": ("cleaning runs after the commit or in a separate call", ("false",)),
+    "hoodie.clean.async": ("cleaning runs after the commit or in a separate call", ("false",)),
+    "hoodie.archive.async": ("archival runs after the commit or in a separate call", ("false",)),
     "hoodie.clean.delete.bootstrap.base.file": ("files outside of the table are never deleted", ("false",)),
     "hoodie.cleaner.delete.bootstrap.base.file": ("files outside of the table are never deleted", ("false",)),
     "hoodie.allow.operation.metadata.field": (
         "the _hoodie_operation column is not written: Hudi's Spark writers leave it empty and lose updates of log files with it",
         ("false",),
     ),
-    "hoodie.precommit.validators": ("pre-commit validators are not built", ("",)),
+    "hoodie.precommit.validators": ("pre-commit validators are not supported", ("",)),
     "hoodie.bulkinsert.user.defined.partitioner.class": (
         "user-defined partitioner classes are Java classes; sort the data instead",
         ("",),
     ),
     "hoodie.datasource.overwrite.mode": (
-        "it chooses between two operations for SQL; name insert_overwrite or insert_overwrite_table",
+        "it selects between two SQL operations; use insert_overwrite or insert_overwrite_table",
         ("DYNAMIC",),
     ),
-    "hoodie.datasource.read.streaming.table.version": ("streams go by completion time", ("8",)),
+    "hoodie.datasource.read.streaming.table.version": ("streams are ordered by completion time", ("8",)),
     "hoodie.datasource.read.incr.path.glob": ("use a filter on the partition columns", ("",)),
     "hoodie.datasource.read.incr.filters": ("use a filter", ("",)),
     "hoodie.bootstrap.full.input.provider": (
         "a bootstrap reads the Parquet files themselves",
         ("", "org.apache.hudi.bootstrap.SparkParquetBootstrapDataProvider"),
     ),
-    "hoodie.bootstrap.data.queries.only": ("rows of such a table come with their meta columns", ("false",)),
+    "hoodie.bootstrap.data.queries.only": ("rows of bootstrapped tables include their meta columns", ("false",)),
     "hoodie.datasource.hive_sync.jdbcurl": (_NO_HIVE_SERVER, ("",)),
     "hoodie.datasource.hive_sync.use_jdbc": (_NO_HIVE_SERVER, ("false",)),
     "hoodie.datasource.hive_sync.base_file_format": ("base files are Parquet", ("PARQUET", "parquet")),
@@ -232,23 +231,23 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         "the input formats of com.uber.hoodie do not read tables of Hudi 1.0",
         ("false",),
     ),
-    "hoodie.datasource.hive_sync.bucket_sync": ("the metastore is told of no buckets, as Hudi's mode hms does not", ("false",)),
-    "hoodie.datasource.hive_sync.bucket_sync_spec": ("the metastore is told of no buckets, as Hudi's mode hms does not", ("",)),
+    "hoodie.datasource.hive_sync.bucket_sync": ("buckets are not registered in the metastore, as in Hudi's mode hms", ("false",)),
+    "hoodie.datasource.hive_sync.bucket_sync_spec": ("buckets are not registered in the metastore, as in Hudi's mode hms", ("",)),
     "hoodie.meta.sync.decode_partition": (
-        "catalogs have partition values as paths spell them; Hudi registers them so too, and decodes them only to drop them",
+        "partition values are registered as encoded in paths, as in Hudi, which decodes them only to drop partitions",
         ("false",),
     ),
-    "hoodie.datasource.meta.sync.glue.partition_index_fields.enable": ("partition indexes of Glue are not made", ("false",)),
-    "hoodie.datasource.meta.sync.glue.partition_index_fields": ("partition indexes of Glue are not made", ("",)),
+    "hoodie.datasource.meta.sync.glue.partition_index_fields.enable": ("Glue partition indexes are not supported", ("false",)),
+    "hoodie.datasource.meta.sync.glue.partition_index_fields": ("Glue partition indexes are not supported", ("",)),
 }
-"""Legal keys that PyHudi does not carry out: the reason, and the values that ask for nothing and so may stand."""
+"""Valid keys that PyHudi does not implement: the reason, and the neutral values that are accepted."""
 
 FORWARDED = (
     "hoodie.keygen.timebased.",
     "hoodie.deltastreamer.keygen.timebased.",
     "spark.",
 )
-"""Prefixes whose keys are read by name elsewhere (key generators), or are Spark's, whose session goes by them."""
+"""Prefixes of keys that other code reads by name (key generators), or that belong to Spark's session."""
 
 _NONE = Options(())
 
@@ -354,20 +353,28 @@ FLINK: dict[str, str | None] = {
     "write.tasks": None,
     "write.utc-timezone": None,
 }
-"""Names that options have in Hudi's Flink connector alone, and the option that says such a thing here; None for none."""
+"""Names used only by Hudi's Flink connector, and the corresponding option here; None if there is none."""
 
 
 def parse_options(*layers: Mapping[str, object] | None, base_options: Options = _NONE) -> Options:
-    """Check and canonicalise options; later layers win.
+    """Validate and canonicalize options; later layers win.
 
-    Raises InvalidRequest for an illegal value, for two spellings of one option that disagree and for an option by the name that
-    it has in Flink, Unsupported for an option that PyHudi does not carry out.  Warns about unknown keys, naming the nearest known
-    one; keys for the metadata of commits are known by their prefix, which may also stand in the options beside these.
+    Warns about unknown keys with the nearest known one. Keys with the prefix of commit metadata are known; the options
+    may set that prefix.
+
+    Args:
+        layers: Option mappings; None is empty.
+        base_options: Options of an outer scope, for the prefix of commit metadata.
+
+    Raises:
+        InvalidRequest: An illegal value, two spellings of one option with different values, or a name of the Flink
+            connector.
+        Unsupported: An option that PyHudi does not implement.
     """
     values: dict[str, str] = {}
     extra: dict[str, str] = {}
     for layer in layers:
-        told: dict[str, tuple[str, str]] = {}
+        spellings: dict[str, tuple[str, str]] = {}
         for key, raw in (layer or {}).items():
             if raw is None:
                 continue
@@ -375,14 +382,14 @@ def parse_options(*layers: Mapping[str, object] | None, base_options: Options = 
             option = _BY_SPELLING.get(key)
             if option is not None:
                 checked = _check_value(key, option, text)
-                before = told.get(option.key)
-                if before is not None and before[1] != checked:
+                earlier = spellings.get(option.key)
+                if earlier is not None and earlier[1] != checked:
                     raise InvalidRequest(
-                        f"options {before[0]}={redact_secret(before[0], before[1])} and {key}={redact_secret(key, text)} mean "
-                        "the same "
-                        "setting and disagree"
+                        f"options {earlier[0]}={redact_secret(earlier[0], earlier[1])} and {key}={redact_secret(key, text)} are "
+                        "spellings of one "
+                        "option and have different values"
                     )
-                told[option.key] = (key, checked)
+                spellings[option.key] = (key, checked)
                 values[option.key] = checked
             elif key in REFUSED:
                 reason, neutral = REFUSED[key]
@@ -390,8 +397,8 @@ def parse_options(*layers: Mapping[str, object] | None, base_options: Options = 
                     raise Unsupported(f"option {key}={redact_secret(key, text)} is refused: {reason}")
             elif key in FLINK:
                 ours = FLINK[key]
-                hint = f"say {ours}" if ours else "nothing here goes by it; leave it out"
-                raise InvalidRequest(f"option {key}={redact_secret(key, text)} is one of Hudi's Flink connector: {hint}")
+                hint = f"use {ours}" if ours else "it has no effect in PyHudi; leave it out"
+                raise InvalidRequest(f"option {key}={redact_secret(key, text)} belongs to Hudi's Flink connector: {hint}")
             elif key not in NO_OP:
                 extra[key] = text
     prefix = values.get(METADATA_PREFIX.key, base_options.value_or_default(METADATA_PREFIX))
@@ -402,7 +409,7 @@ def parse_options(*layers: Mapping[str, object] | None, base_options: Options = 
 
 
 def canonical_name(key: str) -> str:
-    """A key whose capitals were lost, as Spark loses those of a source's options, with those of the known key that it is."""
+    """Restore the capitals of a known key that was lowercased, as Spark does with the options of a source."""
     return _CAPITALS.get(key, key)
 
 
@@ -415,28 +422,28 @@ def _to_text(raw: object) -> str:
 
 
 def _are_mergers(names: str) -> bool:
-    """Whether each class of a list is one of Hudi's own, or has a merger registered under its name."""
+    """Whether each class of a list is one of Hudi's own, or has a registered merger."""
     return all(name in _BUILT_IN_MERGERS or is_merger_class(name) for name in names.replace(" ", "").split(","))
 
 
 def _check_value(key: str, option: Option, text: str) -> str:
-    kind, said = option.kind, redact_secret(key, text)
+    kind, shown = option.kind, redact_secret(key, text)
     if isinstance(kind, tuple):
         for word in kind:
             if text.strip().lower() == word.lower():
                 return word
-        raise InvalidRequest(f"option {key}={said!r} is none of {', '.join(kind)}")
+        raise InvalidRequest(f"option {key}={shown!r} is none of {', '.join(kind)}")
     if kind is bool:
         if text.strip().lower() not in ("true", "false"):
-            raise InvalidRequest(f"option {key}={said!r} is neither true nor false")
+            raise InvalidRequest(f"option {key}={shown!r} is neither true nor false")
         return text.strip().lower()
     if kind in (int, float):
-        wanted = _WHOLE_NUMBER if kind is int else _NUMBER
-        if not wanted.fullmatch(text.strip()):
-            raise InvalidRequest(f"option {key}={said!r} is not a {'whole number' if kind is int else 'number'}")
+        pattern = _WHOLE_NUMBER if kind is int else _NUMBER
+        if not pattern.fullmatch(text.strip()):
+            raise InvalidRequest(f"option {key}={shown!r} is not a {'whole number' if kind is int else 'number'}")
         smallest = option.at_least
         if smallest is not None and float(text) < smallest:
-            raise InvalidRequest(f"option {key}={said} has to be {'positive' if smallest == 1 else f'{smallest} or more'}")
+            raise InvalidRequest(f"option {key}={shown} must be {'positive' if smallest == 1 else f'{smallest} or more'}")
         return text.strip()
     return text
 
@@ -452,7 +459,7 @@ def _warn_unknown(key: str) -> None:
 
 
 def _depth_of_caller() -> int:
-    """How many calls up, seen from the caller of this, the code stands that called PyHudi: the line that a warning is about."""
+    """Number of stack frames up to the code that called PyHudi: the line that a warning refers to."""
     frame, depth = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pyhudi":
         frame, depth = frame.f_back, depth + 1

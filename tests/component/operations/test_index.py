@@ -444,7 +444,7 @@ def test_definitions_that_somebody_else_changes_are_not_lost(tmp_path: Path, mon
         put(*arguments)
 
     monkeypatch.setattr(stored_index_definitions, "_put_outside", late)
-    with pytest.raises(WriteConflict, match="were changed meanwhile by somebody who does not hold the table's lock"):
+    with pytest.raises(WriteConflict, match="were changed concurrently by a writer without the table's lock"):
         table.index.drop("secondary_index_note")
     assert json.loads(file.read_text()) == other
     monkeypatch.undo()

@@ -290,7 +290,7 @@ def test_a_layout_that_is_not_written_is_a_question_to_the_kind(kind: type[Index
         if is_written:
             kind.check_writable(definition)
         else:
-            with pytest.raises(Unsupported, match="layout 2 of its records is read, and not written"):
+            with pytest.raises(Unsupported, match="reads layout 2 of its records, but does not write it"):
                 kind.check_writable(definition)
 
 

@@ -135,7 +135,7 @@ def test_what_cannot_be_is_refused(uri: str, tmp_path: Path) -> None:
     table = made(uri)
     first = rows(("a", "x", 1, "xa"), ("a", "y", 1, "ya"))
     table.upsert(first)
-    with pytest.raises(InvalidRequest, match=r"the record index .* is partitioned, and the options ask for one that is not"):
+    with pytest.raises(InvalidRequest, match=r"the record index .* is partitioned, but the options require a global one"):
         table.upsert(first, options={"hoodie.index.type": "RECORD_INDEX"})
     with pytest.raises(InvalidRequest, match="a table has one of them"):
         table.upsert(first, options={"hoodie.metadata.record.index.enable": "true"})

@@ -183,14 +183,14 @@ class Wrong(Adding):
             rows = rows.set_column(1, "n", pc.subtract(older["n"], newer["n"]))
         if self.how == "rows and":
             rows = rows.slice(1)
-        if self.how == "left out the columns id":
+        if self.how == "omitted the columns id":
             rows = rows.drop_columns(["id"])
-        if self.how == "by its place":
+        if self.how == "depends on the position":
             rows = rows.set_column(1, "n", pa.array(range(len(rows)), pa.int64()))
         return rows, None
 
 
-@pytest.mark.parametrize("how", ["associative", "rows and", "left out the columns id", "by its place"])
+@pytest.mark.parametrize("how", ["associative", "rows and", "omitted the columns id", "depends on the position"])
 def test_the_suite_finds_what_a_merger_must_not_do(how: str) -> None:
     with pytest.raises(InvalidRequest, match=how):
         testing.check_merger(Wrong(how=how), *STATES)
@@ -202,16 +202,16 @@ def test_the_suite_finds_what_cannot_be_pickled_and_partial_merges_that_differ()
 
     with pytest.raises(InvalidRequest, match="cannot be pickled"):
         testing.check_merger(record_by_record("id-of-mine", last), *STATES)
-    with pytest.raises(InvalidRequest, match="another way by partial_merge"):
+    with pytest.raises(InvalidRequest, match="differently by partial_merge"):
         testing.check_merger(record_by_record("id-of-mine", last, lambda older, newer: older), *STATES)
 
 
-@pytest.mark.parametrize("how", ["answered for 1", "beside it"])
+@pytest.mark.parametrize("how", ["returned 1 results", "depends on other deletes"])
 def test_the_suite_finds_what_a_merger_must_not_say_of_deletes(how: str) -> None:
     @dataclass(frozen=True)
     class Deletes(Adding):
         def deletes(self, older: pa.Table, newer: pa.Table) -> pa.Array:
-            return pa.array([True] if how == "answered for 1" else [n == 0 for n in range(newer.num_rows)])
+            return pa.array([True] if how == "returned 1 results" else [n == 0 for n in range(newer.num_rows)])
 
     with pytest.raises(InvalidRequest, match=how):
         testing.check_merger(Deletes(), *STATES)
@@ -223,5 +223,5 @@ def test_the_suite_finds_strategies_that_make_things_up() -> None:
     with pytest.raises(InvalidRequest, match="not offered"):
         testing.check_compaction_strategy(lambda operations: [replace(one) for one in operations])
     turns = itertools.count()
-    with pytest.raises(InvalidRequest, match="asked again"):
+    with pytest.raises(InvalidRequest, match="called again"):
         testing.check_clustering_strategy(lambda partition, slices: [slices[next(turns) % 2 :]])

@@ -325,7 +325,7 @@ def test_the_concurrency_mode_of_a_call_acts() -> None:
 
 def test_a_lock_is_refused_where_none_is_taken(table: Table) -> None:
     for verb in ("scan", "read_optimized", "changes"):
-        with pytest.raises(InvalidRequest, match=r"hoodie\.write\.lock\.provider.* no effect on .*it acts on upsert, "):
+        with pytest.raises(InvalidRequest, match=r"hoodie\.write\.lock\.provider.* no effect on .*it is used by upsert, "):
             getattr(table, verb)(options={"hoodie.write.lock.provider": LOCK})
 
 

@@ -117,7 +117,7 @@ def test_names(sql: Sql, catalog: hp.Catalog, trips: hp.Table, tmp_path: Path) -
     with pytest.raises(hp.InvalidRequest, match=r"no table again in the catalog \(it has trips\)"):
         sql("SELECT * FROM again")
     assert hp.Table.exists(trips.uri)
-    with pytest.raises(hp.InvalidRequest, match="names no columns"):
+    with pytest.raises(hp.InvalidRequest, match="its columns are unknown"):
         sql(f"CREATE TABLE none USING hudi LOCATION '{tmp_path}/none'")
     catalog.register("rows", pa.table({"a": [1]}))
     with pytest.raises(hp.InvalidRequest, match="rows stands for rows in memory"):

@@ -78,7 +78,9 @@ def test_spellings_of_one_option() -> None:
     assert parse_options({"hoodie.table.precombine.field": "ts"}).text("hoodie.datasource.write.precombine.field") == "ts"
     same = {"hoodie.table.precombine.field": "ts", "hoodie.datasource.write.precombine.field": "ts"}
     assert parse_options(same).text("hoodie.datasource.write.precombine.field") == "ts"
-    with pytest.raises(InvalidRequest, match=r"hoodie\.table\.precombine\.field=ts and .*mean the same setting and disagree"):
+    with pytest.raises(
+        InvalidRequest, match=r"hoodie\.table\.precombine\.field=ts and .*are spellings of one option and have different values"
+    ):
         parse_options({**same, "hoodie.datasource.write.precombine.field": "at"})
     # A later layer wins, whatever it calls the option.
     layered = parse_options({"hoodie.datasource.write.precombine.field": "at"}, {"preCombineField": "ts"}, None)
@@ -132,5 +134,5 @@ def test_merged() -> None:
 
 @pytest.mark.parametrize("value", [0, -1])
 def test_positive(value: int) -> None:
-    with pytest.raises(InvalidRequest, match="has to be positive"):
+    with pytest.raises(InvalidRequest, match="must be positive"):
         parse_options({"hoodie.parquet.block.size": value})

@@ -185,7 +185,7 @@ def test_every_insert_has_a_place(inserts: dict[str, int], sizes: list[int], rec
 
 @pytest.mark.parametrize("key", ["hoodie.parquet.max.file.size", "hoodie.copyonwrite.record.size.estimate"])
 def test_sizes_are_positive(key: str) -> None:
-    with pytest.raises(InvalidRequest, match="has to be positive"):
+    with pytest.raises(InvalidRequest, match="must be positive"):
         SizingSettings.of(parse_options({key: 0}))
 
 

@@ -11,7 +11,7 @@
 What files do not tell has to be given, and what is given must not contradict what they tell: `infer` gives both the properties
 and what is asked for.  Features of which files show no trace are off, and `assumed_off` names them.
 
-Pure: facts in, properties out.  Source: docs/formats/timeline.md, "Properties told by files".
+Pure: facts in, properties out.  Source: docs/formats/timeline.md, "Inferring properties from files".
 """
 
 from __future__ import annotations

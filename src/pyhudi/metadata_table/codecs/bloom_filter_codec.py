@@ -1,8 +1,9 @@
-"""The `bloom_filters` partition: the Bloom filter of each base file, beside the file.
-Source: docs/formats/metadata-table.md, bloom_filters.
+"""Codec of the `bloom_filters` partition: the Bloom filter of each base file. Format: docs/formats/metadata-table.md,
+bloom_filters.
 
-Key: partition + file.  Type 4.  The filter's bytes are the text that stands in the Parquet footer.  Log files have none.
-Newer records replace older ones.  Expression indexes of type bloom_filters hold the same, of the text of a function's results.
+Key: partition + file. Type 4. The filter bytes equal the text in the Parquet footer. Log files have no filter. A newer
+record replaces an older one. Expression indexes of type bloom_filters store the same, for the text of a function's
+results.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ BLOOM_FILTER_SCHEMA = pa.schema(
 
 
 def decode_bloom_filters(values: pa.BinaryArray, schema: str) -> pa.RecordBatch:
-    """BLOOM_FILTER_SCHEMA, one row for each value.  Raises CorruptData and Unsupported as `decode_payload` does."""
+    """Decode record values into BLOOM_FILTER_SCHEMA, one row per value.
+
+    Raises:
+        CorruptData, Unsupported: As `decode_payload`.
+    """
     _, payloads = decode_payload(values, schema, Payload.BLOOM_FILTER)
     if payloads.null_count:
-        raise CorruptData("a record of the Bloom filters says nothing")
+        raise CorruptData("a Bloom filter record of the metadata table has no payload")
     columns = [
         payload_field(payloads, "type", pa.string()),
         payload_field(payloads, "timestamp", pa.string()),
@@ -39,6 +44,10 @@ def decode_bloom_filters(values: pa.BinaryArray, schema: str) -> pa.RecordBatch:
 
 
 def encode_bloom_filters(filters: pa.RecordBatch) -> pa.BinaryArray:
-    """The value of each row.  filters: BLOOM_FILTER_SCHEMA."""
+    """Encode each row as a record value.
+
+    Args:
+        filters: BLOOM_FILTER_SCHEMA.
+    """
     payload = payload_type(Payload.BLOOM_FILTER)
     return encode_payload(MetadataRecordType.BLOOM_FILTER, pa.StructArray.from_arrays(filters.columns, fields=list(payload)))

@@ -1,16 +1,18 @@
-"""The `column_stats` and `partition_stats` partitions: ranges of columns in files and in partitions.
-Source: docs/formats/metadata-table.md, column_stats and partition_stats.
+"""Codec of the `column_stats` and `partition_stats` partitions: column ranges per file and per partition.
+Format: docs/formats/metadata-table.md, column_stats and partition_stats.
 
-    key                              type  file_name       says
+    key                              type  file_name       content
     column + partition + file        3     the file        a column in one base or log file
     column + partition               6     the partition   a column in all files of a partition; its bounds are tight
 
-Expression indexes hold both kinds, of the results of a function.  Counts of values include nulls, except in expression indexes.
+Expression indexes store both types, for the results of a function. Value counts include nulls, except in expression
+indexes.
 
-Records of the second layout name the type of their column (`valueType`) and hold bounds as plain numbers and bytes; they come out
-of here as those of the first, with kinds of their own where that has none (see `wrapped.py`).
+Records of layout 2 store the type of their column (`valueType`) and plain numbers and bytes as bounds. The decoder
+returns them in the form of layout 1, with additional kinds where layout 1 has none (see `value_wrappers.py`).
 
-Two records of one key: the newer one counts when it is a deletion, follows one, or is tight; else bounds widen and counts add up.
+Merge of two records of one key: the newer one wins if it is a deletion, follows a deletion, or is tight. Otherwise
+bounds widen and counts add up.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ COLUMN_STATS_SCHEMA = pa.schema(
         pa.field("type_info", pa.string()),
     ]
 )
-"""One row for each record.  min, max: see `wrapped.py`; both of the kind NULL when there is no value but null.  value_type,
-type_info: what the second layout names of the column's type; null in the first.
+"""One row per record. min, max: see `value_wrappers.py`; both have the kind NULL if every value is null. value_type,
+type_info: the column's type in layout 2; null in layout 1.
 """
 
 _VALUE_TYPE = "valueType"
@@ -63,14 +65,21 @@ _FIELDS = (
 
 
 def decode_column_stats(values: pa.BinaryArray, schema: str) -> tuple[pa.RecordBatch, pa.Int32Array]:
-    """COLUMN_STATS_SCHEMA, one row for each value, and the type of each: 3 of a file, 6 of a partition.
+    """Decode record values into COLUMN_STATS_SCHEMA, one row per value.
 
-    values: binary, no nulls; schema: the Avro schema text that wrote them.
-    Raises CorruptData and Unsupported as `decode_payload` does.
+    Args:
+        values: Binary, no nulls.
+        schema: Avro schema text that the values were written with.
+
+    Returns:
+        The statistics, and the record type of each row: 3 for a file, 6 for a partition.
+
+    Raises:
+        CorruptData, Unsupported: As `decode_payload`.
     """
     types, payloads = decode_payload(values, schema, Payload.COLUMN_STATS)
     if payloads.null_count:
-        raise CorruptData("a record of column statistics says nothing")
+        raise CorruptData("a column statistics record of the metadata table has no payload")
     columns = [payload_field(payloads, name, kind, default) for name, kind, default in _FIELDS]
     if payloads.type.get_field_index(_VALUE_TYPE) >= 0:
         columns = _typed(columns, payloads.field(payloads.type.get_field_index(_VALUE_TYPE)))
@@ -80,31 +89,39 @@ def decode_column_stats(values: pa.BinaryArray, schema: str) -> tuple[pa.RecordB
 
 
 def _typed(columns: list[pa.Array], value_types: pa.StructArray) -> list[pa.Array]:
-    """The columns with the kinds of bounds that the value types mean."""
+    """Set the kinds of the bounds according to their value types."""
     fields = [value_types.field(name) for name in ("typeOrdinal", "additionalInfo")]
     ordinals, infos = (pc.if_else(value_types.is_valid(), column, None) for column in fields)
     if value_types.null_count == len(value_types):
         return [*columns, ordinals, infos]
-    wrong = pc.greater(ordinals, max(ValueType))
-    if pc.any(wrong, min_count=0).as_py():
-        raise Unsupported(f"column statistics of value type {pc.max(ordinals).as_py()}, known: 0 to {max(ValueType).value}")
-    named = {field[0]: place for place, field in enumerate(_FIELDS)}
+    unknown_type = pc.greater(ordinals, max(ValueType))
+    if pc.any(unknown_type, min_count=0).as_py():
+        raise Unsupported(
+            f"cannot read column statistics of value type {pc.max(ordinals).as_py()}: known types are 0 to {max(ValueType).value}"
+        )
+    positions = {field[0]: position for position, field in enumerate(_FIELDS)}
     for name in ("minValue", "maxValue"):
-        bounds = columns[named[name]]
+        bounds = columns[positions[name]]
         kinds = wrappers_for_types(bounds.field("kind"), ordinals, infos)
-        columns[named[name]] = pa.StructArray.from_arrays([kinds, bounds.field("value")], fields=list(WRAPPED))
-    # Of a log file of deletes alone nothing is known, not even that it has no values to count.
-    unknown = pc.fill_null(pc.equal(ordinals, int(ValueType.NULL)), False)
+        columns[positions[name]] = pa.StructArray.from_arrays([kinds, bounds.field("value")], fields=list(WRAPPED))
+    # A log file that holds only deletes has unknown statistics, including its value count.
+    without_values = pc.fill_null(pc.equal(ordinals, int(ValueType.NULL)), False)
     for name in ("valueCount", "nullCount"):
-        columns[named[name]] = pc.if_else(unknown, pa.scalar(None, pa.int64()), columns[named[name]])
+        columns[positions[name]] = pc.if_else(without_values, pa.scalar(None, pa.int64()), columns[positions[name]])
     return [*columns, ordinals, infos]
 
 
 def encode_column_stats(stats: pa.RecordBatch, kind: MetadataRecordType, *, typed: bool = False) -> pa.BinaryArray:
-    """The value of each row.  stats: COLUMN_STATS_SCHEMA; kind: COLUMN_STATS or PARTITION_STATS; typed: by TYPED_SCHEMA, which
-    can tell the types that the rows name.
+    """Encode each row as a record value.
 
-    Raises InvalidRequest when a row has one bound without the other: readers would take the other for "all null".
+    Args:
+        stats: COLUMN_STATS_SCHEMA.
+        kind: COLUMN_STATS or PARTITION_STATS.
+        typed: Write TYPED_SCHEMA (layout 2), which stores the column type of each row.
+
+    Raises:
+        InvalidRequest: A row has only one of its two bounds. Readers would take the missing one for "all values are
+            null".
     """
     if kind not in (MetadataRecordType.COLUMN_STATS, MetadataRecordType.PARTITION_STATS):
         raise InvalidRequest(f"column statistics are not records of type {kind.name}")
@@ -112,7 +129,7 @@ def encode_column_stats(stats: pa.RecordBatch, kind: MetadataRecordType, *, type
     one_sided = pc.not_equal(pc.equal(kinds[0], int(Wrapper.NULL)), pc.equal(kinds[1], int(Wrapper.NULL)))
     if pc.any(one_sided).as_py():
         row = stats.filter(one_sided).slice(0, 1).to_pylist()[0]
-        raise InvalidRequest(f"the statistics of column {row['column_name']} in {row['file_name']} have one bound only")
+        raise InvalidRequest(f"the statistics of column {row['column_name']} in {row['file_name']} have only one of min and max")
     schema = TYPED_SCHEMA if typed else RECORD_SCHEMA
     payload = payload_type(Payload.COLUMN_STATS, schema)
     columns = stats.columns[: len(_FIELDS)]
@@ -122,16 +139,16 @@ def encode_column_stats(stats: pa.RecordBatch, kind: MetadataRecordType, *, type
 
 
 def _stored(columns: list[pa.Array], ordinals: pa.Array, infos: pa.Array, payload: pa.StructType) -> list[pa.Array]:
-    """The columns with bounds on the branches that they are stored on, and what they name of their types."""
-    named = {field[0]: place for place, field in enumerate(_FIELDS)}
+    """Return the columns with bounds on the union branches that store them, and the value types."""
+    positions = {field[0]: position for position, field in enumerate(_FIELDS)}
     for name in ("minValue", "maxValue"):
-        bounds = columns[named[name]]
-        columns[named[name]] = pa.StructArray.from_arrays(
+        bounds = columns[positions[name]]
+        columns[positions[name]] = pa.StructArray.from_arrays(
             [wrappers_for_storage(bounds.field("kind")), bounds.field("value")], fields=list(WRAPPED)
         )
-    unknown = pc.fill_null(pc.equal(ordinals, int(ValueType.NULL)), False)
+    without_values = pc.fill_null(pc.equal(ordinals, int(ValueType.NULL)), False)
     for name in ("valueCount", "nullCount"):
-        columns[named[name]] = pc.if_else(unknown, pa.scalar(0, pa.int64()), columns[named[name]])
+        columns[positions[name]] = pc.if_else(without_values, pa.scalar(0, pa.int64()), columns[positions[name]])
     type_ = payload.field(payload.get_field_index(_VALUE_TYPE)).type
     missing = ordinals.is_null()
     types = pa.StructArray.from_arrays([ordinals.fill_null(0), infos], fields=list(type_), mask=missing)
@@ -140,7 +157,7 @@ def _stored(columns: list[pa.Array], ordinals: pa.Array, infos: pa.Array, payloa
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatsRecord:
-    """What a record says, with bounds as Python values that can be compared: both None when there is no value but null."""
+    """One statistics record with comparable Python bounds. Both bounds are None if every value is null."""
 
     file_name: str
     column_name: str
@@ -155,9 +172,15 @@ class ColumnStatsRecord:
 
 
 def merge_column_stats(older: ColumnStatsRecord, newer: ColumnStatsRecord) -> ColumnStatsRecord:
-    """What two records of one key say together.  Raises CorruptData when they are about different columns."""
+    """Merge two records of one key.
+
+    Raises:
+        CorruptData: The records belong to different columns.
+    """
     if older.column_name != newer.column_name:
-        raise CorruptData("two columns have one key in the statistics", expected=older.column_name, found=newer.column_name)
+        raise CorruptData(
+            "two columns share one key in the column statistics", expected=older.column_name, found=newer.column_name
+        )
     if older.is_deleted or newer.is_deleted or newer.is_tight:
         return newer
     return ColumnStatsRecord(

@@ -1,18 +1,19 @@
-"""The `files` partition: which files each partition of the table has.  Source: docs/formats/metadata-table.md, files.
+"""Codec of the `files` partition: the file listing of each table partition. Format: docs/formats/metadata-table.md,
+files.
 
     record key            type  payload
     __all_partitions__    1     map partition path -> (0, is deleted)
     partition path        2     map file name -> (size in bytes, is deleted)
 
-The table's root, when it has no partitions, is named `.`.  A record holds only what its commit changed: records of one key, from
-the base file on, are merged file by file:
+A table without partitions uses the name `.` for its root. A record holds only the changes of its commit. Records of one
+key, starting with the base file, are merged per file:
 
     newer / older          none           alive                          deleted
     alive, size n         alive n        alive, the larger of the sizes  alive n
     deleted               deleted        none                            deleted
 
-A deletion is kept while the file that it deletes may still stand in an older record; deletions that are left at the end say
-nothing.  Live files have a size above 0.
+A deletion is retained while an older record may still contain the file. Deletions that remain after the merge have no
+effect. Live files have a size above 0.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ALL_PARTITIONS = "__all_partitions__"
 """The key of the record that lists the partitions."""
 
 ROOT = "."
-"""How the empty partition path, of a table without partitions, is named in keys and lists."""
+"""Name of the empty partition path (table without partitions) in keys and lists."""
 
 FILES_SCHEMA = pa.schema(
     [
@@ -43,22 +44,27 @@ FILES_SCHEMA = pa.schema(
         pa.field("is_deleted", pa.bool_(), nullable=False),
     ]
 )
-"""One row for each file of a record; `partition` is the record's key."""
+"""One row per file of a record; `partition` is the record's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """What a record says of a file.  A deleted file has size 0."""
+    """State of one file in a record. A deleted file has size 0."""
 
     size_bytes: int
     is_deleted: bool = False
 
 
 def decode_files(keys: pa.BinaryArray, values: pa.BinaryArray, schema: str) -> pa.RecordBatch:
-    """The files in the records of an HFile: FILES_SCHEMA, record by record in the given order.
+    """Decode the records of an HFile into FILES_SCHEMA, in record order.
 
-    keys, values: binary, no nulls; schema: the Avro schema text that wrote the values.
-    Raises CorruptData and Unsupported as `decode_payload` does.
+    Args:
+        keys: Binary, no nulls.
+        values: Binary, no nulls.
+        schema: Avro schema text that the values were written with.
+
+    Raises:
+        CorruptData, Unsupported: As `decode_payload`.
     """
     return decode_files_by_record(keys, values, schema)[0]
 
@@ -66,9 +72,9 @@ def decode_files(keys: pa.BinaryArray, values: pa.BinaryArray, schema: str) -> p
 def decode_files_by_record(
     keys: pa.BinaryArray, values: pa.BinaryArray, schema: str
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-    """As `decode_files`, and for each row the number of its record, from 0."""
+    """As `decode_files`, and for each row the index of its record, from 0."""
     _, payloads = decode_payload(values, schema, Payload.FILES)
-    # A null map spans nothing, so the offsets alone say which record has which entries.
+    # A null map has no entries, so the offsets alone assign entries to records.
     offsets = payloads.offsets.to_numpy()
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     records = np.repeat(np.arange(len(keys)), np.diff(offsets))
@@ -90,24 +96,30 @@ def decode_files_by_record(
 
 
 def encode_files(files: pa.RecordBatch, keys: Sequence[str] = ()) -> tuple[pa.StringArray, pa.BinaryArray]:
-    """Keys, ascending by bytes, and values of the records that say this.
+    """Encode files as records of the `files` partition.
 
-    files: FILES_SCHEMA in any order; the rows of ALL_PARTITIONS are partition paths.  keys: those that get a record even if they
-    have no files, as the list of partitions has in an empty table.
-    Raises InvalidRequest for a file that comes twice, and for a live file whose size is not above 0.
+    Args:
+        files: FILES_SCHEMA in any order; the rows of ALL_PARTITIONS are partition paths.
+        keys: Keys that get a record even without files, such as the partition list of an empty table.
+
+    Returns:
+        Keys, ascending by bytes, and values.
+
+    Raises:
+        InvalidRequest: A file occurs twice, or a live file has a size of 0 or less.
     """
-    wrong = pc.and_(pc.not_equal(files.column("partition"), ALL_PARTITIONS), pc.invert(files.column("is_deleted")))
-    wrong = pc.and_(wrong, pc.less_equal(files.column("size_bytes"), 0))
-    if pc.any(wrong).as_py():
-        row = files.filter(wrong).slice(0, 1).to_pylist()[0]
-        raise InvalidRequest(f"the file {row['name']} in partition {row['partition']!r} has size {row['size_bytes']}")
+    without_size = pc.and_(pc.not_equal(files.column("partition"), ALL_PARTITIONS), pc.invert(files.column("is_deleted")))
+    without_size = pc.and_(without_size, pc.less_equal(files.column("size_bytes"), 0))
+    if pc.any(without_size).as_py():
+        row = files.filter(without_size).slice(0, 1).to_pylist()[0]
+        raise InvalidRequest(f"the file {row['name']} in partition {row['partition']!r} has the invalid size {row['size_bytes']}")
     files = files.take(pc.sort_indices(files, sort_keys=[("partition", "ascending"), ("name", "ascending")]))
     partitions, names = files.column("partition"), files.column("name")
     if len(names) > 1:
         repeats = pc.and_(pc.equal(partitions[1:], partitions[:-1]), pc.equal(names[1:], names[:-1]))
         row = pc.index(repeats, True).as_py()
         if row >= 0:
-            raise InvalidRequest(f"the file {names[row]} comes twice in partition {partitions[row].as_py()!r}")
+            raise InvalidRequest(f"the file {names[row]} occurs twice in partition {partitions[row].as_py()!r}")
     record_keys = pc.unique(pa.concat_arrays([partitions, pa.array(keys, pa.string())]))
     record_keys = record_keys.take(pc.sort_indices(record_keys))
     counts = np.bincount(pc.index_in(partitions, value_set=record_keys).to_numpy(), minlength=len(record_keys))
@@ -116,26 +128,26 @@ def encode_files(files: pa.RecordBatch, keys: Sequence[str] = ()) -> tuple[pa.St
     sizes_and_flags = [files.column("size_bytes"), files.column("is_deleted")]
     entries = pa.StructArray.from_arrays(sizes_and_flags, fields=list(maps_type.item_type))
     maps = pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, entries, type=maps_type)
-    at = pc.index(record_keys, ALL_PARTITIONS).as_py()
-    if at < 0:
+    partition_list = pc.index(record_keys, ALL_PARTITIONS).as_py()
+    if partition_list < 0:
         return record_keys, encode_payload(MetadataRecordType.FILE_LIST, maps)
     pieces = [
-        encode_payload(MetadataRecordType.FILE_LIST, maps.slice(0, at)),
-        encode_payload(MetadataRecordType.PARTITION_LIST, maps.slice(at, 1)),
-        encode_payload(MetadataRecordType.FILE_LIST, maps.slice(at + 1)),
+        encode_payload(MetadataRecordType.FILE_LIST, maps.slice(0, partition_list)),
+        encode_payload(MetadataRecordType.PARTITION_LIST, maps.slice(partition_list, 1)),
+        encode_payload(MetadataRecordType.FILE_LIST, maps.slice(partition_list + 1)),
     ]
     return record_keys, pa.concat_arrays(pieces)
 
 
 def merge_file_lists(older: Mapping[str, FileEntry], newer: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
-    """What two records of one key say together, by the table at the head of this module."""
+    """Merge two records of one key by the table in the module docstring."""
     merged = dict(older)
     for name, entry in newer.items():
-        before = older.get(name)
+        older_entry = older.get(name)
         if not entry.is_deleted:
-            size = entry.size_bytes if before is None else max(before.size_bytes, entry.size_bytes)
+            size = entry.size_bytes if older_entry is None else max(older_entry.size_bytes, entry.size_bytes)
             merged[name] = FileEntry(size)
-        elif before is None or before.is_deleted:
+        elif older_entry is None or older_entry.is_deleted:
             merged[name] = FileEntry(0, True)
         else:
             del merged[name]
@@ -143,10 +155,14 @@ def merge_file_lists(older: Mapping[str, FileEntry], newer: Mapping[str, FileEnt
 
 
 def live_files(files: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
-    """The files that exist after all records are merged: FILES_SCHEMA, by partition and name, none of them deleted.
+    """Return the files that exist after all records are merged: FILES_SCHEMA, sorted by partition and name, none
+    deleted.
 
-    files: FILES_SCHEMA; order: of each row the rank of its record, base file first (any integers): greater is newer.
-    A file that a record brought back after it was deleted has a size of its own again.
+    A file that a record restores after its deletion takes its size from that record.
+
+    Args:
+        files: FILES_SCHEMA.
+        order: Rank of the record of each row, any integers; greater is newer, the base file comes first.
     """
     table = pa.table({name: files.column(name) for name in FILES_SCHEMA.names} | {"order": order})
     keys = [("partition", "ascending"), ("name", "ascending"), ("order", "ascending")]
@@ -155,22 +171,23 @@ def live_files(files: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
     if count == 0:
         return _no_files()
     partitions, names = table.column("partition").chunk(0), table.column("name").chunk(0)
-    begins = np.ones(count, dtype=np.bool_)
-    same = pc.and_(pc.equal(partitions[1:], partitions[:-1]), pc.equal(names[1:], names[:-1]))
-    begins[1:] = ~same.to_numpy(zero_copy_only=False)
+    starts_file = np.ones(count, dtype=np.bool_)
+    is_same_file = pc.and_(pc.equal(partitions[1:], partitions[:-1]), pc.equal(names[1:], names[:-1]))
+    starts_file[1:] = ~is_same_file.to_numpy(zero_copy_only=False)
     deleted = table.column("is_deleted").to_numpy()
     sizes = table.column("size_bytes").to_numpy()
-    # A run is a file between its deletions: its size is the largest in the last run, if that does not end deleted.
-    run_begins = begins | deleted
+    # A run covers a file between two deletions. The file's size is the largest in the last run, unless that run ends in
+    # a deletion.
+    run_begins = starts_file | deleted
     run_begins[1:] |= deleted[:-1]
     starts = np.flatnonzero(run_begins)
     largest = np.maximum.reduceat(sizes, starts)
     ends = np.append(starts[1:], count) - 1
-    is_last = np.append(begins[1:], True)[ends]
-    kept = is_last & ~deleted[ends]
-    rows = pa.array(ends[kept])
+    is_last = np.append(starts_file[1:], True)[ends]
+    is_live = is_last & ~deleted[ends]
+    rows = pa.array(ends[is_live])
     return pa.RecordBatch.from_arrays(
-        [partitions.take(rows), names.take(rows), pa.array(largest[kept]), pa.array(np.zeros(len(rows), dtype=np.bool_))],
+        [partitions.take(rows), names.take(rows), pa.array(largest[is_live]), pa.array(np.zeros(len(rows), dtype=np.bool_))],
         schema=FILES_SCHEMA,
     )
 

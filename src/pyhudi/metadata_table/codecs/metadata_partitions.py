@@ -1,5 +1,5 @@
 """Partitions of the metadata table and their file groups: names, numbers, the first log file.
-Source: docs/formats/metadata-table.md, partitions.
+Format: docs/formats/metadata-table.md, partitions.
 
     partition               file id of group i        file groups
     files                   files-0000-0              1
@@ -12,10 +12,10 @@ Source: docs/formats/metadata-table.md, partitions.
 
     record_index, partitioned   record-index-<partition of the table, escaped>-%04d-0      1 to 10 for each of these
 
-How many groups a partition has is fixed when it is made, by a first log file in each, which holds an empty block of deletions.
-Which group has a key: `records.hashing.key_shards` of the whole key and the number of groups that exist.  A partitioned record
-index has a *section* for each partition of the table, with file groups of its own, which come with the first commit that writes
-to that partition; keys are unique, and looked up, within one.
+The number of file groups of a partition is fixed at its creation: each group gets a first log file that holds an empty
+delete block. A key belongs to the group `records.hashing.key_shards` of the whole key and the number of existing
+groups. A partitioned record index has a *section* for each partition of the table. A section has its own file groups,
+which the first commit to that table partition creates. Keys are unique, and looked up, within one section.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ EXPRESSION_INDEX_PREFIX = "expr_index_"
 
 
 MAX_FILE_GROUP_BYTES = 1 << 30
-"""Size that a file group of a record or secondary index is planned for unless configured."""
+"""Planned size of a file group of a record or secondary index, unless configured."""
 
 AVERAGE_RECORD_BYTES = 48
-"""What the estimate takes a record of a record or secondary index for."""
+"""Record size that the estimate for a record or secondary index assumes."""
 
-# What a path may not hold unescaped, and what parts the names of a file id.
+# Characters that a section name escapes: those invalid in a path, and the separators of a file id.
 _ESCAPED = frozenset(map(chr, range(32))) | frozenset("\"#%'*/:=?\\{[]^\x7f_-")
 _FILE_ID = re.compile(r"(?P<prefix>.+)-(?P<index>[0-9]{4,9})(?:-0)?")
-# Version 3, one Avro array that ends at once.
+# Delete block version 3 with an empty Avro array.
 _NO_DELETES = bytes.fromhex("000000030000000100")
 
 
 class MetadataPartitionType(StrEnum):
-    """What a partition of the metadata table indexes."""
+    """Type of a partition of the metadata table."""
 
     FILES = FILES
     COLUMN_STATS = COLUMN_STATS
@@ -73,7 +73,7 @@ _FILE_ID_PREFIXES = {
 
 
 def parse_partition(name: str) -> MetadataPartitionType | None:
-    """What the partition of this name indexes; None for a name that is not a partition known to us."""
+    """Return the type of the metadata table partition with this name; None for an unknown name."""
     for prefix, kind in (
         (SECONDARY_INDEX_PREFIX, MetadataPartitionType.SECONDARY_INDEX),
         (EXPRESSION_INDEX_PREFIX, MetadataPartitionType.EXPRESSION_INDEX),
@@ -84,7 +84,11 @@ def parse_partition(name: str) -> MetadataPartitionType | None:
 
 
 def format_index_file_id(partition: str, index: int) -> str:
-    """The file id of file group `index` of a partition.  Raises InvalidRequest for a partition that does not exist."""
+    """Return the file id of file group `index` of a partition.
+
+    Raises:
+        InvalidRequest: Unknown partition, or `index` outside of 0 to 9999.
+    """
     if parse_partition(partition) is None or not 0 <= index <= 9999:
         raise InvalidRequest(f"the metadata table has no file group {index} of {partition!r}")
     return f"{_FILE_ID_PREFIXES.get(partition, partition.replace('_', '-'))}-{index:04d}-0"
@@ -92,10 +96,11 @@ def format_index_file_id(partition: str, index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IndexGroup:
-    """A file group of an index and the keys that are its own: of those of its section the ones whose shard among `count` is
-    `number`.
+    """A file group of an index: it owns the keys of its section whose shard among `count` equals `number`.
 
-    section: a partition of the table, as `format_section` writes it, where the index is partitioned; None: the whole table.
+    Attributes:
+        section: A table partition, in the form of `format_section`, if the index is partitioned; None for the whole
+            table.
     """
 
     file_id: str
@@ -105,53 +110,60 @@ class IndexGroup:
 
 
 def format_section(partition_path: str) -> str:
-    """How a partition of the table is named in file ids of a partitioned record index."""
+    """Return the name of a table partition in the file ids of a partitioned record index."""
     return "".join(f"%{ord(character):02X}" if character in _ESCAPED else character for character in partition_path)
 
 
 def index_groups(partition: str, count: int, section: str | None = None) -> tuple[IndexGroup, ...]:
-    """The file groups of a new index, or of a new section of one.  Raises as `format_index_file_id`."""
+    """Return the file groups of a new index, or of a new section of one. Raises as `format_index_file_id`."""
     ids = (format_index_file_id(partition, number) for number in range(count))
     if section is not None:
-        own = _FILE_ID_PREFIXES[partition]
-        ids = (f"{own}-{section}{file_id.removeprefix(own)}" for file_id in ids)
+        prefix = _FILE_ID_PREFIXES[partition]
+        ids = (f"{prefix}-{section}{file_id.removeprefix(prefix)}" for file_id in ids)
     return tuple(IndexGroup(file_id, section, number, count) for number, file_id in enumerate(ids))
 
 
 def grouped(file_ids: Iterable[str]) -> tuple[IndexGroup, ...]:
-    """The file groups of an index in order: by section, then by number.  file_ids: all of them, each once.
+    """Return the file groups of an index, sorted by section and number.
 
-    Raises CorruptData for a name that is not a file id of the metadata table, and where numbers are missing: keys could not be
-    found then.
+    Args:
+        file_ids: All file ids of the index, each once.
+
+    Raises:
+        CorruptData: A name is not a file id of the metadata table, or a group number is missing (its keys would not be
+            found).
     """
-    named: dict[str | None, dict[int, str]] = {}
+    ids_by_section: dict[str | None, dict[int, str]] = {}
     for file_id in file_ids:
         section, number = parse_file_group(file_id)
-        named.setdefault(section, {})[number] = file_id
-    for numbered in named.values():
-        if sorted(numbered) != list(range(len(numbered))):
+        ids_by_section.setdefault(section, {})[number] = file_id
+    for section_ids in ids_by_section.values():
+        if sorted(section_ids) != list(range(len(section_ids))):
             raise CorruptData(
                 "file groups of the metadata table are missing",
-                expected=f"0 to {len(numbered) - 1}",
-                found=", ".join(numbered[number] for number in sorted(numbered)),
+                expected=f"0 to {len(section_ids) - 1}",
+                found=", ".join(section_ids[number] for number in sorted(section_ids)),
             )
     return tuple(
-        IndexGroup(named[section][number], section, number, len(named[section]))
-        for section in sorted(named, key=lambda name: name or "")
-        for number in range(len(named[section]))
+        IndexGroup(ids_by_section[section][number], section, number, len(ids_by_section[section]))
+        for section in sorted(ids_by_section, key=lambda name: name or "")
+        for number in range(len(ids_by_section[section]))
     )
 
 
 def parse_file_group(file_id: str) -> tuple[str | None, int]:
-    """The section and the number of a file group, from its file id; older tables leave the last `-0` away.
+    """Parse the section and number of a file group from its file id. Older tables omit the last `-0`.
 
-    Raises CorruptData for a name that is not a file id of the metadata table.
+    Raises:
+        CorruptData: Not a file id of the metadata table.
     """
     match = _FILE_ID.fullmatch(file_id)
     if match is None:
-        raise CorruptData("no file id of the metadata table", found=file_id)
-    own = f"{_FILE_ID_PREFIXES[RECORD_INDEX]}-"
-    return match["prefix"].removeprefix(own) if match["prefix"].startswith(own) else None, int(match["index"])
+        raise CorruptData("not a file id of the metadata table", found=file_id)
+    record_index_prefix = f"{_FILE_ID_PREFIXES[RECORD_INDEX]}-"
+    return match["prefix"].removeprefix(record_index_prefix) if match["prefix"].startswith(record_index_prefix) else None, int(
+        match["index"]
+    )
 
 
 def estimate_file_group_count(
@@ -163,18 +175,25 @@ def estimate_file_group_count(
     max_file_group_bytes: int = MAX_FILE_GROUP_BYTES,
     record_bytes: int = AVERAGE_RECORD_BYTES,
 ) -> int:
-    """How many file groups a record or secondary index gets when it is made for a table of `record_count` records.
+    """Estimate the number of file groups of a new record or secondary index for a table of `record_count` records.
 
-    Raises InvalidRequest for bounds that no number satisfies.
+    Raises:
+        InvalidRequest: Inconsistent bounds.
     """
     if not 0 <= min_count <= max_count or max_count < 1 or max_file_group_bytes < record_bytes:
-        raise InvalidRequest(f"file groups of an index: {min_count} to {max_count}, of at most {max_file_group_bytes} bytes")
+        raise InvalidRequest(
+            f"invalid file group bounds of an index: {min_count} to {max_count} groups of at most {max_file_group_bytes} bytes"
+        )
     if min_count == max_count:
         return min_count
-    wanted = math.ceil(record_count * growth_factor) // (max_file_group_bytes // record_bytes)
-    return max(1, min(max(wanted, min_count), max_count))
+    required_count = math.ceil(record_count * growth_factor) // (max_file_group_bytes // record_bytes)
+    return max(1, min(max(required_count, min_count), max_count))
 
 
 def encode_first_log(instant_time: str) -> bytes:
-    """The whole log file that makes a file group exist: one block of no deletions.  instant_time: that of the initialisation."""
+    """Encode the log file that creates a file group: one empty delete block.
+
+    Args:
+        instant_time: Instant of the initialization.
+    """
     return b"".join(encode_blocks([(BlockType.DELETE, {HeaderKey.INSTANT_TIME: instant_time}, _NO_DELETES)]))

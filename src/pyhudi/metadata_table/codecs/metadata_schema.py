@@ -1,18 +1,18 @@
-"""The record schema of the metadata table.  Source: docs/formats/metadata-table.md, HoodieMetadataRecord.
+"""Avro record schema of the metadata table. Format: docs/formats/metadata-table.md, HoodieMetadataRecord.
 
-Every record of every partition has this one schema: five meta fields, a key, a type, and one payload for each kind of index, of
-which a record fills exactly one.
+All records of all partitions share this schema: five meta fields, a key, a type, and one payload field per index type.
+A record fills exactly one payload.
 
     field                  payload                       types
     filesystemMetadata     map name -> size, isDeleted   1 partition list, 2 file list
     BloomFilterMetadata    a file's Bloom filter         4
     ColumnStatsMetadata    a column's range              3 in a file, 6 in a partition
-    recordIndexMetadata    where a record key lives      5
+    recordIndexMetadata    location of a record key      5
     SecondaryIndexMetadata isDeleted                     7
 
-Values are stored without a header, in the schema that the base file's file info or the log block's header names.  That schema,
-not this one, decodes them: later versions append fields and union branches.  Here stands the one that we write; it equals that of
-Hudi 1.0.2 but for its comments.
+Values are stored without a header. The schema in the base file's file info or in the log block's header decodes them,
+because later Hudi versions append fields and union branches. This module defines the schema that PyHudi writes, which
+equals that of Hudi 1.0.2 except for comments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyhudi.format.avro_wrappers import DECIMAL, Wrapper
 
 
 class MetadataRecordType(IntEnum):
-    """What a record of the metadata table is about."""
+    """Type of a record of the metadata table."""
 
     PARTITION_LIST = 1
     FILE_LIST = 2
@@ -38,7 +38,7 @@ class MetadataRecordType(IntEnum):
 
 
 class Payload(StrEnum):
-    """The field of the record that holds what it says."""
+    """Name of the record field that holds the payload."""
 
     FILES = "filesystemMetadata"
     BLOOM_FILTER = "BloomFilterMetadata"
@@ -115,7 +115,7 @@ _TUPLE_RECORD = _record("ArrayWrapper", _optional("wrappedValues", _ITEMS))
 
 
 def _column_stats(bounds: tuple[dict[str, Any], ...], *more: dict[str, Any]) -> dict[str, Any]:
-    """bounds: the records of their union, which the second one names."""
+    """bounds: the records of their union; `maxValue` refers to them by name."""
     return _record(
         "HoodieMetadataColumnStats",
         _optional("fileName", _STRING),
@@ -178,19 +178,18 @@ RECORD_SCHEMA = _text(_META_FIELDS + _FIELDS)
 """The schema of values, for a base file's file info (`schema`) and a log block's header (SCHEMA)."""
 
 TYPED_SCHEMA = _text(_META_FIELDS + _fields(_TYPED_COLUMN_STATS))
-"""The same since release 1.1, in which statistics name the type of their column: that of files with statistics of the second
-layout.
-"""
+"""The schema of Hudi 1.1 and later, in which statistics store the type of their column (layout 2)."""
 
 COMMIT_SCHEMA = _text(_FIELDS)
-"""The schema without the meta fields, as commits of the metadata table carry it in their extra metadata (`schema`)."""
+"""The schema without the meta fields, as in the extra metadata (`schema`) of metadata table commits."""
 
 
 @lru_cache(maxsize=64)
 def has_standard_layout(schema: str, standard_schema: str = RECORD_SCHEMA) -> bool:
-    """Whether values written by this Avro schema have the same bytes as ours: the same fields and types in the same order.
+    """Return True if values of this Avro schema have the same bytes as PyHudi's: same fields and types in the same
+    order.
 
-    Documentation, defaults and attributes say nothing of bytes.  False also for a text that is not JSON.
+    Documentation, defaults and attributes do not affect the bytes. Returns False for text that is not JSON.
     """
     try:
         return bool(_shape(json.loads(schema)) == _shape(json.loads(standard_schema)))
@@ -199,7 +198,7 @@ def has_standard_layout(schema: str, standard_schema: str = RECORD_SCHEMA) -> bo
 
 
 def _shape(node: Any) -> Any:
-    """A type without what does not touch its bytes; names without namespaces."""
+    """Reduce a type to the parts that affect its bytes; names lose their namespaces."""
     if isinstance(node, str):
         return node.rpartition(".")[2]
     if isinstance(node, list):

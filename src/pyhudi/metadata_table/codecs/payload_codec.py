@@ -1,15 +1,16 @@
-"""Values of the metadata table <-> one payload column.  Source: docs/formats/metadata-table.md, HoodieMetadataRecord.
+"""Codec between record values of the metadata table and one payload column. Format: docs/formats/metadata-table.md,
+HoodieMetadataRecord.
 
-Decoding walks the schema that wrote the values, all records together, one field after the other.  The fields before and after the
-payload are passed over; another payload than the one asked for must be null.  The result has the writer's own field names and
-types: `conform` brings them to ours.  Values that repeat, as those of a record index mostly do, are decoded once.
+Decoding follows the writer's schema for all records at once, field by field. It skips the fields around the payload;
+any other payload must be null. The result has the writer's field names and types. Repeated values, common in a record
+index, are decoded once.
 
-A union of wrappers (the bounds of a column) becomes WRAPPED: which wrapper, and the Avro bytes of its one field, to be read by
-`wrapped.py` when the column's type is known.
+A union of wrappers (the bounds of a column) becomes WRAPPED: the wrapper kind and the Avro bytes of its single field.
+`value_wrappers.py` decodes these bytes with the column's type.
 
-Encoding leaves the meta fields null and the key empty, as real log blocks have it: readers take the key from the HFile.
+Encoding leaves the meta fields null and the key empty, as Hudi's log blocks do: readers take the key from the HFile.
 
-    5 x 00 | 00 key | type | one byte for each payload field: 02 and the payload for the one that is there, 00 for the others
+    5 x 00 | 00 key | type | one byte per payload field: 02 and the payload for the filled one, 00 for the others
 """
 
 from __future__ import annotations
@@ -52,42 +53,61 @@ from pyhudi.metadata_table.codecs.metadata_schema import (
 )
 
 WRAPPED = pa.struct([pa.field("kind", pa.uint8(), nullable=False), pa.field("value", pa.binary(), nullable=False)])
-"""A bound of a column: its Wrapper, and the Avro bytes of the value (none when the kind is NULL)."""
+"""A bound of a column: its Wrapper, and the Avro bytes of the value (empty if the kind is NULL)."""
 
 UNKNOWN_WRAPPER = 255
-"""Stands for a wrapper that a later version of Hudi added."""
+"""Kind of a wrapper that PyHudi does not know, from a later Hudi version."""
 
 
 def decode_payload(values: pa.BinaryArray, schema: str, payload: Payload) -> tuple[pa.Int32Array, pa.Array]:
-    """The types of the records, and what one payload field holds: null for records in which it is null.
+    """Decode the record types and one payload field; the payload is null for records in which it is null.
 
-    values: binary, no nulls; schema: the Avro schema text that wrote them.  The payload is a struct, or for FILES a map, with the
-    writer's names.  Raises CorruptData for values that break the schema or have another payload, Unsupported for a schema in
-    which the payload has a form that we do not know.
+    Args:
+        values: Binary, no nulls.
+        schema: Avro schema text that the values were written with.
+        payload: The payload field to decode.
+
+    Returns:
+        The types, and the payloads with the writer's names: a struct, or a map for FILES.
+
+    Raises:
+        CorruptData: Values violate the schema or have another payload.
+        Unsupported: The payload has an unknown form in the schema.
     """
-    types, payloads, places = decode_distinct(values, schema, payload)
-    return (types, payloads) if places is None else (types.take(places), payloads.take(places))
+    types, payloads, indices = decode_distinct(values, schema, payload)
+    return (types, payloads) if indices is None else (types.take(indices), payloads.take(indices))
 
 
 def decode_distinct(
     values: pa.BinaryArray, schema: str, payload: Payload
 ) -> tuple[pa.Int32Array, pa.Array, pa.Int32Array | None]:
-    """As `decode_payload`, each distinct value once; and for each value its place among them, None when all are distinct."""
+    """As `decode_payload`, but only the distinct values, and the index of each value among them (None if all are
+    distinct).
+    """
     layout = _layout(schema, payload)
-    once = values.dictionary_encode()
-    distinct: pa.BinaryArray = once.dictionary
+    dictionary = values.dictionary_encode()
+    distinct: pa.BinaryArray = dictionary.dictionary
     pieces = [layout.decode(piece) for piece in _pieces(distinct)] or [layout.decode(distinct)]
     types = pa.concat_arrays([piece[0] for piece in pieces])
     payloads = pa.concat_arrays([piece[1] for piece in pieces])
-    return types, payloads, None if len(distinct) == len(values) else once.indices
+    return types, payloads, None if len(distinct) == len(values) else dictionary.indices
 
 
 def encode_payload(kind: MetadataRecordType, payloads: pa.Array, schema: str = RECORD_SCHEMA) -> pa.BinaryArray:
-    """The values of records of one type.  payloads: without nulls, in the form that `payload_type` names; schema: one of ours."""
+    """Encode payloads as values of records of one type.
+
+    Args:
+        kind: The record type.
+        payloads: No nulls, of the type `payload_type` returns.
+        schema: One of the schemas of `metadata_schema`.
+    """
     payload = PAYLOAD_BY_TYPE[kind]
     layout = _layout(schema, payload)
     if payloads.type != layout.node.arrow or payloads.null_count:
-        raise Internal(f"payload of type {payloads.type}, {payloads.null_count} null, where {layout.node.arrow} is wanted")
+        raise Internal(
+            f"cannot encode a payload of type {payloads.type} with {payloads.null_count} nulls: "
+            f"{layout.node.arrow} without nulls is required"
+        )
     count = len(payloads)
     before, after = _envelope(kind)
     parts = [_repeated(before, count), *layout.node.inner.encode(payloads), _repeated(after, count)]
@@ -96,29 +116,32 @@ def encode_payload(kind: MetadataRecordType, payloads: pa.Array, schema: str = R
 
 
 def payload_type(payload: Payload, schema: str = RECORD_SCHEMA) -> pa.DataType:
-    """The Arrow type of a payload in a schema of ours."""
+    """Return the Arrow type of a payload in one of the schemas of `metadata_schema`."""
     return _layout(schema, payload).node.arrow
 
 
 def payload_field(payloads: pa.StructArray, name: str, kind: pa.DataType, default: object = None) -> pa.Array:
-    """One field of decoded payloads; `default` in all rows when the writer's schema has no such field, and in place of nulls.
+    """Return one field of decoded payloads. `default` replaces nulls, and fills all rows if the writer's schema lacks
+    the
+    field.
 
-    Raises Unsupported when the writer stored it as another type than `kind`, or when it is not there and has no default.
+    Raises:
+        Unsupported: The stored type differs from `kind`, or the field is missing and has no default.
     """
     index = payloads.type.get_field_index(name)
     if index < 0:
         if default is None:
-            raise Unsupported(f"a schema of the metadata table without the field {name}")
+            raise Unsupported(f"a schema of the metadata table lacks the field {name}")
         return pa.repeat(pa.scalar(default, kind), len(payloads))
     column = payloads.field(index)
     if column.type != kind:
-        raise Unsupported(f"the metadata table's field {name} is {column.type}, not {kind}")
+        raise Unsupported(f"the metadata table's field {name} has type {column.type}; {kind} is required")
     return column if default is None else column.fill_null(default)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layout:
-    """A writer's schema as seen for one payload.  steps: the fields in order, (field name, node)."""
+    """A writer's schema compiled for one payload. steps: the fields in order, (field name, node)."""
 
     steps: tuple[tuple[str, Node], ...]
     payload: str
@@ -141,7 +164,7 @@ class _Layout:
 
 
 class _AbsentNode(Node):
-    """A payload that the records of this partition must not have."""
+    """A payload that records of this partition must not have."""
 
     __slots__ = ("_name",)
 
@@ -150,7 +173,7 @@ class _AbsentNode(Node):
         self._name = name
 
     def decode(self, rows: RowCursors) -> pa.Array:
-        rows.fail(rows.source.octets[rows.at] != 0, f"a record of another kind: it holds {self._name}")
+        rows.fail(rows.source.octets[rows.at] != 0, f"a record of another partition type: it holds {self._name}")
         rows.skip(1)
         return pa.nulls(len(rows))
 
@@ -162,7 +185,7 @@ class _AbsentNode(Node):
 
 
 class _WrappedNode(Node):
-    """The union of null and wrapper records.  branches: for each the kind and the node of its value, None if not known."""
+    """The union of null and wrapper records. branches: the kind and the value node of each; None if unknown."""
 
     __slots__ = ("_branches",)
 
@@ -219,23 +242,23 @@ def _layout(schema: str, payload: Payload) -> _Layout:
     if not isinstance(root, avro.Record):
         raise CorruptData("the schema of the metadata table is not a record", found=root.kind)
     steps: list[tuple[str, Node]] = []
-    wanted: NullableNode | None = None
+    payload_node: NullableNode | None = None
     for field in root.fields:
         if field.name == payload:
             node = _compile(field.node)
             if not isinstance(node, NullableNode) or node.live != 2:
-                raise Unsupported(f"a schema of the metadata table in which {payload} has another form")
-            wanted = node
+                raise Unsupported(f"a schema of the metadata table has an unknown form of {payload}")
+            payload_node = node
             steps.append((field.name, node))
         elif isinstance(field.node, avro.Union) and _live_branch(field.node) not in _PRIMITIVES:
             if field.node.branches[0] is not avro.NULL:
-                raise Unsupported(f"a schema of the metadata table in which {field.name} has another form")
+                raise Unsupported(f"a schema of the metadata table has an unknown form of {field.name}")
             steps.append((field.name, _AbsentNode(field.name)))
         else:
             steps.append((field.name, _compile(field.node)))
-    if wanted is None or "type" not in dict(steps):
-        raise Unsupported(f"a schema of the metadata table without {payload}")
-    return _Layout(tuple(steps), payload.value, wanted)
+    if payload_node is None or "type" not in dict(steps):
+        raise Unsupported(f"a schema of the metadata table lacks {payload}")
+    return _Layout(tuple(steps), payload.value, payload_node)
 
 
 _PRIMITIVES = (avro.BOOLEAN, avro.INT, avro.LONG, avro.FLOAT, avro.DOUBLE, avro.BYTES, avro.STRING)
@@ -293,11 +316,11 @@ def _wrapper(branch: avro.Node) -> tuple[int, Node | None]:
 
 @lru_cache(maxsize=16)
 def _envelope(kind: MetadataRecordType) -> tuple[bytes, bytes]:
-    """What stands before and after the payload of a record."""
+    """The bytes before and after the payload of a record."""
     fields = list(Payload)
-    place = fields.index(PAYLOAD_BY_TYPE[kind])
-    head = bytes(6) + encode_zigzag(kind) + bytes(place) + b"\x02"
-    return head, bytes(len(fields) - place - 1)
+    index = fields.index(PAYLOAD_BY_TYPE[kind])
+    head = bytes(6) + encode_zigzag(kind) + bytes(index) + b"\x02"
+    return head, bytes(len(fields) - index - 1)
 
 
 def _repeated(data: bytes, count: int) -> pa.BinaryArray:
@@ -305,7 +328,7 @@ def _repeated(data: bytes, count: int) -> pa.BinaryArray:
 
 
 def _pieces(values: pa.BinaryArray) -> Iterator[pa.BinaryArray]:
-    """The values in pieces that are decoded fast."""
+    """Split the values into chunks of bounded size."""
     bounds, _ = binary_parts(values)
     start = 0
     while start < len(values):

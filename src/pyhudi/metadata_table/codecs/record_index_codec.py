@@ -1,18 +1,18 @@
-"""The `record_index` partition: in which file group each record key lives.
-Source: docs/formats/metadata-table.md, record_index.
+"""Codec of the `record_index` partition: the file group of each record key. Format: docs/formats/metadata-table.md,
+record_index.
 
-Key: the record key.  Type 5.
+Key: the record key. Type 5.
 
-    field                          encoding 0: a file id that is a UUID, or a UUID, `-` and a number    encoding 1: any other
-    partitionName                  partition path, empty when the table has none                        same
+    field                          encoding 0: a file id that is a UUID, or a UUID, `-` and a number    encoding 1: any
+        other
+    partitionName                  partition path, empty if the table has none                          same
     fileIdHighBits, fileIdLowBits  the halves of the UUID, signed                                       -1, -1
     fileIndex                      the number; -1 without one                                           -1
     fileId                         empty                                                                the file id
     instantTime                    milliseconds since the epoch at which the record was inserted        same
     fileIdEncoding, position       0, null                                                              1, null
 
-Few locations stand for many keys, so both ways work on distinct ones: a value is encoded once for each location, and decoded once
-for each distinct value.
+Many keys share few locations, so encoder and decoder process distinct locations and values only once.
 """
 
 from __future__ import annotations
@@ -34,24 +34,28 @@ LOCATION_SCHEMA = pa.schema(
         pa.field("instant_ms", pa.int64(), nullable=False),
     ]
 )
-"""Where a record lives.  instant_ms: that of the instant that inserted it, milliseconds since the epoch."""
+"""The location of a record. instant_ms: the instant that inserted it, milliseconds since the epoch."""
 
 _UUID_FILE_ID = re.compile(r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-(0|[1-9][0-9]{0,8}))?")
 _NO_INDEX = -1
 _AS_UUID, _AS_TEXT = 0, 1
 _HEX_DIGITS = np.frombuffer(bytes(range(256)).hex().encode(), dtype=np.uint8).reshape(256, 2)
-# Where the 32 digits of a UUID stand among its 36 characters.
+# Positions of the 32 digits of a UUID among its 36 characters.
 _DIGIT_PLACES = np.array([place for place in range(36) if place not in (8, 13, 18, 23)])
 
 
 def encode_locations(locations: pa.RecordBatch) -> pa.BinaryArray:
-    """The values of the records that say where keys live, in the order of the rows.
+    """Encode record locations as record values, in row order.
 
-    locations: LOCATION_SCHEMA.  Raises InvalidRequest for nulls.
+    Args:
+        locations: LOCATION_SCHEMA.
+
+    Raises:
+        InvalidRequest: A column has nulls.
     """
     if any(column.null_count for column in locations.columns):
-        raise InvalidRequest("a record location has nulls: partition, file id and instant are needed")
-    distinct, places = _distinct(locations)
+        raise InvalidRequest("cannot encode a record location with nulls: partition, file id and instant are required")
+    distinct, indices = _distinct(locations)
     file_ids = distinct.column("file_id").dictionary_encode()
     parts = _split_file_ids(file_ids.dictionary)
     fields = {
@@ -62,22 +66,26 @@ def encode_locations(locations: pa.RecordBatch) -> pa.BinaryArray:
     }
     kind = payload_type(Payload.RECORD_INDEX)
     payloads = pa.StructArray.from_arrays([fields[field.name] for field in kind], fields=list(kind))
-    values: pa.BinaryArray = encode_payload(MetadataRecordType.RECORD_INDEX, payloads).take(places)
+    values: pa.BinaryArray = encode_payload(MetadataRecordType.RECORD_INDEX, payloads).take(indices)
     return values
 
 
 def decode_locations(values: pa.BinaryArray, schema: str) -> pa.RecordBatch:
-    """LOCATION_SCHEMA, one row for each value.
+    """Decode record values into LOCATION_SCHEMA, one row per value.
 
-    values: binary, no nulls; schema: the Avro schema text that wrote them.
-    Raises CorruptData and Unsupported as `decode_payload` does, and Unsupported for an unknown encoding of file ids.
+    Args:
+        values: Binary, no nulls.
+        schema: Avro schema text that the values were written with.
+
+    Raises:
+        CorruptData, Unsupported: As `decode_payload`; Unsupported also for an unknown encoding of file ids.
     """
-    _, payloads, places = decode_distinct(values, schema, Payload.RECORD_INDEX)
+    _, payloads, indices = decode_distinct(values, schema, Payload.RECORD_INDEX)
     if payloads.null_count:
-        raise CorruptData("a record of the record index says nothing")
+        raise CorruptData("a record index entry of the metadata table has no payload")
     encodings = payload_field(payloads, "fileIdEncoding", pa.int32(), _AS_UUID)
     if pc.any(pc.greater(encodings, _AS_TEXT)).as_py() or pc.any(pc.less(encodings, _AS_UUID)).as_py():
-        raise Unsupported("the record index stores file ids in an unknown way")
+        raise Unsupported("the record index has an unknown file id encoding")
     as_uuid = _format_file_ids(
         payload_field(payloads, "fileIdHighBits", pa.int64(), 0),
         payload_field(payloads, "fileIdLowBits", pa.int64(), 0),
@@ -90,19 +98,19 @@ def decode_locations(values: pa.BinaryArray, schema: str) -> pa.RecordBatch:
         payload_field(payloads, "instantTime", pa.int64()),
     ]
     if columns[2].null_count:
-        raise CorruptData("a record of the record index has no instant")
-    if places is not None:
-        columns = [column.take(places) for column in columns]
+        raise CorruptData("a record index entry of the metadata table has no instant")
+    if indices is not None:
+        columns = [column.take(indices) for column in columns]
     return pa.RecordBatch.from_arrays(columns, schema=LOCATION_SCHEMA)
 
 
 def _distinct(locations: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
-    """The distinct rows, and for each row its place among them."""
+    """The distinct rows, and the index of each row among them."""
     codes = np.zeros(locations.num_rows, dtype=np.int64)
     for column in locations.columns:
         encoded = column.dictionary_encode()
         codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
-        # Codes are made dense again, so that their product with the next column's stays small.
+        # Make codes dense again to bound the product with the next column's codes.
         dense = pa.array(codes).dictionary_encode()
         codes = dense.indices.to_numpy().astype(np.int64)
     firsts = np.full(int(codes.max(initial=-1)) + 1, locations.num_rows, dtype=np.int64)
@@ -111,7 +119,7 @@ def _distinct(locations: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
 
 
 def _split_file_ids(file_ids: pa.StringArray) -> dict[str, pa.Array]:
-    """The fields that stand for file ids, by name."""
+    """The stored fields of file ids, by name."""
     parts = [_split_file_id(file_id) for file_id in file_ids.to_pylist()]
     return {
         "fileIdHighBits": pa.array([part[0] for part in parts], pa.int64()),
@@ -123,11 +131,11 @@ def _split_file_ids(file_ids: pa.StringArray) -> dict[str, pa.Array]:
 
 
 def _split_file_id(file_id: str) -> tuple[int, int, int, str]:
-    """High and low half, index and text of a file id as they are stored."""
+    """High half, low half, index and text of a file id in stored form."""
     match = _UUID_FILE_ID.fullmatch(file_id)
     if match is None:
         if not file_id:
-            raise InvalidRequest("a record location has an empty file id")
+            raise InvalidRequest("cannot encode a record location: the file id is empty")
         return -1, -1, _NO_INDEX, file_id
     octets = bytes.fromhex(match[1].replace("-", ""))
     high, low = (int.from_bytes(half, "big", signed=True) for half in (octets[:8], octets[8:]))

@@ -1,4 +1,5 @@
-"""Bounds of columns: a union of wrapper records, as Arrow arrays of (kind, bytes).  Source: docs/formats/metadata-table.md.
+"""Column bounds: a union of Avro wrapper records as Arrow arrays of (kind, bytes). Format:
+docs/formats/metadata-table.md.
 
     column type                      kind        bytes
     boolean                          BOOLEAN     one byte
@@ -11,17 +12,18 @@
     timestamp, time                  LONG        the stored number: microseconds
     decimal                          DECIMAL     zig-zag length, big-endian two's complement of the value at 15 decimals
 
-TIME_MICROS, TIMESTAMP_MICROS and LOCAL_DATE are read and not written: Hudi's readers expect the kinds above.
+TIME_MICROS, TIMESTAMP_MICROS and LOCAL_DATE are read but not written: Hudi's readers expect the kinds above.
 
-The second layout of statistics names the column's type (ValueType) and has other bytes for some.  They are held as kinds beyond
-those of wrappers (timestamps in milliseconds come from other writers alone):
+Layout 2 of the statistics stores the column's type (ValueType) and other bytes for some types. Kinds beyond those of
+wrappers represent them (only other writers produce timestamps in milliseconds):
 
     timestamps in milliseconds             MILLIS            zig-zag varint
-    decimal                                DECIMAL_V2 + scale    zig-zag length, big-endian two's complement at its own scale
-    nothing known, nanoseconds             UNKNOWN_WRAPPER      not asked
+    decimal                                DECIMAL_V2 + scale    zig-zag length, big-endian two's complement at its own
+    scale
+    unknown value, nanoseconds             UNKNOWN_WRAPPER      ignored
 
-What it is read as depends on the column's type of today, which may be wider than the type that the statistics were made with.  A
-bound that does not fit the type is not known; that is not the same as no bound, which says that every value is null.
+Decoding converts to the column's current type, which may be wider than the type at write time. A bound that does not
+fit the type is unknown. An unknown bound differs from a missing bound, which means that every value is null.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ _TYPE_OF_KIND = {
 
 
 class ValueType(IntEnum):
-    """`typeOrdinal` of the second layout: the type of a column.  Times in milliseconds and UUIDs are not named."""
+    """`typeOrdinal` of layout 2: the type of a column. Times in milliseconds and UUIDs have no member."""
 
     NULL = 1
     BOOLEAN = 2
@@ -97,31 +99,37 @@ MOST_DIGITS = 38
 
 
 def wrappers_for_types(kinds: pa.Array, ordinals: pa.Int32Array, infos: pa.StringArray) -> pa.Array:
-    """The kinds of bounds as the types of their columns have them.
+    """Return the kinds of layout 2 bounds, given the stored kinds and the value types of their columns.
 
-    ordinals: of ValueType; null and 0: the first layout; infos: for decimals "precision,scale".  Raises CorruptData for others.
+    Args:
+        kinds: The stored kinds.
+        ordinals: Of ValueType; null and 0 mean layout 1.
+        infos: "precision,scale" for decimals.
+
+    Raises:
+        CorruptData: A decimal without valid precision and scale.
     """
     result = kinds.to_numpy().copy()
     types = ordinals.fill_null(0).to_numpy()
-    there = result != Wrapper.NULL
+    non_null = result != Wrapper.NULL
     longs = result == Wrapper.LONG
     result[types == ValueType.NULL] = UNKNOWN_WRAPPER
     for millis in (ValueType.TIMESTAMP_MILLIS, ValueType.LOCAL_TIMESTAMP_MILLIS):
         result[longs & (types == millis)] = MILLIS
     for nanos in (ValueType.TIMESTAMP_NANOS, ValueType.LOCAL_TIMESTAMP_NANOS):
-        result[there & (types == nanos)] = UNKNOWN_WRAPPER
+        result[non_null & (types == nanos)] = UNKNOWN_WRAPPER
     decimals = (result == Wrapper.BYTES) & (types == ValueType.DECIMAL)
     if decimals.any():
-        named = infos.filter(pa.array(decimals)).dictionary_encode()
-        scales = np.array([_scale(text) for text in named.dictionary.to_pylist()], dtype=np.uint8)
-        if named.null_count:
-            raise CorruptData("decimal bounds of column statistics without precision and scale")
-        result[decimals] = DECIMAL_V2 + scales[named.indices.to_numpy()]
+        decimal_infos = infos.filter(pa.array(decimals)).dictionary_encode()
+        scales = np.array([_scale(text) for text in decimal_infos.dictionary.to_pylist()], dtype=np.uint8)
+        if decimal_infos.null_count:
+            raise CorruptData("decimal bounds of column statistics have no precision and scale")
+        result[decimals] = DECIMAL_V2 + scales[decimal_infos.indices.to_numpy()]
     return pa.array(result, pa.uint8())
 
 
 def wrappers_for_storage(kinds: pa.Array) -> pa.Array:
-    """Kinds as the second layout stores them: the inverse of `wrappers_for_types`."""
+    """Return kinds in the stored form of layout 2: the inverse of `wrappers_for_types`."""
     result = kinds.to_numpy().copy()
     result[result == UNKNOWN_WRAPPER] = Wrapper.NULL
     result[result >= DECIMAL_V2] = Wrapper.BYTES
@@ -130,7 +138,8 @@ def wrappers_for_storage(kinds: pa.Array) -> pa.Array:
 
 
 def value_type(column: pa.DataType) -> tuple[ValueType, str | None] | None:
-    """What the second layout names of a column of this type; None when such columns have no statistics.
+    """Return the value type and type info that layout 2 stores for a column type; None if such columns have no
+    statistics.
 
     Timestamps count in microseconds.
     """
@@ -148,19 +157,19 @@ def value_type(column: pa.DataType) -> tuple[ValueType, str | None] | None:
 
 
 def has_statistics(column: pa.DataType, *, typed: bool) -> bool:
-    """Whether columns of this type have statistics.  typed: of the second layout, which knows every decimal."""
+    """Return True if columns of this type have statistics. typed: in layout 2, which supports every decimal."""
     return wrapper_for_type(column) is not None or (typed and pa.types.is_decimal128(column))
 
 
 def _scale(text: str) -> int:
     precision, _, scale = text.partition(",")
     if not (precision.isdecimal() and scale.isdecimal() and int(scale) <= int(precision) <= MOST_DIGITS):
-        raise CorruptData("no precision and scale of decimal bounds", expected="as 10,2", found=text)
+        raise CorruptData("invalid precision and scale of decimal bounds", expected="as 10,2", found=text)
     return int(scale)
 
 
 def wrapper_for_type(column: pa.DataType) -> Wrapper | None:
-    """The wrapper that bounds of a column of this type are stored in; None when such columns have no statistics."""
+    """Return the wrapper that stores bounds of a column of this type; None if such columns have no statistics."""
     types = pa.types
     if types.is_boolean(column):
         return Wrapper.BOOLEAN
@@ -184,7 +193,7 @@ def wrapper_for_type(column: pa.DataType) -> Wrapper | None:
 
 
 def wrappers_for_bounds(column: pa.DataType, *, typed: bool) -> tuple[int, ...]:
-    """The kinds that bounds of a column of this type have.  typed: of the second layout."""
+    """Return the possible kinds of bounds of a column of this type. typed: in layout 2."""
     kind = wrapper_for_type(column)
     if typed and pa.types.is_decimal128(column):
         return (DECIMAL_V2 + column.scale,)
@@ -194,19 +203,24 @@ def wrappers_for_bounds(column: pa.DataType, *, typed: bool) -> tuple[int, ...]:
 
 
 def fits_wrapped_decimal(precision: int, scale: int) -> bool:
-    """Whether every decimal of this type can be held at 30 digits, 15 of them decimals."""
+    """Return True if every decimal of this type fits into 30 digits with 15 decimals."""
     return bool(scale <= DECIMAL.scale and precision + (DECIMAL.scale - scale) <= DECIMAL.precision)
 
 
 def wrap_values(bounds: pa.Array, *, typed: bool = False) -> pa.StructArray:
-    """Bounds in the type of their column as WRAPPED; null becomes the kind NULL.  typed: as the second layout has them.
+    """Convert bounds in the type of their column to WRAPPED; null becomes the kind NULL.
 
-    Timestamps and times count in microseconds.  Raises InvalidRequest for a type that has no wrapper.
+    Args:
+        bounds: Timestamps and times in microseconds.
+        typed: Use layout 2.
+
+    Raises:
+        InvalidRequest: The type has no wrapper.
     """
     kind = wrapper_for_type(bounds.type)
     if typed and pa.types.is_decimal128(bounds.type):
-        there = bounds.drop_null()
-        values = join(_node(bounds.type).encode(there), len(there))
+        non_null = bounds.drop_null()
+        values = join(_node(bounds.type).encode(non_null), len(non_null))
         return _wrapped(values, bounds.is_valid(), DECIMAL_V2 + bounds.type.scale)
     if typed and kind is Wrapper.DATE:
         bounds = bounds.view(pa.int32())
@@ -214,22 +228,25 @@ def wrap_values(bounds: pa.Array, *, typed: bool = False) -> pa.StructArray:
     if kind is None or (pa.types.is_timestamp(bounds.type) and bounds.type.unit != "us"):
         raise InvalidRequest(f"columns of type {bounds.type} have no statistics in the metadata table")
     stored = _TYPE_OF_KIND[kind]
-    there = bounds.drop_null()
-    values = join(_node(stored).encode(there.view(stored) if _is_number(bounds.type) else there.cast(stored)), len(there))
+    non_null = bounds.drop_null()
+    values = join(
+        _node(stored).encode(non_null.view(stored) if _is_number(bounds.type) else non_null.cast(stored)), len(non_null)
+    )
     return _wrapped(values, bounds.is_valid(), kind)
 
 
 def _wrapped(values: pa.BinaryArray, exists: pa.BooleanArray, kind: int) -> pa.StructArray:
-    """WRAPPED of one kind, NULL where nothing is there.  values: those that are."""
-    there = exists.to_numpy(zero_copy_only=False)
-    kinds = np.where(there, np.uint8(kind), np.uint8(Wrapper.NULL))
-    if not there.all():
-        values = values.take(pa.array(np.cumsum(there) - 1, mask=~there)).fill_null(b"")
+    """WRAPPED of one kind, and NULL for missing values. values: the non-null values only."""
+    is_valid = exists.to_numpy(zero_copy_only=False)
+    kinds = np.where(is_valid, np.uint8(kind), np.uint8(Wrapper.NULL))
+    if not is_valid.all():
+        values = values.take(pa.array(np.cumsum(is_valid) - 1, mask=~is_valid)).fill_null(b"")
     return pa.StructArray.from_arrays([pa.array(kinds), values], fields=list(WRAPPED))
 
 
 def wrap_stored(bounds: Sequence[Any], column: pa.DataType, *, typed: bool = False) -> pa.StructArray:
-    """As `wrap_values`, of Python values in stored form: dates as days, timestamps and times as microseconds, decimals as
+    """As `wrap_values`, for Python values in stored form: dates as days, timestamps and times as microseconds, decimals
+    as
     Decimal.
     """
     if not has_statistics(column, typed=typed):
@@ -238,23 +255,27 @@ def wrap_stored(bounds: Sequence[Any], column: pa.DataType, *, typed: bool = Fal
     try:
         array = pa.array(bounds, column if kind is None or kind is Wrapper.DECIMAL else _TYPE_OF_KIND[kind])
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        raise InvalidRequest(f"a column bound is not a {column}: {error}") from error
+        raise InvalidRequest(f"a column bound does not fit the type {column}: {error}") from error
     return wrap_values(array.view(column) if _is_number(column) else array, typed=typed)
 
 
 def unwrap(bounds: pa.StructArray, column: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """WRAPPED bounds in the type of their column, and for each whether it is known.
+    """Convert WRAPPED bounds to the type of their column.
 
-    Where it is known, null means that the column has no value but null there.  Where it is not known, the array is null too: the
-    bound has another kind than the column's type, or does not fit into it, as happens after a column has changed its type.
-    Raises CorruptData when the bytes are not a value of their kind.
+    Returns:
+        The bounds, and for each whether it is known. A known null means that all values of the column are null. An
+        unknown bound is null too: its kind differs from the column's type, or it does not fit, as after a type change
+        of the column.
+
+    Raises:
+        CorruptData: The bytes are not a value of their kind.
     """
     kinds: npt.NDArray[np.uint8] = bounds.field("kind").to_numpy()
     values = bounds.field("value")
     known = kinds == Wrapper.NULL
-    places = np.full(len(bounds), -1, dtype=np.int64)
+    positions = np.full(len(bounds), -1, dtype=np.int64)
     parts: list[pa.Array] = []
-    placed = 0
+    part_rows = 0
     for number in np.unique(kinds).tolist():
         rows = np.flatnonzero(kinds == number)
         if number == Wrapper.NULL:
@@ -268,22 +289,22 @@ def unwrap(bounds: pa.StructArray, column: pa.DataType) -> tuple[pa.Array, npt.N
             continue
         parts.append(converted)
         known[rows] = True
-        places[rows] = np.arange(placed, placed + len(rows))
-        placed += len(rows)
+        positions[rows] = np.arange(part_rows, part_rows + len(rows))
+        part_rows += len(rows)
     if not parts:
         return pa.nulls(len(bounds), column), known
-    return pa.concat_arrays(parts).take(pa.array(places, mask=places < 0)), known
+    return pa.concat_arrays(parts).take(pa.array(positions, mask=positions < 0)), known
 
 
 def _convert(part: pa.Array, kind: Wrapper, column: pa.DataType) -> pa.Array | None:
-    """Values of a kind in the column's type, exactly; None when that is not possible."""
-    wanted = wrapper_for_type(column)
-    if wanted is Wrapper.LONG and _is_number(column):
+    """Convert values of a kind to the column's type exactly; None if that is impossible."""
+    column_kind = wrapper_for_type(column)
+    if column_kind is Wrapper.LONG and _is_number(column):
         is_fit = kind in (Wrapper.LONG, Wrapper.TIME_MICROS if pa.types.is_time64(column) else Wrapper.TIMESTAMP_MICROS)
         return part.view(column) if is_fit else None
-    if wanted is Wrapper.DATE:
+    if column_kind is Wrapper.DATE:
         return part.view(column) if kind in (Wrapper.DATE, Wrapper.LOCAL_DATE, Wrapper.INT) else None
-    if kind is not wanted and (kind, wanted) not in _WIDENED:
+    if kind is not column_kind and (kind, column_kind) not in _WIDENED:
         return None
     try:
         return part.cast(column)
@@ -292,7 +313,7 @@ def _convert(part: pa.Array, kind: Wrapper, column: pa.DataType) -> pa.Array | N
 
 
 def _convert_typed(values: pa.BinaryArray, number: int, column: pa.DataType) -> pa.Array | None:
-    """Bounds of a kind that the second layout alone has in the column's type; None when that is not possible."""
+    """Convert bounds of a layout 2 kind to the column's type; None if that is impossible."""
     try:
         if number == MILLIS and pa.types.is_timestamp(column):
             return _decode(values, pa.int64()).view(pa.timestamp("ms", column.tz)).cast(column)
@@ -303,7 +324,7 @@ def _convert_typed(values: pa.BinaryArray, number: int, column: pa.DataType) -> 
     return None
 
 
-# Numbers that a wider column holds exactly; a long is not always a double.
+# Conversions to a wider type without loss. A long is not always exact as a double.
 _WIDENED = (
     (Wrapper.INT, Wrapper.LONG),
     (Wrapper.INT, Wrapper.DOUBLE),
@@ -312,7 +333,7 @@ _WIDENED = (
 
 
 def _is_number(column: pa.DataType) -> bool:
-    """Whether the type is a date, time or timestamp, which is stored as its number."""
+    """Return True for dates, times and timestamps, which are stored as numbers."""
     return bool(pa.types.is_timestamp(column) or pa.types.is_time64(column) or pa.types.is_date32(column))
 
 

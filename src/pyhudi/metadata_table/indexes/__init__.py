@@ -1,18 +1,20 @@
-"""The kinds of indexes that the metadata table holds, one file each, behind one interface (`base`).
+"""Index types of the metadata table: one module each, with the common interface `metadata_index.Index`.
 
-files.py             which files and partitions there are
-column_stats.py      ranges of columns in files
-bloom.py             Bloom filters of record keys in base files
-record.py            where each record key lives
-partition_stats.py   ranges of columns in partitions
-secondary.py         which record keys have a value in a column
-expression.py        ranges of a function's results, or Bloom filters of them
+files_index.py            partitions and files of the table
+column_stats_index.py     column ranges per file
+bloom_filter_index.py     Bloom filters of record keys in base files
+record_index.py           location of each record key
+partition_stats_index.py  column ranges per partition
+secondary_index.py        record keys by the value of a column
+expression_index.py       ranges or Bloom filters of a function's results
 
-base.py       what an index is: `Index`, `Said`
-inputs.py     what it is told: `Asking`, `CommitPrepared`, `Commit`, `Cleaned`, `IndexBuild`
-checking.py   what a check looks at, what it finds
-filtering.py  what a filtered read asks
-ranges.py     stored ranges, read back
+metadata_index.py         the interface: `Index`, `IndexUpdate`
+index_events.py           its inputs: `WriteStarted`, `CommitPrepared`, `CommitPublishing`, `FilesCleaned`,
+`IndexBuild`
+index_validation.py       input and findings of index checks
+index_pruning.py          input and result of index lookups for a filtered read
+stored_ranges.py          ranges loaded from the statistics indexes
+partition_stats_delta.py  incremental update of partition ranges
 """
 
 from __future__ import annotations
@@ -50,16 +52,16 @@ INDEX_TYPES: list[type[Index]] = [
     SecondaryKeyIndex,
     ExpressionStatsIndex,
 ]
-"""All kinds, in the order in which indexes are built, and asked by everyone who asks them all."""
+"""All index types, in the order in which indexes are built and looked up."""
 
 
 def index_for_partition(partition: str) -> type[Index] | None:
-    """The kind of a partition of the metadata table; None for a name that no kind knows."""
+    """Return the index type of a metadata table partition; None for an unknown name."""
     return next((kind for kind in INDEX_TYPES if kind.matches_name(partition)), None)
 
 
 def is_defined(partition: str) -> bool:
-    """Whether a partition of the metadata table is one that a definition tells of."""
+    """Return True if a metadata table partition requires an index definition."""
     kind = index_for_partition(partition)
     return kind is not None and kind.is_defined
 
@@ -70,46 +72,48 @@ def _has_definition(partition: str, config: TableConfig) -> bool:
 
 
 def dependent_partitions(partition: str, others: Iterable[str]) -> tuple[str, ...]:
-    """Those of some partitions that cannot do without a partition."""
+    """Return those of `others` that require `partition`."""
     kinds = ((other, index_for_partition(other)) for other in others)
     return tuple(o for o, kind in kinds if kind is not None and kind.needs is not None and kind.needs.partition == partition)
 
 
 def in_build_order(partitions: Iterable[str]) -> tuple[str, ...]:
-    """Partitions in the order in which they are built: those with a definition come last, in the order given."""
-    wanted = list(partitions)
-    single = [kind.partition_type for kind in INDEX_TYPES if not kind.is_defined and kind.partition_type in wanted]
-    return (*single, *(partition for partition in wanted if partition not in single))
+    """Sort partitions in build order: those with a definition come last, in their original order."""
+    requested = list(partitions)
+    single = [kind.partition_type for kind in INDEX_TYPES if not kind.is_defined and kind.partition_type in requested]
+    return (*single, *(partition for partition in requested if partition not in single))
 
 
 def maintained_partitions(config: TableConfig) -> tuple[str, ...]:
-    """The partitions that every commit has to keep true: those that readers use, and those that are being built.
+    """Return the partitions that every commit must update: those in use by readers and those being built.
 
-    Raises Unsupported for one that PyHudi does not keep.
+    Raises:
+        Unsupported: PyHudi cannot update one of them.
     """
-    every = tuple(dict.fromkeys((*config.metadata_partitions, *config.metadata_partitions_inflight)))
-    strange = [partition for partition in every if index_for_partition(partition) is None]
-    if strange:
+    maintained = tuple(dict.fromkeys((*config.metadata_partitions, *config.metadata_partitions_inflight)))
+    unknown = [partition for partition in maintained if index_for_partition(partition) is None]
+    if unknown:
         raise Unsupported(
-            f"the table has {', '.join(strange)} in its metadata table, which PyHudi reads and does not keep up to date yet; "
-            f"drop it before writing: Table.index.drop({strange[0]!r}), or DROP INDEX in real Hudi"
+            f"cannot write a table with {', '.join(unknown)} in its metadata table: PyHudi can read but not update this index; "
+            f"drop it before writing: Table.index.drop({unknown[0]!r}), or DROP INDEX in Hudi"
         )
-    return every
+    return maintained
 
 
 def open_index(partition: str, definitions: Mapping[str, IndexDefinition]) -> Index:
-    """The index of a partition.  Raises Unsupported for one that PyHudi cannot keep up to date."""
+    """Open the index of a partition. Raises Unsupported if PyHudi cannot update it."""
     kind = index_for_partition(partition)
     with reraise_as_unsupported(partition):
         if kind is None:
-            raise Unsupported("no such index is known")
+            raise Unsupported("unknown index type")
         return kind.open(partition, definitions.get(partition))
 
 
 def open_indexes(context: TableContext, partitions: Sequence[str] | None = None) -> tuple[Index, ...]:
-    """The indexes that every commit has to keep true, or those of some partitions, in the order of the kinds.
+    """Open the indexes that every commit must update, or those of some partitions, in the order of INDEX_TYPES.
 
-    Raises Unsupported for one that PyHudi cannot keep up to date.
+    Raises:
+        Unsupported: PyHudi cannot update one of them.
     """
     names = maintained_partitions(context.config) if partitions is None else partitions
     definitions = load_index_definitions(context) if any(_has_definition(name, context.config) for name in names) else {}
@@ -117,7 +121,7 @@ def open_indexes(context: TableContext, partitions: Sequence[str] | None = None)
 
 
 def check_writable_indexes(context: TableContext) -> None:
-    """Raises Unsupported for an index that PyHudi cannot keep up to date: it reads layouts that it does not write."""
+    """Raise Unsupported for an index that PyHudi cannot update: it reads some layouts that it does not write."""
     partitions = maintained_partitions(context.config)
     definitions = load_index_definitions(context)
     _check_sections(context.config, partitions, definitions)
@@ -129,64 +133,74 @@ def check_writable_indexes(context: TableContext) -> None:
 
 
 def _check_sections(config: TableConfig, partitions: Sequence[str], definitions: Mapping[str, IndexDefinition]) -> None:
-    """Raises Unsupported for a partitioned index in a table whose other writers, or whose other indexes, know keys of the whole
-    table alone.
+    """Raise Unsupported for a partitioned index if other writers or other indexes of the table require table-wide
+    unique
+    keys.
     """
-    parted = [name for name in partitions if name in definitions and definitions[name].by_partition]
-    with reraise_as_unsupported(parted[0] if parted else ""):
-        if parted and not config.version.has_index_versions:
-            raise Unsupported(f"it is partitioned, and writers of table version {int(config.version)} know no such index")
-        dependent = dependent_partitions(parted[0], partitions) if parted else ()
+    partitioned = [name for name in partitions if name in definitions and definitions[name].by_partition]
+    with reraise_as_unsupported(partitioned[0] if partitioned else ""):
+        if partitioned and not config.version.has_index_versions:
+            raise Unsupported(
+                f"it is partitioned, and writers of table version {int(config.version)} do not support partitioned indexes"
+            )
+        dependent = dependent_partitions(partitioned[0], partitions) if partitioned else ()
         if dependent:
-            raise Unsupported(f"it is partitioned, and {dependent[0]} names records by keys of the whole table")
+            raise Unsupported(f"it is partitioned, but {dependent[0]} requires record keys that are unique in the whole table")
 
 
 def check_computable(indexes: Iterable[Index], schema: pa.Schema) -> None:
-    """Raises Unsupported, naming the index, when one cannot be computed from the columns of a table."""
+    """Raise Unsupported, with the name of the index, if one cannot be computed from the columns of a table."""
     for index in indexes:
         with reraise_as_unsupported(index.partition):
             index.check_columns(schema)
 
 
 def readable(metadata: MetadataTable) -> Iterator[tuple[type[Index], str]]:
-    """The indexes that readers may use, each with its kind, in the order of the kinds; those of one kind as they are defined.
+    """Yield the indexes that readers may use with their types, in the order of INDEX_TYPES, within a type in definition
+    order.
 
-    An index that no kind knows answers nothing.
+    Unknown indexes are skipped.
     """
     for kind in INDEX_TYPES:
         names = [name for name in metadata.partitions if kind.matches_name(name)]
         if kind.is_defined and len(names) > 1:
-            places = {name: place for place, name in enumerate(metadata.definitions)}
-            names.sort(key=lambda name: places.get(name, len(places)))
+            order = {name: position for position, name in enumerate(metadata.definitions)}
+            names.sort(key=lambda name: order.get(name, len(order)))
         yield from ((kind, name) for name in names)
 
 
 def first_result(metadata: MetadataTable, lookup: Callable[[type[Index], str], _Answer | None]) -> tuple[str, _Answer] | None:
-    """The first index that has an answer, and the answer; None when none has."""
-    answers = ((name, lookup(kind, name)) for kind, name in readable(metadata))
-    return next(((name, answer) for name, answer in answers if answer is not None), None)
+    """Return the name and result of the first index whose lookup returns a result; None if none does."""
+    results = ((name, lookup(kind, name)) for kind, name in readable(metadata))
+    return next(((name, result) for name, result in results if result is not None), None)
 
 
 def prepare_all(
     indexes: Sequence[Index], write: CommitPrepared, store: MetadataStore | None = None, current: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What has to be read for a commit, by index.
+    """Load what the indexes need for a commit before the lock, by index.
 
-    known: what was found out earlier, of which only that is asked again which does not hold any more; store: the metadata table
-    under the lock, which says so.  Raises Unsupported for an index that cannot be computed.
+    Args:
+        indexes: The indexes to update.
+        write: The commit.
+        store: The metadata table under the lock, which decides whether earlier results are still valid.
+        current: Earlier results; only outdated ones are loaded again.
+
+    Raises:
+        Unsupported: An index cannot be computed.
     """
-    held = {
+    results = {
         index.partition: current[index.partition]
         for index in indexes
         if current is not None
         and index.partition in current
         and (store is None or index.is_still_valid(current[index.partition], store))
     }
-    late = [index for index in indexes if index.partition not in held]
+    outdated = [index for index in indexes if index.partition not in results]
     if write.schema is not None:
-        check_computable(late, write.schema)
+        check_computable(outdated, write.schema)
     for kind in INDEX_TYPES:
-        of_kind = [index for index in late if type(index) is kind]
+        of_kind = [index for index in outdated if type(index) is kind]
         if of_kind:
-            held.update(kind.prepare(of_kind, write))
-    return held
+            results.update(kind.prepare(of_kind, write))
+    return results

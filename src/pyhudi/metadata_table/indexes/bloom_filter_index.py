@@ -1,4 +1,4 @@
-"""Bloom filters of the record keys in base files: what stands in a file's footer, copied."""
+"""Bloom filter index: copies of the record key filters in base file footers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pyhudi.tasks.file_stats import FileIndexing
 
 @dataclass(frozen=True, slots=True)
 class BloomFilterIndex(Index):
-    """The partition `bloom_filters`.  A table without meta columns has no filters of record keys in its files."""
+    """The partition `bloom_filters`. Files of tables without meta columns have no record key filters."""
 
     partition_type: ClassVar[str] = BLOOM_FILTERS
     merge: ClassVar[CellMergeRule] = BLOOM_FILTERS_BY_FILE
@@ -56,8 +56,8 @@ class BloomFilterIndex(Index):
         return bloom_deletes(clean.deleted_bases)
 
     def build(self, state: IndexBuild, time: str, shards: int) -> IndexUpdate:
-        found = state.read_files(FileIndexing(bloom_filters=True), logs=False)
-        filters = [FileFilter(f.partition, f.name, *f.indexed.bloom) for f in found if f.indexed.bloom is not None]
+        indexed_files = state.read_files(FileIndexing(bloom_filters=True), logs=False)
+        filters = [FileFilter(f.partition, f.name, *f.indexed.bloom) for f in indexed_files if f.indexed.bloom is not None]
         return IndexUpdate(bloom_records(filters, time))
 
     @classmethod
@@ -78,12 +78,12 @@ class BloomFilterIndex(Index):
         return metadata.partition(partition)
 
     def check(self, table: CheckedTable) -> IndexFindings:
-        """Stored filters against those in footers."""
-        found = IndexFindings()
+        """Compare the stored filters with those in the footers."""
+        findings = IndexFindings()
         files = tuple(file for file in table.files if not file_name(file[1]).startswith("."))
         task = IndexFilesTask(table.context.storage.spec(), files, table.schema, FileIndexing(bloom_filters=True), table.validity)
-        inside = zip(files, run_index_files(task), strict=True)
-        there = [(path, file.partition, file.indexed.bloom) for (_, path, _), file in inside]
-        compare_filters(found, table.metadata, self.partition, there, operator.eq)
-        found.checked = f"{len(files):,} base files"
-        return found
+        results = zip(files, run_index_files(task), strict=True)
+        footer_filters = [(path, file.partition, file.indexed.bloom) for (_, path, _), file in results]
+        compare_filters(findings, table.metadata, self.partition, footer_filters, operator.eq)
+        findings.checked = f"{len(files):,} base files"
+        return findings

@@ -1,11 +1,10 @@
-"""Statistics of columns in files: the smallest and largest value of each, and counts.
+"""Column statistics index: minimum, maximum and counts of columns per file.
+Format: docs/formats/metadata-table.md.
 
-Which columns have statistics stands in the index definitions, in an entry that holds for the statistics of partitions too.  A
-commit brings it to the columns that the writer asks for.  Where columns join that the table has had without statistics, the
-records of older files lack them, and the real Hudi passes over what lacks them; where a column changes its type, they have bounds
-of its former type, at which the real Hudi's queries end.  In both cases both indexes are dropped and built anew.
-
-Source: docs/formats/metadata-table.md.
+The index definitions list the columns with statistics, in one entry shared with the partition statistics. A commit
+updates this entry to the columns that the writer requests. Both indexes are dropped and rebuilt in two cases, because
+Hudi would skip files or fail: when an existing column is added to the list (older files lack its statistics), and when
+an indexed column changes its type (older bounds have the former type).
 """
 
 from __future__ import annotations
@@ -53,15 +52,18 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.file_stats import FileIndexing
 from pyhudi.tasks.log_scan import InstantValidity
 
-# Which columns the metadata table keeps statistics of.  Source: docs/formats/metadata-table.md, column_stats.
+# Columns that have statistics in the metadata table. Format: docs/formats/metadata-table.md, column_stats.
 #
 #     1. Three meta columns, if the table has them: commit time, partition path, record key.
-#     2. The columns of a list, nested ones by dotted name; without a list the first N top-level columns in schema order.
-#        N does not count the meta columns, nor columns whose type has no statistics.
+#     2. The columns of a list, nested ones by dotted name; without a list the first N top-level columns in schema
+#     order.
+#        N counts neither meta columns nor columns whose type has no statistics.
 #
-# No statistics: structs, lists, maps, and in the first layout decimals that 30 digits, 15 of them decimals, cannot hold.  Tables
-# that Spark's record merger writes have none of binary and decimal columns either.  (Avro enums have none in Hudi; here they are
-# strings, and have.)
+# Types without statistics: structs, lists, maps, and in layout 1 decimals that do not fit 30 digits with 15 decimals.
+# Tables
+# of Spark's record merger have none of binary and decimal columns either. (Hudi has none of Avro enums. PyHudi reads
+# enums as
+# strings, which have statistics.)
 
 _META_COLUMNS = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
 
@@ -75,14 +77,18 @@ def indexed_columns(
     with_binary: bool = True,
     typed: bool = False,
 ) -> tuple[str, ...]:
-    """The columns with statistics, in the order in which the index definition lists them.
+    """Return the columns with statistics, in the order of the index definition.
 
-    schema: the table's, with or without meta columns.  names: the list; empty for none.  Names that the table does not have, or
-    whose columns have no statistics, are left out.  with_meta_columns: whether the table populates its meta columns.
-    with_binary: false for Spark's record merger.  typed: statistics of the second layout.
+    Args:
+        schema: The table's, with or without meta columns.
+        max_columns: Limit of the number of columns without a list.
+        names: The list; empty for none. Unknown columns and those without statistics are omitted.
+        with_meta_columns: The table populates its meta columns.
+        with_binary: False for Spark's record merger.
+        typed: Use layout 2.
     """
     if names:
-        chosen = [
+        selected = [
             name
             for name in dict.fromkeys(names)
             if name not in META_COLUMNS and _has_statistics(schema, name, with_binary=with_binary, typed=typed)
@@ -90,8 +96,8 @@ def indexed_columns(
     else:
         columns = [field.name for field in schema if field.name not in META_COLUMNS]
         with_statistics = (name for name in columns if _has_statistics(schema, name, with_binary=with_binary, typed=typed))
-        chosen = list(islice(with_statistics, max_columns))
-    return (*(_META_COLUMNS if with_meta_columns else ()), *chosen)
+        selected = list(islice(with_statistics, max_columns))
+    return (*(_META_COLUMNS if with_meta_columns else ()), *selected)
 
 
 def _has_statistics(schema: pa.Schema, name: str, *, with_binary: bool, typed: bool) -> bool:
@@ -109,7 +115,7 @@ _LOG = logging.getLogger("pyhudi.metadata_table.writer")
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatsBase(Index):
-    """What the statistics of files and those of partitions have in common: the columns, and where these are said."""
+    """Common part of column and partition statistics: the list of columns and its definition."""
 
     def requirements(self, requirements: FileIndexing, write: WriteStarted) -> FileIndexing:
         if requirements.columns:
@@ -138,12 +144,12 @@ class ColumnStatsIndex(ColumnStatsBase):
     typed_merge: ClassVar[CellMergeRule | None] = TYPED_FILE_STATISTICS
 
     def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
-        said = commit.shared(CommitStatistics)
-        ranges = said.of_files
-        # While the index is being built, whoever builds it sees to the files that are there: counts of two records add up.
+        statistics = commit.shared(CommitStatistics)
+        ranges = statistics.of_files
+        # During a build, the builder adds statistics of existing files. Adding them here too would double the counts.
         if PARTITION_STATS in commit.partitions and COLUMN_STATS in commit.context.config.metadata_partitions:
-            ranges = [*ranges, *said.of_partitions[1]]
-        return IndexUpdate(column_stats_records(ranges, said.schema, typed=statistics_layout(commit.context) > 1))
+            ranges = [*ranges, *statistics.of_partitions[1]]
+        return IndexUpdate(column_stats_records(ranges, statistics.schema, typed=statistics_layout(commit.context) > 1))
 
     def updates_for_clean(self, clean: FilesCleaned) -> MetadataRecords:
         return column_stats_deletes(clean.deleted, defined_columns(clean.context))
@@ -169,9 +175,9 @@ class ColumnStatsIndex(ColumnStatsBase):
             stats = find_column_stats(metadata, names, partitions, index=partition)
             return unit_ranges(row_filter.schema, names, stats, statistics_units(stats))
 
-        # Of a state that is kept, filters of the same columns ask for the same.
-        question = ("ranges", partition, row_filter.column_types(names), tuple(partitions))
-        return PrunedFiles(tuple(names), metadata.cached(question, ranges).excluded(row_filter.condition))
+        # In a cached snapshot, filters on the same columns share this request.
+        request = ("ranges", partition, row_filter.column_types(names), tuple(partitions))
+        return PrunedFiles(tuple(names), metadata.cached(request, ranges).excluded(row_filter.condition))
 
     @classmethod
     def key_ranges(
@@ -181,95 +187,101 @@ class ColumnStatsIndex(ColumnStatsBase):
         if definition is None or RECORD_KEY not in definition.source_fields:
             return None
         stats = find_column_stats(metadata, [RECORD_KEY], partitions)
-        paths = {of_path: path for path, of_path in hashes_by_partition(partitions).items()}
-        least, known = unwrap(stats.column("min").combine_chunks(), pa.string())
-        greatest, known_too = unwrap(stats.column("max").combine_chunks(), pa.string())
+        paths = {path_hash: path for path, path_hash in hashes_by_partition(partitions).items()}
+        least, min_known = unwrap(stats.column("min").combine_chunks(), pa.string())
+        greatest, max_known = unwrap(stats.column("max").combine_chunks(), pa.string())
         hashed = partition_hashes(stats).to_pylist()
-        found: dict[tuple[str, str], tuple[str, str]] = {}
+        key_ranges: dict[tuple[str, str], tuple[str, str]] = {}
         columns = zip(hashed, stats.column("file_name").to_pylist(), least.to_pylist(), greatest.to_pylist(), strict=True)
-        for usable, (of_path, name, low, high) in zip((known & known_too).tolist(), columns, strict=True):
-            if usable and low is not None and high is not None and of_path in paths:
-                found[paths[of_path], name] = (low, high)
-        return found
+        for usable, (path_hash, name, low, high) in zip((min_known & max_known).tolist(), columns, strict=True):
+            if usable and low is not None and high is not None and path_hash in paths:
+                key_ranges[paths[path_hash], name] = (low, high)
+        return key_ranges
 
     def check(self, table: CheckedTable) -> IndexFindings:
-        """Ranges of columns in base files against their footers."""
-        found = IndexFindings()
+        """Compare the column ranges of base files with their footers."""
+        findings = IndexFindings()
         definition = table.definition(COLUMN_STATS)
         if definition is None:
-            found.add_error("", "the index definitions have no entry column_stats, so the real Hudi fails on filters")
-            return found
+            findings.add_error(
+                "the index definitions have no entry column_stats, so filters fail in Hudi",
+                "the index definitions have no entry column_stats, so the real Hudi fails on filters",
+            )
+            return findings
         columns = existing_columns(definition, table.schema)
         slices = {slice_.base.path: slice_ for slice_ in table.slices if slice_.base is not None}
         types = {name: field_at(table.schema, name).type for name in columns}
         stored = stored_ranges(table.metadata, table.partitions, types)
         spec = table.context.storage.spec()
         tasks = [FooterTask(spec, path, table.schema, table.columns_under_current_names(path, columns)) for path in table.chosen]
-        bare = 0
-        for path, inside in zip(table.chosen, table.engine.map(run_footer, tasks), strict=True):
-            if isinstance(inside, str):
+        without_stats = 0
+        for path, footer in zip(table.chosen, table.engine.map(run_footer, tasks), strict=True):
+            if isinstance(footer, str):
                 continue
-            said = stored.get((slices[path].partition, file_name(path)), {})
-            bare += not said
-            for name, range_ in inside.items():
-                if name in said:
-                    _compare(found, path, name, said[name], range_)
-                elif said:
-                    found.add_error(path, f"has statistics, but not of {name}: the real Hudi passes it over")
-        if bare:
-            found.add_warning("", f"{bare} of {len(table.chosen)} base files have no statistics, and are never passed over")
-        found.checked = f"{len(columns)} columns of {len(table.chosen):,} files"
-        return found
+            stored_columns = stored.get((slices[path].partition, file_name(path)), {})
+            without_stats += not stored_columns
+            for name, range_ in footer.items():
+                if name in stored_columns:
+                    _compare(findings, path, name, stored_columns[name], range_)
+                elif stored_columns:
+                    findings.add_error(path, f"has statistics, but none for {name}: Hudi skips this file")
+        if without_stats:
+            findings.add_warning(
+                f"{without_stats} of {len(table.chosen)} base files have no statistics and are never pruned",
+                f"{without_stats} of {len(table.chosen)} base files have no statistics, and are never passed over",
+            )
+        findings.checked = f"{len(columns)} columns of {len(table.chosen):,} files"
+        return findings
 
 
 class CommitStatistics:
-    """What the statistics of files and those of partitions have in common, in one commit."""
+    """Statistics of one commit, shared by the column and the partition statistics index."""
 
     def __init__(self, commit: CommitPublishing) -> None:
         self._commit = commit
         self._has_begun = False
         self.removed_columns: tuple[str, ...] = ()
-        """The columns that had statistics until now, and have none from this commit on."""
+        """The columns whose statistics end with this commit."""
         self._joining: tuple[str, ...] = ()
 
     def begin(self) -> None:
-        """Bring the definition to the columns that were asked for.
+        """Update the definition to the requested columns.
 
-        Both indexes are dropped where older files lack some of them, or have bounds of another type than the column is to have.
+        Drops both indexes if older files lack some of the columns, or have bounds of another type.
         """
         commit = self._commit
         if self._has_begun or commit.requirements is None or not commit.requirements.columns or commit.data_schema is None:
             return
         self._has_begun = True
-        asked = commit.requirements.columns
-        if self._columns_join(asked) or self._types_change() or self._columns_leave():
+        requested = commit.requirements.columns
+        if self._columns_join(requested) or self._types_change() or self._columns_leave():
             commit.drop({COLUMN_STATS, PARTITION_STATS}.intersection(commit.partitions))
         defined = defined_columns(commit.context)
-        self.removed_columns = tuple(name for name in defined if name not in asked)
-        self._joining = tuple(name for name in asked if name not in defined)
-        store_definition(commit.context, asked)
+        self.removed_columns = tuple(name for name in defined if name not in requested)
+        self._joining = tuple(name for name in requested if name not in defined)
+        store_definition(commit.context, requested)
 
     def _columns_join(self, requested_columns: Sequence[str]) -> bool:
         context = self._commit.context
         defined = load_index_definitions(context).get(COLUMN_STATS)
         if defined is None or set(requested_columns) <= set(defined.source_fields):
             return False
-        there = set(self._before.names)
-        late = [name for name in requested_columns if name not in defined.source_fields and name.split(".")[0] in there]
-        if late:
+        existing = set(self._before.names)
+        added = [name for name in requested_columns if name not in defined.source_fields and name.split(".")[0] in existing]
+        if added:
             _LOG.warning(
-                "%s of %s are to have statistics, and older files have none of them; dropped column_stats and partition_stats, "
-                "to be built anew by the next write",
-                ", ".join(late),
+                "dropped column_stats and partition_stats of the metadata table: %s of %s are added to the statistics, but "
+                "older files have none for them; the next write rebuilds both",
+                ", ".join(added),
                 context.storage.uri,
             )
-        return bool(late)
+        return bool(added)
 
     def _types_change(self) -> bool:
-        """Whether a column with statistics is to have bounds of another type than it has had.
+        """Return True if a column with statistics gets bounds of another type.
 
-        The real Hudi's queries that filter by a column end where they find bounds of its former type, also of a narrower number,
-        and it cannot merge these with others.
+        Hudi's queries that filter by a column fail on bounds of its former type, even of a narrower number, and it
+        cannot merge them.
         """
         context, before = self._commit.context, self._before
         changed = [
@@ -280,34 +292,37 @@ class CommitStatistics:
         ]
         if changed:
             _LOG.warning(
-                "%s of %s changed to another type than the statistics of older files have; dropped column_stats and "
-                "partition_stats, to be built anew by the next write",
+                "dropped column_stats and partition_stats of the metadata table: %s of %s changed to a type other than that "
+                "of older statistics; the next write rebuilds both",
                 ", ".join(changed),
                 context.storage.uri,
             )
         return bool(changed)
 
     def _columns_leave(self) -> bool:
-        """Whether a column with statistics is dropped or renamed by its id; they would be those of another that gets its name."""
+        """Return True if a column with statistics is dropped or renamed by its id: a later column of the same name
+        would
+        inherit them.
+        """
         context = self._commit.context
         names = existing_columns(load_index_definitions(context).get(COLUMN_STATS), self._before)
-        gone = [name for name in names if not _has_column(self.schema, name)]
-        if self._commit.operation is not Operation.ALTER_SCHEMA or not gone:
+        removed = [name for name in names if not _has_column(self.schema, name)]
+        if self._commit.operation is not Operation.ALTER_SCHEMA or not removed:
             return False
         _LOG.warning(
-            "%s of %s: its statistics stand under its name; dropped column_stats and partition_stats, to be built anew by the "
-            "next write",
-            ", ".join(gone),
+            "dropped column_stats and partition_stats of the metadata table: %s of %s was dropped or renamed, and its "
+            "statistics are stored under its old name; the next write rebuilds both",
+            ", ".join(removed),
             context.storage.uri,
         )
         return True
 
     @cached_property
     def _before(self) -> pa.Schema:
-        """The table's columns before the commit, with meta columns; none where it had none."""
+        """The table's columns before the commit, with meta columns; empty if it had none."""
         context = self._commit.context
-        found = load_schema(context.timeline, self._commit.timeline, context.config, by_ids=True, read=self._commit.read)
-        return with_meta_fields(found.arrow) if found is not None else pa.schema([])
+        schema = load_schema(context.timeline, self._commit.timeline, context.config, by_ids=True, read=self._commit.read)
+        return with_meta_fields(schema.arrow) if schema is not None else pa.schema([])
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -318,12 +333,12 @@ class CommitStatistics:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The table's columns with meta columns; none where the commit has none."""
+        """The table's columns with meta columns; empty if the commit has none."""
         return self._commit.schema if self._commit.data_schema is not None else pa.schema([])
 
     @cached_property
     def of_files(self) -> list[FileRanges]:
-        """The ranges of the files that were written."""
+        """The ranges of the written files."""
         return [
             FileRanges(partition, name, status.indexed.ranges)
             for partition, name, status in self._commit.reported
@@ -332,47 +347,47 @@ class CommitStatistics:
 
     @cached_property
     def of_partitions(self) -> tuple[dict[str, Mapping[str, ColumnRange] | None], list[FileRanges]]:
-        """The ranges of the partitions that are touched, and of those where columns come back, None for one without files; and
-        those of older files that the statistics of files should have had.
+        """The ranges of touched partitions and of partitions with re-added columns (None for one without files), and
+        ranges of older files that are missing in the file statistics.
         """
         commit = self._commit
-        back = self._partitions_to_join()
+        readded = self._partitions_to_join()
         touched = tuple(commit.file_groups())
-        if not (touched or back) or not self.columns or commit.data_schema is None:
+        if not (touched or readded) or not self.columns or commit.data_schema is None:
             return {}, []
-        known = {(p, name): dict(status.indexed.ranges) for p, name, status in commit.reported if status.indexed is not None}
+        own_ranges = {(p, name): dict(status.indexed.ranges) for p, name, status in commit.reported if status.indexed is not None}
         types = {column: field_at(self.schema, column).type for column in self.columns}
-        alone = [partition for partition in touched if partition not in back]
-        result: dict[str, Mapping[str, ColumnRange] | None] = {**incremental_ranges(commit, alone, types, known)}
-        files = commit.latest_files([p for p in dict.fromkeys((*back, *touched)) if p not in result])
-        old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
-        stored = stored_ranges(commit.reader, [p for p, infos in old.items() if infos], types)
-        every: dict[tuple[str, str], Mapping[str, ColumnRange]] = {**stored, **known}
+        remaining = [partition for partition in touched if partition not in readded]
+        result: dict[str, Mapping[str, ColumnRange] | None] = {**incremental_ranges(commit, remaining, types, own_ranges)}
+        files = commit.latest_files([p for p in dict.fromkeys((*readded, *touched)) if p not in result])
+        older_files = {p: [info for info in infos if (p, info.name) not in own_ranges] for p, infos in files.items()}
+        stored = stored_ranges(commit.reader, [p for p, infos in older_files.items() if infos], types)
+        ranges_by_file: dict[tuple[str, str], Mapping[str, ColumnRange]] = {**stored, **own_ranges}
         unread = tuple(
             (p, info.path, info.size_bytes)
-            for p, infos in old.items()
+            for p, infos in older_files.items()
             for info in infos
             if not have_all(stored.get((p, info.name)), self.columns)
         )
-        added = self._read(unread, stored, every) if unread else []
+        missing_ranges = self._read(unread, stored, ranges_by_file) if unread else []
         for partition, infos in files.items():
-            # A log file with nothing but deletes has no ranges, and adds nothing.
-            there = [ranges for info in infos if (ranges := every[partition, info.name])]
-            result[partition] = {c: merge_ranges(r[c] for r in there) for c in self.columns} if there else None
-        return result, added
+            # A log file that holds only deletes has no ranges, and adds nothing.
+            file_ranges = [ranges for info in infos if (ranges := ranges_by_file[partition, info.name])]
+            result[partition] = {c: merge_ranges(r[c] for r in file_ranges) for c in self.columns} if file_ranges else None
+        return result, missing_ranges
 
     def _partitions_to_join(self) -> tuple[str, ...]:
-        """The partitions whose files have statistics of columns that join.
+        """The partitions whose files have statistics of re-added columns.
 
-        These had statistics before, which a write without the column has ended: statistics of files stay, those of partitions are
-        deleted.  A column that is new has none; nor do partitions that nobody has written since, as with the real Hudi.
+        A write without the column ended its statistics: file statistics stay, partition statistics are deleted. A new
+        column has none, nor do partitions that were not written since, as in Hudi.
         """
         commit = self._commit
         if not self._joining or not {COLUMN_STATS, PARTITION_STATS} <= set(commit.partitions):
             return ()
-        hashed = set(partition_hashes(find_column_stats(commit.reader, self._joining)).to_pylist())
-        paths = hashes_by_partition(find_partitions(commit.reader)) if hashed else {}
-        return tuple(path for path, of_path in paths.items() if of_path in hashed)
+        indexed_hashes = set(partition_hashes(find_column_stats(commit.reader, self._joining)).to_pylist())
+        paths = hashes_by_partition(find_partitions(commit.reader)) if indexed_hashes else {}
+        return tuple(path for path, path_hash in paths.items() if path_hash in indexed_hashes)
 
     def _read(
         self,
@@ -380,54 +395,55 @@ class CommitStatistics:
         stored: Mapping[tuple[str, str], Mapping[str, ColumnRange]],
         every: dict[tuple[str, str], Mapping[str, ColumnRange]],
     ) -> list[FileRanges]:
-        """Put the ranges of files among `every`; those that are not stored.
+        """Read the ranges of files into `every`, and return those missing in the index.
 
-        Their columns were not asked for when they were written: the columns with statistics have changed.
+        The tasks that wrote these files did not collect them: the columns with statistics have changed.
         """
         commit = self._commit
-        asked, validity = FileIndexing(self.columns), InstantValidity.of(commit.timeline)
+        requested, validity = FileIndexing(self.columns), InstantValidity.of(commit.timeline)
         added: list[FileRanges] = []
         history = load_column_history(commit.context, commit.timeline, read_commit)
         ids = None if history is None else history.ids
-        outside = load_bootstrap_sources(commit.context, files)
-        task = IndexFilesTask(commit.context.storage.spec(), files, self.schema, asked, validity, ids, outside)
+        bootstrap_sources = load_bootstrap_sources(commit.context, files)
+        task = IndexFilesTask(commit.context.storage.spec(), files, self.schema, requested, validity, ids, bootstrap_sources)
         for file in run_index_files(task):
-            there = stored.get((file.partition, file.name), {})
+            stored_columns = stored.get((file.partition, file.name), {})
             every[file.partition, file.name] = dict(file.indexed.ranges)
-            fresh = tuple((column, range_) for column, range_ in file.indexed.ranges if column not in there)
-            if fresh:
-                added.append(FileRanges(file.partition, file.name, fresh))
+            missing = tuple((column, range_) for column, range_ in file.indexed.ranges if column not in stored_columns)
+            if missing:
+                added.append(FileRanges(file.partition, file.name, missing))
         return added
 
 
 def load_file_ranges(state: IndexBuild) -> list[FileRanges]:
-    """The ranges of all columns with statistics in the files of a state."""
-    found = state.read_files(FileIndexing(state.columns), logs=True)
-    return [FileRanges(f.partition, f.name, f.indexed.ranges) for f in found if f.indexed.ranges]
+    """Read the ranges of all columns with statistics in the files of a snapshot."""
+    indexed_files = state.read_files(FileIndexing(state.columns), logs=True)
+    return [FileRanges(f.partition, f.name, f.indexed.ranges) for f in indexed_files if f.indexed.ranges]
 
 
 def columns_to_index(
     context: TableContext, settings: MetadataSettings, data_schema: pa.Schema, before: pa.Schema | None
 ) -> tuple[str, ...]:
-    """The columns with statistics, in the order of their definition.
+    """Return the columns with statistics, in definition order.
 
-    Those of the options; else those of the table's definition, when somebody chose them: when they are not the first columns that
-    the table had until now; else the first columns of the table as it will be.
+    The options decide. Without them, the table's definition decides if it was customized, which means that it differs
+    from the first columns of the table before the write. Otherwise the first columns of the table after the write are
+    used.
     """
-    first = first_columns(context, settings, data_schema, settings.columns)
+    default_columns = first_columns(context, settings, data_schema, settings.columns)
     defined = load_index_definitions(context).get(COLUMN_STATS)
     if settings.columns or defined is None or before is None:
-        return first
+        return default_columns
     if set(defined.source_fields) == set(first_columns(context, settings, before)):
-        return first
-    chosen = [name for name in defined.source_fields if name not in META_COLUMNS]
-    return first_columns(context, settings, data_schema, chosen) if chosen else first
+        return default_columns
+    customized = [name for name in defined.source_fields if name not in META_COLUMNS]
+    return first_columns(context, settings, data_schema, customized) if customized else default_columns
 
 
 def first_columns(
     context: TableContext, settings: MetadataSettings, schema: pa.Schema, names: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The columns of a schema that have statistics where nobody chose others; of those in `names`, where there are any."""
+    """Return the default columns of a schema with statistics, restricted to `names` if not empty."""
     return indexed_columns(
         with_meta_fields(schema),
         max_columns=settings.max_columns,
@@ -438,7 +454,7 @@ def first_columns(
 
 
 def statistics_layout(context: TableContext) -> int:
-    """The layout of the statistics of columns, in files and in partitions: that of their definition, or of a new one."""
+    """Return the layout of file and partition statistics: that of their definition, or of a new one."""
     defined = load_index_definitions(context).get(COLUMN_STATS)
     if defined is not None:
         return defined.layout
@@ -446,27 +462,29 @@ def statistics_layout(context: TableContext) -> int:
 
 
 def defined_columns(context: TableContext) -> tuple[str, ...]:
-    """The columns with statistics, as the index definitions say."""
+    """Return the columns with statistics in the index definitions."""
     defined = load_index_definitions(context).get(COLUMN_STATS)
     return defined.source_fields if defined is not None else ()
 
 
 def existing_columns(definition: IndexDefinition | None, schema: pa.Schema) -> tuple[str, ...]:
-    """The columns of a definition that a table has."""
+    """Return the columns of a definition that the table has."""
     return tuple(name for name in definition.source_fields if _has_column(schema, name)) if definition is not None else ()
 
 
 def store_definition(context: TableContext, columns: Sequence[str]) -> TableContext:
-    """Say in the index definitions which columns have statistics, and in the properties where these stand.
+    """Store the columns with statistics in the index definitions, and the path of the definitions in the properties.
 
-    Readers fail on filters of tables that have statistics and no definition.  The caller holds the lock.
+    Readers fail on filters of tables that have statistics and no definition. The caller holds the lock.
     """
     definitions = load_index_definitions(context)
     defined = definitions.get(COLUMN_STATS)
     if defined is None or defined.source_fields != tuple(columns):
         layout = statistics_layout(context) if context.config.version.has_index_versions else None
-        made = column_stats_definition(columns, layout)
-        definitions[COLUMN_STATS] = made if defined is None else replace(made, options=defined.options, other=defined.other)
+        definition = column_stats_definition(columns, layout)
+        definitions[COLUMN_STATS] = (
+            definition if defined is None else replace(definition, options=defined.options, other=defined.other)
+        )
         put_index_definitions(context, definitions.values())
     return with_definitions_property(context)
 
@@ -480,13 +498,13 @@ def _has_column(schema: pa.Schema, name: str) -> bool:
 
 
 def _compare(found: IndexFindings, path: str, name: str, stored: ColumnRange, inside: ColumnRange) -> None:
-    """A range as the index has it against that of the file's footer."""
+    """Compare a range in the index with that in the file's footer."""
     if inside.null_count and stored.null_count == 0:
-        found.add_error(path, f"{name} has {inside.null_count} nulls, and the statistics say none")
+        found.add_error(path, f"{name} has {inside.null_count} nulls, but none in the statistics")
     if inside.min is None or inside.max is None:
         return
     if stored.min is None or stored.max is None:
-        found.add_error(path, f"{name} has values, and no bounds in the statistics: real readers lose the file")
+        found.add_error(path, f"{name} has values, but no bounds in the statistics: Hudi skips this file")
     elif stored.min > inside.min or stored.max < inside.max:  # type: ignore[operator]
-        what = f"{name} is {inside.min!r} to {inside.max!r}, and the statistics say {stored.min!r} to {stored.max!r}"
-        found.add_error(path, what)
+        message = f"{name} is {inside.min!r} to {inside.max!r}, but {stored.min!r} to {stored.max!r} in the statistics"
+        found.add_error(path, message)

@@ -1,9 +1,8 @@
-"""Expression indexes: the range of a function's results in each file and partition, or a Bloom filter of them in each file.
+"""Expression index: the range of a function's results per file and partition, or a Bloom filter of them per file.
+Format: docs/formats/metadata-table.md.
 
-A function can be computed from nothing but values, so the files that a commit adds are read before it takes the lock.  The
-ranges of the partitions that it touches are made under the lock, as those of partition statistics are.
-
-Source: docs/formats/metadata-table.md.
+Results can only be computed from values, so the files of a commit are read before it acquires the lock. The ranges of
+touched partitions are computed under the lock, as partition statistics are.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ from pyhudi.tasks.log_scan import InstantValidity
 _IDENTITY = "identity"
 _FILTER_KIND, _FILTER_ENTRIES, _FILTER_FPP, _FILTER_MAX_ENTRIES = "filtertype", "numentries", "fpp", "maxentries"
 FILTER_OPTIONS = (_FILTER_KIND, _FILTER_ENTRIES, _FILTER_FPP, _FILTER_MAX_ENTRIES)
-"""Options of an index that size its Bloom filters."""
+"""Index options that size its Bloom filters."""
 
 _Files = Sequence[tuple[str, str, int]]
 """(partition path, path, bytes) of files."""
@@ -99,13 +98,13 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
         if definition.kind == BLOOM_FILTERS:
             filters = _filter_settings({name: options.pop(name) for name in FILTER_OPTIONS if name in options})
         elif definition.kind != COLUMN_STATS:
-            raise Unsupported(f"an expression index of type {definition.kind}")
-        strange = sorted(set(options) - OPTION_NAMES)
-        if strange:
-            raise Unsupported(f"options {', '.join(strange)} of an expression index")
+            raise Unsupported(f"an expression index of type {definition.kind} is not supported")
+        unknown = sorted(set(options) - OPTION_NAMES)
+        if unknown:
+            raise Unsupported(f"unknown options of an expression index: {', '.join(unknown)}")
         zone = local_zone_name()
         if zone is None:
-            raise Unsupported("the system does not name its time zone; set the environment variable TZ")
+            raise Unsupported("the system time zone has no name; set the environment variable TZ")
         expression = IndexExpression(function, tuple(sorted(options.items())), zone)
         return cls(partition, ExpressionIndex(partition, column, expression, filters), definition.layout)
 
@@ -117,7 +116,7 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
         self.result_type(schema)
 
     def result_type(self, schema: pa.Schema) -> pa.DataType:
-        """The type of its results.  Raises InvalidRequest and Unsupported when they cannot be computed or indexed."""
+        """Return the type of its results. Raises InvalidRequest and Unsupported if they cannot be computed or indexed."""
         type_ = self.index.expression.result_type(field_at(schema, self.index.column).type)
         if self.index.filters is not None:
             filter_texts(pa.array([], type_))
@@ -127,25 +126,25 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
 
     @classmethod
     def prepare(cls, indexes: Sequence[Self], write: CommitPrepared) -> Mapping[str, tuple[ExpressionStats, ...]]:
-        found: tuple[ExpressionStats, ...] = ()
+        results: tuple[ExpressionStats, ...] = ()
         if write.schema is not None and write.files:
-            stored, after = with_meta_fields(write.schema), write.validity.including(write.time)
-            found = _evaluate(write.context, write.engine, indexes, write.files, stored, after)
-        return {index.partition: tuple(one for one in found if one.index == index.partition) for index in indexes}
+            stored, validity = with_meta_fields(write.schema), write.validity.including(write.time)
+            results = _evaluate(write.context, write.engine, indexes, write.files, stored, validity)
+        return {index.partition: tuple(result for result in results if result.index == index.partition) for index in indexes}
 
     def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
-        found: tuple[ExpressionStats, ...] = commit.prepared[self.partition]
+        results: tuple[ExpressionStats, ...] = commit.prepared[self.partition]
         if self.index.filters is not None:
-            return IndexUpdate(bloom_records(_filters(found), commit.time))
+            return IndexUpdate(bloom_records(_filters(results), commit.time))
         column = self.index.column
         if commit.data_schema is None:
             return IndexUpdate(expression_records(column, pa.null(), (), {}))
-        files = _ranges(found)
+        files = _ranges(results)
         type_ = self.result_type(commit.schema)
         partitions = None
         if commit.context.config.keys.partition_fields:
-            merged, more = self._partition_ranges(commit, {(f.partition, f.name): f.range for f in found}, type_)
-            files += more
+            merged, missing = self._partition_ranges(commit, {(f.partition, f.name): f.range for f in results}, type_)
+            files += missing
             ranges = {p: None if range_ is None else {column: range_} for p, range_ in merged.items()}
             partitions = PartitionStatsUpdate(self, ranges, {column: type_}, self.layout)
         return IndexUpdate(expression_records(column, type_, files, {}, typed=self._typed), partitions=partitions)
@@ -153,38 +152,47 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
     def _partition_ranges(
         self, commit: CommitPublishing, current: Mapping[tuple[str, str], ColumnRange | None], type_: pa.DataType
     ) -> tuple[dict[str, ColumnRange | None], list[tuple[str, str, ColumnRange]]]:
-        """The ranges of the partitions that a commit touches, None for one without files; and those of files that the index
-        should have had.
+        """Compute the ranges of touched partitions (None for one without files), and ranges of files that are missing
+        in
+        the index.
 
-        known: ranges of files that the index does not have yet; type_: of the results.
+        Args:
+            commit: The commit.
+            current: Ranges of files that the index does not have yet.
+            type_: Type of the results.
         """
         files = commit.latest_files(tuple(commit.file_groups()))
-        old = {p: [info for info in infos if (p, info.name) not in current] for p, infos in files.items()}
-        stored = self._stored_ranges(commit.reader, [p for p, infos in old.items() if infos], type_)
-        every: dict[tuple[str, str], ColumnRange | None] = dict(current)
-        for place, range_ in stored.items():
+        older_files = {p: [info for info in infos if (p, info.name) not in current] for p, infos in files.items()}
+        stored = self._stored_ranges(commit.reader, [p for p, infos in older_files.items() if infos], type_)
+        ranges_by_file: dict[tuple[str, str], ColumnRange | None] = dict(current)
+        for file_key, range_ in stored.items():
             if has_bounds(range_):
-                every.setdefault(place, range_)
-        unread = [(p, info.path, info.size_bytes) for p, infos in old.items() for info in infos if (p, info.name) not in every]
-        added = []
+                ranges_by_file.setdefault(file_key, range_)
+        unread = [
+            (p, info.path, info.size_bytes)
+            for p, infos in older_files.items()
+            for info in infos
+            if (p, info.name) not in ranges_by_file
+        ]
+        missing = []
         validity = InstantValidity.of(commit.timeline)
-        for one in _evaluate(commit.context, None, (self,), unread, commit.schema, validity) if unread else ():
-            every[one.partition, one.name] = one.range
-            is_new = self.partition in commit.reader.partitions and (one.partition, one.name) not in stored
-            if one.range is not None and is_new:
-                added.append((one.partition, one.name, one.range))
+        for result_stats in _evaluate(commit.context, None, (self,), unread, commit.schema, validity) if unread else ():
+            ranges_by_file[result_stats.partition, result_stats.name] = result_stats.range
+            is_new = self.partition in commit.reader.partitions and (result_stats.partition, result_stats.name) not in stored
+            if result_stats.range is not None and is_new:
+                missing.append((result_stats.partition, result_stats.name, result_stats.range))
         result: dict[str, ColumnRange | None] = {}
         for partition, infos in files.items():
-            there = [found for info in infos if (found := every[partition, info.name]) is not None]
-            result[partition] = merge_ranges(there) if there else None
-        return result, added
+            file_ranges = [file_range for info in infos if (file_range := ranges_by_file[partition, info.name]) is not None]
+            result[partition] = merge_ranges(file_ranges) if file_ranges else None
+        return result, missing
 
     def _stored_ranges(
         self, reader: MetadataTable, partitions: Sequence[str], type_: pa.DataType
     ) -> dict[tuple[str, str], ColumnRange]:
         column = self.index.column
-        found = stored_ranges(reader, partitions, {column: type_}, self.partition, counts_nulls=False)
-        return {place: ranges[column] for place, ranges in found.items()}
+        ranges_by_file = stored_ranges(reader, partitions, {column: type_}, self.partition, counts_nulls=False)
+        return {file_key: ranges[column] for file_key, ranges in ranges_by_file.items()}
 
     def updates_for_clean(self, clean: FilesCleaned) -> MetadataRecords:
         if self.index.filters is not None:
@@ -192,10 +200,10 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
         return column_stats_deletes(clean.deleted, (self.index.column,))
 
     def build(self, state: IndexBuild, time: str, shards: int) -> IndexUpdate:
-        found = _evaluate(state.table, state.engine, (self,), state.files(), state.schema, state.validity)
+        results = _evaluate(state.table, state.engine, (self,), state.files(), state.schema, state.validity)
         if self.index.filters is not None:
-            return IndexUpdate(bloom_records(_filters(found), time))
-        ranges = _ranges(found)
+            return IndexUpdate(bloom_records(_filters(results), time))
+        ranges = _ranges(results)
         by_partition: dict[str, list[ColumnRange]] = {}
         for path, _, range_ in ranges if state.table.config.keys.partition_fields else ():
             by_partition.setdefault(path, []).append(range_)
@@ -216,14 +224,14 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
 
     @classmethod
     def pruned_partitions(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> frozenset[str] | None:
-        known = _asked_of(metadata, partition, COLUMN_STATS, row_filter)
-        # Bounds of floating point may leave NaN out.
-        if known is None or pa.types.is_floating(known[1].result_type):
+        column_and_call = _asked_of(metadata, partition, COLUMN_STATS, row_filter)
+        # Floating-point bounds may omit NaN.
+        if column_and_call is None or pa.types.is_floating(column_and_call[1].result_type):
             return None
-        column, call = known
+        column, call = column_and_call
         stats = find_expression_partition_stats(metadata, partition, column)
-        gone = excluded_by_results(row_filter.condition, call, column, stats, stats.column("file_name"), of_partitions=True)
-        return frozenset(gone.to_pylist())
+        pruned = excluded_by_results(row_filter.condition, call, column, stats, stats.column("file_name"), of_partitions=True)
+        return frozenset(pruned.to_pylist())
 
     @classmethod
     def pruned_files(
@@ -239,11 +247,15 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
             column, call = results
             stats = with_nulls_counted(find_column_stats(metadata, [column], partitions, index=partition))
             return PrunedFiles((), excluded_by_results(row_filter.condition, call, column, stats, statistics_units(stats)))
-        own = _own_column(metadata, partition, COLUMN_STATS)
-        if own is None or own in indexed_files or not row_filter.columns_in(metadata.definitions[partition]):
+        identity_column = _own_column(metadata, partition, COLUMN_STATS)
+        if (
+            identity_column is None
+            or identity_column in indexed_files
+            or not row_filter.columns_in(metadata.definitions[partition])
+        ):
             return None
-        stats = find_column_stats(metadata, [own], partitions, index=partition)
-        return files_pruned_by_ranges(row_filter, [own], with_nulls_counted(stats))
+        stats = find_column_stats(metadata, [identity_column], partitions, index=partition)
+        return files_pruned_by_ranges(row_filter, [identity_column], with_nulls_counted(stats))
 
     @classmethod
     def step(cls, partition: str) -> str:
@@ -263,60 +275,67 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
         return None if texts is None else partial(without_texts, metadata, partition, texts)
 
     def check(self, table: CheckedTable) -> IndexFindings:
-        """Against the function computed anew; the ranges of partitions against those of their files."""
+        """Compare the index with recomputed results, and the partition ranges with those of their files."""
         result = IndexFindings()
         files = table.files
         computed = _evaluate(table.context, table.engine, (self,), files, table.schema, table.validity)
         result.checked = f"{len(files):,} files"
         if self.index.filters is not None:
-            there = [(path, partition, one.bloom) for (partition, path, _), one in zip(files, computed, strict=True)]
-            # Filters of expressions are made by either writer.
-            compare_filters(result, table.metadata, self.partition, there, filter_covers)
+            expected_filters = [
+                (path, partition, file_result.bloom) for (partition, path, _), file_result in zip(files, computed, strict=True)
+            ]
+            # Either writer may have created filters of expressions.
+            compare_filters(result, table.metadata, self.partition, expected_filters, filter_covers)
             return result
         type_ = self.result_type(table.schema)
-        stored = self._stored_ranges(table.metadata, sorted({one.partition for one in computed}), type_)
-        bare = 0
+        stored = self._stored_ranges(table.metadata, sorted({file_result.partition for file_result in computed}), type_)
+        without_range = 0
         by_partition: dict[str, list[ColumnRange]] = {}
-        for (_, path, _), one in zip(files, computed, strict=True):
-            if one.range is None:
+        for (_, path, _), file_result in zip(files, computed, strict=True):
+            if file_result.range is None:
                 continue
-            by_partition.setdefault(one.partition, []).append(one.range)
-            known = stored.get((one.partition, one.name))
-            if known is None:
-                bare += 1
-            elif not covers(known, one.range):
-                result.add_error(path, self._differs(one.range, known))
-        if bare:
-            result.add_warning("", f"{self.partition} says nothing of {bare} files, which are never passed over")
+            by_partition.setdefault(file_result.partition, []).append(file_result.range)
+            stored_range = stored.get((file_result.partition, file_result.name))
+            if stored_range is None:
+                without_range += 1
+            elif not covers(stored_range, file_result.range):
+                result.add_error(path, self._differs(file_result.range, stored_range))
+        if without_range:
+            result.add_warning(
+                f"{self.partition} has no ranges of {without_range} files, which are never pruned",
+                f"{self.partition} says nothing of {without_range} files, which are never passed over",
+            )
         if table.context.config.keys.partition_fields:
-            said = self.partition_ranges(table.metadata, self.index.column, type_)
+            stored_partitions = self.partition_ranges(table.metadata, self.index.column, type_)
             for partition, parts in sorted(by_partition.items()):
-                compare_partition(result, partition, self.partition, said.get(partition), parts)
+                compare_partition(result, partition, self.partition, stored_partitions.get(partition), parts)
         return result
 
     def _differs(self, computed: ColumnRange, stored_range: ColumnRange) -> str:
         return (
             f"{self.index.expression.function}({self.index.column}) is {computed.min!r} to {computed.max!r}, "
-            f"and {self.partition} says {stored_range.min!r} to {stored_range.max!r}"
+            f"but {stored_range.min!r} to {stored_range.max!r} in {self.partition}"
         )
 
 
 def _asked_of(metadata: MetadataTable, partition: str, form: str, row_filter: Filter) -> tuple[str, FunctionCall] | None:
-    """The column of an index of a form, and what the filter asks of its results; None for another form, and for nothing."""
+    """The column of an index of a type and the filter's call of its function; None for another type and without a call."""
     definition = metadata.definitions.get(partition)
     if definition is None or definition.kind != form or len(definition.source_fields) != 1:
         return None
     try:
         index = ExpressionStatsIndex.open(partition, definition).index
     except (InvalidRequest, Unsupported):
-        # An index that another writer made by what we do not understand says nothing.
+        # Ignore an index of another writer that PyHudi does not understand.
         return None
     call = row_filter.for_expression(index.column, index.expression)
     return None if call is None else (index.column, call)
 
 
 def _own_column(metadata: MetadataTable, partition: str, form: str) -> str | None:
-    """The column whose own values an index of a form holds; None for another form, and another function than `identity`."""
+    """The column whose own values an index of a type holds; None for another type and for functions other than
+    `identity`.
+    """
     definition = metadata.definitions.get(partition)
     if definition is None or definition.kind != form or len(definition.source_fields) != 1:
         return None
@@ -331,14 +350,18 @@ def _evaluate(
     stored: pa.Schema,
     validity: InstantValidity,
 ) -> tuple[ExpressionStats, ...]:
-    """What expression indexes are to say of files.  stored: the columns with meta columns."""
-    spec, wanted, outside = context.storage.spec(), tuple(one.index for one in indexes), load_bootstrap_sources(context, files)
+    """Compute expression index entries of files. stored: the columns with meta columns."""
+    spec, expressions, bootstrap_sources = (
+        context.storage.spec(),
+        tuple(index.index for index in indexes),
+        load_bootstrap_sources(context, files),
+    )
     tasks = [
-        ExpressionTask(spec, tuple(files[start : start + FILES_PER_TASK]), stored, wanted, validity, outside)
+        ExpressionTask(spec, tuple(files[start : start + FILES_PER_TASK]), stored, expressions, validity, bootstrap_sources)
         for start in range(0, len(files), FILES_PER_TASK)
     ]
-    found = engine.map(run_expressions, tasks) if engine is not None else in_threads(run_expressions, tasks)
-    return tuple(one for part in found for one in part)
+    results = engine.map(run_expressions, tasks) if engine is not None else in_threads(run_expressions, tasks)
+    return tuple(index for part in results for index in part)
 
 
 def _filters(found: Sequence[ExpressionStats]) -> list[FileFilter]:
@@ -358,4 +381,4 @@ def _filter_settings(options: dict[str, str]) -> FilterSettings:
             int(options.get(_FILTER_MAX_ENTRIES, "100000")),
         )
     except ValueError as error:
-        raise InvalidRequest(f"the sizes of an expression index's Bloom filters: {error}") from error
+        raise InvalidRequest(f"invalid Bloom filter sizes of an expression index: {error}") from error

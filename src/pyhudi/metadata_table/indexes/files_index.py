@@ -1,6 +1,6 @@
-"""The list of the table's files: which partitions there are, and which files of what size are in them.
+"""File listing index: the partitions of the table and their files with sizes.
 
-A commit adds its files; a clean removes those that it deleted, and partitions that no longer exist.
+A commit adds its files. A clean removes the files it deleted, and partitions that no longer exist.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyhudi.metadata_table.reader.index_lookups import find_partitions, scan_fil
 
 @dataclass(frozen=True, slots=True)
 class FilesIndex(Index):
-    """The partition `files`, without which there is no metadata table."""
+    """The partition `files`, required in every metadata table."""
 
     partition_type: ClassVar[str] = FILES
     merge: ClassVar[CellMergeRule] = FILE_LISTS
@@ -35,34 +35,34 @@ class FilesIndex(Index):
         return IndexUpdate(files_records(state.listed()))
 
     def check(self, table: CheckedTable) -> IndexFindings:
-        """The lists against the directories."""
+        """Compare the stored listing with the directories."""
         result = IndexFindings()
         listed = scan_files(table.metadata)
         names = zip(*(listed.column(name).to_pylist() for name in ("partition", "name", "size_bytes")), strict=True)
-        there = {join_path(partition, name): size for partition, name, size in names}
+        stored_sizes = {join_path(partition, name): size for partition, name, size in names}
         partitions = set(find_partitions(table.metadata))
-        # A write that was rolled back leaves its folders, which have nothing to be listed.
-        filled = {parent_folder(f.info.path) for f in table.data_files if table.timeline.is_completed(f.instant_time)}
-        for partition in sorted((set(table.partitions) & filled) - partitions):
-            result.add_error(partition, "a partition that the metadata table does not list")
-        present: set[str] = set()
+        # A rolled back write may leave empty directories, which need no listing.
+        non_empty = {parent_folder(f.info.path) for f in table.data_files if table.timeline.is_completed(f.instant_time)}
+        for partition in sorted((set(table.partitions) & non_empty) - partitions):
+            result.add_error(partition, "partition is missing in the metadata table")
+        existing_paths: set[str] = set()
         for info, instant_time in table.data_files:
             path = info.path
-            present.add(path)
+            existing_paths.add(path)
             if not table.timeline.is_completed(instant_time) and path not in table.snapshot.copies:
-                if path in there:
-                    result.add_error(path, f"listed by the metadata table, and {instant_time} has not completed")
-            elif path not in there:
-                result.add_error(path, "not listed by the metadata table: readers do not see it")
-            elif there[path] != info.size_bytes:
-                what = f"has {info.size_bytes} bytes, and the metadata table says {there[path]}"
-                result.add_error(path, what, MISSING_ROWS if info.size_bytes < there[path] else None)
+                if path in stored_sizes:
+                    result.add_error(path, f"listed in the metadata table, but instant {instant_time} is not completed")
+            elif path not in stored_sizes:
+                result.add_error(path, "missing in the metadata table: readers do not see this file")
+            elif stored_sizes[path] != info.size_bytes:
+                message = f"has {info.size_bytes} bytes, but {stored_sizes[path]} in the metadata table"
+                result.add_error(path, message, MISSING_ROWS if info.size_bytes < stored_sizes[path] else None)
         being_cleaned = table.pending_clean_files()
-        for path in sorted(there.keys() - present):
+        for path in sorted(stored_sizes.keys() - existing_paths):
             clean = being_cleaned.get(file_name(path))
             if clean is None:
-                result.add_error(path, "listed by the metadata table, and not there")
+                result.add_error(path, "listed in the metadata table, but the file does not exist")
             else:
-                result.add_warning(path, f"deleted by clean {clean}, which has not completed; the next clean carries it out")
-        result.checked = f"{len(there):,} files in {len(partitions):,} partitions"
+                result.add_warning(path, f"deleted by the pending clean {clean}; the next clean completes it")
+        result.checked = f"{len(stored_sizes):,} files in {len(partitions):,} partitions"
         return result

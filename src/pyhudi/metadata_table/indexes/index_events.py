@@ -1,7 +1,7 @@
-"""What kinds of index are told: of a write before it begins and before it takes the lock, of a commit, of a clean, and of the
-state that an index is built from.
+"""Inputs of index updates: start, preparation and publication of a commit, a clean, and the snapshot an index is built
+from.
 
-Whatever has to be loaded for an answer is loaded when the first kind asks for it, and once for all of them.
+Shared data is loaded when the first index needs it, and once for all indexes.
 """
 
 from __future__ import annotations
@@ -50,10 +50,14 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class WriteStarted:
-    """A write that is about to begin.
+    """A write that is about to start.
 
-    settings: the writer's; data_schema, before: the table's columns after the write and before it; moves_keys: whether the write
-    can.
+    Attributes:
+        context: The table.
+        settings: The writer's metadata settings.
+        data_schema: The table's columns after the write.
+        before: The table's columns before the write.
+        moves_keys: The write may change the location of record keys.
     """
 
     context: TableContext
@@ -70,11 +74,18 @@ class WriteStarted:
 
 @dataclass(frozen=True)
 class CommitPrepared:
-    """A commit whose files are written.
+    """A commit whose files are written, before it acquires the lock.
 
-    load: the table before it; schema: its columns after it, without meta columns, None where the commit does not touch them;
-    asked, statuses: what the tasks were asked for, and what they answered; operation: as its metadata says; replaced: partition
-    -> file groups that it replaces.
+    Attributes:
+        context: The table.
+        engine: Runs tasks; None for threads of this process.
+        load: Loads the table before the commit.
+        schema: The table's columns after the commit, without meta columns; None if the commit does not change rows.
+        requirements: What the write tasks had to collect.
+        statuses: Results of the write tasks.
+        time: Instant of the commit.
+        operation: Operation in the commit metadata.
+        replaced: Replaced file groups by partition.
     """
 
     context: TableContext
@@ -99,22 +110,32 @@ class CommitPrepared:
 
     @cached_property
     def validity(self) -> InstantValidity:
-        """Which log blocks count before the commit."""
+        """Valid log blocks before the commit."""
         return InstantValidity.of(self.snapshot.timeline)
 
     @property
     def files(self) -> tuple[tuple[str, str, int], ...]:
-        """(partition path, path, bytes) of the files that it adds."""
+        """(partition path, path, bytes) of the added files."""
         return tuple((s.stat.partition_path or "", s.stat.path or "", s.stat.file_size_in_bytes) for s in self.statuses)
 
 
 class CommitPublishing:
     """A commit that is about to be published, under the lock.
 
-    requirements: what its tasks were asked for; statuses: what they answered; data_schema: the table's columns after it, None
-    where it does not touch them; prepared: what `Index.prepare` found, by index; now: the table's timeline without it; read: the
-    metadata of a completed write; earlier: the metadata table as the write saw it; partitions: of the metadata table;
-    sole_writer: in what that says of the table's state.
+    Attributes:
+        context: The table.
+        read: Reads the metadata of a completed write.
+        earlier: The metadata table as opened before the lock.
+        sole_writer: The instant since which PyHudi is the only writer.
+        store: The metadata table.
+        partitions: The partitions of the metadata table to update.
+        metadata: The commit metadata.
+        timeline: The table's timeline without the commit.
+        time: Instant of the commit.
+        requirements: What the write tasks had to collect.
+        data_schema: The table's columns after the commit; None if it does not change rows.
+        statuses: Results of the write tasks.
+        prepared: Results of `Index.prepare`, by index.
     """
 
     def __init__(
@@ -149,52 +170,56 @@ class CommitPublishing:
 
     @property
     def operation(self) -> Operation:
-        """As its metadata says."""
+        """Operation in the commit metadata."""
         return self.metadata.operation
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's columns after it, with meta columns.  Raises Internal where it does not touch them."""
+        """The table's columns after the commit, with meta columns. Raises Internal if it does not change rows."""
         if self.data_schema is None:
-            raise Internal("statistics of columns without the columns")
+            raise Internal("column statistics require the columns of the table")
         return with_meta_fields(self.data_schema)
 
     @cached_property
     def reader(self) -> MetadataTable:
-        """The metadata table as it stands before the commit."""
+        """The metadata table before the commit."""
         begun, store = self._begun, self.store
         opened = None if begun is None else MetadataCache(store.context, begun, store.groups.files, self.earlier)
         return MetadataTable(self.context, self.timeline, opened)
 
     @property
     def completed_instant(self) -> Instant:
-        """The commit as it will stand on the timeline."""
+        """The commit as completed instant on the timeline."""
         if self._done is None:
             raise Internal("the commit has no completion time yet")
         return self._done
 
     def begins_on(self, timeline: Timeline) -> None:
-        """Say what the metadata table's timeline is, now that nothing of dead attempts is left there."""
+        """Set the metadata table's timeline, after failed attempts have been removed from it."""
         self._begun = timeline
 
     def completes_as(self, completed_instant: Instant) -> None:
-        """Say how it will stand on the timeline."""
+        """Set the completed instant of the commit."""
         self._done = completed_instant
 
     def drop(self, partitions: Iterable[str]) -> None:
-        """Drop partitions of the metadata table, which the next write builds anew."""
-        gone = set(partitions)
-        self.context = drop_partitions(self.context, gone)
-        self.partitions = tuple(p for p in self.partitions if p not in gone)
+        """Drop partitions of the metadata table; the next write rebuilds them."""
+        dropped = set(partitions)
+        self.context = drop_partitions(self.context, dropped)
+        self.partitions = tuple(p for p in self.partitions if p not in dropped)
         self.store = MetadataStore.open(self.context)
 
     def shared(self, compute: Callable[[CommitPublishing], S]) -> S:
-        """What several kinds work out of the commit together, made for the first of them.  compute: a class."""
+        """Return an object that several indexes share for this commit, created once.
+
+        Args:
+            compute: Its class.
+        """
         assert isinstance(compute, type)
         if compute not in self._shared:
             self._shared[compute] = compute(self)
-        found: S = self._shared[compute]
-        return found
+        instance: S = self._shared[compute]
+        return instance
 
     @property
     def reported(self) -> Iterator[tuple[str, str, WriteStatus]]:
@@ -202,7 +227,7 @@ class CommitPublishing:
         return ((s.stat.partition_path or "", file_name(s.stat.path or ""), s) for s in self.statuses)
 
     def added_files(self) -> dict[str, dict[str, int]]:
-        """The files of the commit: partition -> bare name -> size in bytes."""
+        """Return the files of the commit: partition -> bare name -> size in bytes."""
         added: dict[str, dict[str, int]] = {}
         for partition, stats in self.metadata.partition_to_write_stats.items():
             files = added.setdefault(partition, {})
@@ -213,7 +238,7 @@ class CommitPublishing:
         return added
 
     def file_groups(self) -> dict[str, frozenset[str]]:
-        """The file groups that it touches: partition -> file ids, of those that it writes and those that it replaces."""
+        """Return the written and replaced file groups: partition -> file ids."""
         touched: dict[str, set[str]] = {}
         for partition, stats in self.metadata.partition_to_write_stats.items():
             touched.setdefault(partition, set()).update(stat.file_id or "" for stat in stats)
@@ -222,7 +247,7 @@ class CommitPublishing:
         return {partition: frozenset(file_ids) for partition, file_ids in touched.items()}
 
     def latest_files(self, partitions: Sequence[str]) -> dict[str, list[FileInfo]]:
-        """The files of the newest slices of partitions, as they will be once it is there."""
+        """Return the files of the newest slices of partitions after the commit."""
         listed: dict[str, dict[str, int]] = {partition: {} for partition in partitions}
         rows = self.listed(partitions)
         for partition, name, size_bytes in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):
@@ -231,28 +256,33 @@ class CommitPublishing:
         return self.select_latest(self.with_added(listed), exists=True)
 
     def listed(self, partitions: Sequence[str]) -> pa.RecordBatch:
-        """FILES_SCHEMA: the files of partitions before it, and perhaps of others that were asked for."""
+        """Return the files of partitions before the commit (FILES_SCHEMA), possibly with other partitions requested
+        earlier.
+        """
         if self._listed is None or not self._listed[0].issuperset(partitions):
             self._listed = (frozenset(partitions), find_files(self.reader, partitions))
         return self._listed[1]
 
     def with_added(self, listed: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-        """Files of partitions (bare name -> size in bytes) with those that it adds to these partitions."""
+        """Add the commit's files to files of the same partitions (bare name -> size in bytes)."""
         added = self.added_files()
         return {partition: {**files, **added.get(partition, {})} for partition, files in listed.items()}
 
     def select_latest(self, listed: Mapping[str, Mapping[str, int]], *, exists: bool) -> dict[str, list[FileInfo]]:
-        """Those of some files (partition -> bare name -> size in bytes) that are in newest slices.  They are all files of their
-        file groups.  exists: when the commit is, or before.
+        """Return those of some files (partition -> bare name -> size in bytes) that belong to newest slices.
+
+        Args:
+            listed: All files of their file groups.
+            exists: True for the state after the commit, False for that before it.
         """
         state = self._slicing_after if exists else self._slicing_before
-        found: dict[str, list[FileInfo]] = {}
+        latest: dict[str, list[FileInfo]] = {}
         for partition, sizes in listed.items():
             infos = [FileInfo(join_path(partition, name), size, 0) for name, size in sizes.items()]
             slices = visible_slices(build_file_groups(partition, infos, state), state)
             live = {file.path for s in slices for file in (*((s.base,) if s.base else ()), *s.logs)}
-            found[partition] = [info for info in infos if info.path in live]
-        return found
+            latest[partition] = [info for info in infos if info.path in live]
+        return latest
 
     @cached_property
     def _slicing_before(self) -> SlicingState:
@@ -268,15 +298,18 @@ class CommitPublishing:
         replaced = dict(before.replaced)
         for partition, file_ids in (self.metadata.partition_to_replace_file_ids or {}).items():
             replaced.update({(partition, file_id): self.time for file_id in file_ids})
-        waiting = {group: instant for group, instant in before.pending_compactions.items() if instant != self.time}
-        return SlicingState(after, replaced, waiting)
+        pending = {group: instant for group, instant in before.pending_compactions.items() if instant != self.time}
+        return SlicingState(after, replaced, pending)
 
 
 @dataclass(frozen=True, slots=True)
 class FilesCleaned:
-    """What a clean deleted.
+    """Result of a clean.
 
-    deleted: partition path -> bare names of files; deleted_partitions: partitions that no longer exist.
+    Attributes:
+        context: The table.
+        deleted: Partition path -> bare names of deleted files.
+        deleted_partitions: Partitions that no longer exist.
     """
 
     context: TableContext
@@ -285,14 +318,19 @@ class FilesCleaned:
 
     @property
     def deleted_bases(self) -> dict[str, list[str]]:
-        """As `deleted`, base files alone."""
+        """The deleted base files."""
         return {partition: [name for name in names if not name.startswith(".")] for partition, names in self.deleted.items()}
 
 
 class IndexBuild:
-    """The state of a table that indexes are built from.
+    """Snapshot of a table that indexes are built from.
 
-    columns: those with statistics; schema: the table's, with meta columns.
+    Args:
+        table: The table.
+        engine: Runs tasks.
+        snapshot: The snapshot.
+        columns: The columns with statistics.
+        schema: The table's, with meta columns.
     """
 
     def __init__(
@@ -306,21 +344,21 @@ class IndexBuild:
         self._found: dict[FileIndexing, tuple[ExistingFile, ...]] = {}
 
     def of(self, table: TableContext) -> IndexBuild:
-        """The same state, read by another handle of the table."""
+        """Return the same snapshot with another handle of the table."""
         return IndexBuild(table, self.engine, replace(self.snapshot, context=table), self.columns, self.schema)
 
     @cached_property
     def slices(self) -> tuple[FileSlice, ...]:
         """The newest slices."""
-        return tuple(s for found in self.snapshot.slices().values() for s in found)
+        return tuple(s for partition_slices in self.snapshot.slices().values() for s in partition_slices)
 
     @cached_property
     def validity(self) -> InstantValidity:
-        """Which log blocks count."""
+        """Valid log blocks."""
         return InstantValidity.of(self.snapshot.timeline)
 
     def files(self, *, logs: bool = True) -> list[tuple[str, str, int]]:
-        """(partition path, path, bytes) of the files of the newest slices."""
+        """Return (partition path, path, bytes) of the files of the newest slices."""
         return [
             (s.partition, file.path, file.size_bytes)
             for s in self.slices
@@ -328,14 +366,16 @@ class IndexBuild:
         ]
 
     def listed(self) -> dict[str, dict[str, int]]:
-        """The files of completed instants, partition by partition, and what completed writes left for pending resizes."""
+        """Return the files of completed instants by partition, including copies that completed writes made for pending
+        resizes.
+        """
         timeline = self.snapshot.timeline
         listing = self.snapshot.listing
         copies = self.snapshot.copies
-        there = listing.files(listing.partitions())
-        unfinished = self._logs_under_way(there)
+        existing = listing.files(listing.partitions())
+        unfinished = self._logs_under_way(existing)
         listed: dict[str, dict[str, int]] = {}
-        for partition, infos in there.items():
+        for partition, infos in existing.items():
             files = listed.setdefault(partition, {})
             for info in infos:
                 instant = parse_data_file_instant(info.name)
@@ -345,23 +385,29 @@ class IndexBuild:
         return listed
 
     def _logs_under_way(self, existing_logs: Mapping[str, Sequence[FileInfo]]) -> frozenset[str]:
-        """What pending writes have made, where logs are among the files that are there.
+        """Files of pending writes, if log files exist.
 
-        The name of a log tells a resize for which its write copied rows.  That one may have completed beside the write, whose
-        commit adds the log, or whose end removes it.
+        A log file that a write copies for a resize carries the resize's instant in its name. The resize may complete
+        while the write is pending. The commit of the write adds the log, its rollback removes it.
         """
         logs = any(parse_log_file(info.name) is not None for infos in existing_logs.values() for info in infos)
         pending = self.snapshot.timeline.pending_writes() if logs else ()
         return frozenset(files_being_written(self.snapshot.context.storage, (i.request_time for i in pending)))
 
     def read_files(self, indexing: FileIndexing, *, logs: bool) -> tuple[ExistingFile, ...]:
-        """What footers, and with `logs` log blocks, tell of the files of the newest slices."""
+        """Read indexing data of the files of the newest slices from footers, and with `logs` from log blocks."""
         if indexing not in self._found:
             files, spec, ids = self.files(logs=logs), self.table.storage.spec(), self.snapshot.ids
-            outside = load_bootstrap_sources(self.table, files)
+            bootstrap_sources = load_bootstrap_sources(self.table, files)
             tasks = [
                 IndexFilesTask(
-                    spec, tuple(files[start : start + FILES_PER_TASK]), self.schema, indexing, self.validity, ids, outside
+                    spec,
+                    tuple(files[start : start + FILES_PER_TASK]),
+                    self.schema,
+                    indexing,
+                    self.validity,
+                    ids,
+                    bootstrap_sources,
                 )
                 for start in range(0, len(files), FILES_PER_TASK)
             ]
@@ -369,8 +415,8 @@ class IndexBuild:
         return self._found[indexing]
 
     def row_count(self) -> int:
-        """Rows of the base files of the newest slices."""
-        return sum(found.row_count for found in self.read_files(FileIndexing(), logs=False))
+        """Return the number of rows in the base files of the newest slices."""
+        return sum(file.row_count for file in self.read_files(FileIndexing(), logs=False))
 
 
 def slice_reader(
@@ -382,18 +428,30 @@ def slice_reader(
     *,
     ids: ColumnIds | None,
 ) -> ReadSpec:
-    """Reads slices of the table.
+    """Return a reader of slices of the table.
 
-    stored: its columns with meta columns; columns: those wanted, None for all; defaults: of `merge_rule`, where values matter;
-    ids: of the columns, see `ReadSpec`.
+    Args:
+        context: The table.
+        stored: Its columns with meta columns.
+        validity: Valid log blocks.
+        columns: The columns to read; None for all.
+        defaults: Of `merge_rule`, required if values matter.
+        ids: Column ids, see `ReadSpec`.
     """
     rule = merge_rule(context.config.merge, defaults)
     return ReadSpec.of(context.storage.spec(), context.config, stored, validity, rule=rule, ids=ids, columns=columns)
 
 
 def key_reader(table: TableContext, stored: pa.Schema, validity: InstantValidity, ids: ColumnIds | None) -> ReadSpec:
-    """Reads record keys, or the fields that they are made of.  stored: the table's columns with meta columns; ids: theirs."""
-    heads = [RECORD_KEY]
+    """Return a reader of record keys, or of the fields that form them.
+
+    Args:
+        table: The table.
+        stored: Its columns with meta columns.
+        validity: Valid log blocks.
+        ids: Column ids, see `ReadSpec`.
+    """
+    columns = [RECORD_KEY]
     if not table.config.populate_meta_fields:
-        heads += [name.split(".")[0] for name in table.config.keys.record_fields]
-    return slice_reader(table, stored, validity, list(dict.fromkeys(heads)), ids=ids)
+        columns += [name.split(".")[0] for name in table.config.keys.record_fields]
+    return slice_reader(table, stored, validity, list(dict.fromkeys(columns)), ids=ids)

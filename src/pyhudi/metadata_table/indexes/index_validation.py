@@ -1,4 +1,4 @@
-"""What checks of indexes look at and what they find; comparisons that several kinds make.  A part of `validate`."""
+"""Input and findings of index checks, and comparisons that several index types share. Part of `validate`."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from pyhudi.tasks.log_scan import InstantValidity
 from pyhudi.tasks.read_slice import ReadSpec
 
 MISSING_ROWS = (
-    "data files: put the same files back from a copy; else undo the write that the file's name ends in, with all after it: "
-    "rollback, or restore to a savepoint"
+    "data files: restore the same files from a copy; otherwise undo the write whose instant ends the file's name, and all later "
+    "writes: rollback, or restore to a savepoint"
 )
-"""What helps where data is gone."""
+"""Remedy for missing data."""
 
-WRONG_PRUNING = "metadata table: a repair (or Table.index.rebuild()) builds it anew from the files"
-"""What helps against an index that says what is not so."""
+WRONG_PRUNING = "metadata table: a repair (or Table.index.rebuild()) rebuilds it from the files"
+"""Remedy for a wrong index."""
 
 _FILTERS_AT_ONCE = 32
 _FILTER_HEAD_BYTES = 25
 """Sizes and counts at the beginning of a filter."""
 
 MAX_EXAMPLES = 5
-"""Keys that a finding about many of them names."""
+"""Maximum number of keys that a finding lists."""
 
 
 class Mismatch(NamedTuple):
-    """An error that a check found.  remedy: None for that of the other errors of the check."""
+    """An error that a check found. remedy: None for the default remedy of the check."""
 
     path: str
     message: str
@@ -56,8 +56,12 @@ class Mismatch(NamedTuple):
 
 @dataclass(slots=True)
 class IndexFindings:
-    """What one check found.  warnings: (path, what); checked: how much of what there is, for the report;
-    '' where there was no reason to look.
+    """Findings of one check.
+
+    Attributes:
+        errors: The errors.
+        warnings: (path, message).
+        checked: Extent of the check for the report; '' if it was skipped.
     """
 
     errors: list[Mismatch] = field(default_factory=list)
@@ -65,21 +69,21 @@ class IndexFindings:
     checked: str = ""
 
     def add_error(self, path: str, message: str, remedy: str | None = None) -> None:
-        """Note an error."""
+        """Add an error."""
         self.errors.append(Mismatch(path, message, remedy))
 
     def add_warning(self, path: str, message: str) -> None:
-        """Note a warning."""
+        """Add a warning."""
         self.warnings.append((path, message))
 
 
 Check = Callable[[], IndexFindings]
-"""A check that is ready to be made."""
+"""A check that is ready to run."""
 
 
 @dataclass(frozen=True, slots=True)
 class FooterTask:
-    """A base file to open, and the columns whose ranges are wanted."""
+    """A base file to open, and the columns whose ranges are required."""
 
     storage: StorageSpec
     path: str
@@ -88,7 +92,7 @@ class FooterTask:
 
 
 def run_footer(task: FooterTask) -> dict[str, ColumnRange] | str:
-    """The ranges in the footer of a base file, or why it cannot be opened."""
+    """Return the ranges in the footer of a base file, or the error message if it cannot be opened."""
     try:
         with open_base_file(open_storage(task.storage), task.path) as file:
             return footer_ranges(file.metadata, task.schema, task.columns)
@@ -97,7 +101,7 @@ def run_footer(task: FooterTask) -> dict[str, ColumnRange] | str:
 
 
 class DirectoryFile(NamedTuple):
-    """A data file in a directory.  instant_time: as its name says, or of the write under way that is making it."""
+    """A data file in a directory. instant_time: from its name, or of the pending write that creates it."""
 
     info: FileInfo
     instant_time: str
@@ -105,11 +109,20 @@ class DirectoryFile(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """What checks look at.
+    """Input of index checks.
 
-    schema: with meta columns, None for a table without columns; slices: of the present state; chosen: paths of the base files to
-    open; partitions, present: as the directories have them; pending_clean_files: name of a file that a clean is deleting -> the
-    clean; key_reader: reads the record keys of slices, or the fields that they are made of.
+    Attributes:
+        context: The table.
+        engine: Runs tasks.
+        snapshot: The table's latest snapshot.
+        metadata: The opened metadata table.
+        table_schema: With meta columns; None for a table without columns.
+        slices: File slices of the latest snapshot.
+        chosen: Paths of the base files to open.
+        partitions: Partitions found in the directories.
+        data_files: Data files found in the directories.
+        pending_clean_files: Name of a file that a pending clean deletes -> the clean.
+        key_reader: Reads the record keys of slices, or the fields that form them.
     """
 
     context: TableContext
@@ -126,26 +139,26 @@ class CheckedTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's columns with meta columns; only for tables that have any."""
+        """The table's columns with meta columns; only for tables with columns."""
         assert self.table_schema is not None, "indexes of columns are checked where there are columns"
         return self.table_schema
 
     @property
     def timeline(self) -> Timeline:
-        """The table's."""
+        """The table's timeline."""
         return self.snapshot.timeline
 
     def columns_under_current_names(self, path: str, columns: Sequence[str]) -> tuple[str, ...]:
-        """As of the snapshot."""
+        """As `Snapshot.columns_under_current_names`."""
         return self.snapshot.columns_under_current_names(path, columns)
 
     @cached_property
     def validity(self) -> InstantValidity:
-        """Which log blocks count."""
+        """Valid log blocks."""
         return InstantValidity.of(self.timeline)
 
     def definition(self, name: str) -> IndexDefinition | None:
-        """An entry of the index definitions."""
+        """Return an entry of the index definitions."""
         return self.metadata.definitions.get(name)
 
     @property
@@ -162,16 +175,16 @@ class CheckedTable:
 def compare_partition(
     found: IndexFindings, partition: str, message: str, stored_range: ColumnRange | None, parts: Sequence[ColumnRange]
 ) -> bool:
-    """Whether the range of a partition covers those of its files; notes it where it does not."""
+    """Return True if the range of a partition covers those of its files; otherwise add an error."""
     if stored_range is None:
-        found.add_error(partition, f"no range of {message}: real readers pass the partition over")
+        found.add_error(partition, f"no range of {message}: Hudi skips this partition")
         return False
-    together = merge_ranges(parts)
-    if covers(stored_range, together):
+    file_range = merge_ranges(parts)
+    if covers(stored_range, file_range):
         return True
     detail = (
-        f"{message} is {together.min!r} to {together.max!r} in its files, and the index says {stored_range.min!r} to "
-        f"{stored_range.max!r}"
+        f"{message} is {file_range.min!r} to {file_range.max!r} in its files, but {stored_range.min!r} to "
+        f"{stored_range.max!r} in the index"
     )
     found.add_error(partition, detail)
     return False
@@ -184,11 +197,16 @@ def compare_filters(
     files: Sequence[tuple[str, str, tuple[str, str] | None]],
     is_equal: Callable[[str, str], bool],
 ) -> None:
-    """Stored Bloom filters of files against those that they should be.
+    """Compare the stored Bloom filters of files with the expected ones.
 
-    files: (path, partition, type code and text of the filter) of each; is_equal: whether a stored text will do for another.
+    Args:
+        found: Receives the findings.
+        metadata: The opened metadata table.
+        index: The partition of the metadata table.
+        files: (path, partition, type code and text of the filter) of each file.
+        is_equal: Returns True if a stored text (first argument) is acceptable for an expected one.
     """
-    bare = 0
+    without_filter = 0
     for start in range(0, len(files), _FILTERS_AT_ONCE):
         part = files[start : start + _FILTERS_AT_ONCE]
         names: dict[str, list[str]] = {}
@@ -201,18 +219,21 @@ def compare_filters(
             if bloom is None:
                 continue
             if key not in stored:
-                bare += 1
+                without_filter += 1
             elif not is_equal(stored[key].decode("ascii", "replace"), bloom[1]):
-                found.add_error(path, f"its Bloom filter in {index} is another one than that of the file")
-    if bare:
-        found.add_warning("", f"{bare} of {len(files)} files have no Bloom filter in {index}, and are never passed over")
+                found.add_error(path, f"its Bloom filter in {index} differs from that of the file")
+    if without_filter:
+        found.add_warning(
+            f"{without_filter} of {len(files)} files have no Bloom filter in {index} and are never pruned",
+            f"{without_filter} of {len(files)} files have no Bloom filter in {index}, and are never passed over",
+        )
 
 
 def filter_covers(stored: str, filter_type: str) -> bool:
-    """Whether a stored Bloom filter holds what another of the same size does.
+    """Return True if a stored Bloom filter contains all bits of another one of the same size.
 
-    The real Hudi counts a value as often as it comes, so filters of the same values differ in their counts.  Filters of other
-    sizes cannot be compared, and count as covering.
+    Hudi counts repeated values, so filters of the same values differ in their counts. Filters of different sizes are
+    not comparable and count as covering.
     """
     if stored == filter_type:
         return True
@@ -226,5 +247,5 @@ def filter_covers(stored: str, filter_type: str) -> bool:
 
 
 def some_keys(keys: pa.Array | pa.ChunkedArray) -> str:
-    """A few keys, for a message."""
+    """Format a few keys for a message."""
     return ", ".join(repr(key) for key in keys.slice(0, MAX_EXAMPLES).to_pylist()) + (", ..." if len(keys) > MAX_EXAMPLES else "")

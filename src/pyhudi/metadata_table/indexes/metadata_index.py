@@ -1,24 +1,25 @@
-"""What an index of the metadata table is to its writers and to `validate`: the one interface of all kinds.
+"""Interface that every index of the metadata table implements, for writers, readers and `validate`.
+Format: docs/formats/metadata-table.md.
 
-A kind is a class, an index of a table is an instance of it.  `Table` has one of most kinds, and any number of those that are
-*defined*: by an entry in the index definitions that names a column.
+An index type is a class, and an index of a table is an instance of it. A table has at most one index of most types, and
+any number of those that are *defined*: an entry in the index definitions specifies their column.
 
-    a write          what its tasks have to find out       `requirements`, `requirements_met`
-                     what has to be read before the lock   `prepare`, `is_still_valid`
+    a write          what its tasks must collect           `requirements`, `requirements_met`
+                     what is read before the lock          `prepare`, `is_still_valid`
     a commit         under the lock                        `begin`, then `updates_for_commit`
     a clean          under the lock                        `updates_for_clean`
-    a rollback       log files of the instant are deleted, and every record of it with them; whether what was built while the
-                     instant was there is still so says `survives_rollback`
-    a restore        nothing of the metadata table says what was so at an earlier time: `survives_restore`
-    a snapshot       building it                           `group_count`, `build`
+    a rollback       deletes the log files of the instant with all its records. `survives_rollback` returns whether an
+    index
+                     that was built while the instant existed is still correct
+    a restore        the metadata table has no earlier states: `survives_restore`
+    a snapshot       building the index                    `group_count`, `build`
     validate         `check_columns`, `check`
     a filtered read  `pruned_partitions`, `matching_keys`, `locate_keys`, `pruned_files`, `prune_base_files`
-    a lookup         of the keys that are written: `key_locations`, `key_ranges`, `key_filters`
-    compaction       `merge`, the rule by which what several commits say of one key is merged
+    a lookup         of the keys of a write                `key_locations`, `key_ranges`, `key_filters`
+    compaction       `merge`, the rule that merges several records of one key
 
-A new kind is a file in this folder, its name in `KINDS`, and the codec of its values in `metadata_table.codecs`.
-
-Source: docs/formats/metadata-table.md.
+A new index type consists of a module in this package, an entry in `INDEX_TYPES`, and the codec of its values in
+`metadata_table.codecs`.
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ from pyhudi.tasks.file_stats import FileIndexing
 
 @dataclass(frozen=True, slots=True)
 class IndexUpdate:
-    """What one instant says in one index.
+    """The changes of one instant in one index.
 
-    records: None where there is nothing to say.  keys: side files of keys, too many to be held here; the tasks that write file
-    groups make records of them by the index's rule.  sections: as of `SpilledKeys`.  partitions: ranges of partitions of the
-    table, which become records when it is known whose times overlap with the commit's.
+    Attributes:
+        records: None if there are none.
+        keys: Side files of keys, which may exceed memory; the tasks that write file groups convert them to records.
+        sections: As in `SpilledKeys`.
+        partitions: Ranges of table partitions. They become records once the overlapping commits are known.
     """
 
     records: MetadataRecords | None = None
@@ -65,8 +68,12 @@ class IndexUpdate:
 
 
 class Dependency(NamedTuple):
-    """An index that another one cannot do without.  why, what: for messages, as in "a secondary index needs the record index"
-    and "create that first".
+    """An index that another one requires.
+
+    Attributes:
+        partition: Its partition of the metadata table.
+        reason: For messages, such as "a secondary index needs the record index".
+        required_for: For messages, as in "create that first".
     """
 
     partition: str
@@ -76,165 +83,192 @@ class Dependency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Index(ABC):
-    """One index of a table.  partition: its name, that of its partition of the metadata table."""
+    """One index of a table. partition: its name, which is also its partition of the metadata table."""
 
     partition: str
 
     partition_type: ClassVar[str]
-    """The kind's name; of kinds that are defined, what the names of their partitions begin with."""
+    """The name of the type; for defined types, the prefix of their partition names."""
 
     is_defined: ClassVar[bool] = False
-    """Whether a definition tells of each index of the kind."""
+    """Each index of the type requires a definition."""
 
     layouts: ClassVar[tuple[int, ...]] = (1,)
-    """The layouts of records that are written.  Those that are read are for the kind's codec and for `check` to know."""
+    """The record layouts that are written. The codec and `check` know those that are read."""
 
     needs: ClassVar[Dependency | None] = None
-    """The index without which there is none of this kind."""
+    """The index that this type requires."""
 
     merge: ClassVar[CellMergeRule]
-    """How what several layers say of one key comes together when the metadata table is compacted."""
+    """Merges several layers of one key when the metadata table is compacted."""
 
     typed_merge: ClassVar[CellMergeRule | None] = None
-    """The same for records of the second layout, where it is another."""
+    """The same for layout 2 records, if it differs."""
 
     key_records: ClassVar[KeyRecords | None] = None
-    """For kinds that say keys: what a task makes of the side files of one file group."""
+    """For types with side files of keys: converts the side files of one file group to records in a task."""
 
     @classmethod
     def matches_name(cls, partition: str) -> bool:
-        """Whether a partition of this name is of this kind."""
+        """Return True if a partition of this name belongs to this type."""
         if cls.is_defined:
             return partition.startswith(cls.partition_type) and len(partition) > len(cls.partition_type)
         return partition == cls.partition_type
 
     @classmethod
     def open(cls, partition: str, definition: IndexDefinition | None) -> Self:
-        """The index of a name.  definition: None without one.
+        """Open the index of a name.
 
-        Raises InvalidRequest and Unsupported for an index that PyHudi does not know.
+        Args:
+            partition: Its name.
+            definition: None if there is none.
+
+        Raises:
+            InvalidRequest, Unsupported: PyHudi does not support the index.
         """
         return cls(partition)
 
     @classmethod
     def implicit_definition(cls, config: TableConfig) -> IndexDefinition | None:
-        """What a table with these properties says of an index of a kind that nobody defines; None: nothing."""
+        """Return the definition that a table with these properties stores for a type without user definitions; None if
+        none.
+        """
         return None
 
     @classmethod
     def has_definition(cls, config: TableConfig) -> bool:
-        """Whether a definition says what an index of the kind is, in a table with these properties."""
+        """Return True if an index of this type has a definition in a table with these properties."""
         return cls.is_defined
 
     @classmethod
     def check_writable(cls, definition: IndexDefinition) -> None:
-        """Raises Unsupported for an index that PyHudi reads and does not write."""
+        """Raise Unsupported for an index that PyHudi reads and does not write."""
         if definition.layout not in cls.layouts:
-            raise Unsupported(f"layout {definition.layout} of its records is read, and not written")
+            raise Unsupported(f"PyHudi reads layout {definition.layout} of its records, but does not write it")
 
     @classmethod
     def refusal(cls, config: TableConfig) -> str | None:
-        """Why a table with these properties cannot have an index of this kind; None when it can."""
+        """Return the reason why a table with these properties cannot have an index of this type; None if it can."""
         return None
 
     @classmethod
     def file_ids(cls, partition: str, count: int) -> tuple[str, ...]:
-        """The file ids of a new index."""
+        """Return the file ids of a new index."""
         return tuple(format_index_file_id(partition, index) for index in range(count))
 
-    # -- A write, before the lock ------------------------------------------------------------------------------------------
+    # -- A write, before the lock
+    # ------------------------------------------------------------------------------------------
 
     def requirements(self, requirements: FileIndexing, write: WriteStarted) -> FileIndexing:
-        """What tasks are asked for, with what this index wants to know of the files that they write."""
+        """Add what this index needs from the written files to what the write tasks collect."""
         return requirements
 
     def requirements_met(self, commit: CommitPublishing) -> bool:
-        """Whether the tasks of a commit were asked for what this index has to be told now."""
+        """Return True if the commit's tasks collected everything this index needs."""
         return True
 
     @classmethod
     def prepare(cls, indexes: Sequence[Self], write: CommitPrepared) -> Mapping[str, Any]:
-        """What has to be read for the commit, found out by tasks, for all indexes of the kind together: by partition.
+        """Read what the commit needs with tasks, for all indexes of the type together; by partition.
 
-        Asked before the commit takes the lock; and under it, for an index that has come meanwhile.
+        Called before the commit acquires the lock, and again under it for an index created since.
         """
         return {}
 
     def is_still_valid(self, prepared: Any, store: MetadataStore) -> bool:
-        """Whether what `prepare` found is still of use under the lock."""
+        """Return True if the result of `prepare` is still valid under the lock."""
         return True
 
-    # -- What is said, under the lock --------------------------------------------------------------------------------------
+    # -- Updates, under the lock
+    # ---------------------------------------------------------------------------------------------
 
     def begin(self, commit: CommitPublishing) -> None:
-        """Make true what the records of the commit take for granted: definitions; it may drop indexes."""
+        """Establish the preconditions of the commit's records, such as definitions. May drop indexes."""
         return
 
     @abstractmethod
     def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
-        """What a commit makes the index say."""
+        """Return the changes of a commit."""
 
     def updates_for_clean(self, clean: FilesCleaned) -> MetadataRecords | None:
-        """What is removed with files that a clean deletes; None when the index does not speak of files."""
+        """Return the deletes for files that a clean removed; None if the index does not refer to files."""
         return None
 
     @classmethod
     def survives_rollback(cls, *, built_since: bool) -> bool:
-        """Whether the index is still right when an instant and its records are gone.
+        """Return True if the index is still correct after an instant and its records are removed.
 
-        built_since: its first files were made when the instant was there, and say what was so then.
+        Args:
+            built_since: The index was built while the instant existed, and reflects its state.
         """
         return not built_since
 
     @classmethod
     def survives_restore(cls) -> bool:
-        """Whether the index is still right when the table is as it was once."""
+        """Return True if the index is still correct after the table is restored to an earlier state."""
         return False
 
     # -- Building it -------------------------------------------------------------------------------------------------------
 
     def group_count(self, settings: MetadataSettings, row_count: Callable[[], int]) -> int:
-        """How many file groups it gets.  row_count: of the table, which is counted when it is asked for."""
+        """Return the number of file groups of a new index.
+
+        Args:
+            settings: The writer's metadata settings.
+            row_count: Counts the rows of the table, lazily.
+        """
         return settings.group_count(self.partition_type)
 
     def groups(self, settings: MetadataSettings, state: IndexBuild) -> tuple[IndexGroup, ...]:
-        """The file groups that it is built with."""
+        """Return the file groups of a new index."""
         count = self.group_count(settings, state.row_count)
         return tuple(IndexGroup(file_id, None, n, count) for n, file_id in enumerate(self.file_ids(self.partition, count)))
 
     @abstractmethod
     def build(self, state: IndexBuild, time: str, shards: int) -> IndexUpdate:
-        """All that it has to say of a state of the table.  time: of the metadata table's instant; shards: its file groups."""
+        """Return all entries for a snapshot of the table.
+
+        Args:
+            state: The snapshot.
+            time: Instant of the metadata table.
+            shards: Number of file groups of the index.
+        """
 
     def describe(self, table: TableContext, columns: Sequence[str]) -> TableContext:
-        """Say in the table what readers have to know of the index beside its name; the table as it is then.
+        """Store what readers need besides the index name, and return the updated table. The caller holds the lock.
 
-        columns: those with statistics.  The caller holds the lock.
+        Args:
+            table: The table.
+            columns: The columns with statistics.
         """
         return table
 
-    # -- Answering a filter ------------------------------------------------------------------------------------------------
+    # -- Lookups for a filter
+    # ------------------------------------------------------------------------------------------------
     #
-    # Asked of the kind, with the name of an index: what cannot be kept up to date may be read.  None: it has nothing to say.
+    # Class methods with the name of an index: an index that PyHudi cannot update may still be readable. None means no
+    # result.
 
     @classmethod
     def step(cls, partition: str) -> str:
-        """What the plan of a read calls its answer."""
+        """Return the name of this index in the plan of a read."""
         return partition
 
     @classmethod
     def pruned_partitions(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> frozenset[str] | None:
-        """The partitions of the table in which no row matches now."""
+        """Return the table partitions in which no row matches in the latest state."""
         return None
 
     @classmethod
     def matching_keys(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> pa.StringArray | None:
-        """The only record keys that matching rows have now."""
+        """Return the only record keys that matching rows have in the latest state."""
         return None
 
     @classmethod
     def locate_keys(cls, partition: str, metadata: MetadataTable) -> Callable[[pa.StringArray], pa.Table] | None:
-        """How to find out where record keys live now: KEYED_LOCATION_SCHEMA, without those that the table does not have."""
+        """Return a function that finds the latest locations of record keys: KEYED_LOCATION_SCHEMA, without unknown
+        keys.
+        """
         return None
 
     @classmethod
@@ -246,75 +280,95 @@ class Index(ABC):
         partitions: Sequence[str],
         indexed_files: Collection[str],
     ) -> PrunedFiles | None:
-        """The files in which no row matches, at any time.  partitions: of the table, which are looked at; indexed_files: columns
-        of which another index has spoken already.
+        """Return the files in which no row matches, in any snapshot.
+
+        Args:
+            partition: Name of the index.
+            metadata: The opened metadata table.
+            row_filter: The filter.
+            partitions: The table partitions of the read.
+            indexed_files: Columns that another index has already covered.
         """
         return None
 
     @classmethod
     def prune_base_files(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> BaseFilePruner | None:
-        """How to find out in which of some base files no row matches, at any time: their paths.  It is asked of few at once."""
+        """Return a function that finds the base files without matching rows, in any snapshot. It is called with few
+        files
+        at once.
+        """
         return None
 
-    # -- Answering a lookup of the keys that a write brings ----------------------------------------------------------------
+    # -- Lookups of the keys of a write
+    # --------------------------------------------------------------------------------------
 
     @classmethod
     def key_locations(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
-        """What tells tasks where record keys live."""
+        """Return the partition in which tasks look up the locations of record keys."""
         return None
 
     @classmethod
     def key_ranges(
         cls, partition: str, metadata: MetadataTable, partitions: Sequence[str]
     ) -> Mapping[tuple[str, str], tuple[str, str]] | None:
-        """(partition path, file name) -> least and greatest record key, for the base files of which it knows both."""
+        """Return (partition path, file name) -> minimum and maximum record key, for base files with both."""
         return None
 
     @classmethod
     def key_filters(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
-        """What tells tasks which base files may have record keys."""
+        """Return the partition in which tasks look up which base files may contain record keys."""
         return None
 
-    # -- Checking it -------------------------------------------------------------------------------------------------------
+    # -- Validation
+    # ----------------------------------------------------------------------------------------------------------
 
     def check_columns(self, schema: pa.Schema) -> None:
-        """Raises InvalidRequest or Unsupported when it cannot be computed from the table's columns."""
+        """Raise InvalidRequest or Unsupported if the index cannot be computed from the table's columns."""
         return
 
     def skip_check_reason(self, table: CheckedTable) -> str | None:
-        """Why it cannot be checked, for nobody believes it; None when it can."""
+        """Return the reason to skip the check of an index that no reader uses; None to check it."""
         return None
 
     @abstractmethod
     def check(self, table: CheckedTable) -> IndexFindings:
-        """Does it say what is so?  Raises what reading the metadata table raises."""
+        """Compare the index with the table. Raises the errors of reading the metadata table."""
 
 
 class HasPartitionRanges(ABC):
-    """An index that says ranges of whole partitions of the table, which commits have to agree on whose times overlap."""
+    """An index with ranges of whole table partitions, which commits with overlapping times must reconcile."""
 
     __slots__ = ()
     partition: str
 
     @abstractmethod
     def partition_records(self, update: PartitionStatsUpdate, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
-        """The records that say it.  schema: the table's, with meta columns; is_tight: they make older ones void."""
+        """Convert an update to records.
+
+        Args:
+            update: The update.
+            schema: The table's, with meta columns.
+            is_tight: The records replace older ones.
+        """
 
     @abstractmethod
     def partition_rows(self, reader: MetadataTable, columns: Sequence[str]) -> pa.Table:
-        """STATS_SCHEMA: what is stored of partitions."""
+        """Return the stored partition statistics (STATS_SCHEMA)."""
 
     @abstractmethod
     def partition_ranges(self, reader: MetadataTable, column: str, type_: pa.DataType) -> dict[str, ColumnRange]:
-        """Partition path -> stored range.  type_: of the values."""
+        """Return the stored range by partition path. `type_` is the type of the values."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatsUpdate:
-    """What a commit says of partitions of the table in one index.
+    """Changes of a commit to the partition ranges of one index.
 
-    ranges: partition path -> column -> range over all its files, None for a partition in which nothing is left.  types: of each
-    column's values or, in an expression index, of the results; layout: of the records that say it.
+    Attributes:
+        index: The index.
+        ranges: Partition path -> column -> range over all its files; None for a partition without files.
+        types: Type of each column's values or, in an expression index, of the results.
+        layout: Layout of the records.
     """
 
     index: HasPartitionRanges
@@ -323,21 +377,23 @@ class PartitionStatsUpdate:
     layout: int = 1
 
     def records(self, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
-        """The records that say it; see `HasPartitionRanges.partition_records`."""
+        """Convert to records; see `HasPartitionRanges.partition_records`."""
         return self.index.partition_records(self, schema, is_tight=is_tight)
 
 
 def single_column_definition(definition: IndexDefinition | None, description: str) -> tuple[IndexDefinition, str]:
-    """The definition of an index over one column, and the column.  Raises Unsupported for another one, and for none."""
+    """Return the definition of a single-column index, and the column. Raises Unsupported without a definition or for
+    several columns.
+    """
     if definition is None:
         raise Unsupported("it has no definition")
     if len(definition.source_fields) != 1:
-        raise Unsupported(f"{description} over {len(definition.source_fields)} columns")
+        raise Unsupported(f"{description} over {len(definition.source_fields)} columns is not supported; one column is required")
     return definition, definition.source_fields[0]
 
 
 class reraise_as_unsupported:
-    """Names the index in what goes wrong inside: it cannot be kept up to date, so the table cannot be written with it."""
+    """Re-raise errors of an index as Unsupported with its name: PyHudi cannot update it, so it cannot write the table."""
 
     def __init__(self, partition: str) -> None:
         self._partition = partition
@@ -349,5 +405,5 @@ class reraise_as_unsupported:
         if isinstance(error, (InvalidRequest, Unsupported)):
             raise Unsupported(
                 f"the table has {self._partition} in its metadata table, which PyHudi cannot keep up to date: {error}; "
-                f"drop it before writing: Table.index.drop({self._partition!r}), or DROP INDEX in real Hudi"
+                f"drop it before writing: Table.index.drop({self._partition!r}), or DROP INDEX in Hudi"
             ) from error

@@ -1,16 +1,17 @@
-"""Ranges of partitions carried on: from what is stored, and from the files that a commit makes and those that it ends.
+"""Incremental update of partition ranges from the stored ranges and the files a commit adds and removes.
+Format: docs/formats/metadata-table.md, "Which record counts".
 
-    stored             the range of each column over the files of a partition, as it stood before the commit
-    leaving, arriving  the files of the newest slices that go with the commit, and those that come with it
-    carried            the stored range, without what leaves and with what arrives; so the work follows what the commit changes,
-                       not what the partition holds.  Where a bound may go with a file, all files of the partition are asked
+    stored             the range of each column over the files of a partition before the commit
+    leaving, arriving  files that the commit removes from, and adds to, the newest slices
+    incremental        the stored range without leaving and with arriving files. The cost depends on the change, not on
+    the
+                       size of the partition. If a leaving file may hold a bound, all files of the partition are
+                       evaluated
 
-What is stored may be built upon when it is tight and PyHudi said it, with all of the partition's files in view.  The real Hudi
-calls its ranges tight also where it could not know all files, and passes over files that lack a column.  `trust` says since when
-PyHudi alone has changed the table.  A partition with a file of a commit that was requested later has had its ranges said by that
-commit.
-
-Source: docs/formats/metadata-table.md, "Which record counts".
+A stored range is usable if it is tight and PyHudi wrote it with all files of the partition visible. Hudi also marks
+ranges as tight when it did not know all files, and ignores files that lack a column. `sole_writer` provides the instant
+since which only PyHudi has changed the table. The ranges of a partition with a file of a later-requested commit were
+written by that commit.
 """
 
 from __future__ import annotations
@@ -40,26 +41,31 @@ def incremental_ranges(
     types: Mapping[str, pa.DataType],
     current: Mapping[tuple[str, str], Ranges],
 ) -> dict[str, Ranges]:
-    """The ranges of those partitions of the table whose stored ones can be carried on to what they are after a commit.
+    """Return the new ranges of those partitions whose stored ranges can be updated incrementally.
 
-    partitions: that it touches; types: of the columns; current: (partition, name) -> the ranges of its own files.
+    Args:
+        commit: The commit.
+        partitions: The partitions it touches.
+        types: Types of the columns.
+        current: (partition, name) -> ranges of the commit's own files.
     """
     since = commit.sole_writer.since
     if since is None or not {COLUMN_STATS, PARTITION_STATS} <= set(commit.reader.partitions):
         return {}
     exchanged = _exchanged(commit, partitions, since)
     stored = _stored_of_partitions(commit.reader, tuple(exchanged), types)
-    exchanged = {p: found for p, found in exchanged.items() if have_all(stored.get(p), types)}
-    before = _stored_of_files(commit.reader, {p: gone for p, (gone, _) in exchanged.items()}, types)
+    exchanged = {p: changes for p, changes in exchanged.items() if have_all(stored.get(p), types)}
+    file_ranges = _stored_of_files(commit.reader, {p: leaving_names for p, (leaving_names, _) in exchanged.items()}, types)
     result: dict[str, Ranges] = {}
-    for partition, (gone, new) in exchanged.items():
-        leaving = [before.get((partition, name)) for name in gone]
-        # A log file with nothing but deletes has no ranges, and adds nothing; of what leaves it is not known to be one.
-        arriving = [current.get((partition, name)) for name in new]
+    for partition, (leaving_names, arriving_names) in exchanged.items():
+        leaving = [file_ranges.get((partition, name)) for name in leaving_names]
+        # A log file that holds only deletes has no ranges, and adds nothing. For leaving files this case is not
+        # detectable.
+        arriving = [current.get((partition, name)) for name in arriving_names]
         arriving = [ranges for ranges in arriving if ranges is None or ranges]
-        carried = _carried(stored[partition], leaving, arriving, types)
-        if carried is not None:
-            result[partition] = carried
+        updated = _carried(stored[partition], leaving, arriving, types)
+        if updated is not None:
+            result[partition] = updated
     return result
 
 
@@ -68,51 +74,51 @@ def _carried(
 ) -> Ranges | None:
     result: dict[str, ColumnRange] = {}
     for column in columns:
-        gone = [None if ranges is None else ranges.get(column) for ranges in leaving]
-        new = [None if ranges is None else ranges.get(column) for ranges in arriving]
-        found = exchanged_range(stored[column], gone, new)
-        if found is None:
+        leaving_ranges = [None if ranges is None else ranges.get(column) for ranges in leaving]
+        arriving_ranges = [None if ranges is None else ranges.get(column) for ranges in arriving]
+        updated = exchanged_range(stored[column], leaving_ranges, arriving_ranges)
+        if updated is None:
             return None
-        result[column] = found
+        result[column] = updated
     return result
 
 
 def _exchanged(commit: CommitPublishing, partitions: Sequence[str], since: str) -> dict[str, tuple[list[str], list[str]]]:
-    """Partition -> names of the files that leave and arrive, of those in which PyHudi has said the ranges since it was alone."""
+    """Partition -> names of leaving and arriving files, for partitions whose ranges PyHudi wrote as the sole writer."""
     touched = commit.file_groups()
     rows = commit.listed(partitions)
     instants = pc.struct_field(pc.extract_regex(rows.column("name"), _INSTANT), "instant")
-    late = pc.fill_null(pc.greater_equal(instants, since), False)
-    trusted = frozenset(pc.unique(rows.column("partition").filter(late)).to_pylist())
-    # What a name begins with ends at its first underscore.
-    firm = [p for p in partitions if p in trusted and not any("_" in file_id for file_id in touched[p])]
-    wanted = pa.array([f"{p}/{file_id}" for p in firm for file_id in touched[p]], pa.string())
+    since_sole_writer = pc.fill_null(pc.greater_equal(instants, since), False)
+    trusted = frozenset(pc.unique(rows.column("partition").filter(since_sole_writer)).to_pylist())
+    # The file id in a name ends at its first underscore.
+    eligible = [p for p in partitions if p in trusted and not any("_" in file_id for file_id in touched[p])]
+    touched_keys = pa.array([f"{p}/{file_id}" for p in eligible for file_id in touched[p]], pa.string())
     keys = pc.binary_join_element_wise(rows.column("partition"), file_ids(rows.column("name")), "/")
-    is_touched = pc.is_in(keys, value_set=wanted)
-    # Where every file group is touched there is nothing to pass by, and little to read.
+    is_touched = pc.is_in(keys, value_set=touched_keys)
+    # If every file group is touched, no file is saved, and few need reading.
     others = frozenset(pc.unique(rows.column("partition").filter(pc.invert(is_touched))).to_pylist())
-    chosen = [p for p in firm if p in others]
-    rows = rows.filter(pc.and_(is_touched, pc.is_in(rows.column("partition"), value_set=pa.array(chosen, pa.string()))))
-    listed: dict[str, dict[str, int]] = {partition: {} for partition in chosen}
+    selected = [p for p in eligible if p in others]
+    rows = rows.filter(pc.and_(is_touched, pc.is_in(rows.column("partition"), value_set=pa.array(selected, pa.string()))))
+    listed: dict[str, dict[str, int]] = {partition: {} for partition in selected}
     for partition, name, size_bytes in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):
         listed[partition][name] = size_bytes
     before = commit.select_latest(listed, exists=False)
     after = commit.select_latest(commit.with_added(listed), exists=True)
     result: dict[str, tuple[list[str], list[str]]] = {}
-    for partition in chosen:
-        stood, stands = ({info.name for info in live[partition]} for live in (before, after))
-        result[partition] = (sorted(stood - stands), sorted(stands - stood))
+    for partition in selected:
+        names_before, names_after = ({info.name for info in live[partition]} for live in (before, after))
+        result[partition] = (sorted(names_before - names_after), sorted(names_after - names_before))
     return result
 
 
 def _stored_of_partitions(
     reader: MetadataTable, partitions: Sequence[str], types: Mapping[str, pa.DataType]
 ) -> dict[str, Ranges]:
-    """Partition -> column -> range, of those that are tight."""
+    """The stored tight ranges: partition -> column -> range."""
     keys = [partition_stats_key(column, partition) for column in types for partition in partitions]
     rows = find_stats(reader, PARTITION_STATS, pa.array(keys, pa.string()))
-    found = ranges_in(rows.filter(rows.column("is_tight")), partitions, types)
-    return {partition: ranges for (partition, _), ranges in found.items()}
+    tight_ranges = ranges_in(rows.filter(rows.column("is_tight")), partitions, types)
+    return {partition: ranges for (partition, _), ranges in tight_ranges.items()}
 
 
 def _stored_of_files(

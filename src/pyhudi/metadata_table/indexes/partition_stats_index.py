@@ -1,8 +1,8 @@
-"""Statistics of columns in partitions: the ranges of the files of each partition's newest slices, merged.
+"""Partition statistics index: the merged column ranges of the files of each partition's newest slices.
 
-A commit says anew what the partitions are that it touches, as they will stand when it is there: the ranges of its own files come
-from its tasks, those of others from the statistics of files.  How they stand beside those of commits whose times overlap says
-`metadata_table.writer.overlapping_commits`.
+A commit recomputes the touched partitions for the state after it. Ranges of its own files come from its tasks, those of
+other files from the column statistics. `metadata_table.writer.overlapping_commits` reconciles commits with overlapping
+times.
 """
 
 from __future__ import annotations
@@ -56,18 +56,20 @@ class PartitionStatsIndex(ColumnStatsBase, HasPartitionRanges):
 
     @classmethod
     def refusal(cls, config: TableConfig) -> str | None:
-        return None if config.keys.partition_fields else "the table has no partitions to have statistics of"
+        return None if config.keys.partition_fields else "the table is not partitioned"
 
     def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
-        said = commit.shared(CommitStatistics)
-        ranges, _ = said.of_partitions
-        types = {column: field_at(said.schema, column).type for column in said.columns} if ranges else {}
-        gone = None
-        if said.removed_columns:
-            # Nobody keeps them true from now on, and the columns may come back.
-            gone = partition_stats_records(dict.fromkeys(find_partitions(commit.reader)), said.removed_columns, said.schema)
+        statistics = commit.shared(CommitStatistics)
+        ranges, _ = statistics.of_partitions
+        types = {column: field_at(statistics.schema, column).type for column in statistics.columns} if ranges else {}
+        deletes = None
+        if statistics.removed_columns:
+            # No writer updates these columns any further, and they may be added again.
+            deletes = partition_stats_records(
+                dict.fromkeys(find_partitions(commit.reader)), statistics.removed_columns, statistics.schema
+            )
         layout = statistics_layout(commit.context)
-        return IndexUpdate(gone, partitions=PartitionStatsUpdate(self, ranges, types, layout))
+        return IndexUpdate(deletes, partitions=PartitionStatsUpdate(self, ranges, types, layout))
 
     def build(self, state: IndexBuild, time: str, shards: int) -> IndexUpdate:
         by_partition: dict[str, list[FileRanges]] = {}
@@ -95,8 +97,8 @@ class PartitionStatsIndex(ColumnStatsBase, HasPartitionRanges):
             stats = find_partition_stats(metadata, names)
             return unit_ranges(row_filter.schema, names, stats, stats.column("file_name"), of_partitions=True)
 
-        gone = metadata.cached(("ranges", partition, row_filter.column_types(names)), ranges).excluded(row_filter.condition)
-        return frozenset(gone.to_pylist())
+        pruned = metadata.cached(("ranges", partition, row_filter.column_types(names)), ranges).excluded(row_filter.condition)
+        return frozenset(pruned.to_pylist())
 
     def partition_records(self, update: PartitionStatsUpdate, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
         typed = update.layout > 1
@@ -109,27 +111,27 @@ class PartitionStatsIndex(ColumnStatsBase, HasPartitionRanges):
         return find_partition_ranges(reader, column, type_)
 
     def check(self, table: CheckedTable) -> IndexFindings:
-        """Against the statistics of files, and against the chosen base files and all log files."""
-        found = IndexFindings()
+        """Compare with the file statistics, and with the chosen base files and all log files."""
+        findings = IndexFindings()
         columns = existing_columns(table.definition(COLUMN_STATS), table.schema)
         types = {name: field_at(table.schema, name).type for name in columns}
         partitions = sorted({slice_.partition for slice_ in table.slices})
         of_files = _ranges_of_files(table, types)
-        inside = _ranges_inside(table, [name for name, type_ in types.items() if has_reliable_partition_bounds(type_)])
+        read_ranges = _ranges_inside(table, [name for name, type_ in types.items() if has_reliable_partition_bounds(type_)])
         stats = self.partition_rows(table.metadata, columns)
         for name, type_ in types.items():
-            said = partition_ranges(stats, name, type_)
+            stored = partition_ranges(stats, name, type_)
             for partition in partitions:
-                for known in (of_files, inside):
-                    parts = [ranges[name] for ranges in known.get(partition, ()) if name in ranges]
-                    if parts and not compare_partition(found, partition, name, said.get(partition), parts):
+                for file_ranges in (of_files, read_ranges):
+                    parts = [ranges[name] for ranges in file_ranges.get(partition, ()) if name in ranges]
+                    if parts and not compare_partition(findings, partition, name, stored.get(partition), parts):
                         break
-        found.checked = f"{len(columns)} columns of {len(partitions):,} partitions"
-        return found
+        findings.checked = f"{len(columns)} columns of {len(partitions):,} partitions"
+        return findings
 
 
 def _ranges_of_files(table: CheckedTable, types: Mapping[str, pa.DataType]) -> dict[str, list[Mapping[str, ColumnRange]]]:
-    """The stored ranges of the present state's files, by partition."""
+    """The stored ranges of the latest files, by partition."""
     stored = stored_ranges(table.metadata, sorted({slice_.partition for slice_ in table.slices}), types)
     result: dict[str, list[Mapping[str, ColumnRange]]] = {}
     for slice_ in table.slices:
@@ -141,13 +143,13 @@ def _ranges_of_files(table: CheckedTable, types: Mapping[str, pa.DataType]) -> d
 
 
 def _ranges_inside(table: CheckedTable, columns: Sequence[str]) -> dict[str, list[Mapping[str, ColumnRange]]]:
-    """The bounds of columns in the files themselves, by partition.  Nulls are left to the statistics of files: the real Hudi's
-    leave those out that a file from before a column was added stands for.
+    """The bounds of columns read from the files, by partition. Null counts are omitted: Hudi's statistics exclude the
+    nulls of files older than the column.
     """
-    asked = FileIndexing(tuple(columns))
+    indexing = FileIndexing(tuple(columns))
     ids = table.snapshot.ids
-    files, outside = tuple(table.files), load_bootstrap_sources(table.context, table.files)
-    task = IndexFilesTask(table.context.storage.spec(), files, table.schema, asked, table.validity, ids, outside)
+    files, bootstrap_sources = tuple(table.files), load_bootstrap_sources(table.context, table.files)
+    task = IndexFilesTask(table.context.storage.spec(), files, table.schema, indexing, table.validity, ids, bootstrap_sources)
     result: dict[str, list[Mapping[str, ColumnRange]]] = {}
     for file in run_index_files(task) if columns else ():
         bounds = {name: ColumnRange(range_.min, range_.max) for name, range_ in file.indexed.ranges if range_.min is not None}

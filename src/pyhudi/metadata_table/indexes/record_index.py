@@ -1,7 +1,7 @@
-"""The record index: where each record key of the table lives.
+"""Record index: the location of each record key of the table.
 
-The tasks of a write say which keys came to a file group and which left it, in side files that are routed by the index's file
-groups.  The keys of file groups that a write replaces are looked up before it takes the lock.
+Write tasks report added and removed keys of each file group in side files, sharded by the index's file groups. The keys
+of replaced file groups are read before the write acquires the lock.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from pyhudi.tasks.file_stats import FileIndexing
 from pyhudi.tasks.read_slice import ReadSpec, read_live_keys
 
 _MOST_GROUPS_OF_A_SECTION = 10
-"""As many as release 1.1 makes."""
+"""The limit of Hudi 1.1."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordIndex(Index):
     """The partition `record_index`.
 
-    by_partition: a key is unique within a partition of the table, and has a place in each where it stands; the index has a
-    section for each of them (see `metadata_table.codecs.metadata_partitions`).
+    by_partition: keys are unique per table partition, and the index has a section for each partition (see
+    `metadata_table.codecs.metadata_partitions`).
     """
 
     by_partition: bool = False
@@ -83,8 +83,8 @@ class RecordIndex(Index):
     def describe(self, table: TableContext, columns: Sequence[str]) -> TableContext:
         if not self.has_definition(table.config):
             return table
-        made = record_index_definition(by_partition=self.by_partition)
-        return store_definitions(table, {**load_index_definitions(table), made.name: made})
+        definition = record_index_definition(by_partition=self.by_partition)
+        return store_definitions(table, {**load_index_definitions(table), definition.name: definition})
 
     def requirements(self, requirements: FileIndexing, write: WriteStarted) -> FileIndexing:
         return replace(requirements, key_shards=self._shards(write.store)) if write.moves_keys else requirements
@@ -95,45 +95,45 @@ class RecordIndex(Index):
         return commit.requirements is not None and commit.requirements.key_shards == self._shards(commit.store)
 
     def _shards(self, store: MetadataStore) -> int:
-        """Into how many pieces tasks deal keys out; those of sections are dealt out later.
+        """Number of shards into which tasks divide keys; keys of sections are divided later.
 
-        Raises Unsupported where file groups are named after partitions of the table and no definition says that keys are unique
-        there, or the other way round: keys of a further partition would go nowhere.
+        Raises Unsupported if file groups are named after table partitions but the definition is not partitioned, or
+        vice versa: keys of new partitions would be lost.
         """
         groups = store.groups.of(self.partition)
         other = next((group for group in groups if (group.section is not None) != self.by_partition), None)
         if other is not None:
-            named, said = ("not partitioned", "that it is") if self.by_partition else ("partitioned", "nothing of that")
+            actual, defined = ("not partitioned", "partitioned") if self.by_partition else ("partitioned", "not partitioned")
             raise Unsupported(
-                f"the record index is {named} ({other.file_id}), and its definition says {said}; drop it before writing: "
+                f"the record index is {actual} ({other.file_id}), but its definition is {defined}; drop it before writing: "
                 f"Table.index.drop({self.partition!r})"
             )
         return 1 if self.by_partition else len(groups)
 
     @classmethod
     def prepare(cls, indexes: Sequence[Self], write: CommitPrepared) -> Mapping[str, tuple[KeySource, ...]]:
-        """The keys of file groups that are replaced; they leave, unless the write brings them back."""
-        left: tuple[KeySource, ...] = ()
+        """Collect the keys of replaced file groups; they are removed unless the write adds them again."""
+        removed: tuple[KeySource, ...] = ()
         shards = write.requirements.key_shards if write.requirements is not None else 0
         if write.replaced and write.operation.changes_rows and shards and write.schema is not None:
-            wanted = {(partition, file_id) for partition, ids in write.replaced.items() for file_id in ids}
-            found = write.snapshot.slices(list(write.replaced)).values()
-            slices = [s for group in found for s in group if (s.partition, s.file_id) in wanted]
+            replaced_groups = {(partition, file_id) for partition, ids in write.replaced.items() for file_id in ids}
+            slices_by_partition = write.snapshot.slices(list(write.replaced)).values()
+            slices = [s for group in slices_by_partition for s in group if (s.partition, s.file_id) in replaced_groups]
             reader = key_reader(write.context, with_meta_fields(write.schema), write.validity, None)
-            left = _keys_of_slices(write.context, write.engine, reader, slices, write.time, shards, deleted=True)
-        return dict.fromkeys((index.partition for index in indexes), left)
+            removed = _keys_of_slices(write.context, write.engine, reader, slices, write.time, shards, deleted=True)
+        return dict.fromkeys((index.partition for index in indexes), removed)
 
     def updates_for_commit(self, commit: CommitPublishing) -> IndexUpdate:
         if commit.requirements is None or not commit.requirements.key_shards:
             return IndexUpdate()
         instant_ms = timestamp_from_instant(commit.time, commit.context.config.zone)
-        came = [
+        added = [
             KeySource(status.indexed.keys, partition, status.stat.file_id or "", instant_ms)
             for partition, _, status in commit.reported
             if status.indexed is not None and status.indexed.keys is not None
         ]
-        keys = (*sorted(came, key=lambda source: source.path), *commit.prepared.get(self.partition, ()))
-        return IndexUpdate(keys=keys, sections=self._sections(commit, {source.partition for source in came}))
+        keys = (*sorted(added, key=lambda source: source.path), *commit.prepared.get(self.partition, ()))
+        return IndexUpdate(keys=keys, sections=self._sections(commit, {source.partition for source in added}))
 
     def _sections(self, commit: CommitPublishing, partitions: Iterable[str]) -> tuple[tuple[str, int], ...]:
         if not self.by_partition:
@@ -171,7 +171,7 @@ class RecordIndex(Index):
         return metadata.partition(partition)
 
     def check(self, table: CheckedTable) -> IndexFindings:
-        """Every key of a row is where the index says, and it has no other keys."""
+        """Compare the location of every key with the index, and detect additional keys."""
         result = IndexFindings()
         reader = table.key_reader()
         by_partition = table.metadata.is_sectioned(self.partition)
@@ -183,30 +183,33 @@ class RecordIndex(Index):
                 continue
             distinct = pc.unique(keys)
             if len(distinct) < len(keys):
-                twice = len(keys) - len(distinct)
-                result.add_error(slice_.partition, f"{slice_.file_id} has {twice} keys more than once")
-                row_count -= twice
-            found = find_records(table.metadata, distinct)
+                duplicates = len(keys) - len(distinct)
+                result.add_error(slice_.partition, f"{slice_.file_id}: {duplicates} duplicate keys")
+                row_count -= duplicates
+            locations = find_records(table.metadata, distinct)
             if by_partition:
-                found = found.filter(pc.equal(found.column("partition"), slice_.partition))
-            missing = distinct.filter(pc.invert(pc.is_in(distinct, value_set=found.column("key").combine_chunks())))
+                locations = locations.filter(pc.equal(locations.column("partition"), slice_.partition))
+            missing = distinct.filter(pc.invert(pc.is_in(distinct, value_set=locations.column("key").combine_chunks())))
             if len(missing):
                 result.add_error(slice_.partition, f"{slice_.file_id}: {len(missing)} keys are missing: {some_keys(missing)}")
-            here = pc.and_(
-                pc.equal(found.column("partition"), slice_.partition), pc.equal(found.column("file_id"), slice_.file_id)
+            is_correct = pc.and_(
+                pc.equal(locations.column("partition"), slice_.partition), pc.equal(locations.column("file_id"), slice_.file_id)
             )
-            elsewhere = found.filter(pc.invert(here))
-            if elsewhere.num_rows:
-                other = elsewhere.slice(0, 1).to_pylist()[0]
-                shown = some_keys(elsewhere.column("key"))
+            mismatched = locations.filter(pc.invert(is_correct))
+            if mismatched.num_rows:
+                other = mismatched.slice(0, 1).to_pylist()[0]
+                examples = some_keys(mismatched.column("key"))
                 result.add_error(
                     slice_.partition,
-                    f"{slice_.file_id}: {elsewhere.num_rows} keys are said to be elsewhere: {shown}; the first in "
+                    f"{slice_.file_id}: {mismatched.num_rows} keys have another location in the index: {examples}; the first in "
                     f"{other['partition']!r}, {other['file_id']}",
                 )
         indexed = sum(batch.num_rows for batch in scan_records(table.metadata))
         if indexed > row_count:
-            result.add_error("", f"has {indexed} keys, and the table {row_count}: writers take new records for old ones")
+            result.add_error(
+                f"has {indexed} keys, but the table has {row_count}: writers would treat new records as updates",
+                f"has {indexed} keys, and the table {row_count}: writers take new records for old ones",
+            )
         result.checked = f"{indexed:,} keys, {row_count:,} rows"
         return result
 
@@ -230,18 +233,18 @@ def _keys_of_slices(
         SliceKeysTask(reader, slice_, time, shard_count, deleted, f"{slice_.file_id}_{number}")
         for number, slice_ in enumerate(slices)
     ]
-    found = engine.map(run_slice_keys, tasks) if engine is not None else in_threads(run_slice_keys, tasks)
+    sources = engine.map(run_slice_keys, tasks) if engine is not None else in_threads(run_slice_keys, tasks)
     zone = table.config.zone
     return tuple(
         replace(source, instant_ms=timestamp_from_instant(task.slice.base_instant, zone))
-        for source, task in zip(found, tasks, strict=True)
+        for source, task in zip(sources, tasks, strict=True)
         if source is not None
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _SliceKeyReader:
-    """Reads the keys of a slice, as a task."""
+    """Task that reads the keys of a slice."""
 
     reader: ReadSpec
 

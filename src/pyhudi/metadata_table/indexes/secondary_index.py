@@ -1,9 +1,7 @@
-"""Secondary indexes: which record keys have a value in a column.
+"""Secondary index: the record keys of each value of a column. Format: docs/formats/metadata-table.md.
 
-A record is a pair of value and record key; which pairs came and which left is found out by reading each file group that a commit
-writes or replaces, before it and after it.  Compactions and clusterings change none.
-
-Source: docs/formats/metadata-table.md.
+A record is a pair of value and record key. Each file group that a commit writes or replaces is read before and after
+it, to find added and removed pairs. Compactions and clusterings change none.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ from pyhudi.table.file_slices import BaseFile, FileSlice, LogFile
 
 @dataclass(frozen=True, slots=True)
 class _SecondaryKeyChanges:
-    """What a commit changes in one index.  sources: side files; shards: the number of file groups that they are routed by."""
+    """Changes of a commit in one index. sources: side files; shards: the number of file groups that shard them."""
 
     sources: tuple[KeySource, ...]
     shards: int
@@ -55,7 +53,7 @@ class _SecondaryKeyChanges:
 
 @dataclass(frozen=True, slots=True)
 class SecondaryKeyIndex(Index):
-    """A partition `secondary_index_<name>`.  column: dotted name; layout: of its records."""
+    """A partition `secondary_index_<name>`. column: dotted name; layout: of its records."""
 
     column: str
     layout: int = 1
@@ -76,17 +74,17 @@ class SecondaryKeyIndex(Index):
         type_ = field_at(schema, self.column).type
         if not has_text(type_) or pa.types.is_floating(type_) or is_binary_like(type_):
             raise InvalidRequest(
-                f"a secondary index cannot be over {self.column}: values of type {type_} have no text beyond doubt"
+                f"cannot create a secondary index over {self.column}: values of type {type_} have no unambiguous text form"
             )
 
     def routed(self, shards: int) -> SecondaryIndex:
-        """What tasks need of it.  shards: its file groups."""
+        """Return what tasks need of the index. `shards` is its number of file groups."""
         return SecondaryIndex(self.partition, self.column, shards, self.layout)
 
     @classmethod
     def prepare(cls, indexes: Sequence[Self], write: CommitPrepared) -> Mapping[str, _SecondaryKeyChanges]:
         routed = tuple(index.routed(write.store.groups.count(index.partition)) for index in indexes)
-        found: Mapping[str, tuple[KeySource, ...]] = {}
+        sources: Mapping[str, tuple[KeySource, ...]] = {}
         if write.schema is not None and write.operation.changes_rows:
             stored, defaults = with_meta_fields(write.schema), write.snapshot.defaults
             reader = slice_reader(write.context, stored, write.validity, defaults=defaults, ids=None)
@@ -97,8 +95,8 @@ class SecondaryKeyIndex(Index):
                 for number, (file_id, old, new) in enumerate(_changed_slices(write))
             ]
             run = write.engine.map(run_secondary, tasks) if write.engine is not None else in_threads(run_secondary, tasks)
-            found = _key_sources(path for part in run for path in part)
-        return {index.partition: _SecondaryKeyChanges(found.get(index.partition, ()), index.shards) for index in routed}
+            sources = _key_sources(path for part in run for path in part)
+        return {index.partition: _SecondaryKeyChanges(sources.get(index.partition, ()), index.shards) for index in routed}
 
     def is_still_valid(self, prepared: Any, store: MetadataStore) -> bool:
         return bool(prepared.shards == store.groups.count(self.partition))
@@ -119,8 +117,8 @@ class SecondaryKeyIndex(Index):
             SecondaryTask(reader, state.validity, None, slice_, (index,), time, f"{slice_.file_id}_{number}")
             for number, slice_ in enumerate(state.slices)
         ]
-        found = _key_sources(path for part in state.engine.map(run_secondary, tasks) for path in part)
-        return IndexUpdate(keys=found.get(self.partition, ()))
+        sources = _key_sources(path for part in state.engine.map(run_secondary, tasks) for path in part)
+        return IndexUpdate(keys=sources.get(self.partition, ()))
 
     @classmethod
     def step(cls, partition: str) -> str:
@@ -137,11 +135,11 @@ class SecondaryKeyIndex(Index):
     def skip_check_reason(self, table: CheckedTable) -> str | None:
         if self.partition not in stale_secondary_indexes(table.metadata):
             return None
-        return "releases 1.1 and 1.2 do not keep it up to date behind another one, and no read asks it"
+        return "Hudi 1.1 and 1.2 do not update it if another secondary index is defined before it, and no read uses it"
 
     def check(self, table: CheckedTable) -> IndexFindings:
-        """Every pair of value and record key of the rows is there; none besides."""
-        found = IndexFindings()
+        """Check that every pair of value and record key of the rows exists in the index, and no other."""
+        findings = IndexFindings()
         index = self.routed(0)
         reader = secondary_reader(
             slice_reader(table.context, table.schema, table.validity, defaults=table.snapshot.defaults, ids=table.snapshot.ids),
@@ -155,45 +153,52 @@ class SecondaryKeyIndex(Index):
                 continue
             routes = routing_prefixes(keys) if self.layout > 1 else None
             cells = [part.keys for part in concat_cells(table.metadata.lookup(self.partition, keys, routes))]
-            known = pa.concat_arrays([pa.array([], pa.binary()), *cells]).cast(pa.string())
-            missing = keys.filter(pc.invert(pc.is_in(keys, value_set=known)))
+            indexed = pa.concat_arrays([pa.array([], pa.binary()), *cells]).cast(pa.string())
+            missing = keys.filter(pc.invert(pc.is_in(keys, value_set=indexed)))
             if len(missing):
-                what = f"{slice_.file_id}: {len(missing)} pairs of value and record key are missing: {some_keys(missing)}"
-                found.add_error(slice_.partition, what)
+                message = f"{slice_.file_id}: {len(missing)} pairs of value and record key are missing: {some_keys(missing)}"
+                findings.add_error(slice_.partition, message)
         stored = sum(len(keys) for _, keys in find_secondary_values(table.metadata, self.partition))
         if stored > total:
-            found.add_warning("", f"has {stored} pairs, and the rows {total}: lookups read more than they need")
-        found.checked = f"{stored:,} pairs, {total:,} values"
-        return found
+            findings.add_warning(
+                f"has {stored} pairs, but the rows have {total}: lookups read more than necessary",
+                f"has {stored} pairs, and the rows {total}: lookups read more than they need",
+            )
+        findings.checked = f"{stored:,} pairs, {total:,} values"
+        return findings
 
 
 def _key_sources(paths: Iterable[tuple[str, str]]) -> dict[str, tuple[KeySource, ...]]:
-    """Side files by partition of the metadata table.  paths: (partition, path)."""
-    found: dict[str, list[KeySource]] = {}
+    """Side files by partition of the metadata table. paths: (partition, path)."""
+    sources_by_partition: dict[str, list[KeySource]] = {}
     for partition, path in paths:
-        found.setdefault(partition, []).append(KeySource(path, "", "", 0))
-    return {partition: tuple(sources) for partition, sources in found.items()}
+        sources_by_partition.setdefault(partition, []).append(KeySource(path, "", "", 0))
+    return {partition: tuple(sources) for partition, sources in sources_by_partition.items()}
 
 
 def _changed_slices(write: CommitPrepared) -> list[tuple[str, FileSlice | None, FileSlice | None]]:
     """(file id, slice before, slice after) of each file group that a commit writes or replaces."""
     snapshot = write.snapshot
-    gone = {(partition, file_id) for partition, ids in write.replaced.items() for file_id in ids}
+    replaced = {(partition, file_id) for partition, ids in write.replaced.items() for file_id in ids}
     written = {(s.stat.partition_path or "", s.stat.file_id or "") for s in write.statuses}
     groups: dict[str, set[str]] = {}
-    for partition, file_id in gone | written:
+    for partition, file_id in replaced | written:
         groups.setdefault(partition, set()).add(file_id)
-    there = set(snapshot.listing.partitions())
-    known = {partition: ids for partition, ids in groups.items() if partition in there}
-    before = {(s.partition, s.file_id): s for found in snapshot.slices(file_ids=known).values() for s in found}
+    existing = set(snapshot.listing.partitions())
+    existing_groups = {partition: ids for partition, ids in groups.items() if partition in existing}
+    before = {
+        (s.partition, s.file_id): s
+        for partition_slices in snapshot.slices(file_ids=existing_groups).values()
+        for s in partition_slices
+    }
     after: dict[tuple[str, str], FileSlice] = {}
     for status in write.statuses:
         group = (status.stat.partition_path or "", status.stat.file_id or "")
         path = status.stat.path or ""
         log, base = parse_log_file(file_name(path)), parse_base_file(file_name(path))
         if log is not None:
-            held = after.get(group) or before.get(group) or FileSlice(*group, write.time, None)
-            after[group] = replace(held, logs=(*held.logs, LogFile(path, log, status.stat.file_size_in_bytes)))
+            current = after.get(group) or before.get(group) or FileSlice(*group, write.time, None)
+            after[group] = replace(current, logs=(*current.logs, LogFile(path, log, status.stat.file_size_in_bytes)))
         elif base is not None:
             after[group] = FileSlice(*group, write.time, BaseFile(path, base, status.stat.file_size_in_bytes))
-    return [(group[1], before.get(group), after.get(group)) for group in sorted(gone | written)]
+    return [(group[1], before.get(group), after.get(group)) for group in sorted(replaced | written)]

@@ -1,4 +1,4 @@
-"""Ranges of values as indexes store them, read back: those of files, by partition of the table, and what filters make of them."""
+"""Value ranges loaded from the statistics indexes, and file pruning with them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,14 @@ def stored_ranges(
     *,
     counts_nulls: bool = True,
 ) -> dict[tuple[str, str], dict[str, ColumnRange]]:
-    """What an index of ranges has of the files of some partitions: (partition, name) -> column -> range.
+    """Load the ranges of files of some partitions from an index: (partition, name) -> column -> range.
 
-    types: the columns, with the type of their values or, in an expression index, of the results; counts_nulls: whether the
-    index counts nulls among its values, as the ranges that are given do.
+    Args:
+        reader: The opened metadata table.
+        partitions: Partition paths of the table.
+        types: Type of each column's values or, in an expression index, of the results.
+        index: The partition of the metadata table.
+        counts_nulls: False if the index excludes nulls from its value counts; the returned ranges include them.
     """
     if not partitions or index not in reader.partitions:
         return {}
@@ -42,17 +46,23 @@ def stored_ranges(
 def ranges_in(
     rows: pa.Table, partitions: Sequence[str], types: Mapping[str, pa.DataType], *, counts_nulls: bool = True
 ) -> dict[tuple[str, str], dict[str, ColumnRange]]:
-    """(partition, name) -> column -> range, of statistics of columns in files or in partitions, whose path is their name then.
+    """Convert column statistics to (partition, name) -> column -> range. The name of partition statistics is the
+    partition
+    path.
 
-    rows: STATS_SCHEMA; those of other partitions and columns are left out.  types, counts_nulls: as of `stored_ranges`.
+    Args:
+        rows: STATS_SCHEMA; rows of other partitions and columns are ignored.
+        partitions: As in `stored_ranges`.
+        types: As in `stored_ranges`.
+        counts_nulls: As in `stored_ranges`.
     """
-    found: dict[tuple[str, str], dict[str, ColumnRange]] = {}
+    result: dict[tuple[str, str], dict[str, ColumnRange]] = {}
     rows = rows.append_column("partition_hash", partition_hashes(rows))
     partition_of = {name_hash(partition): partition for partition in partitions}
-    alike: dict[pa.DataType, list[str]] = {}
+    columns_by_type: dict[pa.DataType, list[str]] = {}
     for column, type_ in types.items():
-        alike.setdefault(type_, []).append(column)
-    for type_, columns in alike.items():
+        columns_by_type.setdefault(type_, []).append(column)
+    for type_, columns in columns_by_type.items():
         part = rows.filter(pc.is_in(rows.column("column_name"), value_set=pa.array(columns, pa.string()))).combine_chunks()
         if not part.num_rows:
             continue
@@ -76,39 +86,43 @@ def ranges_in(
             if partition is None:
                 continue
             if not is_usable or (least is None) != (greatest is None):
-                # It is there and says nothing of use: the file will be read, and the record left alone.
+                # The record is unusable: the file must be read, and the record stays unchanged.
                 least = greatest = nulls = None
             range_ = ColumnRange(least, greatest, nulls, values, size or 0, unpacked or 0)
-            found.setdefault((partition, name), {})[column] = range_
-    return found
+            result.setdefault((partition, name), {})[column] = range_
+    return result
 
 
 def files_pruned_by_ranges(row_filter: Filter, columns: Sequence[str], stats: pa.Table) -> PrunedFiles:
-    """The files whose stored ranges of some columns show that no row of them matches.  stats: STATS_SCHEMA, with nulls counted
-    among the values.
+    """Return the files that stored ranges of some columns exclude.
+
+    Args:
+        row_filter: The filter.
+        columns: Columns of the filter with statistics.
+        stats: STATS_SCHEMA, with nulls included in the value counts.
     """
     ranges = unit_ranges(row_filter.schema, columns, stats, statistics_units(stats))
     return PrunedFiles(tuple(columns), ranges.excluded(row_filter.condition))
 
 
 def statistics_units(stats: pa.Table) -> pa.ChunkedArray:
-    """The files of statistics, as `PrunedFiles` names them."""
+    """Return the files of statistics in the form of `PrunedFiles.units`."""
     return pc.binary_join_element_wise(partition_hashes(stats), stats.column("file_name"), "/")
 
 
 def with_nulls_counted(stats: pa.Table) -> pa.Table:
-    """Statistics of an expression index, which counts values without nulls, as those of columns count them."""
-    at = stats.schema.get_field_index("value_count")
-    return stats.set_column(at, stats.schema.field(at), pc.add(stats["value_count"], stats["null_count"]))
+    """Add the nulls to the value counts of expression index statistics, as column statistics have them."""
+    index = stats.schema.get_field_index("value_count")
+    return stats.set_column(index, stats.schema.field(index), pc.add(stats["value_count"], stats["null_count"]))
 
 
 def has_bounds(range_: ColumnRange) -> bool:
-    """Whether a stored range says what the values are."""
+    """Return True if a stored range restricts the values."""
     return range_.min is not None or range_.is_all_null
 
 
 def have_all(ranges: Mapping[str, ColumnRange] | None, columns: Iterable[str]) -> bool:
-    """Whether there is a range of each of some columns, and it says what the values are."""
+    """Return True if each of some columns has a range that restricts its values."""
     return ranges is not None and all(column in ranges and has_bounds(ranges[column]) for column in columns)
 
 

@@ -1,11 +1,13 @@
-"""The metadata table (MDT) of a table, as a reader sees it.  Source: docs/formats/metadata-table.md.
+"""Reader of the metadata table (MDT). Format: docs/formats/metadata-table.md.
 
-    validity.py   which of its log blocks count, given the timelines of both tables
-    files.py      its HFiles and log blocks: opened once, small ones held in bounded memory
-    records.py    `MetadataTable`: keys, prefixes or whole partitions -> cells, older layers and newer ones apart
-    merge.py      several layers of one key -> what they say together
-    indexes.py    typed answers: files, column ranges, Bloom filters, locations of record keys, secondary keys
-    listing.py    the table's listing from it, and what happens when it is damaged
+    metadata_file_cache.py       its HFiles and log blocks: opened once, small files cached in bounded memory
+    file_group_reader.py         keys, prefixes or whole file groups -> cells, in layers
+    metadata_reader.py           `MetadataTable`: lookups in partitions, and which log blocks are valid
+    cell_merge.py                merge of the layers of one key
+    index_lookups.py             typed lookups: files, column ranges, Bloom filters, record locations, secondary keys
+    stored_index_definitions.py  loading and storing of the index definitions
+    metadata_listing.py          the table's file listing, with fallback to directories when the metadata table is
+    damaged
 
-Values are decoded by the schema that stands with them.  Nothing here writes.
+Values are decoded by the schema stored with them. Only `stored_index_definitions.py` writes.
 """

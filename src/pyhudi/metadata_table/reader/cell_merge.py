@@ -1,18 +1,17 @@
-"""Several layers of cells that say something of one key -> what they say together.
-Source: docs/formats/metadata-table.md, merge rules.
+"""Merge of the layers of cells of one key. Format: docs/formats/metadata-table.md, merge rules.
 
     layer      the base file, or one block of a log file; a later layer is newer
-    cells      keys, values and the schema that wrote these
-    deletes    keys that a DELETE block removes: from all older layers, not from newer ones
+    cells      keys, values and the schema of the values
+    deletes    keys that a DELETE block removes from all older layers, not from newer ones
 
 Three rules:
 
-    newest             the newest cell of a key counts: Bloom filters, record index, secondary indexes
-    files              maps are united file by file (`metadata_table.codecs.files_codec`)
-    column statistics  the newest counts when it is a deletion or tight, or follows a deletion; else bounds widen and counts add
-    up
+    newest             the newest cell of a key wins: Bloom filters, record index, secondary indexes
+    files              maps are merged per file (`metadata_table.codecs.files_codec`)
+    column statistics  the newest wins if it is a deletion or tight, or follows a deletion; else bounds widen and counts
+    add up
 
-Base cells stream by: held are the newer layers, and those base cells whose key is in a newer layer.
+Base cells are streamed. Only the newer layers, and base cells whose key occurs in a newer layer, stay in memory.
 """
 
 from __future__ import annotations
@@ -34,7 +33,13 @@ from pyhudi.metadata_table.codecs.value_wrappers import DECIMAL_V2, MOST_DIGITS,
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Keys and values of one layer: binary arrays of one length, no nulls.  schema: the Avro schema that wrote the values."""
+    """Keys and values of one layer.
+
+    Attributes:
+        keys: Binary, no nulls.
+        values: Binary, as long as `keys`, no nulls.
+        schema: Avro schema text that the values were written with.
+    """
 
     keys: pa.BinaryArray
     values: pa.BinaryArray
@@ -50,9 +55,11 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True)
 class GroupCells:
-    """What one file group says of the keys that were asked for.  newer: the log blocks, oldest first.
+    """The cells of one file group for the requested keys.
 
-    base: may be read once.
+    Attributes:
+        base: Cells of the base file; can be read once.
+        newer: The log blocks, oldest first.
     """
 
     base: Iterable[Cells]
@@ -60,7 +67,7 @@ class GroupCells:
 
 
 STATS_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), *COLUMN_STATS_SCHEMA])
-"""Merged column statistics: the record's key, and COLUMN_STATS_SCHEMA; none of them deleted."""
+"""Merged column statistics: the record's key, and COLUMN_STATS_SCHEMA without deleted rows."""
 
 _TYPE_OF_KIND: dict[int, pa.DataType] = {
     Wrapper.BOOLEAN: pa.bool_(),
@@ -77,14 +84,14 @@ _TYPE_OF_KIND: dict[int, pa.DataType] = {
 
 
 def newest_cells(group: GroupCells) -> Iterator[Cells]:
-    """For each key its newest cell, if it was not removed after it; in no promised order."""
+    """Yield the newest cell of each key that is not removed later, in no specific order."""
     if not group.newer:
         yield from group.base
         return
     keys = pa.concat_arrays([layer.keys for layer in group.newer])
     encoded = keys.dictionary_encode()
     last = np.zeros(len(encoded.dictionary), dtype=np.int64)
-    # Of several assignments to one place the last one stays.
+    # The last of several assignments to one index wins.
     last[encoded.indices.to_numpy()] = np.arange(len(keys))
     for cells in group.base:
         kept = pc.invert(pc.is_in(cells.keys, value_set=encoded.dictionary))
@@ -101,18 +108,20 @@ def newest_cells(group: GroupCells) -> Iterator[Cells]:
 
 
 def merge_files(group: GroupCells) -> pa.RecordBatch:
-    """The files that exist: FILES_SCHEMA by partition and name; of partition lists the rows are partitions."""
+    """Return the files that exist: FILES_SCHEMA, sorted by partition and name. In the partition list the rows are
+    partitions.
+    """
     parts: list[pa.RecordBatch] = []
     ranks: list[npt.NDArray[np.int64]] = []
     removals: list[tuple[int, pa.StringArray]] = []
     layers = [(0, cells) for cells in group.base] + list(enumerate(group.newer, 1))
-    alike: dict[str, list[tuple[int, Cells]]] = {}
+    cells_by_schema: dict[str, list[tuple[int, Cells]]] = {}
     for rank, layer in layers:
         if isinstance(layer, Cells):
-            alike.setdefault(layer.schema, []).append((rank, layer))
+            cells_by_schema.setdefault(layer.schema, []).append((rank, layer))
         elif len(layer.keys):
             removals.append((rank, layer.keys.cast(pa.string())))
-    for schema, ranked in alike.items():
+    for schema, ranked in cells_by_schema.items():
         cells = _together([cells for _, cells in ranked], schema)
         files, records = decode_files_by_record(cells.keys, cells.values, schema)
         parts.append(files)
@@ -122,8 +131,8 @@ def merge_files(group: GroupCells) -> pa.RecordBatch:
     table = pa.Table.from_batches(parts, FILES_SCHEMA).combine_chunks()
     order = np.concatenate(ranks)
     for rank, keys in removals:
-        gone = pc.is_in(table.column("partition"), value_set=keys).to_numpy() & (order < rank)
-        table, order = table.filter(pa.array(~gone)), order[~gone]
+        is_removed = pc.is_in(table.column("partition"), value_set=keys).to_numpy() & (order < rank)
+        table, order = table.filter(pa.array(~is_removed)), order[~is_removed]
     batches = table.combine_chunks().to_batches()
     if not batches:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in FILES_SCHEMA], schema=FILES_SCHEMA)
@@ -131,10 +140,10 @@ def merge_files(group: GroupCells) -> pa.RecordBatch:
 
 
 def merge_column_stats_cells(group: GroupCells) -> Iterator[pa.RecordBatch]:
-    """STATS_SCHEMA, one row for each key that has statistics, in no promised order.
+    """Yield STATS_SCHEMA, one row for each key that has statistics, in no specific order.
 
-    Statistics of one key that cannot be compared (bounds of two kinds, NaN among several) are left out: a file without
-    statistics may hold anything.
+    Statistics of one key that are not comparable (bounds of two kinds, NaN among several) are omitted, which is safe: a
+    file without statistics is never pruned.
     """
     if not group.newer:
         for cells in group.base:
@@ -147,18 +156,18 @@ def merge_column_stats_cells(group: GroupCells) -> Iterator[pa.RecordBatch]:
     removed_ranks: list[npt.NDArray[np.int64]] = []
     for cells in group.base:
         rows = _decoded(cells)
-        met = pc.is_in(rows.column("key"), value_set=newer_keys)
-        yield from _live(rows.filter(pc.invert(met)))
-        parts.append(rows.filter(met))
+        has_newer = pc.is_in(rows.column("key"), value_set=newer_keys)
+        yield from _live(rows.filter(pc.invert(has_newer)))
+        parts.append(rows.filter(has_newer))
         ranks.append(np.zeros(parts[-1].num_rows, dtype=np.int64))
-    alike: dict[str, list[tuple[int, Cells]]] = {}
+    cells_by_schema: dict[str, list[tuple[int, Cells]]] = {}
     for rank, layer in enumerate(group.newer, 1):
         if isinstance(layer, Deletes):
             removed_keys.append(layer.keys)
             removed_ranks.append(np.full(len(layer.keys), rank, dtype=np.int64))
         else:
-            alike.setdefault(layer.schema, []).append((rank, layer))
-    for schema, ranked in alike.items():
+            cells_by_schema.setdefault(layer.schema, []).append((rank, layer))
+    for schema, ranked in cells_by_schema.items():
         parts.append(_decoded(_together([cells for _, cells in ranked], schema)))
         ranks.append(np.repeat([rank for rank, _ in ranked], [len(cells.keys) for _, cells in ranked]))
     if parts:
@@ -167,7 +176,7 @@ def merge_column_stats_cells(group: GroupCells) -> Iterator[pa.RecordBatch]:
 
 
 def _together(cells: Sequence[Cells], schema: str) -> Cells:
-    """Cells of one schema in one piece: blocks are many and small, and decoding costs by the piece more than by the cell."""
+    """Concatenate cells of one schema: blocks are many and small, and decoding costs more per piece than per cell."""
     if len(cells) == 1:
         return cells[0]
     return Cells(pa.concat_arrays([part.keys for part in cells]), pa.concat_arrays([part.values for part in cells]), schema)
@@ -179,41 +188,41 @@ def _decoded(cells: Cells) -> pa.RecordBatch:
 
 
 def _live(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    kept = rows.filter(pc.invert(rows.column("is_deleted")))
-    if kept.num_rows:
-        yield kept
+    live = rows.filter(pc.invert(rows.column("is_deleted")))
+    if live.num_rows:
+        yield live
 
 
 def _merged(
     rows: pa.Table, ranks: npt.NDArray[np.int64], removals: tuple[pa.BinaryArray, npt.NDArray[np.int64]] | None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of several layers, and keys that a layer removed -> one row for each key."""
+    """Merge rows of several layers, and the keys each layer removes, into one row per key."""
     count = rows.num_rows
     if not count:
         return
     encoded = rows.column("key").combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy().astype(np.int64)
     distinct = len(encoded.dictionary)
-    # Rows up to the newest removal of their key are gone; a deletion or a tight row makes those before it void.
+    # Rows up to the newest removal of their key are removed. A deletion or a tight row invalidates the rows before it.
     removed = np.full(distinct, -1, dtype=np.int64)
     if removals is not None:
         places = pc.index_in(removals[0], value_set=encoded.dictionary)
         np.maximum.at(removed, places.drop_null().to_numpy(), removals[1][places.is_valid().to_numpy(zero_copy_only=False)])
     deleted = rows.column("is_deleted").to_numpy()
-    decides = deleted | rows.column("is_tight").to_numpy()
+    resets = deleted | rows.column("is_tight").to_numpy()
     floor = np.zeros(distinct, dtype=np.int64)
-    np.maximum.at(floor, codes[decides], ranks[decides])
+    np.maximum.at(floor, codes[resets], ranks[resets])
     alive = ~deleted & (ranks >= floor[codes]) & (ranks > removed[codes])
-    together = np.bincount(codes[alive], minlength=distinct)
-    single = alive & (together[codes] == 1)
+    live_count = np.bincount(codes[alive], minlength=distinct)
+    single = alive & (live_count[codes] == 1)
     yield from rows.filter(pa.array(single)).combine_chunks().to_batches()
-    several = alive & (together[codes] > 1)
+    several = alive & (live_count[codes] > 1)
     if several.any():
         yield from _widened(rows.filter(pa.array(several)), ranks[several])
 
 
 def _widened(rows: pa.Table, ranks: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-    """Rows of which none decides -> one row for each key: the widest bounds, the sums of the counts."""
+    """Merge rows without a deletion or tight row: one row per key with the widest bounds and the sums of the counts."""
     rows = rows.append_column("rank", pa.array(ranks)).sort_by([("key", "ascending"), ("rank", "ascending")]).combine_chunks()
     names = rows.group_by("key").aggregate([("column_name", "count_distinct")])
     clash = pc.greater(names.column("column_name_count_distinct"), 1)
@@ -227,9 +236,9 @@ def _widened(rows: pa.Table, ranks: npt.NDArray[np.int64]) -> Iterator[pa.Record
         if part.num_rows:
             yield from _widened_of_type(part, kind_type, typed=kind >= DECIMAL_V2)
     typed = keys.filter(pc.not_equal(kinds, int(Wrapper.NULL)))
-    empty = rows.filter(pc.invert(pc.is_in(keys, value_set=typed)))
-    if empty.num_rows:
-        yield from _widened_of_type(empty, pa.null())
+    all_null = rows.filter(pc.invert(pc.is_in(keys, value_set=typed)))
+    if all_null.num_rows:
+        yield from _widened_of_type(all_null, pa.null())
 
 
 def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = False) -> Iterator[pa.RecordBatch]:
@@ -247,7 +256,7 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
         bounds[name] = values
     zeros = _zeros(bounds) if pa.types.is_floating(kind_type) else {}
     sums = ("value_count", "null_count", "total_size_bytes", "total_uncompressed_size_bytes")
-    work = pa.table(
+    prepared = pa.table(
         {
             "key": part.column("key"),
             "file_name": part.column("file_name"),
@@ -260,7 +269,7 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
             **{name: part.column(name) for name in sums},
         }
     )
-    grouped = work.group_by("key", use_threads=False).aggregate(
+    grouped = prepared.group_by("key", use_threads=False).aggregate(
         [(name, "last") for name in ("file_name", "column_name", "value_type", "type_info")]
         + [("usable", "all"), ("min", "min"), ("max", "max"), *((name, "any") for name in zeros)]
         + [(name, "sum") for name in sums]
@@ -269,7 +278,7 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
     if not grouped.num_rows:
         return
     count = grouped.num_rows
-    no = pa.array(np.zeros(count, dtype=np.bool_))
+    false = pa.array(np.zeros(count, dtype=np.bool_))
     if zeros:
         grouped = _with_zeros(grouped)
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
@@ -279,8 +288,8 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
         "min": wrap_values(_one(grouped.column("min_min")), typed=typed),
         "max": wrap_values(_one(grouped.column("max_max")), typed=typed),
         **{name: grouped.column(f"{name}_sum") for name in sums},
-        "is_deleted": no,
-        "is_tight": no,
+        "is_deleted": false,
+        "is_tight": false,
         "value_type": grouped.column("value_type_last"),
         "type_info": grouped.column("type_info_last"),
     }
@@ -288,7 +297,7 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
 
 
 def _zeros(bounds: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Which bounds are the zero beyond the other one, which Arrow's own smallest and largest values do not tell apart."""
+    """Flag bounds that are the outermost zero (-0.0 as min, 0.0 as max), which Arrow's min and max do not distinguish."""
     is_negative = {name: np.signbit(values.fill_null(1.0).to_numpy()) for name, values in bounds.items()}
     is_zero = {name: np.asarray(pc.fill_null(pc.equal(values, 0.0), False), dtype=np.bool_) for name, values in bounds.items()}
     return {
@@ -298,12 +307,12 @@ def _zeros(bounds: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
 
 
 def _with_zeros(grouped: pa.Table) -> pa.Table:
-    """The groups with -0.0 below 0.0, as in Java."""
-    for name, flag, there, absent in (("min_min", "negative_zero", -0.0, 0.0), ("max_max", "positive_zero", 0.0, -0.0)):
+    """Order -0.0 below 0.0 in the groups, as Java does."""
+    for name, flag, flagged, otherwise in (("min_min", "negative_zero", -0.0, 0.0), ("max_max", "positive_zero", 0.0, -0.0)):
         values = _one(grouped.column(name))
-        zero = pc.if_else(grouped.column(f"{flag}_any"), pa.scalar(there, values.type), pa.scalar(absent, values.type))
-        place = grouped.schema.get_field_index(name)
-        grouped = grouped.set_column(place, name, pc.if_else(pc.equal(values, 0.0), zero, values))
+        zero = pc.if_else(grouped.column(f"{flag}_any"), pa.scalar(flagged, values.type), pa.scalar(otherwise, values.type))
+        index = grouped.schema.get_field_index(name)
+        grouped = grouped.set_column(index, name, pc.if_else(pc.equal(values, 0.0), zero, values))
     return grouped
 
 
@@ -312,6 +321,6 @@ def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def concat_cells(groups: Sequence[GroupCells]) -> Iterator[Cells]:
-    """The newest cells of several groups."""
+    """Yield the newest cells of several groups."""
     for group in groups:
         yield from newest_cells(group)

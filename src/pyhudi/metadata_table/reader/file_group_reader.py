@@ -1,13 +1,12 @@
-"""File groups of the metadata table, read: the cells of some keys or prefixes, or all of them.
+"""Reader of metadata table file groups: cells of some keys or prefixes, or all cells. Format:
+docs/formats/metadata-table.md, key to file group.
 
     GroupReader          reads groups of one opened metadata table
-    MetadataPartition    one partition as a snapshot sees it, as a plain value that travels to workers
-    PartitionReader      the same, opened again on a worker
+    MetadataPartition    one partition in a snapshot, as a plain value that can be sent to workers
+    PartitionReader      opens and reads a MetadataPartition on a worker
 
-A key belongs to the file group that its hash names.  The base file and the log blocks of a group come back as layers of cells;
-`merge` and `indexes` say what they mean.
-
-Source: docs/formats/metadata-table.md, key to file group.
+The hash of a key determines its file group. The base file and the log blocks of a group become layers of cells;
+`cell_merge` and `index_lookups` interpret them.
 """
 
 from __future__ import annotations
@@ -43,24 +42,27 @@ T = TypeVar("T")
 
 
 class KeyedCells(Protocol):
-    """What looks keys of a partition up."""
+    """Lookup of keys in a partition."""
 
     def lookup(self, partition: str, keys: pa.StringArray) -> list[GroupCells]:
-        """The cells of some keys.  keys: string, no nulls, in any order; a key is looked up once.  One result for each group
-        read.
+        """Return the cells of some keys, one result for each group read.
+
+        Args:
+            partition: Name of the metadata table partition.
+            keys: String, no nulls, in any order; duplicates are looked up once.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """What is asked of a file group: keys (binary, ascending, distinct), prefixes, or everything when both are None."""
+    """Request to a file group: keys (binary, ascending, distinct), prefixes, or all cells if both are None."""
 
     keys: pa.BinaryArray | None = None
     prefixes: tuple[bytes, ...] | None = None
 
     def read(self, file: HFile) -> Iterator[pa.RecordBatch]:
-        """Batches of `key` and `value`."""
+        """Yield batches of `key` and `value`."""
         if self.keys is not None:
             return file.lookup(self.keys)
         if self.prefixes is not None:
@@ -69,32 +71,44 @@ class KeyRequest:
 
 
 def by_section(slices: Iterable[FileSlice]) -> tuple[tuple[FileSlice, ...], ...]:
-    """The slices of each section of an index in turn, by number.  Raises as `grouped`."""
-    named = {slice_.file_id: slice_ for slice_ in slices}
-    groups = grouped(named)
-    return tuple(tuple(named[group.file_id] for group in found) for _, found in groupby(groups, key=lambda group: group.section))
+    """Return the slices of each section of an index, sorted by number. Raises as `grouped`."""
+    slices_by_id = {slice_.file_id: slice_ for slice_ in slices}
+    groups = grouped(slices_by_id)
+    return tuple(
+        tuple(slices_by_id[group.file_id] for group in section_groups)
+        for _, section_groups in groupby(groups, key=lambda group: group.section)
+    )
 
 
 def lookup_tasks(
     slices: Sequence[FileSlice], keys: pa.StringArray, routes: pa.StringArray | None = None
 ) -> list[tuple[FileSlice, KeyRequest]]:
-    """Which keys are asked of which group.  slices: of all groups of a partition, by number; routes: what tells the group of each
-    key, the keys being distinct; None: the key does.
+    """Assign keys to file groups.
+
+    Args:
+        slices: The slices of all groups of a partition, by number.
+        keys: The keys to look up.
+        routes: For each key the text whose hash determines its group, with distinct keys; None: the key itself.
     """
     distinct = pc.unique(keys) if routes is None else keys
     shards = key_shards(distinct if routes is None else routes, len(slices))
     tasks: list[tuple[FileSlice, KeyRequest]] = []
     for number in np.unique(shards).tolist():
-        mine = distinct.filter(pa.array(shards == number)).cast(pa.binary())
-        tasks.append((slices[number], KeyRequest(keys=mine.take(pc.sort_indices(mine)))))
+        shard_keys = distinct.filter(pa.array(shards == number)).cast(pa.binary())
+        tasks.append((slices[number], KeyRequest(keys=shard_keys.take(pc.sort_indices(shard_keys)))))
     return tasks
 
 
 class GroupReader:
-    """Reads file groups.  counts: whether the log blocks of an instant are seen.
+    """Reads file groups.
 
-    Its methods raise TableState when a file is missing, CorruptData naming the file when one is damaged, Unsupported when it
-    holds what is not read.
+    Args:
+        counts: Returns True if the log blocks of an instant are valid.
+
+    Raises:
+        TableState: A file is missing.
+        CorruptData: A file is damaged; the error contains its path.
+        Unsupported: A file contains something this reader does not support.
     """
 
     def __init__(self, files: MetadataFiles, counts: Callable[[str], bool]) -> None:
@@ -102,7 +116,7 @@ class GroupReader:
         self._counts = counts
 
     def read_all(self, tasks: Sequence[tuple[FileSlice, KeyRequest]]) -> list[GroupCells]:
-        """The cells of several groups, read at once and held."""
+        """Read the cells of several groups into memory, in parallel."""
         self._files.fetch(file for slice_, _ in tasks for file in _files_of(slice_))
         if len(tasks) < 2:
             return [self._read_now(*task) for task in tasks]
@@ -110,24 +124,24 @@ class GroupReader:
             return list(pool.map(lambda task: self._read_now(*task), tasks))
 
     def read(self, slice_: FileSlice, request: KeyRequest) -> GroupCells:
-        """The cells of one group; its base file is read while its cells are asked for."""
+        """Return the cells of one group; its base file is read lazily."""
         base = self._base_cells(slice_.base, request) if slice_.base is not None else ()
         files = ((log, self._files.blocks(log, verified=self._counts(log.name.instant_time))) for log in slice_.logs)
-        blocks = ((log, block) for log, found in files for block in found)
-        kept = without_compacted(surviving_blocks(blocks, self._counts), lambda found: found[1])
-        newer = [self._named(log, partial(self._block_cells, log, block, request)) for log, block in kept]
+        blocks = ((log, block) for log, entry in files for block in entry)
+        valid = without_compacted(surviving_blocks(blocks, self._counts), lambda entry: entry[1])
+        newer = [self._named(log, partial(self._block_cells, log, block, request)) for log, block in valid]
         return GroupCells(base, tuple(layer for layer in newer if layer is not None))
 
     def _read_now(self, slice_: FileSlice, request: KeyRequest) -> GroupCells:
-        found = self.read(slice_, request)
-        return GroupCells(tuple(found.base), found.newer)
+        cells = self.read(slice_, request)
+        return GroupCells(tuple(cells.base), cells.newer)
 
     def _base_cells(self, file: BaseFile, request: KeyRequest) -> Iterator[Cells]:
         try:
             opened = self._files.base(file)
             text = opened.file_info.get(SCHEMA)
             if text is None:
-                raise CorruptData("an HFile of the metadata table does not name the schema of its values")
+                raise CorruptData("an HFile of the metadata table has no value schema in its file info")
             schema = self._files.schema(text.decode("utf-8"))
             for batch in request.read(opened):
                 yield Cells(batch.column("key"), batch.column("value"), schema)
@@ -142,14 +156,14 @@ class GroupReader:
             keys = [batch.column("record_key").cast(pa.binary()) for batch in batches]
             return Deletes(pa.concat_arrays(keys)) if keys else None
         if block.kind is not BlockType.HFILE:
-            raise Unsupported(f"a log block of type {block.kind.name} in the metadata table")
+            raise Unsupported(f"cannot read a log block of type {block.kind.name} in the metadata table")
         schema = self._files.schema(block.required(HeaderKey.SCHEMA))
-        found = list(request.read(self._files.inner(log, block)))
-        if not found:
+        read_batches = list(request.read(self._files.inner(log, block)))
+        if not read_batches:
             return None
         return Cells(
-            pa.concat_arrays([batch.column("key") for batch in found]),
-            pa.concat_arrays([batch.column("value") for batch in found]),
+            pa.concat_arrays([batch.column("key") for batch in read_batches]),
+            pa.concat_arrays([batch.column("value") for batch in read_batches]),
             schema,
         )
 
@@ -162,10 +176,12 @@ class GroupReader:
 
 @dataclass(frozen=True, slots=True)
 class MetadataPartition:
-    """One partition of the metadata table as a snapshot sees it.
+    """One partition of the metadata table in a snapshot.
 
-    storage: of the metadata table; slices: of all its file groups, by section and number; counted: the instants whose log blocks
-    count.
+    Attributes:
+        storage: Storage of the metadata table.
+        slices: The slices of all its file groups, by section and number.
+        counted: Instants with valid log blocks.
     """
 
     storage: StorageSpec
@@ -174,35 +190,41 @@ class MetadataPartition:
     counted: frozenset[str]
 
     def narrowed(self, shards: Collection[int]) -> MetadataPartition:
-        """The same for keys of some file groups only: the others are still counted, and look empty."""
+        """Return this partition with only some file groups filled. The others keep their number, but are empty."""
         slices = tuple(s if n in shards else replace(s, base=None, logs=()) for n, s in enumerate(self.slices))
         return replace(self, slices=slices)
 
     def section(self, partition_path: str) -> MetadataPartition:
-        """Of a partitioned index what it has of one partition of the table, which may be nothing."""
+        """Return the section of a partitioned index for one table partition, which may be empty."""
         name = format_section(partition_path)
         return replace(self, slices=tuple(s for s in self.slices if parse_file_group(s.file_id)[0] == name))
 
 
 class PartitionReader:
-    """Looks keys up in a partition.  Errors are those of `GroupReader`."""
+    """Looks up keys in a partition. Errors are those of `GroupReader`."""
 
     def __init__(self, partition: MetadataPartition) -> None:
         self._partition = partition
         self._reader = GroupReader(MetadataFiles(open_storage(partition.storage)), partition.counted.__contains__)
 
     def lookup(self, partition: str, keys: pa.StringArray) -> list[GroupCells]:
-        """As `MetadataTable.lookup`.  Raises InvalidRequest for another partition than its own."""
+        """As `MetadataTable.lookup`. Raises InvalidRequest for another partition than its own."""
         if partition != self._partition.name:
-            raise InvalidRequest(f"this is {self._partition.name} of the metadata table, not {partition}")
+            raise InvalidRequest(
+                f"cannot look up keys in the metadata table partition {partition}: this reader is open on {self._partition.name}"
+            )
         sections = by_section(self._partition.slices)
         return self._reader.read_all([task for section in sections for task in lookup_tasks(section, keys)])
 
     def lookup_all_groups(self, keys: pa.StringArray) -> list[GroupCells]:
-        """As `lookup`, in each file group, whatever tells the group of a key.  keys: distinct."""
-        wanted = keys.cast(pa.binary())
-        asked = KeyRequest(keys=wanted.take(pc.sort_indices(wanted)))
-        return self._reader.read_all([(slice_, asked) for slice_ in self._partition.slices])
+        """Look up keys in every file group, independent of their routing.
+
+        Args:
+            keys: Distinct.
+        """
+        binary_keys = keys.cast(pa.binary())
+        request = KeyRequest(keys=binary_keys.take(pc.sort_indices(binary_keys)))
+        return self._reader.read_all([(slice_, request) for slice_ in self._partition.slices])
 
 
 def _files_of(slice_: FileSlice) -> tuple[BaseFile | LogFile, ...]:

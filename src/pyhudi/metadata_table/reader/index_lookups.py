@@ -1,10 +1,10 @@
-"""Typed answers from the partitions of the metadata table.  Source: docs/formats/metadata-table.md, partitions.
+"""Typed lookups in the partitions of the metadata table. Format: docs/formats/metadata-table.md, partitions.
 
-Each function takes the opened `MetadataTable`, looks up and merges.  Errors are those of its methods.
+Each function takes the opened `MetadataTable`, looks up and merges. Errors are those of its methods.
 
     files             partitions and files of the table
-    column_stats      ranges of columns in files; the same of an expression index
-    partition_stats   ranges of columns in partitions; the same of an expression index
+    column_stats      column ranges per file, also of an expression index
+    partition_stats   column ranges per partition, also of an expression index
     bloom_filters     the key filter of a file
     record_index      record key -> partition and file group
     secondary index   value of a column -> record keys
@@ -57,47 +57,52 @@ from pyhudi.records.column_statistics import ColumnRange, nan_safe_upper, stored
 from pyhudi.records.hashing import name_hash
 
 KEYED_LOCATION_SCHEMA = pa.schema([pa.field("key", pa.string(), nullable=False), *LOCATION_SCHEMA])
-"""A record key and where it lives."""
+"""A record key and its location."""
 
 KEYED_BLOOM_FILTER_SCHEMA = pa.schema([pa.field("key", pa.string(), nullable=False), *BLOOM_FILTER_SCHEMA])
 """The key of a Bloom filter's record (see `metadata_table.metadata_keys`) and the filter."""
 
 _HASH_CHARACTERS = 12
-# With more partitions than this a column's statistics are read as a whole and sorted out afterwards.
+# With more partitions than this, all statistics of a column are read and then filtered.
 _MAX_PARTITION_PREFIXES = 512
 
 
 def find_partitions(metadata: MetadataTable) -> tuple[str, ...]:
-    """All partition paths of the table, sorted; `('',)` for a table without partitions that holds data."""
-    found = _files_of(metadata.lookup(FILES, pa.array([ALL_PARTITIONS], pa.string())))
-    return tuple(sorted("" if name == ROOT else name for name in found.column("name").to_pylist()))
+    """Return all partition paths of the table, sorted; `('',)` for a table without partitions that holds data."""
+    partition_rows = _files_of(metadata.lookup(FILES, pa.array([ALL_PARTITIONS], pa.string())))
+    return tuple(sorted("" if name == ROOT else name for name in partition_rows.column("name").to_pylist()))
 
 
 def find_files(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordBatch:
-    """The files of some partitions: FILES_SCHEMA, by partition and name; the root's partition is named ''.
+    """Return the files of some partitions: FILES_SCHEMA, sorted by partition and name; the root's partition is named
+    ''.
 
-    All partitions are looked up together.
+    One lookup serves all partitions.
     """
     keys = pa.array([partition or ROOT for partition in dict.fromkeys(partitions)], pa.string())
     files = _files_of(metadata.lookup(FILES, keys)) if len(keys) else _files_of([])
-    named = pc.if_else(pc.equal(files.column("partition"), ROOT), "", files.column("partition"))
-    return files.set_column(0, FILES_SCHEMA.field(0), named)
+    partition_paths = pc.if_else(pc.equal(files.column("partition"), ROOT), "", files.column("partition"))
+    return files.set_column(0, FILES_SCHEMA.field(0), partition_paths)
 
 
 def scan_files(metadata: MetadataTable) -> pa.RecordBatch:
-    """The files of all partitions, as `find_files`; the list of partitions itself is left out."""
+    """Return the files of all partitions, as `find_files`, without the partition list."""
     files = _files_of(list(metadata.scan(FILES)))
     files = files.filter(pc.not_equal(files.column("partition"), ALL_PARTITIONS))
-    named = pc.if_else(pc.equal(files.column("partition"), ROOT), "", files.column("partition"))
-    return files.set_column(0, FILES_SCHEMA.field(0), named)
+    partition_paths = pc.if_else(pc.equal(files.column("partition"), ROOT), "", files.column("partition"))
+    return files.set_column(0, FILES_SCHEMA.field(0), partition_paths)
 
 
 def find_column_stats(
     metadata: MetadataTable, columns: Sequence[str], partitions: Sequence[str] | None = None, *, index: str = COLUMN_STATS
 ) -> pa.Table:
-    """STATS_SCHEMA: statistics of columns in files; of all partitions, or at least of those named.
+    """Return file-level column statistics (STATS_SCHEMA) of all partitions, or at least of the given ones.
 
-    index: `column_stats` or an expression index of that type.  A row's partition is known by `partition_hashes`.
+    Args:
+        metadata: The opened metadata table.
+        columns: Names of the columns.
+        partitions: Partition paths of the table; None for all.
+        index: `column_stats` or an expression index of that type. `partition_hashes` identifies the partition of a row.
     """
     if partitions is None or len(partitions) > _MAX_PARTITION_PREFIXES:
         prefixes = [column_stats_prefix(column) for column in columns]
@@ -107,26 +112,35 @@ def find_column_stats(
 
 
 def find_stats(metadata: MetadataTable, index: str, keys: pa.StringArray) -> pa.Table:
-    """STATS_SCHEMA: the statistics with some keys (`metadata_table.metadata_keys`), of files or of partitions; keys without any
-    are left
-    out.  index: the partition of the metadata table.
+    """Return the statistics (STATS_SCHEMA) with some keys (`metadata_table.metadata_keys`), of files or partitions.
+    Keys
+    without statistics are omitted.
+
+    Args:
+        metadata: The opened metadata table.
+        index: The partition of the metadata table.
+        keys: The keys to look up.
     """
     return _stats(metadata.lookup(index, keys) if len(keys) else [])
 
 
 def scan_column_stats(metadata: MetadataTable, index: str = COLUMN_STATS) -> Iterator[pa.RecordBatch]:
-    """STATS_SCHEMA: all statistics of a partition of the metadata table, in no promised order."""
+    """Yield all statistics (STATS_SCHEMA) of a partition of the metadata table, in no specific order."""
     for group in metadata.scan(index):
         yield from merge_column_stats_cells(group)
 
 
 def partition_hashes(stats: pa.Table) -> pa.ChunkedArray:
-    """The hash (`records.hashing.name_hash`) of each row's partition, which its key holds behind that of the column."""
+    """Return the hash (`records.hashing.name_hash`) of each row's partition, stored in the key after that of the
+    column.
+    """
     return pc.binary_slice(stats.column("key"), _HASH_CHARACTERS, 2 * _HASH_CHARACTERS).cast(pa.string())
 
 
 def find_partition_stats(metadata: MetadataTable, columns: Sequence[str]) -> pa.Table:
-    """STATS_SCHEMA: statistics of columns in partitions, whose path is `file_name` (the root's is ''  or `.`)."""
+    """Return partition-level column statistics (STATS_SCHEMA); `file_name` is the partition path (the root's is '' or
+    `.`).
+    """
     prefixes = [column_stats_prefix(column) for column in columns]
     return metadata.cached((PARTITION_STATS, *prefixes), lambda: _stats(metadata.lookup_prefixes(PARTITION_STATS, prefixes)))
 
@@ -134,28 +148,32 @@ def find_partition_stats(metadata: MetadataTable, columns: Sequence[str]) -> pa.
 def find_partition_ranges(
     metadata: MetadataTable, column: str, kind: pa.DataType, index: str = PARTITION_STATS
 ) -> dict[str, ColumnRange]:
-    """As `partition_ranges`, of one column, or of an expression index over it."""
+    """As `partition_ranges`, for one column, or for an expression index over it."""
     if index == PARTITION_STATS:
         return partition_ranges(find_partition_stats(metadata, [column]), column, kind)
     return partition_ranges(find_expression_partition_stats(metadata, index, column), column, kind, counts_nulls=False)
 
 
 def partition_ranges(stats: pa.Table, column: str, kind: pa.DataType, *, counts_nulls: bool = True) -> dict[str, ColumnRange]:
-    """Partition path -> the range of a column in it.  stats: STATS_SCHEMA, of partitions; kind: of the values; counts_nulls:
-    whether the index counts nulls among its values, as the ranges do.
+    """Return the range of a column in each partition, by partition path. Partitions whose bounds have another type are
+    omitted.
 
-    Partitions whose bounds have another kind are left out.
+    Args:
+        stats: STATS_SCHEMA, of partitions.
+        column: Name of the column.
+        kind: Type of the values.
+        counts_nulls: False if the index excludes nulls from its value counts; the returned ranges include them.
     """
     rows = stats.filter(pc.equal(stats.column("column_name"), column)).combine_chunks()
     if not rows.num_rows:
         return {}
     (low, low_known), (high, high_known) = (unwrap(rows.column(bound).chunk(0), kind) for bound in ("min", "max"))
     result: dict[str, ColumnRange] = {}
-    named = zip(rows["file_name"].to_pylist(), low, nan_safe_upper(high), (low_known & high_known).tolist(), strict=True)
-    for place, (name, least, greatest, is_known) in enumerate(named):
+    entries = zip(rows["file_name"].to_pylist(), low, nan_safe_upper(high), (low_known & high_known).tolist(), strict=True)
+    for row, (name, least, greatest, is_known) in enumerate(entries):
         bounds = (stored_value(least), stored_value(greatest))
         if is_known and (bounds[0] is None) == (bounds[1] is None):
-            nulls, values = rows["null_count"][place].as_py(), rows["value_count"][place].as_py()
+            nulls, values = rows["null_count"][row].as_py(), rows["value_count"][row].as_py()
             if not counts_nulls and nulls is not None and values is not None:
                 values += nulls
             result["" if name == ROOT else name] = ColumnRange(*bounds, null_count=nulls, value_count=values)
@@ -163,80 +181,88 @@ def partition_ranges(stats: pa.Table, column: str, kind: pa.DataType, *, counts_
 
 
 def find_expression_partition_stats(metadata: MetadataTable, index: str, column: str) -> pa.Table:
-    """As `find_partition_stats`, of an expression index over `column`."""
+    """As `find_partition_stats`, for an expression index over `column`."""
     return _stats(metadata.lookup_prefixes(index, [expression_partition_prefix(column)]))
 
 
 def find_bloom_filters(metadata: KeyedCells, files: Mapping[str, Sequence[str]], index: str = BLOOM_FILTERS) -> pa.Table:
-    """KEYED_BLOOM_FILTER_SCHEMA: the filters of files (bare names, by partition) that have one.
+    """Return the filters (KEYED_BLOOM_FILTER_SCHEMA) of files that have one.
 
-    A filter is some hundred KiB: ask for a few files at a time.
+    A filter takes some hundred KiB: request a few files at a time.
+
+    Args:
+        metadata: The opened metadata table or partition.
+        files: Bare file names by partition.
+        index: The partition of the metadata table.
     """
     keys = [bloom_filter_keys(partition, file_hashes(names)) for partition, names in files.items() if names]
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     if keys:
         for cells in concat_cells(metadata.lookup(index, pa.concat_arrays(keys))):
             filters = decode_bloom_filters(cells.values, cells.schema)
             batch = pa.RecordBatch.from_arrays([_text(cells.keys), *filters.columns], schema=KEYED_BLOOM_FILTER_SCHEMA)
-            found.append(batch.filter(pc.invert(batch.column("is_deleted"))))
-    return pa.Table.from_batches(found, KEYED_BLOOM_FILTER_SCHEMA)
+            batches.append(batch.filter(pc.invert(batch.column("is_deleted"))))
+    return pa.Table.from_batches(batches, KEYED_BLOOM_FILTER_SCHEMA)
 
 
 def find_records(metadata: KeyedCells, keys: pa.StringArray) -> pa.Table:
-    """KEYED_LOCATION_SCHEMA: where record keys live, in no promised order; keys that the table does not have are left out."""
-    found = [batch for group in metadata.lookup(RECORD_INDEX, keys) for batch in _locations(group)] if len(keys) else []
-    return pa.Table.from_batches(found, KEYED_LOCATION_SCHEMA)
+    """Return the locations of record keys (KEYED_LOCATION_SCHEMA), in no specific order. Unknown keys are omitted."""
+    batches = [batch for group in metadata.lookup(RECORD_INDEX, keys) for batch in _locations(group)] if len(keys) else []
+    return pa.Table.from_batches(batches, KEYED_LOCATION_SCHEMA)
 
 
 def scan_records(metadata: MetadataTable) -> Iterator[pa.RecordBatch]:
-    """KEYED_LOCATION_SCHEMA: where every record key lives, in no promised order."""
+    """Yield the locations of all record keys (KEYED_LOCATION_SCHEMA), in no specific order."""
     for group in metadata.scan(RECORD_INDEX):
         yield from _locations(group)
 
 
 def find_secondary_keys(metadata: MetadataTable, index: str, texts: pa.StringArray) -> pa.StringArray:
-    """The record keys whose column has one of some values, by a secondary index (its partition's name).
+    """Return the record keys whose column has one of some values.
 
-    texts: values as the index writes them, no nulls.
+    Args:
+        metadata: The opened metadata table.
+        index: The partition of the secondary index.
+        texts: Values in the form the index stores, no nulls.
     """
     layout = index_layout(metadata, index)
     prefixes = format_secondary_prefixes(texts, layout).to_pylist()
-    found = [keys for _, keys in _secondary(metadata.lookup_prefixes(index, prefixes, routed=layout > 1))]
-    return pa.concat_arrays(found) if found else pa.array([], pa.string())
+    key_batches = [keys for _, keys in _secondary(metadata.lookup_prefixes(index, prefixes, routed=layout > 1))]
+    return pa.concat_arrays(key_batches) if key_batches else pa.array([], pa.string())
 
 
 def find_secondary_values(metadata: MetadataTable, index: str) -> Iterator[tuple[pa.StringArray, pa.StringArray]]:
-    """All of a secondary index: values as text, and record keys."""
+    """Yield all entries of a secondary index: values as text, and record keys."""
     for group in metadata.scan(index):
         yield from _secondary([group])
 
 
 def index_layout(metadata: MetadataTable, index: str) -> int:
-    """The layout of the records of an index that has a definition."""
+    """Return the record layout of an index; 1 if it has no definition."""
     definition = metadata.definitions.get(index)
     return 1 if definition is None else definition.layout
 
 
 def secondary_indexes(metadata: MetadataTable) -> dict[str, str]:
-    """Column -> partition of the secondary index over it, of those that can be believed; of several over one column the first."""
-    found: dict[str, str] = {}
+    """Return the usable secondary indexes: column -> index partition, the first one if several cover one column."""
+    partition_by_column: dict[str, str] = {}
     stale = stale_secondary_indexes(metadata)
     for name, definition in metadata.definitions.items():
         if _is_secondary(metadata, name) and name not in stale and len(definition.source_fields) == 1:
-            found.setdefault(definition.source_fields[0], name)
-    return found
+            partition_by_column.setdefault(definition.source_fields[0], name)
+    return partition_by_column
 
 
 def stale_secondary_indexes(metadata: MetadataTable) -> frozenset[str]:
-    """Secondary indexes that may not know what log files changed.
+    """Return the secondary indexes that may lack changes made by log files.
 
-    Of several in a merge-on-read table, releases 1.1 and 1.2 update that alone by a log whose definition comes first.  Their
-    definitions have a version, those of release 1.0 have none.
+    In a merge-on-read table with several, Hudi 1.1 and 1.2 update only the index with the first definition for a log
+    file. Definitions of these releases have a version, those of release 1.0 have none.
     """
-    named = [name for name in metadata.definitions if _is_secondary(metadata, name)]
-    if metadata.data_context.config.is_cow or not any(metadata.definitions[name].names_layout for name in named):
+    names = [name for name in metadata.definitions if _is_secondary(metadata, name)]
+    if metadata.data_context.config.is_cow or not any(metadata.definitions[name].names_layout for name in names):
         return frozenset()
-    return frozenset(named[1:])
+    return frozenset(names[1:])
 
 
 def _is_secondary(metadata: MetadataTable, name: str) -> bool:
@@ -244,7 +270,7 @@ def _is_secondary(metadata: MetadataTable, name: str) -> bool:
 
 
 def hashes_by_partition(partitions: Iterable[str]) -> dict[str, str]:
-    """Partition path -> its hash in keys."""
+    """Return the hash of each partition path that keys contain."""
     return {partition: name_hash(partition) for partition in partitions}
 
 

@@ -1,11 +1,11 @@
-"""The files of the metadata table: HFiles and log blocks, opened once for a snapshot.
+"""Cache of metadata table files: HFiles and log blocks, opened once per snapshot.
 
-A log file of the metadata table is usually a few KiB, and a read of it would be several small requests: headers, the HFile's
-tail, its blocks.  So a file of up to 1 MiB is fetched whole, and some tens of MiB of such files are held; the oldest give way.
-Of larger files only the ranges that are asked for are read.  Headers of log blocks and open HFiles (trailer and root index) are
-held, too, up to a number of each.
+A log file of the metadata table usually has a few KiB, and reading it takes several small requests: headers, the
+HFile's tail, its blocks. A file of up to 1 MiB is therefore fetched whole, and an LRU cache holds up to 64 MiB of such
+files. Of larger files only the requested ranges are read. Headers of log blocks and open HFiles (trailer and root
+index) are cached too, up to a fixed number of each.
 
-Several threads may use one `MetadataFiles`; what two of them fetch at once is fetched twice.
+One `MetadataFiles` is safe for several threads; a file that two threads request at once is fetched twice.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ def _no_check() -> None:
 
 
 class MetadataFiles:
-    """Opens the files of one metadata table.
+    """Opens and caches the files of one metadata table.
 
     Args:
         storage: Its root, `.hoodie/metadata` of the table.
-        check_whole: Called when a file is missing.  Raises SnapshotOutdated if the file was removed since the table was opened.
+        check_not_stale: Called when a file is missing. Raises SnapshotOutdated if the file was removed since the table
+            was opened.
     """
 
     def __init__(self, storage: Storage, check_not_stale: Callable[[], None] = _no_check) -> None:
@@ -60,74 +61,77 @@ class MetadataFiles:
         self._schemas: dict[str, str] = {}
 
     def of_instants(self, instants: Container[str | None], check_not_stale: Callable[[], None]) -> MetadataFiles:
-        """What is held of the files of some instants, for another look at the same metadata table: a file of an instant that
-        stands as it stood is the same file.
-        """
-        kept = MetadataFiles(self._storage, check_not_stale)
-        self._contents.copy_to(kept._contents, lambda path: _instant_of(path) in instants)
-        self._hfiles.copy_to(kept._hfiles, lambda key: _instant_of(key[0]) in instants)
-        self._headers.copy_to(kept._headers, lambda path: _instant_of(path) in instants)
-        kept._schemas = self._schemas
-        return kept
+        """Return a cache for a reload of the same metadata table, filled with the files of unchanged instants."""
+        retained = MetadataFiles(self._storage, check_not_stale)
+        self._contents.copy_to(retained._contents, lambda path: _instant_of(path) in instants)
+        self._hfiles.copy_to(retained._hfiles, lambda key: _instant_of(key[0]) in instants)
+        self._headers.copy_to(retained._headers, lambda path: _instant_of(path) in instants)
+        retained._schemas = self._schemas
+        return retained
 
     def fetch(self, files: Iterable[BaseFile | LogFile]) -> None:
-        """Fetch the small ones of some files, several at a time, before they are read one after the other."""
-        wanted = [file for file in files if file.size_bytes <= FULL_READ_BYTES and self._contents.get(file.path) is None]
-        if len(wanted) > 1:
-            with ThreadPoolExecutor(min(_FETCH_THREADS, len(wanted))) as pool:
-                list(pool.map(self._content, wanted))
+        """Fetch the small ones of some files in parallel, before they are read one by one."""
+        uncached = [file for file in files if file.size_bytes <= FULL_READ_BYTES and self._contents.get(file.path) is None]
+        if len(uncached) > 1:
+            with ThreadPoolExecutor(min(_FETCH_THREADS, len(uncached))) as pool:
+                list(pool.map(self._content, uncached))
 
     def blocks(self, log: LogFile, *, verified: bool) -> tuple[LogBlock | CorruptBlock, ...]:
-        """All blocks of a log file, without their contents.  verified: a completed instant wrote it.
+        """Return all blocks of a log file, without their contents.
 
-        Raises CorruptData naming the file, for one that is vouched for also when it is not whole (see
-        `format.log.log_corruption`).
+        Args:
+            log: The log file.
+            verified: A completed instant wrote the file.
+
+        Raises:
+            CorruptData: The file is damaged, or `verified` and incomplete (see `format.log.log_corruption`); the error
+                contains its path.
         """
-        found = self._headers.get(log.path)
-        if found is None:
+        log_blocks = self._headers.get(log.path)
+        if log_blocks is None:
             try:
-                found = tuple(scan_blocks(self._read_range(log), log.size_bytes, skip_checks=self._trusted))
+                log_blocks = tuple(scan_blocks(self._read_range(log), log.size_bytes, skip_checks=self._trusted))
             except CorruptData as error:
                 raise error.with_path(self.absolute(log)) from error
-            self._headers.put(log.path, found)
+            self._headers.put(log.path, log_blocks)
         if verified:
             try:
-                check_log_complete(found, log.name.instant_time)
+                check_log_complete(log_blocks, log.name.instant_time)
             except CorruptData as error:
                 raise error.with_path(self.absolute(log)) from error
-        return found
+        return log_blocks
 
     def content(self, log: LogFile, block: LogBlock) -> bytes:
-        """The content of a block."""
+        """Return the content of a block."""
         return block.read_content(self._read_range(log))
 
     def base(self, file: BaseFile) -> HFile:
-        """The HFile that a base file is."""
+        """Open a base file as HFile."""
         return self._opened(file, 0, file.size_bytes)
 
     def inner(self, log: LogFile, block: LogBlock) -> HFile:
-        """The HFile that a block holds."""
+        """Open the HFile inside a block."""
         if log.size_bytes <= FULL_READ_BYTES and (log.path, block.content_offset) not in self._hfiles:
-            # Of larger ones the HFile's own checksums cover what is read.
+            # In larger files the HFile's own checksums cover the ranges read.
             self.content(log, block)
         return self._opened(log, block.content_offset, block.content_size_bytes)
 
     def schema(self, text: str) -> str:
-        """The same text, held once: every block repeats its schema of some KiB."""
+        """Intern a schema text: every block repeats its schema of some KiB."""
         return self._schemas.setdefault(text, text)
 
     def absolute(self, file: BaseFile | LogFile) -> str:
-        """The file's URI, for messages."""
+        """Return the file's URI, for messages."""
         return self._storage.absolute(file.path)
 
     def _opened(self, file: BaseFile | LogFile, offset: int, size_bytes: int) -> HFile:
         key = (file.path, offset)
-        found = self._hfiles.get(key)
-        if found is None:
+        hfile = self._hfiles.get(key)
+        if hfile is None:
             read_range = self._read_range(file)
-            found = open_hfile(lambda at, length: read_range(offset + at, length), size_bytes)
-            self._hfiles.put(key, found)
-        return found
+            hfile = open_hfile(lambda at, length: read_range(offset + at, length), size_bytes)
+            self._hfiles.put(key, hfile)
+        return hfile
 
     def _read_range(self, file: BaseFile | LogFile) -> ReadRange:
         if file.size_bytes <= FULL_READ_BYTES:
@@ -135,11 +139,11 @@ class MetadataFiles:
         return partial(self._read, file)
 
     def _content(self, file: BaseFile | LogFile) -> bytes:
-        found = self._contents.get(file.path)
-        if found is None:
-            found = self._read(file, 0, file.size_bytes)
-            self._contents.put(file.path, found, len(found))
-        return found
+        content = self._contents.get(file.path)
+        if content is None:
+            content = self._read(file, 0, file.size_bytes)
+            self._contents.put(file.path, content, len(content))
+        return content
 
     def _read(self, file: BaseFile | LogFile, offset: int, length: int) -> bytes:
         try:
@@ -157,7 +161,7 @@ K = TypeVar("K")
 
 
 class LruCache(Generic[K, V]):
-    """What was used last, up to a total weight.  Pickled, it is empty."""
+    """Least-recently-used cache bounded by total weight. Pickling drops its entries."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -170,11 +174,11 @@ class LruCache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         with self._lock:
-            found = self._entries.get(key)
-            if found is None:
+            entry = self._entries.get(key)
+            if entry is None:
                 return None
             self._entries.move_to_end(key)
-            return found[0]
+            return entry[0]
 
     def copy_to(self, other: LruCache[K, V], predicate: Callable[[K], bool]) -> None:
         with self._lock:
@@ -188,8 +192,8 @@ class LruCache(Generic[K, V]):
 
     def put(self, key: K, value: V, weight: int = 1) -> None:
         with self._lock:
-            before = self._entries.pop(key, None)
-            self._weight += weight - (before[1] if before else 0)
+            replaced = self._entries.pop(key, None)
+            self._weight += weight - (replaced[1] if replaced else 0)
             self._entries[key] = (value, weight)
             while self._weight > self._limit and len(self._entries) > 1:
                 self._weight -= self._entries.popitem(last=False)[1][1]

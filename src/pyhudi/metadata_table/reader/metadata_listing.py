@@ -1,9 +1,9 @@
-"""The table's listing from its metadata table: no directory is listed, and many partitions are answered at once.
+"""File listing from the metadata table: one lookup serves many partitions, without listing directories.
 
-A metadata table that is missing or damaged does not make the table unreadable: the listing warns, naming the file, and from then
-on asks the directories.  An answer that was given already stays as it is: both say the same of committed files.
+The table stays readable when its metadata table is missing or damaged: the listing warns with the file's path and falls
+back to directories. Earlier results remain valid, because both sources agree on committed files.
 
-Source: docs/formats/metadata-table.md, read-time use.
+Format: docs/formats/metadata-table.md, read-time use.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from pyhudi.table.timeline.active_timeline import Timeline
 _LOG = logging.getLogger(__name__)
 
 DAMAGE = (CorruptData, TableState, Unsupported)
-"""What a metadata table that is missing, damaged or newer than this reader raises.  A store without an answer is not damage."""
+"""Errors of a metadata table that is missing, damaged or newer than this reader. An unavailable store is not damage."""
 
 T = TypeVar("T")
 
 
 class MetadataListing:
-    """Answers from the `files` partition, and from directories once that has failed.  What was found is kept."""
+    """Lists files from the `files` partition, and from directories once that has failed. Results are cached."""
 
     def __init__(self, metadata: MetadataTable) -> None:
         self._metadata: MetadataTable | None = metadata
@@ -47,86 +47,98 @@ class MetadataListing:
 
     @property
     def metadata(self) -> MetadataTable | None:
-        """The metadata table that answers; None once it has failed."""
+        """The metadata table in use; None once it has failed."""
         return self._metadata
 
     @property
     def memory_bytes(self) -> int:
-        """About what the answers so far take."""
-        together = self._together
-        return sum(part.nbytes for part in tuple(self._files.values())) + (0 if together is None else together[1].nbytes)
+        """Approximate memory of the cached results."""
+        concatenated = self._together
+        return sum(part.nbytes for part in tuple(self._files.values())) + (0 if concatenated is None else concatenated[1].nbytes)
 
     def partitions(self) -> tuple[str, ...]:
-        """All partition paths, sorted."""
+        """Return all partition paths, sorted."""
         if self._partitions is None:
             self._partitions = self._asked(find_partitions, self._directories.partitions)
         return self._partitions
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
-        """The files of each partition; one lookup for all that were not looked up before.  modified_ms is 0: nobody wrote it
-        down.
+        """Return the files of each partition, with one lookup for all uncached ones. modified_ms is 0: it is not
+        recorded.
         """
-        wanted = list(dict.fromkeys(partitions))
-        if self._look_up(wanted):
-            return {partition: _infos(partition, self._files[partition]) for partition in wanted}
-        return self._directories.files(wanted)
+        distinct = list(dict.fromkeys(partitions))
+        if self._look_up(distinct):
+            return {partition: _infos(partition, self._files[partition]) for partition in distinct}
+        return self._directories.files(distinct)
 
     def group_files(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
-        """The files of some file groups: partition -> file ids."""
+        """Return the files of some file groups.
+
+        Args:
+            groups: File ids by partition.
+        """
         if self._look_up(list(groups)):
             return {partition: _infos(partition, _of_groups(self._files[partition], ids)) for partition, ids in groups.items()}
         return self._directories.group_files(groups)
 
     def cached_groups(self, partitions: Iterable[str]) -> frozenset[str] | None:
-        """The file ids in partitions, as far as was asked before; None where one of these was not looked up by now."""
-        wanted = list(dict.fromkeys(partitions))
-        if self._metadata is None or not all(partition in self._files for partition in wanted):
+        """Return the file ids in partitions from the cache alone; None if one of the partitions is not cached."""
+        distinct = list(dict.fromkeys(partitions))
+        if self._metadata is None or not all(partition in self._files for partition in distinct):
             return None
-        return frozenset(self._rows_of(wanted).column("file_id").unique().to_pylist())
+        return frozenset(self._rows_of(distinct).column("file_id").unique().to_pylist())
 
     def names(self, partitions: Iterable[str]) -> pa.Table | None:
-        """partition, name, file_id (strings) of all files of the partitions, whatever their kind; None once directories answer.
+        """Return partition, name, file_id (strings) of all files of the partitions; None once the listing uses
+        directories.
 
-        file_id: what the name begins with, empty for names of another form.
+        file_id is the first part of a data file name; empty for names of another form.
         """
-        wanted = list(dict.fromkeys(partitions))
-        if not self._look_up(wanted):
+        distinct = list(dict.fromkeys(partitions))
+        if not self._look_up(distinct):
             return None
-        if not wanted:
+        if not distinct:
             return pa.schema([("partition", pa.string()), ("name", pa.string()), ("file_id", pa.string())]).empty_table()
-        rows = self._rows_of(wanted)
+        rows = self._rows_of(distinct)
         return rows.select(["partition", "name", "file_id"])
 
     def rows(self, partitions: Iterable[str], groups: Mapping[str, Collection[str]] | None = None) -> pa.Table | None:
-        """partition, name, file_id, size_bytes of all files, as `names`; groups: of each partition only these file ids."""
-        wanted = list(dict.fromkeys(partitions))
-        if not self._look_up(wanted):
+        """Return partition, name, file_id, size_bytes of all files, as `names`.
+
+        Args:
+            partitions: Partition paths of the table.
+            groups: Restricts the files of each partition to these file ids.
+        """
+        distinct = list(dict.fromkeys(partitions))
+        if not self._look_up(distinct):
             return None
-        rows = self._rows_of(wanted)
+        rows = self._rows_of(distinct)
         if groups is None:
             return rows
-        chosen = pa.array([f"{partition}/{file_id}" for partition, ids in groups.items() for file_id in ids], pa.string())
+        group_keys = pa.array([f"{partition}/{file_id}" for partition, ids in groups.items() for file_id in ids], pa.string())
         keys = pc.binary_join_element_wise(rows.column("partition"), rows.column("file_id"), "/")
-        return rows.filter(pc.is_in(keys, value_set=chosen))
+        return rows.filter(pc.is_in(keys, value_set=group_keys))
 
     def _rows_of(self, partitions: list[str]) -> pa.Table:
-        known = self._together
-        if known is None or known[0] != partitions:
+        cached_rows = self._together
+        if cached_rows is None or cached_rows[0] != partitions:
             parts = [self._files[partition] for partition in partitions]
             counts = [part.num_rows for part in parts]
             names = pa.concat_arrays([pa.array([], pa.string()), *(part.column("name") for part in parts)])
             sizes = pa.concat_arrays([pa.array([], pa.int64()), *(part.column("size_bytes") for part in parts)])
-            of = pa.array(partitions, pa.string()).take(pa.array(np.repeat(np.arange(len(partitions)), counts), pa.int64()))
-            rows = pa.table({"partition": of, "name": names, "file_id": file_ids(names), "size_bytes": sizes})
-            known = self._together = (partitions, rows)
-        return known[1]
+            partition_column = pa.array(partitions, pa.string()).take(
+                pa.array(np.repeat(np.arange(len(partitions)), counts), pa.int64())
+            )
+            rows = pa.table({"partition": partition_column, "name": names, "file_id": file_ids(names), "size_bytes": sizes})
+            cached_rows = self._together = (partitions, rows)
+        return cached_rows[1]
 
     def _look_up(self, partitions: list[str]) -> bool:
         missing = [partition for partition in partitions if partition not in self._files]
         if missing and self._metadata is not None:
-            found = self._asked(lambda metadata: find_files(metadata, missing), lambda: None)
-            if found is not None:
-                self._files.update(_by_partition(found, missing))
+            listed = self._asked(lambda metadata: find_files(metadata, missing), lambda: None)
+            if listed is not None:
+                self._files.update(_by_partition(listed, missing))
         return self._metadata is not None
 
     def _asked(self, lookup: Callable[[MetadataTable], T], otherwise: Callable[[], T]) -> T:
@@ -137,12 +149,12 @@ class MetadataListing:
             except DAMAGE as error:
                 uri = metadata.storage.uri
                 self._metadata = None
-                warn_metadata_unusable(f"the metadata table at {uri} cannot be used, so directories are listed instead: {error}")
+                warn_metadata_unusable(f"the metadata table at {uri} cannot be used, listing directories instead: {error}")
         return otherwise()
 
 
 def choose_listing(context: TableContext, timeline: Timeline) -> FileListing:
-    """The listing for a loaded timeline: the metadata table's if the table has one that readers may use, else directories'.
+    """Return the listing for a loaded timeline: from the metadata table if readers may use it, else from directories.
 
     Tables before version 8 list directories.
     """
@@ -152,15 +164,15 @@ def choose_listing(context: TableContext, timeline: Timeline) -> FileListing:
 
 
 def warn_metadata_unusable(message: str) -> None:
-    """Say what cannot be used, in the log and as a Python warning."""
+    """Report an unusable metadata table or index in the log and as a Python warning."""
     _LOG.warning(message)
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def file_ids(names: pa.StringArray) -> pa.StringArray:
-    """What data file names begin with: the file id, without the leading dot of log files; empty where there is no `_`."""
-    found = pc.extract_regex(names, r"^\.?(?P<file_id>[^_]+)_").field("file_id")
-    return pc.fill_null(found, "")
+    """Return the file id of each data file name, without the leading dot of log files; empty for names without `_`."""
+    prefixes = pc.extract_regex(names, r"^\.?(?P<file_id>[^_]+)_").field("file_id")
+    return pc.fill_null(prefixes, "")
 
 
 def _of_groups(files: pa.RecordBatch, ids: Collection[str]) -> pa.RecordBatch:
@@ -173,7 +185,7 @@ def _infos(partition: str, files: pa.RecordBatch) -> tuple[FileInfo, ...]:
 
 
 def _by_partition(files: pa.RecordBatch, partitions: Iterable[str]) -> dict[str, pa.RecordBatch]:
-    """Rows that are sorted by partition, cut apart; a partition without rows has none."""
+    """Split rows sorted by partition; a partition without rows gets an empty batch."""
     result = {partition: files.slice(0, 0) for partition in partitions}
     if not files.num_rows:
         return result

@@ -1,16 +1,16 @@
-"""`MetadataTable`: the metadata table of one snapshot of a table, opened for lookups.
+"""`MetadataTable`: the metadata table of one table snapshot, opened for lookups. Format:
+docs/formats/metadata-table.md.
 
-    1. Its timeline is loaded with the table's at hand, which says which of its log blocks count (`validity`).
-    2. A partition's files are listed once; its file groups are the newest merged slices, as in any table of version 8.
-    3. A key belongs to the file group that its hash names, so a lookup of keys reads one group for each key, by the blocks that
-       can hold it.  A prefix is looked up in all groups.
-    4. The base file and the log blocks of a group come back as layers of cells; `merge` and `indexes` say what they mean.
+    1. Its timeline and the table's timeline determine which log blocks are valid (`BlockValidity`).
+    2. A partition's files are listed once. Its file groups are the newest merged slices, as in any table of version 8.
+    3. The hash of a key determines its file group. A lookup reads one group per key, and in it only blocks that may
+    hold the key. A prefix is looked up in all groups.
+    4. The base file and the log blocks of a group become layers of cells; `cell_merge` and `index_lookups` interpret
+    them.
 
-The table's timeline must be loaded first.  What is committed to the metadata table afterwards may be seen: for the list of files
-that does no harm, since the table's timeline decides what counts; answers about the table's newest state are then ahead of the
-timeline, which `is_ahead` says.
-
-Source: docs/formats/metadata-table.md.
+The table's timeline must be loaded first. Later commits of the metadata table may be visible. For the file listing this
+is harmless, because the table's timeline decides which files are valid. Results about the table's newest state are then
+ahead of the timeline, which `is_ahead` reports.
 """
 
 from __future__ import annotations
@@ -47,31 +47,30 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.table.timeline.timeline_store import TimelineStore
 
-# Which log blocks of the metadata table count.  Source: docs/formats/metadata-table.md, when MDT data counts.
+# Validity of log blocks of the metadata table. Format: docs/formats/metadata-table.md, when MDT data counts.
 #
-# The metadata table is committed before the table is, so its timeline alone does not say what is visible.  A block of instant T
-# counts when all of these hold:
+# The metadata table is committed before the table, so its own timeline does not determine what is visible. A block of
+# instant T is valid if all of these hold:
 #
-#     1. T is completed on the metadata timeline, or lies before its start
+#     1. T is completed on the metadata timeline, or precedes its start
 #     2. T is not later than the metadata table's last completed instant
 #     3. T is one of
 #        a. the completed instants of the table's active timeline
 #        b. the completed delta commits of the metadata table that are not pending on the table's timeline
-#        c. the instants that completed rollbacks and restores of the table have taken back
+#        c. the instants that completed rollbacks and restores of the table rolled back
 #        d. the completed rollbacks and restores of the metadata table
-#        e. the initialisations of partitions, whose instants begin with fourteen zeros (they are among b)
+#        e. the initializations of partitions, whose instants begin with fourteen zeros (a subset of b)
 #
-# So what a writer did that died between its two commits stays out of sight.  Base files are not asked: a compaction of the
-# metadata table takes up committed instants alone.
-
-# Every write of the metadata table completes under one of these.
+# This hides the changes of a writer that died between its two commits. Base files need no check: a compaction of the
+# metadata table merges only committed instants.
 
 
 class BlockValidity:
-    """The rule for one state of both timelines.
+    """Validity rule of log blocks for one state of both timelines.
 
-    load_rolled_back: the instants that the table's completed rollbacks and restores have taken back.  Their documents are read
-    at the first instant that nothing else decides: hardly ever.
+    Args:
+        load_rolled_back: Loads the instants that the table's completed rollbacks and restores rolled back. Called at
+            the first instant that no other rule decides, which is rare.
     """
 
     __slots__ = ("_completed", "_data_completed", "_known", "_last", "_load_rolled_back", "_metadata", "_rolled_back")
@@ -94,7 +93,7 @@ class BlockValidity:
         self._rolled_back: frozenset[str] | None = None
 
     def counts(self, instant_time: str) -> bool:
-        """Whether blocks of that instant are seen."""
+        """Return True if blocks of that instant are valid."""
         if instant_time > self._last:
             return False
         if instant_time not in self._completed and not self._metadata.is_before_start(instant_time):
@@ -107,16 +106,16 @@ class BlockValidity:
 
 
 _REMEMBERED_BYTES = 16 << 20
-# What an answer takes beside its buffers, so that many small ones are bounded, too.
+# Overhead of a cached result beside its buffers; bounds the number of small results.
 _ANSWER_BYTES = 4 << 10
 
 
 class CachedResult(Protocol):
-    """What can be remembered."""
+    """Result with a known size in memory."""
 
     @property
     def nbytes(self) -> int:
-        """What it takes in memory."""
+        """Size in memory, in bytes."""
         ...
 
 
@@ -125,11 +124,13 @@ A = TypeVar("A", bound=CachedResult)
 
 @dataclass(frozen=True, slots=True)
 class MetadataCache:
-    """What a caller knows of a metadata table: the holder of the table's lock, whom nobody else disturbs, or who keeps a state.
+    """State of a metadata table that the caller has loaded, while holding the table's lock or for a cached snapshot.
 
-    context: the metadata table as a table of its own; timeline: its active timeline; listed: the files of one of its partitions,
-    looked at after that timeline was loaded.
-    earlier: the metadata table as it was opened before the lock was taken, whose files need not be fetched again.
+    Attributes:
+        context: The metadata table as a table.
+        timeline: Its active timeline.
+        listed: Lists the files of one of its partitions, after `timeline` was loaded.
+        earlier: The metadata table as opened before the lock was acquired; its fetched files are reused.
     """
 
     context: TableContext
@@ -139,15 +140,20 @@ class MetadataCache:
 
 
 class MetadataTable:
-    """The metadata table that belongs to a loaded timeline of a table.  Nothing is read before it is asked for.
+    """The metadata table that belongs to a loaded timeline of a table. It is read lazily.
 
-    Every method raises TableState when the metadata table or one of its files is missing, CorruptData naming the file when one is
-    damaged, Unsupported when it holds what is not read, SnapshotOutdated when a file is missing because the metadata table was
-    cleaned, rolled back, dropped or built again since it was opened.
+    Every method may raise:
+
+    Raises:
+        TableState: The metadata table or one of its files is missing.
+        CorruptData: A file is damaged; the error contains its path.
+        Unsupported: It contains something this reader does not support.
+        SnapshotOutdated: A file is missing because the metadata table was cleaned, rolled back, dropped or rebuilt
+            since it was opened.
     """
 
     def __init__(self, context: TableContext, data_timeline: Timeline, opened: MetadataCache | None = None) -> None:
-        """opened: for a caller that has the metadata table open."""
+        """opened: state that the caller has already loaded."""
         self._data = context
         self._data_timeline = data_timeline
         self._opened = opened
@@ -174,7 +180,7 @@ class MetadataTable:
 
     @cached_property
     def context(self) -> TableContext:
-        """The metadata table as a table of its own."""
+        """The metadata table as a table."""
         if self._opened is not None:
             return self._opened.context
         try:
@@ -190,115 +196,128 @@ class MetadataTable:
 
     @cached_property
     def definitions(self) -> dict[str, IndexDefinition]:
-        """The table's index definitions by name; none when its properties name no document, or it does not exist."""
+        """The table's index definitions by name; empty if its properties refer to no document, or the document does not
+        exist.
+        """
         return load_index_definitions(self._data)
 
     @cached_property
     def is_ahead(self) -> bool:
-        """True when it holds commits that the table's timeline, loaded before, does not know.
+        """True if it holds commits that are missing in the table's timeline, which was loaded earlier.
 
-        Then what it says about the table's newest state (record and secondary indexes, statistics of partitions) may not be true
-        of the state that the timeline describes.  Its own compactions say nothing new.
+        Results about the table's newest state (record and secondary indexes, partition statistics) may then differ from
+        the state of that timeline. Compactions of the metadata table do not count: they change no content.
         """
         latest = self._data_timeline.latest_time()
         return any(instant.request_time > latest for instant in self.timeline.completed(Action.DELTACOMMIT))
 
     def warm(self, partition: str) -> None:
-        """Fetch the small files of a partition that will be asked for, where that can be done in peace."""
+        """Prefetch the small files of a partition; errors are ignored."""
         with suppress(SnapshotOutdated, CorruptData, TableState, Unsupported):
             slices = self.slices(partition)
             self._files.fetch(file for s in slices for file in (*((s.base,) if s.base else ()), *s.logs))
 
     def files_as_of(self, current_timeline: Timeline, check_not_stale: Callable[[], None]) -> MetadataFiles:
-        """What was fetched by now of files whose instants stand on a later timeline of the metadata table as they did on its own.
+        """Return a cache with the fetched files of instants that a later timeline of the metadata table contains
+        unchanged.
 
-        Files are fetched after its timeline was loaded.  A file is written before its instant completes and never afterwards:
-        a partition that is dropped and built anew has files of the same names, and instants that completed at another time.
+        A file is written before its instant completes and never afterwards. A partition that is dropped and rebuilt has
+        files of the same names, but its instants have other completion times.
         """
-        stood = {(instant.request_time, instant.completion_time) for instant in self.timeline.completed()}
-        now_there = {(instant.request_time, instant.completion_time) for instant in current_timeline.completed()}
-        stands = {time for time, completion in stood & now_there if completion is not None}
-        return self._files.of_instants(stands, check_not_stale)
+        loaded_instants = {(instant.request_time, instant.completion_time) for instant in self.timeline.completed()}
+        current_instants = {(instant.request_time, instant.completion_time) for instant in current_timeline.completed()}
+        unchanged = {time for time, completion in loaded_instants & current_instants if completion is not None}
+        return self._files.of_instants(unchanged, check_not_stale)
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
-        """The newest merged slice of each file group of a partition, by section and number; none for a partition that is not
-        there.  Raises as `sections`.
+        """Return the newest merged slice of each file group of a partition, by section and number; empty for a missing
+        partition. Raises as `sections`.
         """
         return tuple(slice_ for section in self.sections(partition) for slice_ in section)
 
     def sections(self, partition: str) -> tuple[tuple[FileSlice, ...], ...]:
-        """As `slices`: one section, but of a partitioned record index one for each partition of the table, in each of which a key
-        has a file group.
+        """Return the slices of a partition by section. A partitioned record index has one section per table partition,
+        and
+        a key has a file group in each.
 
-        Raises CorruptData when group numbers are missing: keys could not be found then; SnapshotOutdated when files were cleaned
-        between the loading of the timeline and the listing.
+        Raises:
+            CorruptData: A group number is missing; its keys would not be found.
+            SnapshotOutdated: Files were cleaned between the loading of the timeline and the listing.
         """
-        found = self._slices.get(partition)
-        if found is None:
-            # Files that go after the timeline is loaded are noticed; a listing from before it would name them unnoticed.
+        sections_ = self._slices.get(partition)
+        if sections_ is None:
+            # Load the timeline before listing: files removed afterwards are then detected. An earlier listing would
+            # contain them.
             state = self._slicing
             files = self.storage.list(partition).files if self._opened is None else self._opened.listed(partition)
-            # A clean leaves the newest slice of a file group.  Where every base file counts, so does what a clean left.
+            # A clean retains the newest slice of each file group. If every base file is valid, no clean removed a
+            # needed file.
             bases = (parse_base_file(info.name) for info in files)
             if not all(base is None or self.timeline.is_completed(base.instant_time) for base in bases):
                 self.check_not_stale()
             groups = build_file_groups(partition, files, state)
             try:
-                found = by_section(visible_slices(groups, state))
+                sections_ = by_section(visible_slices(groups, state))
             except CorruptData as error:
                 raise error.with_path(self.storage.absolute(partition)) from error
-            self._slices[partition] = found
-        return found
+            self._slices[partition] = sections_
+        return sections_
 
     def is_sectioned(self, partition: str) -> bool:
-        """Whether the same key may stand in several sections."""
+        """Return True if the same key may occur in several sections."""
         return any(parse_file_group(section[0].file_id)[0] is not None for section in self.sections(partition))
 
     def cached(self, request: tuple[object, ...], find: Callable[[], A]) -> A:
-        """The answer to a question, found once: while this object lives it stays the same.  Those asked last are held, up to some
-        MiB.
-        """
-        known: A | None = self._answers.get(request)
-        if known is None:
-            known = find()
-            self._answers.put(request, known, known.nbytes + _ANSWER_BYTES)
-        return known
+        """Return the result of a request, computed once. An LRU cache of 16 MiB holds recent results."""
+        result: A | None = self._answers.get(request)
+        if result is None:
+            result = find()
+            self._answers.put(request, result, result.nbytes + _ANSWER_BYTES)
+        return result
 
     def lookup(self, partition: str, keys: pa.StringArray, routes: pa.StringArray | None = None) -> list[GroupCells]:
-        """The cells of some keys.  keys: string, no nulls, in any order; a key is looked up once.  One result for each group
-        read.  routes: as of `lookup_tasks`.
+        """Return the cells of some keys, one result for each group read.
+
+        Args:
+            partition: Name of the metadata table partition.
+            keys: String, no nulls, in any order; duplicates are looked up once.
+            routes: As in `lookup_tasks`.
         """
         tasks = [task for section in self._require(partition) for task in lookup_tasks(section, keys, routes)]
         return self._reader.read_all(tasks)
 
     def lookup_prefixes(self, partition: str, prefixes: Sequence[str], *, routed: bool = False) -> list[GroupCells]:
-        """The cells whose key begins with one of the prefixes.  One result for each group that is read.
+        """Return the cells whose key begins with one of the prefixes, one result for each group read.
 
-        routed: the prefix of a key, not the whole key, names its file group, so that one group is read for each.
+        Args:
+            partition: Name of the metadata table partition.
+            prefixes: Beginnings of keys.
+            routed: The prefix, not the whole key, determines the file group, so one group is read per prefix.
         """
         if not prefixes:
             return []
-        wanted = KeyRequest(prefixes=tuple(sorted({prefix.encode() for prefix in prefixes})))
+        request = KeyRequest(prefixes=tuple(sorted({prefix.encode() for prefix in prefixes})))
         groups = [slice_ for section in self._require(partition) for slice_ in section]
         if routed:
-            chosen = key_shards(pa.array(prefixes, pa.string()), len(groups))
-            groups = [groups[number] for number in np.unique(chosen).tolist()]
-        return self._reader.read_all([(slice_, wanted) for slice_ in groups])
+            shards = key_shards(pa.array(prefixes, pa.string()), len(groups))
+            groups = [groups[number] for number in np.unique(shards).tolist()]
+        return self._reader.read_all([(slice_, request) for slice_ in groups])
 
     def scan(self, partition: str) -> Iterator[GroupCells]:
-        """Everything in a partition, group by group; a group's base file is read while its cells are asked for."""
+        """Yield the cells of all groups of a partition; a group's base file is read lazily."""
         for slice_ in (slice_ for section in self._require(partition) for slice_ in section):
             yield self._reader.read(slice_, KeyRequest())
 
     def partition(self, name: str) -> MetadataPartition:
-        """A partition as it stands, for tasks that look keys up in it."""
+        """Return the current state of a partition, for tasks that look up keys in it."""
         self._require(name)
         slices = self.slices(name)
         instants = {log.name.instant_time for slice_ in slices for log in slice_.logs}
         return MetadataPartition(self.storage.spec(), name, slices, frozenset(filter(self._validity.counts, instants)))
 
     def logs_after(self, name: str, request_time: str) -> MetadataPartition | None:
-        """A partition, also one that is being built, with nothing in it but the log files of instants requested later; None where
+        """Return a partition (even one that is being built) reduced to the log files of instants requested later; None
+        if
         there are none.
         """
         slices = tuple(
@@ -323,50 +342,57 @@ class MetadataTable:
         return BlockValidity(self._data_timeline, self.timeline, partial(load_rolled_back, self._data, self._data_timeline))
 
     def check_not_stale(self) -> None:
-        """Raise SnapshotOutdated if files may be gone that its timeline counts: cleaned, rolled back, dropped or built again.
+        """Raise SnapshotOutdated if files that its timeline refers to may be removed: cleaned, rolled back, dropped or
+        rebuilt.
 
-        Called when something is missing.  What is missing for another reason is the error of the caller.
+        Called when a file is missing. If it is missing for another reason, the caller raises its own error.
         """
         self._check_not_dropped()
-        loss = None
+        stale_reason = None
         with suppress(TableState):
-            loss = find_stale_reason(self.context.timeline, self.timeline)
-        if loss is not None:
+            stale_reason = find_stale_reason(self.context.timeline, self.timeline)
+        if stale_reason is not None:
             raise SnapshotOutdated(
-                f"the state of {self.storage.uri} that was loaded is no longer whole: {loss.reason}; load the table again",
-                instants=loss.instants,
+                f"the loaded state of {self.storage.uri} is outdated: {stale_reason.reason}; load the table again",
+                instants=stale_reason.instants,
             )
 
     def _check_not_dropped(self) -> None:
-        present = load_table_config(self._data.storage, self._data.env).metadata_partitions
-        if present != self.partitions:
+        current_partitions = load_table_config(self._data.storage, self._data.env).metadata_partitions
+        if current_partitions != self.partitions:
             raise SnapshotOutdated(
-                f"the metadata table of {self._data.storage.uri} was changed since the table was loaded: it had "
-                f"{', '.join(self.partitions)} and has {', '.join(present) or 'nothing'}; load the table again"
+                f"the metadata table of {self._data.storage.uri} was changed since the table was loaded: its partitions were "
+                f"{', '.join(self.partitions)} and are {', '.join(current_partitions) or 'none'}; load the table again"
             )
 
     def _require(self, partition: str) -> tuple[tuple[FileSlice, ...], ...]:
         if partition not in self.partitions:
-            raise InvalidRequest(f"the metadata table has no partition {partition!r}; it has {', '.join(self.partitions)}")
+            raise InvalidRequest(
+                f"the metadata table has no partition {partition!r}; existing partitions: {', '.join(self.partitions)}"
+            )
         sections = self.sections(partition)
-        # A partitioned index of a table without rows has no section yet.
+        # A partitioned index of a table without rows has no section.
         if not sections and not (partition in self.definitions and self.definitions[partition].by_partition):
             self.check_not_stale()
-            raise TableState(f"the metadata table has no file group at {self.storage.absolute(partition)}")
+            raise TableState(
+                f"the metadata table has no file group at {self.storage.absolute(partition)}; drop the index and build it again"
+            )
         return sections
 
 
 def metadata_context(data: TableContext) -> TableContext:
-    """The metadata table of a table as a table of its own.  Raises as the methods of `MetadataTable`."""
+    """Open the metadata table of a table as a table. Raises as the methods of `MetadataTable`."""
     storage = data.storage.child(METADATA_FOLDER)
     config = load_table_config(storage)
     if not config.version.has_one_log_file_per_commit:
-        raise Unsupported(f"the metadata table at {storage.uri} has table version {int(config.version)}")
+        raise Unsupported(
+            f"cannot read the metadata table at {storage.uri}: table version {int(config.version)} is not supported"
+        )
     return TableContext(storage, data.env, config, data.lock)
 
 
 def load_rolled_back(context: TableContext, timeline: Timeline) -> frozenset[str]:
-    """The instants that the completed rollbacks and restores of a timeline have taken back."""
+    """Return the instants that the completed rollbacks and restores of a timeline rolled back."""
     store = context.timeline
     return frozenset(
         time for instant in timeline.completed(Action.ROLLBACK, Action.RESTORE) for time in rolled_back_instants(store, instant)
@@ -374,7 +400,11 @@ def load_rolled_back(context: TableContext, timeline: Timeline) -> frozenset[str
 
 
 def rolled_back_instants(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
-    """The instants that a completed rollback or restore has taken back.  Raises CorruptData that names the file."""
+    """Return the instants that a completed rollback or restore rolled back.
+
+    Raises:
+        CorruptData: The instant's file is damaged; the error contains its path.
+    """
     try:
         data = store.read(instant)
         if instant.action is Action.ROLLBACK:

@@ -1,12 +1,12 @@
-"""Where the definitions of a table's indexes stand: read, and put back to the same place.
+"""Loading and storing of a table's index definitions. Format: docs/formats/metadata-table.md, "Index definitions".
 
-The property is relative to the table.  A writer that follows the public specification stores it with the table's own path, which
-is another one once the table was moved: what ends as the usual place does is the usual place.  Definitions may also lie elsewhere
-in the table or outside of it: in a store of the same kind, which is opened with the table's storage options, or in one of another
-kind, opened with those of the environment.  There the table's lock keeps nobody away, so they are changed only where they still
-are what this process has read.
+The property with their path is relative to the table. Writers that follow the public specification store it with the
+table's own path, which is outdated after the table is moved. A path that ends like the default location is therefore
+the default location.
 
-Source: docs/formats/metadata-table.md, "Index definitions".
+Definitions may also be stored elsewhere in the table or outside of it. In a store of the same kind they are opened with
+the table's storage options; in another kind, with those of the environment. Outside of the table its lock does not
+exclude other writers, so a change requires that the content still equals what this process has read.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from pyhudi.table.table_context import TableContext
 
 
 def load_index_definitions(context: TableContext) -> dict[str, IndexDefinition]:
-    """The index definitions that the table's properties name; none without the property or the document.
+    """Load the index definitions that the table's properties refer to; empty without the property or the document.
 
-    They are read once for each context: a step of an action goes by one state of them, as it does by one of the properties, and a
-    lookup in an object store takes longer than all that is made of it.
-    Raises CorruptData naming the file.
+    They are read once per context: a step of an action uses one state of them, and a lookup in an object store is slow.
+
+    Raises:
+        CorruptData: The document is damaged; the error contains its path.
     """
-    named = context.config.index_definitions_path
-    if named is None:
+    path = context.config.index_definitions_path
+    if path is None:
         return {}
-    known = context.index_definitions
-    if named not in known:
-        known[named] = retry_while_corrupt(lambda: _read_definitions(context, named), context.env)
-    return dict(known[named])
+    cache = context.index_definitions
+    if path not in cache:
+        cache[path] = retry_while_corrupt(lambda: _read_definitions(context, path), context.env)
+    return dict(cache[path])
 
 
 def _read_definitions(context: TableContext, definitions_path: str) -> dict[str, IndexDefinition]:
@@ -63,45 +64,47 @@ def _read_definitions(context: TableContext, definitions_path: str) -> dict[str,
 
 
 def put_index_definitions(context: TableContext, definitions: Iterable[IndexDefinition]) -> None:
-    """Store the definitions in place of what is there.  The caller holds the lock, and sees to the property.
+    """Replace the stored definitions. The caller holds the lock and updates the property.
 
-    Raises WriteConflict where they lie outside of the table and are not what `load_index_definitions` gave any more.
+    Raises:
+        WriteConflict: They are stored outside of the table and differ from the result of `load_index_definitions`.
     """
-    named = context.config.index_definitions_path or INDEX_DEFINITIONS_FILE
-    storage, path = _place(context, named)
+    definitions_path = context.config.index_definitions_path or INDEX_DEFINITIONS_FILE
+    storage, path = _place(context, definitions_path)
     content = format_index_definitions(definitions)
     try:
         if storage is context.storage:
             storage.put(path, content)
         else:
-            _put_outside(context, storage, path, named, content)
+            _put_outside(context, storage, path, definitions_path, content)
     finally:
         context.index_definitions.clear()
 
 
 def _put_outside(context: TableContext, storage: Storage, path: str, definitions_path: str, content: bytes) -> None:
-    read = load_index_definitions(context)
-    found = storage.read_versioned(path)
-    # Another table that names the same file has a lock of its own.
-    unchanged = (parse_index_definitions(found[0]) if found is not None else {}) == read
-    landed = unchanged and (
-        storage.put_if_absent(path, content) if found is None else storage.put_if_matches(path, content, found[1]) is not None
+    loaded = load_index_definitions(context)
+    stored = storage.read_versioned(path)
+    # Another table that refers to the same file has its own lock.
+    unchanged = (parse_index_definitions(stored[0]) if stored is not None else {}) == loaded
+    written = unchanged and (
+        storage.put_if_absent(path, content) if stored is None else storage.put_if_matches(path, content, stored[1]) is not None
     )
-    if not landed:
+    if not written:
         raise WriteConflict(
-            f"the index definitions at {storage.absolute(path)}, outside of {context.storage.uri} ({INDEX_DEFINITIONS_PATH}="
-            f"{definitions_path}), were changed meanwhile by somebody who does not hold the table's lock; try again"
+            f"cannot store the index definitions at {storage.absolute(path)}, outside of {context.storage.uri} "
+            f"({INDEX_DEFINITIONS_PATH}={definitions_path}): they were changed concurrently by a writer without the table's "
+            f"lock; try again"
         )
 
 
 def store_definitions(context: TableContext, definitions: Mapping[str, IndexDefinition]) -> TableContext:
-    """Store the index definitions, and name them in the properties.  The caller holds the lock."""
+    """Store the index definitions and set the property with their path. The caller holds the lock."""
     put_index_definitions(context, definitions.values())
     return with_definitions_property(context)
 
 
 def with_definitions_property(context: TableContext) -> TableContext:
-    """The table with the property that names the definitions, which readers do not look for without it."""
+    """Set the property with the path of the definitions if it is missing; readers need it to find them."""
     if context.config.index_definitions_path is not None:
         return context
     changes = {INDEX_DEFINITIONS_PATH: INDEX_DEFINITIONS_FILE}
@@ -113,18 +116,18 @@ def _place(context: TableContext, definitions_path: str) -> tuple[Storage, str]:
     storage = context.storage
     if definitions_path.endswith(INDEX_DEFINITIONS_FILE):
         return storage, INDEX_DEFINITIONS_FILE
-    own = parse_uri(storage.uri)
+    table_location = parse_uri(storage.uri)
     if definitions_path.startswith("/"):
-        # A path without a scheme is one of the store in which the table lies.
-        place = Location(own.scheme, own.authority, definitions_path.strip("/"))
+        # A path without a scheme belongs to the table's own store.
+        location = Location(table_location.scheme, table_location.authority, definitions_path.strip("/"))
     elif ":/" in definitions_path:
-        place = parse_uri(definitions_path)
+        location = parse_uri(definitions_path)
     else:
         return storage, definitions_path
-    if place.key.startswith(f"{own.key}/"):
-        return storage, place.key.removeprefix(f"{own.key}/")
-    folder = replace(place, path=parent_folder(place.path))
+    if location.key.startswith(f"{table_location.key}/"):
+        return storage, location.key.removeprefix(f"{table_location.key}/")
+    folder = replace(location, path=parent_folder(location.path))
     spec = storage.spec()
-    # Another kind of store has other options, and is not to be told the secrets of this one.
-    options = spec.options if place.scheme == own.scheme else tuple(o for o in spec.options if o[0] == FAULT_OPTION)
-    return open_storage(replace(spec, uri=folder.uri, options=options)), file_name(place.path)
+    # Another kind of store has other options, and must not receive the secrets of this one.
+    options = spec.options if location.scheme == table_location.scheme else tuple(o for o in spec.options if o[0] == FAULT_OPTION)
+    return open_storage(replace(spec, uri=folder.uri, options=options)), file_name(location.path)

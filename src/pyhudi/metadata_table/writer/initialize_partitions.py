@@ -1,15 +1,15 @@
-"""Building partitions of the metadata table: all of it for a table that has none, or those that are missing.
+"""Initialization of metadata table partitions: of the whole metadata table, or of missing partitions.
+Format: docs/formats/metadata-table.md.
 
-    1. what a writer wants and the table has not; what it wants gone goes first
-    2. for each partition, in order, under the table's lock: its folder emptied; a seed log for each file group, which fixes
-       their number for good; a base file for each group that has records; the delta commit `00000000000000000` + n completed;
-       for column statistics the index definition stored; then the table's properties name the partition
+    1. Compare the enabled partitions with the existing ones. Disabled partitions are dropped first.
+    2. For each partition, in order, under the table's lock: empty its folder; write a first log file for each file
+    group, which fixes their number; write a base file for each group with records; complete the delta commit
+    `00000000000000000` + n; for column statistics store the index definition; add the partition to the table's
+    properties.
 
-`files` says what a listing finds: files of completed instants.  The other partitions are made from the files of the newest
-slices: footers, log blocks, and for the record index their keys.  A crash leaves a partition that no property names; it is wiped
-and built again by the next write.
-
-Source: docs/formats/metadata-table.md.
+`files` contains what a listing finds of completed instants. The other partitions are built from the files of the newest
+slices: footers, log blocks, and for the record index their keys. A crash leaves a partition that no property lists; the
+next write deletes and rebuilds it.
 """
 
 from __future__ import annotations
@@ -69,42 +69,54 @@ def ensure_metadata_table(
     data_schema: pa.Schema,
     before: pa.Schema | None,
 ) -> TableContext:
-    """Bring the metadata table to what a writer wants; the table with its properties as they are then.
+    """Create and drop metadata table partitions according to the settings, and return the table with its new
+    properties.
 
-    data_schema, before: the table's columns after the write that follows, and until now.
+    Args:
+        context: The table.
+        engine: Runs tasks.
+        settings: The writer's metadata settings.
+        lock_wait_ms: Maximum wait for the table's lock.
+        data_schema: The table's columns after the write that follows.
+        before: The table's columns before that write.
     """
     _check_record_index(context, settings)
     if not _missing(context, settings) and not _unwanted(context, settings):
         return context
-    with context.locked(lock_wait_ms) as held:
-        held = held.reloaded()
-        gone = _unwanted(held, settings)
-        if gone:
-            held = drop_partitions(held, gone)
-        missing = _missing(held, settings)
+    with context.locked(lock_wait_ms) as locked:
+        locked = locked.reloaded()
+        disabled = _unwanted(locked, settings)
+        if disabled:
+            locked = drop_partitions(locked, disabled)
+        missing = _missing(locked, settings)
         if missing:
-            if RECORD_INDEX in missing and settings.by_partition is not None and held.config.version.has_index_versions:
+            if RECORD_INDEX in missing and settings.by_partition is not None and locked.config.version.has_index_versions:
                 definition = record_index_definition(by_partition=settings.by_partition)
-                held = store_definitions(held, {**load_index_definitions(held), definition.name: definition})
-            held = build_partitions(held, engine, settings, missing, data_schema, before)
-        return replace(context, config=held.config)
+                locked = store_definitions(locked, {**load_index_definitions(locked), definition.name: definition})
+            locked = build_partitions(locked, engine, settings, missing, data_schema, before)
+        return replace(context, config=locked.config)
 
 
 def drop_for_new_columns(context: TableContext, settings: MetadataSettings, lock_wait_ms: int, before: pa.Schema) -> TableContext:
-    """Remove the metadata table of a table whose columns are about to get other types; the next write builds it anew.
+    """Drop the metadata table before the types of columns change; the next write rebuilds it.
 
-    before: the columns until now.  The list of those with statistics goes too, unless somebody chose it.
+    Args:
+        context: The table.
+        settings: The writer's metadata settings.
+        lock_wait_ms: Maximum wait for the table's lock.
+        before: The columns before the change. The list of columns with statistics is dropped too, unless it was
+            customized.
     """
-    with context.locked(lock_wait_ms) as held:
-        held = held.reloaded()
-        if held.config.metadata_partitions or held.config.metadata_partitions_inflight:
-            held = drop_store(held)
-        definitions = load_index_definitions(held)
+    with context.locked(lock_wait_ms) as locked:
+        locked = locked.reloaded()
+        if locked.config.metadata_partitions or locked.config.metadata_partitions_inflight:
+            locked = drop_store(locked)
+        definitions = load_index_definitions(locked)
         defined = definitions.get(COLUMN_STATS)
-        if defined is not None and set(defined.source_fields) == set(first_columns(held, settings, before)):
+        if defined is not None and set(defined.source_fields) == set(first_columns(locked, settings, before)):
             del definitions[COLUMN_STATS]
-            put_index_definitions(held, definitions.values())
-        return replace(context, config=held.config)
+            put_index_definitions(locked, definitions.values())
+        return replace(context, config=locked.config)
 
 
 def build_partitions(
@@ -115,10 +127,10 @@ def build_partitions(
     data_schema: pa.Schema,
     before: pa.Schema | None,
 ) -> TableContext:
-    """Build partitions of the metadata table, all of it when `files` is among them.  The caller holds the lock.
+    """Build partitions of the metadata table; all of it if `files` is among them. The caller holds the lock.
 
-    The columns have the types that they have until now: a write that is about to change them may be refused yet, and drops the
-    statistics where it is not.
+    Columns keep their types before the write: a write that changes them may still be refused, and drops the statistics
+    if it is not.
     """
     if FILES in partitions:
         store = create_store(drop_store(context) if context.config.metadata_partitions else context)
@@ -127,9 +139,9 @@ def build_partitions(
         store.roll_back_pending()
     snapshot = load_snapshot(store.table, directory_listing)
     columns = columns_to_index(context, settings, data_schema, before)
-    known = {field.name: field for field in before or ()}
-    present = pa.schema([known.get(field.name, field) for field in data_schema], data_schema.metadata)
-    state = IndexBuild(store.table, engine, snapshot, columns, with_meta_fields(present))
+    fields_before = {field.name: field for field in before or ()}
+    current = pa.schema([fields_before.get(field.name, field) for field in data_schema], data_schema.metadata)
+    state = IndexBuild(store.table, engine, snapshot, columns, with_meta_fields(current))
     builder = PartitionBuilder(store, settings, state)
     for partition in in_build_order(partitions):
         builder.build(partition)
@@ -140,70 +152,72 @@ def _missing(context: TableContext, settings: MetadataSettings) -> tuple[str, ..
     if not settings.enabled:
         return ()
     config = context.config
-    there = set(config.metadata_partitions) if config.has_metadata_table else set()
+    existing = set(config.metadata_partitions) if config.has_metadata_table else set()
     building = set(config.metadata_partitions_inflight)
-    wanted = {
+    enabled = {
         kind.partition_type
         for kind in INDEX_TYPES
         if kind.partition_type in settings.enabled_partitions and kind.refusal(config) is None
     }
-    # A definition without its partition is an index that has to be built, as after the metadata table was dropped.
+    # A definition without its partition is an index to build, as after the metadata table was dropped.
     defined = [name for name in load_index_definitions(context) if is_defined(name)]
-    missing = list(in_build_order(wanted - there - building))
+    missing = list(in_build_order(enabled - existing - building))
     for name in defined:
         kind = index_for_partition(name)
-        needed = kind.needs.partition if kind is not None and kind.needs is not None else None
-        if needed is not None and needed not in {*there, *building, *missing}:
-            missing.append(needed)
+        required = kind.needs.partition if kind is not None and kind.needs is not None else None
+        if required is not None and required not in {*existing, *building, *missing}:
+            missing.append(required)
     planned = planned_partitions(context) if defined else frozenset()
-    return (*missing, *(name for name in defined if name not in there | building | planned))
+    return (*missing, *(name for name in defined if name not in existing | building | planned))
 
 
 def _unwanted(context: TableContext, settings: MetadataSettings) -> tuple[str, ...]:
-    there = context.config.metadata_partitions
+    existing = context.config.metadata_partitions
     if not settings.enabled:
-        return (FILES,) if there or context.config.metadata_partitions_inflight else ()
+        return (FILES,) if existing or context.config.metadata_partitions_inflight else ()
     unwanted = tuple(
         p
-        for p in there
+        for p in existing
         if p in settings.disabled_partitions and (p != RECORD_INDEX or _by_partition(context) in settings.refused)
     )
-    dependent = dependent_partitions(RECORD_INDEX, there)
+    dependent = dependent_partitions(RECORD_INDEX, existing)
     if RECORD_INDEX in unwanted and dependent:
         raise InvalidRequest(
-            f"{RECORD_INDEX_SWITCH}=false would drop the record index, which {', '.join(dependent)} needs; drop that index first"
+            f"cannot drop the record index ({RECORD_INDEX_SWITCH}=false): {', '.join(dependent)} requires it; "
+            "drop that index first"
         )
     return unwanted
 
 
 def _by_partition(context: TableContext) -> bool:
     """Whether the record index is partitioned."""
-    found = load_index_definitions(context).get(RECORD_INDEX) if context.config.version.has_index_versions else None
-    return found is not None and found.by_partition
+    definition = load_index_definitions(context).get(RECORD_INDEX) if context.config.version.has_index_versions else None
+    return definition is not None and definition.by_partition
 
 
 def _check_record_index(context: TableContext, settings: MetadataSettings) -> None:
-    """Raises InvalidRequest and Unsupported where the options ask for a record index of another kind than the table can have."""
+    """Raise InvalidRequest or Unsupported if the options require a type of record index that the table cannot have."""
     config, uri = context.config, context.storage.uri
     if not settings.enabled or settings.by_partition is None:
         return
     if not config.version.has_index_versions:
         if settings.by_partition:
             raise Unsupported(
-                f"a partitioned record index ({PARTITIONED_SWITCH}) in the table at {uri} of version {int(config.version)}"
+                f"a partitioned record index ({PARTITIONED_SWITCH}) is not supported in the table at {uri} of version "
+                f"{int(config.version)}; upgrade the table first"
             )
         return
-    there = (*config.metadata_partitions, *config.metadata_partitions_inflight)
-    if RECORD_INDEX in there and _by_partition(context) is not settings.by_partition:
-        own, other = ("partitioned", "not") if not settings.by_partition else ("not partitioned", "")
+    existing = (*config.metadata_partitions, *config.metadata_partitions_inflight)
+    if RECORD_INDEX in existing and _by_partition(context) is not settings.by_partition:
+        actual, required = ("partitioned", "global") if not settings.by_partition else ("global", "partitioned")
         raise InvalidRequest(
-            f"the record index of the table at {uri} is {own}, and the options ask for one that is{' ' + other if other else ''} "
+            f"the record index of the table at {uri} is {actual}, but the options require a {required} one "
             f"({RECORD_INDEX_SWITCH}, {PARTITIONED_SWITCH}, {INDEX_TYPE}); drop it first: Table.index.drop({RECORD_INDEX!r})"
         )
 
 
 def planned_partitions(context: TableContext) -> frozenset[str]:
-    """The partitions that a pending indexing action is going to build."""
+    """Return the partitions that a pending indexing action is going to build."""
     store = context.timeline
     names: set[str] = set()
     for instant in store.load().pending(Action.INDEXING):
@@ -214,7 +228,7 @@ def planned_partitions(context: TableContext) -> frozenset[str]:
 
 
 class PartitionBuilder:
-    """Indexes of one metadata table in the making."""
+    """Builds indexes of one metadata table."""
 
     def __init__(self, store: MetadataStore, settings: MetadataSettings, state: IndexBuild) -> None:
         self.table = store.table
@@ -224,12 +238,15 @@ class PartitionBuilder:
         self._indexes: dict[str, Index] = {}
 
     def unlocked(self, table: TableContext) -> PartitionBuilder:
-        """The same work without the lock: `fill` writes files that nobody reads yet.  table: as the caller opened it."""
+        """Return a builder for use without the lock: `fill` writes files that no reader uses yet.
+
+        `table` is the table as the caller opened it.
+        """
         table = replace(table, config=self.table.config)
         return PartitionBuilder(MetadataStore.open(table), self._settings, self._state.of(table))
 
     def build(self, partition: str) -> None:
-        """Build one index and name it in the table's properties."""
+        """Build one index and add it to the table's properties."""
         store, storage = self._store, self._store.storage
         storage.delete_folder(partition)
         time = self.free_instant()
@@ -241,7 +258,7 @@ class PartitionBuilder:
         self.table = set_partitions(self.table, (*self.table.config.metadata_partitions, partition))
 
     def seed(self, partition: str, time: str) -> list[MetadataFile]:
-        """Make the file groups of an index; the base files that they are to get."""
+        """Create the file groups of an index, and return the base files to write."""
         storage, index = self._store.storage, self._opened(partition)
         groups = index.groups(self._settings, self._state)
         storage.make_folder(partition)
@@ -254,40 +271,40 @@ class PartitionBuilder:
         ]
 
     def fill(self, partition: str, files: Sequence[MetadataFile], time: str) -> list[WriteStat]:
-        """Write the base files of what the index says of the state."""
+        """Write the base files of an index for the snapshot."""
         index = self._opened(partition)
         check_computable((index,), self._state.schema)
-        said = index.build(self._state, time, len(files))
+        update = index.build(self._state, time, len(files))
         written: list[WriteStat | None] = []
-        if said.records is not None:
-            pieces = by_shard(said.records, len(files))
+        if update.records is not None:
+            pieces = by_shard(update.records, len(files))
             written += in_threads(run_metadata_base, [BaseTask(files[shard], piece) for shard, piece in pieces.items()])
-        make = type(index).key_records
-        if make is not None:
-            keys = SpilledKeys(partition, said.keys, make)
-            named = {file.file_id: file for file in files}
-            shares = ((named[group.file_id], *keys.share(group)) for group in grouped(named))
+        make_records = type(index).key_records
+        if make_records is not None:
+            keys = SpilledKeys(partition, update.keys, make_records)
+            files_by_id = {file.file_id: file for file in files}
+            shares = ((files_by_id[group.file_id], *keys.share(group)) for group in grouped(files_by_id))
             spec = self.table.storage.spec()
-            tasks = [KeyTask(file, spec, share, sources, make) for file, share, sources in shares if sources]
+            tasks = [KeyTask(file, spec, share, sources, make_records) for file, share, sources in shares if sources]
             written += self._state.engine.map(run_key_base, tasks)
             self.table.storage.delete_folder(join_path(SIDE_FOLDER, time))
         return [stat for stat in written if stat is not None]
 
     def free_instant(self) -> str:
-        """The first instant of initialisation that is not taken."""
+        """Return the first unused initialization instant."""
         timeline = self._store.load()
-        taken = {i.request_time for i in timeline.instants}
-        taken.update(time for time in timeline.archived_completions if time.startswith(INIT_INSTANT_TIME))
+        used = {i.request_time for i in timeline.instants}
+        used.update(time for time in timeline.archived_completions if time.startswith(INIT_INSTANT_TIME))
         for partition in self.table.config.metadata_partitions_inflight:
-            # An indexing under way puts its instant on the timeline when it has built its files.
-            taken.update(parse_data_file_instant(name) or "" for name in self._store.sizes(partition))
+            # An indexing action in progress adds its instant to the timeline after it has built its files.
+            used.update(parse_data_file_instant(name) or "" for name in self._store.sizes(partition))
         number = 0
-        while f"{INIT_INSTANT_TIME}{number:03d}" in taken:
+        while f"{INIT_INSTANT_TIME}{number:03d}" in used:
             number += 1
         return f"{INIT_INSTANT_TIME}{number:03d}"
 
     def _opened(self, partition: str) -> Index:
-        found = self._indexes.get(partition)
-        if found is None:
-            found = self._indexes[partition] = open_indexes(self.table, (partition,))[0]
-        return found
+        index = self._indexes.get(partition)
+        if index is None:
+            index = self._indexes[partition] = open_indexes(self.table, (partition,))[0]
+        return index

@@ -1,16 +1,16 @@
-"""What a commit, a clean, a rollback or a restore of the table makes its metadata table say, just before the table says so.
+"""Effect of a commit, clean, rollback or restore of the table on its metadata table, applied just before the table's
+own
+instant completes. Format: docs/formats/metadata-table.md.
 
-    commit     what each index says of it
-    clean      each index that speaks of files removes what was deleted
+    commit     each index adds its updates
+    clean      each index with file entries removes the deleted files
     rollback   the metadata table's own rollback of the same instant: its log files are deleted
-    restore    what cannot be right any more is dropped: all of it
+    restore    partitions that may be incorrect afterwards are dropped: all of them
 
-All of it under the table's lock.  What a writing task found out about its files comes with its status (`tasks.file_stats`); when
-the metadata table has changed since the tasks were planned, so that something was not asked for, the commit is a conflict.
-What the kinds of indexes have to say stands in `kinds`; `overlap` says how that stands beside what commits say whose times
-overlap.
-
-Source: docs/formats/metadata-table.md.
+All of it happens under the table's lock. Write tasks return indexing data of their files with their status
+(`tasks.file_stats`). If the metadata table has changed since the tasks were planned, so that required data is missing,
+the commit is a conflict. The index types in `metadata_table.indexes` compute the updates; `overlapping_commits`
+reconciles them with commits whose times overlap.
 """
 
 from __future__ import annotations
@@ -69,17 +69,22 @@ def indexing_requirements(
     *,
     keys: bool = True,
 ) -> FileIndexing | None:
-    """What writing tasks are to find out for the table's metadata table; None when it has none.
+    """Return what write tasks must collect for the table's metadata table; None if it has none.
 
-    data_schema, before: the table's columns after the write and before it.  keys: whether the write can move keys.
+    Args:
+        context: The table.
+        settings: The writer's metadata settings.
+        data_schema: The table's columns after the write.
+        before: The table's columns before the write.
+        keys: The write may change the location of record keys.
     """
     if FILES not in maintained_partitions(context.config):
         return None
     write = WriteStarted(context, settings, data_schema, before, keys)
-    asked = FileIndexing()
+    requirements = FileIndexing()
     for index in open_indexes(context):
-        asked = index.requirements(asked, write)
-    return asked
+        requirements = index.requirements(requirements, write)
+    return requirements
 
 
 def prepare_metadata_commit(
@@ -95,39 +100,59 @@ def prepare_metadata_commit(
     replaced: Mapping[str, Sequence[str]] | None = None,
     retains_keys: bool = False,
 ) -> MetadataCommit:
-    """The mirror of a commit whose files are written, with what indexes have to know of it found out.
+    """Return the metadata commit of a commit whose files are written, after loading what the indexes need before the
+    lock.
 
-    snapshot: on which it was planned; time: its instant; operation: as its metadata says; replaced: partition -> file groups that
-    it replaces.  retains_keys: the caller removes the side files.
+    Args:
+        context: The table.
+        engine: Runs tasks; None for threads of this process.
+        indexing: What the write tasks had to collect.
+        data_schema: The table's columns after the commit.
+        statuses: Results of the write tasks.
+        snapshot: The snapshot that the commit was planned on.
+        time: Instant of the commit.
+        operation: Operation in the commit metadata.
+        replaced: Replaced file groups by partition.
+        retains_keys: The caller removes the side files.
     """
     earlier = _earlier(snapshot, statuses)
-    trust = None if earlier is None else _trust_of(earlier, snapshot.timeline)
-    mirror = MetadataCommit(
-        engine, indexing, data_schema, statuses, replaced or {}, retains_keys=retains_keys, earlier=earlier, sole_writer=trust
+    sole_writer = None if earlier is None else _trust_of(earlier, snapshot.timeline)
+    metadata_commit = MetadataCommit(
+        engine,
+        indexing,
+        data_schema,
+        statuses,
+        replaced or {},
+        retains_keys=retains_keys,
+        earlier=earlier,
+        sole_writer=sole_writer,
     )
     return replace(
-        mirror, prepared=prepare_all(open_indexes(context), mirror.planned(context, lambda: snapshot, time, operation))
+        metadata_commit,
+        prepared=prepare_all(open_indexes(context), metadata_commit.planned(context, lambda: snapshot, time, operation)),
     )
 
 
 def _earlier(snapshot: Snapshot, statuses: Sequence[WriteStatus]) -> MetadataTable | None:
-    """The metadata table that a write was planned with, having fetched what its commit will ask under the lock."""
+    """The metadata table that a write was planned with, after prefetching what its commit reads under the lock."""
     listing = snapshot.listing
     earlier = listing.metadata if isinstance(listing, MetadataListing) else None
     if not isinstance(listing, MetadataListing) or earlier is None:
         return None
     if {COLUMN_STATS, PARTITION_STATS} <= set(earlier.partitions):
-        # The statistics of partitions are carried on, or made of those of the files that stay.
-        known = listing.cached_groups({status.stat.partition_path or "" for status in statuses})
-        if known and not known <= {status.stat.file_id for status in statuses if not status.stat.log_files}:
+        # Partition statistics are updated incrementally, or computed from those of the remaining files.
+        cached = listing.cached_groups({status.stat.partition_path or "" for status in statuses})
+        if cached and not cached <= {status.stat.file_id for status in statuses if not status.stat.log_files}:
             earlier.warm(COLUMN_STATS)
-        if known and not known <= {status.stat.file_id for status in statuses}:
+        if cached and not cached <= {status.stat.file_id for status in statuses}:
             earlier.warm(PARTITION_STATS)
     return earlier
 
 
 def _trust_of(earlier: MetadataTable, timeline: Timeline) -> SoleWriter | None:
-    """What a metadata table says, as far as it can be read without the lock: what is being archived may go between two reads."""
+    """The sole-writer state in a metadata table, if readable without the lock: archival may remove files between two
+    reads.
+    """
     with suppress(HudiError):
         if PARTITION_STATS in earlier.partitions:
             return load_sole_writer(earlier.context.timeline, earlier.timeline, timeline)
@@ -136,12 +161,18 @@ def _trust_of(earlier: MetadataTable, timeline: Timeline) -> SoleWriter | None:
 
 @dataclass(frozen=True, slots=True)
 class MetadataCommit:
-    """The hook of one commit; see `Transaction.commit`.
+    """Metadata table part of one commit; the hook of `Transaction.commit`.
 
-    indexing: what the tasks were asked for; statuses: what they answered.  data_schema: the table's columns after the commit.
-    replaced: partition -> file groups that the commit replaces; prepared: what was found out before the lock, by index;
-    retains_keys: as of `prepare_metadata_commit`; earlier: the metadata table as it was read before the lock; sole_writer: what
-    it said then.
+    Attributes:
+        engine: Runs tasks; None for threads of this process.
+        indexing: What the write tasks had to collect.
+        data_schema: The table's columns after the commit.
+        statuses: Results of the write tasks.
+        replaced: Replaced file groups by partition.
+        prepared: Data loaded before the lock, by index.
+        retains_keys: The caller removes the side files.
+        earlier: The metadata table as read before the lock.
+        sole_writer: The sole-writer state read before the lock.
     """
 
     engine: Engine | None
@@ -155,7 +186,7 @@ class MetadataCommit:
     sole_writer: SoleWriter | None = None
 
     def planned(self, context: TableContext, load: Callable[[], Snapshot], time: str, operation: Operation) -> CommitPrepared:
-        """The commit as kinds of index are told of it before the lock.  load: the table before it."""
+        """Return the commit as input of `Index.prepare`. `load` loads the table before it."""
         return CommitPrepared(
             context, self.engine, load, self.data_schema, self.indexing, self.statuses, time, operation, self.replaced
         )
@@ -163,7 +194,8 @@ class MetadataCommit:
     def __call__(self, transaction: Transaction, metadata: CommitMetadata, current_timeline: Timeline) -> Timeline | None:
         """Write the delta commit of the metadata table; see `MetadataHook`.
 
-        Raises IndexStarted when the tasks were asked for something else.
+        Raises:
+            IndexStarted: The tasks did not collect what an index needs.
         """
         context, time = transaction.context.reloaded(), transaction.instant_time
         partitions = maintained_partitions(context.config)
@@ -189,8 +221,8 @@ class MetadataCommit:
                 time, completed_action(transaction.action), State.COMPLETED, store.next_time(current_timeline, attempt.timeline)
             )
         )
-        said = {index: index.updates_for_commit(commit) for index in indexes if index.partition in commit.partitions}
-        return self._write(commit, replace(attempt, store=store), said)
+        updates = {index: index.updates_for_commit(commit) for index in indexes if index.partition in commit.partitions}
+        return self._write(commit, replace(attempt, store=store), updates)
 
     def _told(
         self, context: TableContext, partitions: Sequence[str], metadata: CommitMetadata, current_timeline: Timeline, time: str
@@ -207,42 +239,47 @@ class MetadataCommit:
         )
 
     def _write(self, commit: CommitPublishing, attempt: DeltaCommit, updates: Mapping[Index, IndexUpdate]) -> Timeline | None:
-        """Write what the indexes say, as it stands beside commits whose times overlap with this one's."""
+        """Write the index updates, reconciled with overlapping commits."""
         overlap = ConcurrentCommits.of(commit.time, commit.timeline, attempt.timeline)
         keys = [
-            SpilledKeys(index.partition, one.keys, make, one.sections)
-            for index, one in updates.items()
+            SpilledKeys(index.partition, update.keys, make, update.sections)
+            for index, update in updates.items()
             if (make := type(index).key_records) is not None
         ]
         if commit.operation.changes_rows:
             overlap.check_keys(self.engine, commit.context, commit.reader, commit.completed_instant, keys)
-        ranges = [one.partitions for one in updates.values() if one.partitions is not None]
+        ranges = [update.partitions for update in updates.values() if update.partitions is not None]
         dropped = overlap.drop_clashes(commit.context, commit.reader, ranges)
         if dropped:
             commit.context = commit.context.reloaded()
         schema = pa.schema([]) if self.data_schema is None else with_meta_fields(self.data_schema)
         records: dict[str, MetadataRecords] = {}
-        for index, one in updates.items():
+        for index, update in updates.items():
             if index.partition not in dropped:
-                parts = [] if one.records is None else [one.records]
-                if one.partitions is not None:
-                    parts.append(one.partitions.records(schema, is_tight=not overlap.has_older_pending))
+                parts = [] if update.records is None else [update.records]
+                if update.partitions is not None:
+                    parts.append(update.partitions.records(schema, is_tight=not overlap.has_older_pending))
                 if parts:
                     records[index.partition] = parts[0] if len(parts) == 1 else join_tables(*parts)
-        kept = not dropped and not overlap.has_newer_completed and _says_all_ranges(commit, updates)
-        since = (commit.sole_writer.since or commit.completed_instant.completion_time) if kept else None
+        is_sole_writer = not dropped and not overlap.has_newer_completed and _says_all_ranges(commit, updates)
+        since = (commit.sole_writer.since or commit.completed_instant.completion_time) if is_sole_writer else None
         timeline = attempt.write(self.engine, commit.timeline, records, keys, since)
         if not self.retains_keys and (keys or (self.indexing is not None and self.indexing.key_shards)):
-            # Side files of an index that was dropped meanwhile go with the next compaction of the metadata table.
+            # Side files of an index that was dropped concurrently are removed by the next compaction of the metadata
+            # table.
             commit.context.storage.delete_folder(join_path(SIDE_FOLDER, commit.time))
-        left = [one for one in ranges if one.index.partition not in dropped]
-        overlap.rewrite_overtaken_stats(commit.context, attempt.store, commit.timeline, commit.completed_instant, left, schema)
+        remaining = [update for update in ranges if update.index.partition not in dropped]
+        overlap.rewrite_overtaken_stats(
+            commit.context, attempt.store, commit.timeline, commit.completed_instant, remaining, schema
+        )
         return None if overlap.has_newer_completed else timeline
 
 
 def _says_all_ranges(commit: CommitPublishing, updates: Mapping[Index, IndexUpdate]) -> bool:
-    """Whether the statistics of partitions hold what the commit makes of all partitions that it touches."""
-    ranges = [one.partitions.ranges for index, one in updates.items() if index.partition == PARTITION_STATS and one.partitions]
+    """Whether the partition statistics cover all partitions that the commit touches."""
+    ranges = [
+        update.partitions.ranges for index, update in updates.items() if index.partition == PARTITION_STATS and update.partitions
+    ]
     return bool(ranges) and set(commit.file_groups()) <= set(ranges[0])
 
 
@@ -250,24 +287,24 @@ def _check_asked(indexes: Iterable[Index], commit: CommitPublishing) -> None:
     missing = [index.partition for index in indexes if not index.requirements_met(commit)]
     if missing:
         raise IndexStarted(
-            f"the metadata table of {commit.context.storage.uri} got {', '.join(missing)} while this write was under way; "
+            f"index {', '.join(missing)} was created in the metadata table of {commit.context.storage.uri} during this write; "
             "plan the write again"
         )
 
 
 def apply_clean_to_metadata(context: TableContext, request_time: str, clean: CleanMetadata, current_timeline: Timeline) -> None:
-    """Take what a clean deleted out of the metadata table.  The caller holds the lock."""
+    """Remove the files that a clean deleted from the metadata table. The caller holds the lock."""
     context = context.reloaded()
     if FILES not in maintained_partitions(context.config):
         return
     store = MetadataStore.open(context)
-    told = FilesCleaned(
+    cleaned = FilesCleaned(
         context,
         {partition: entry.delete_path_patterns for partition, entry in clean.partition_metadata.items()},
         [partition for partition, entry in clean.partition_metadata.items() if entry.is_partition_deleted],
     )
-    said = {index.partition: index.updates_for_clean(told) for index in open_indexes(context)}
-    records = {partition: found for partition, found in said.items() if found is not None}
+    deletes = {index.partition: index.updates_for_clean(cleaned) for index in open_indexes(context)}
+    records = {partition: records_ for partition, records_ in deletes.items() if records_ is not None}
     store.begin(request_time).write(None, current_timeline, records)
 
 
@@ -280,12 +317,18 @@ def apply_rollback_to_metadata(
     *,
     logs: bool = True,
 ) -> None:
-    """Roll the delta commit of an instant back, as part of the table's own rollback.  The caller holds the lock.
+    """Roll back the delta commit of an instant, as part of the table's own rollback. The caller holds the lock.
 
-    request_time: of the rollback; target: of what is rolled back; deleted: partition -> paths of its files, which are gone.
-    Where the metadata table has taken the target up for good, in a base file, it is dropped, and the next write builds it anew;
-    so is a partition that was built when the target, or a file of it, was there already.  logs: False, and log files that bear
-    the target's time are not its own.
+    The metadata table is dropped, and rebuilt by the next write, if a compaction has merged the target into a base
+    file. A partition is dropped if it was built while the target, or one of its files, existed.
+
+    Args:
+        context: The table.
+        request_time: Instant of the rollback.
+        target: Instant that is rolled back.
+        deleted: Partition -> paths of its deleted files.
+        current_timeline: The table's timeline.
+        logs: False if log files with the target's time in their name belong to other instants.
     """
     context = context.reloaded()
     if FILES not in (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight):
@@ -293,68 +336,71 @@ def apply_rollback_to_metadata(
     store = MetadataStore.open(context)
     timeline = store.load()
     context.storage.delete_folder(join_path(SIDE_FOLDER, target))
-    own = [i for i in timeline.instants if i.step == (target, Action.DELTACOMMIT)]
-    if not own:
+    target_instants = [i for i in timeline.instants if i.step == (target, Action.DELTACOMMIT)]
+    if not target_instants:
         if _lists_files_of(MetadataTable(context, current_timeline), target, deleted, logs=logs):
             drop_store(context)
         return
-    completed = own[0].completion_time
+    completed = target_instants[0].completion_time
     if completed is not None and any(i.request_time > completed for i in timeline.completed(Action.COMMIT)):
         drop_store(context)
         return
-    late = _built_after(store, timeline, completed) if completed is not None else frozenset()
-    kept = (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight, *late)
-    gone = {partition for partition in kept if not _stays(partition, built_since=partition in late)}
-    if gone:
-        _LOG.warning("rollback of %s drops %s of the metadata table, built with it", target, ", ".join(sorted(gone)))
-        drop_partitions(context, gone)
-        if FILES in gone:
+    built_later = _built_after(store, timeline, completed) if completed is not None else frozenset()
+    remaining = (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight, *built_later)
+    dropped = {partition for partition in remaining if not _stays(partition, built_since=partition in built_later)}
+    if dropped:
+        _LOG.warning(
+            "rollback of %s drops %s of the metadata table: they were built while it existed", target, ", ".join(sorted(dropped))
+        )
+        drop_partitions(context, dropped)
+        if FILES in dropped:
             return
     _drop_plans(store, timeline)
     _roll_back(store, request_time, target, current_timeline)
 
 
 def apply_restore_to_metadata(context: TableContext) -> None:
-    """Drop what the metadata table says of a table whose past is about to change; the next write builds it anew.
-
-    The caller holds the lock.
-    """
+    """Drop the metadata table before a restore; the next write rebuilds it. The caller holds the lock."""
     context = context.reloaded()
-    there = (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight)
-    gone = [partition for partition in there if (kind := index_for_partition(partition)) is None or not kind.survives_restore()]
-    if gone:
-        drop_partitions(context, gone)
+    existing = (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight)
+    dropped = [
+        partition for partition in existing if (kind := index_for_partition(partition)) is None or not kind.survives_restore()
+    ]
+    if dropped:
+        drop_partitions(context, dropped)
 
 
 def _built_after(store: MetadataStore, timeline: Timeline, completed: str) -> frozenset[str]:
-    """The partitions that were built after a time: their first files say what the table was like then."""
-    late = {
+    """The partitions that were built after a time: their first files reflect the table at that time."""
+    init_instants = {
         i.request_time
         for i in timeline.completed(Action.DELTACOMMIT)
         if i.request_time.startswith(INIT_INSTANT_TIME) and (i.completion_time or "") > completed
     }
-    return frozenset(parent_folder(path) for time in late for path in store.files_of_instant(time))
+    return frozenset(parent_folder(path) for time in init_instants for path in store.files_of_instant(time))
 
 
 def _stays(partition: str, *, built_since: bool) -> bool:
-    """Whether an index is still right after a rollback; of one that nobody knows that is so when it is older."""
+    """Whether an index is still correct after a rollback; an unknown index is correct if it is older."""
     kind = index_for_partition(partition)
     return not built_since if kind is None else kind.survives_rollback(built_since=built_since)
 
 
 def _drop_plans(store: MetadataStore, timeline: Timeline) -> None:
-    """Drop compactions of the metadata table that died: they may read log files that are about to go, and are planned anew."""
+    """Drop compactions of the metadata table that died: they may read log files that are about to be deleted. They are
+    planned again.
+    """
     for instant in timeline.pending(Action.COMPACTION):
         store.storage.delete(store.files_of_instant(instant.request_time))
         store.context.timeline.remove_pending(instant.request_time, Action.COMPACTION)
 
 
 def _lists_files_of(reader: MetadataTable, target: str, deleted: Mapping[str, Iterable[str]], *, logs: bool) -> bool:
-    # What a write copied for a resize bears the time of that one.
-    gone = {partition: frozenset(map(file_name, paths)) for partition, paths in deleted.items()}
+    # Files that a write copied for a resize carry the resize's instant.
+    deleted_names = {partition: frozenset(map(file_name, paths)) for partition, paths in deleted.items()}
     files = find_files(reader, deleted)
     return any(
-        name in gone[partition] or (parse_data_file_instant(name) == target and (logs or not name.startswith(".")))
+        name in deleted_names[partition] or (parse_data_file_instant(name) == target and (logs or not name.startswith(".")))
         for partition, name in zip(files.column("partition").to_pylist(), files.column("name").to_pylist(), strict=True)
     )
 

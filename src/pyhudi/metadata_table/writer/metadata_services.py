@@ -1,14 +1,16 @@
-"""The metadata table's own services: compaction, cleaning, archival; after a commit of the table, when they are due.
+"""Table services of the metadata table: compaction, cleaning and archival, run after a commit of the table when due.
+Format: docs/formats/metadata-table.md; docs/formats/timeline.md, "History".
 
-    compaction   under the table's lock, from plan to commit, after `hoodie.metadata.compact.max.delta.commits` delta commits.
-                 It takes up what is committed on both tables: none is made while an instant that is pending on the table's
-                 timeline stands completed on the metadata table's.  One that died is carried out anew, from its plan.
-    cleaning     of slices that a compaction replaced, after a compaction; at least 20 commits are kept
-    archival     of its timeline, behind the earliest instant that the table still shows, and behind what cleaning counts
+    compaction   under the table's lock, from plan to commit, after `hoodie.metadata.compact.max.delta.commits` delta
+    commits.
+                 It merges what is committed on both tables: it is skipped while an instant is pending on the table's
+                     timeline
+                 but completed on the metadata table's. A compaction that died is executed again from its plan.
+    cleaning     of slices that a compaction replaced, after a compaction; at least 20 commits are retained
+    archival     of its timeline, before the earliest instant of the table's active timeline and those that cleaning
+    counts
 
-The table's own archival waits for the compaction of its metadata table, as real Hudi's does.
-
-Source: docs/formats/metadata-table.md; docs/formats/timeline.md, "History".
+The table's own archival waits for the compaction of its metadata table, as in Hudi.
 """
 
 from __future__ import annotations
@@ -51,9 +53,13 @@ _MIN_RETAINED = 20
 
 @dataclass(frozen=True, slots=True)
 class MetadataServiceSettings:
-    """How the metadata table is looked after.
+    """Settings of the metadata table's services.
 
-    clean, archive: those of the table, from which its own are made; archive None leaves its timeline as it grows.
+    Attributes:
+        metadata: The writer's metadata settings.
+        clean: Clean settings of the table, from which those of the metadata table are derived.
+        archive: Archival settings of the table, used likewise; None disables archival.
+        lock_wait_ms: Maximum wait for the table's lock.
     """
 
     metadata: MetadataSettings
@@ -65,10 +71,14 @@ class MetadataServiceSettings:
 def run_metadata_services(
     context: TableContext, engine: Engine | None, settings: MetadataServiceSettings, loaded_timeline: Timeline | None = None
 ) -> Outcome:
-    """Do what is due.
+    """Run the services that are due.
 
-    loaded_timeline: the timeline of the metadata table as it was right after a commit of this process; when it tells that nothing
-    is due, nothing is read.  Whoever commits later looks after that commit.
+    Args:
+        context: The table.
+        engine: Runs tasks; None for threads of this process.
+        settings: The settings.
+        loaded_timeline: The timeline of the metadata table right after a commit of this process. If nothing is due in
+            it, nothing is read. Later committers run the services after their own commit.
     """
     if loaded_timeline is not None:
         reason = _reason_not_to_compact(loaded_timeline, settings.metadata)
@@ -79,7 +89,7 @@ def run_metadata_services(
 
 @retry_on_stale_files
 def _run_services(context: TableContext, engine: Engine | None, settings: MetadataServiceSettings) -> Outcome:
-    """Do what is due on the metadata table that the properties name; on the next one if it is dropped or built again."""
+    """Run due services on the metadata table in the properties; again on the next one if it is dropped or rebuilt."""
     if not context.config.has_metadata_table:
         return Disabled("the table has no metadata table")
     store = MetadataStore.open(context)
@@ -87,8 +97,8 @@ def _run_services(context: TableContext, engine: Engine | None, settings: Metada
     try:
         return _run_services_of(store, timeline, engine, settings)
     except TableState:
-        now, opened = context.timeline.load(), MetadataCache(store.context, timeline, lambda partition: ())
-        MetadataTable(context, now, opened).check_not_stale()
+        current, opened = context.timeline.load(), MetadataCache(store.context, timeline, lambda partition: ())
+        MetadataTable(context, current, opened).check_not_stale()
         raise
 
 
@@ -96,29 +106,29 @@ def _run_services_of(
     store: MetadataStore, timeline: Timeline, engine: Engine | None, settings: MetadataServiceSettings
 ) -> Outcome:
     context = store.table
-    done: list[str] = []
+    results: list[str] = []
     reason = _reason_not_to_compact(timeline, settings.metadata)
     if reason is None:
-        with context.locked(settings.lock_wait_ms) as held:
-            reason, compacted = _compact(MetadataStore.open(held.reloaded()), engine, settings.metadata)
-            done.extend(f"compaction {instant}" for instant in compacted)
-    if done:
+        with context.locked(settings.lock_wait_ms) as locked:
+            reason, compacted = _compact(MetadataStore.open(locked.reloaded()), engine, settings.metadata)
+            results.extend(f"compaction {instant}" for instant in compacted)
+    if results:
         cleaned = run_clean(store.context, _clean_settings(settings.clean))
         if cleaned.instant is not None:
-            done.append(f"{cleaned.file_count} files cleaned")
+            results.append(f"{cleaned.file_count} files cleaned")
     if settings.archive is not None:
         archived = run_archive(store.context, _archive_settings(settings), timeline=store.load(), data_table=context.timeline)
         if archived.instants:
-            done.append(f"{len(archived.instants)} instants archived")
-    return Executed(", ".join(done)) if done else NotDue(reason or "")
+            results.append(f"{len(archived.instants)} instants archived")
+    return Executed(", ".join(results)) if results else NotDue(reason or "")
 
 
 def compact_metadata_table(
     context: TableContext, engine: Engine | None, settings: MetadataSettings, lock_wait_ms: int, *, if_due: bool
 ) -> tuple[str | None, tuple[str, ...]]:
-    """Compact the metadata table: why not, and the instants of the compactions that were carried out."""
-    with context.locked(lock_wait_ms) as held:
-        store = MetadataStore.open(held.reloaded())
+    """Compact the metadata table; return the reason not to, and the instants of the executed compactions."""
+    with context.locked(lock_wait_ms) as locked:
+        store = MetadataStore.open(locked.reloaded())
         return _compact(store, engine, settings if if_due else replace(settings, compact_after=1))
 
 
@@ -148,16 +158,16 @@ def _compact(store: MetadataStore, engine: Engine | None, settings: MetadataSett
     reason = _reason_not_to_compact(timeline, settings)
     if reason is not None:
         return reason, tuple(done)
-    now = store.table.timeline.load()
-    half_way = {i.request_time for i in now.pending()}.intersection(
+    current = store.table.timeline.load()
+    incomplete = {i.request_time for i in current.pending()}.intersection(
         i.request_time for i in timeline.completed(Action.DELTACOMMIT)
     )
-    if half_way:
-        return f"instant {min(half_way)} is pending on the table and stands in the metadata table", tuple(done)
-    operations = _plan(store, now)
+    if incomplete:
+        return f"instant {min(incomplete)} is pending on the table but completed in the metadata table", tuple(done)
+    operations = _plan(store, current)
     if not operations:
         return "no log files to compact", tuple(done)
-    time = store.next_time(now, timeline)
+    time = store.next_time(current, timeline)
     plan = CompactionPlan(operations=tuple(operations))
     store.context.timeline.request(time, Action.COMPACTION, plan.encode(store.table.env.token_bytes(16)))
     _execute(store, engine, time)
@@ -169,7 +179,7 @@ def _plan(store: MetadataStore, current_timeline: Timeline) -> list[CompactionOp
     reader = MetadataTable(store.table, current_timeline)
     config = store.table.config
     operations = []
-    # The base files of a partition that is being built come later than its first logs and are older than they.
+    # The base files of a partition in progress are written after its first logs, but have an earlier instant.
     for partition in config.metadata_partitions:
         for slice_ in reader.slices(partition):
             if any(not log.name.instant_time.startswith(INIT_INSTANT_TIME) for log in slice_.logs):
@@ -190,7 +200,7 @@ def _operation(slice_: FileSlice) -> CompactionOperation:
 
 
 def _execute(store: MetadataStore, engine: Engine | None, time: str) -> None:
-    """Carry a plan out, from the beginning: what an attempt that died has written goes first."""
+    """Execute a plan from the beginning, after deleting the files of failed attempts."""
     timeline = store.context.timeline
     store.storage.delete(store.files_of_instant(time))
     requested = Instant(time, Action.COMPACTION, State.REQUESTED)
@@ -220,67 +230,67 @@ def _task(
     sizes: Mapping[str, Mapping[str, int]],
     written: Mapping[str, int],
 ) -> MergeGroupTask:
-    """Raises TableState when a file that the plan names is gone, CorruptData when a log is shorter than its commit says."""
+    """Raises TableState if a file of the plan is missing, CorruptData if a log is shorter than in its commit metadata."""
     partition, file_id = operation.partition_path or "", operation.file_id or ""
 
     def size_of(name: str) -> int:
-        found = sizes[partition].get(name)
-        if found is None:
+        size_bytes = sizes[partition].get(name)
+        if size_bytes is None:
             raise TableState(
-                f"{store.storage.absolute(join_path(partition, name))}, which compaction {time} of the metadata table reads, "
-                "is gone; Table.drop_metadata_table() makes the table writable again"
+                f"{store.storage.absolute(join_path(partition, name))} is missing, but compaction {time} of the metadata table "
+                "reads it; Table.drop_metadata_table() makes the table writable again"
             )
-        return found
+        return size_bytes
 
     base = None
     if operation.data_file_path:
-        text = file_name(operation.data_file_path)
-        name = parse_base_file(text)
-        assert name is not None, "plans name base files"
-        base = BaseFile(join_path(partition, text), name, size_of(text))
+        name_text = file_name(operation.data_file_path)
+        name = parse_base_file(name_text)
+        assert name is not None, "plans contain base file names"
+        base = BaseFile(join_path(partition, name_text), name, size_of(name_text))
     logs = []
     for path in operation.delta_file_paths or ():
-        text = file_name(path)
-        log_name = parse_log_file(text)
-        assert log_name is not None, "plans name log files"
-        where = join_path(partition, text)
-        logs.append(LogFile(where, log_name, check_size(store.storage, where, size_of(text), written)))
+        name_text = file_name(path)
+        log_name = parse_log_file(name_text)
+        assert log_name is not None, "plans contain log file names"
+        log_path = join_path(partition, name_text)
+        logs.append(LogFile(log_path, log_name, check_size(store.storage, log_path, size_of(name_text), written)))
     logs.sort(key=lambda log: log.name.sort_key)
     slice_ = FileSlice(partition, file_id, operation.base_instant_time or "", base, tuple(logs))
     token = str(WriteToken(parse_file_group(file_id)[1], 0, 0))
     kind = index_for_partition(partition)
     if kind is None:
-        raise Unsupported(f"partition {partition} of the metadata table cannot be compacted by PyHudi")
+        raise Unsupported(f"cannot compact partition {partition} of the metadata table: unknown index type")
     return MergeGroupTask(
         MetadataFile(store.storage.spec(), partition, file_id, time, token), slice_, _merge_rule(store, kind, partition)
     )
 
 
 def _merge_rule(store: MetadataStore, kind: type[Index], partition: str) -> CellMergeRule:
-    """How records of a partition are merged, by the layout that its definition names; statistics of partitions have none."""
+    """The merge rule for the record layout in the definition; partition statistics have no definition of their own."""
     if kind.typed_merge is None:
         return kind.merge
-    defined = load_index_definitions(store.table).get(partition if kind.is_defined else COLUMN_STATS)
-    return kind.typed_merge if defined is not None and defined.layout > 1 else kind.merge
+    definition = load_index_definitions(store.table).get(partition if kind.is_defined else COLUMN_STATS)
+    return kind.typed_merge if definition is not None and definition.layout > 1 else kind.merge
 
 
 def _clean_settings(table: CleanSettings) -> CleanSettings:
     retained = max(_MIN_RETAINED, -(-table.cleaning.commits_retained * 12 // 10))
     cleaning = replace(table.cleaning, policy=CleaningPolicy.KEEP_LATEST_COMMITS, commits_retained=retained, trigger_commits=1)
-    # A delta commit that is pending here has no heartbeat of its own, and its writer may live.
+    # A pending delta commit of the metadata table has no heartbeat of its own, and its writer may be alive.
     return CleanSettings(cleaning, replace(table.commit, failed_writes="NEVER"))
 
 
 def _archive_settings(settings: MetadataServiceSettings) -> ArchiveSettings:
     table = settings.archive
-    assert table is not None, "the caller has looked"
+    assert table is not None, "the caller has checked this"
     cleaning = _clean_settings(settings.clean).cleaning
-    # Cleaning counts commits on the active timeline: with fewer there than it keeps it would never delete anything.
-    least = max(table.archival.min_commits, cleaning.commits_retained) + 1
+    # Cleaning counts commits on the active timeline. With fewer commits than it retains, it never deletes anything.
+    min_commits = max(table.archival.min_commits, cleaning.commits_retained) + 1
     archival = replace(
         table.archival,
-        min_commits=least,
-        max_commits=least + table.archival.max_commits - table.archival.min_commits,
+        min_commits=min_commits,
+        max_commits=min_commits + table.archival.max_commits - table.archival.min_commits,
         delta_commits_counted=settings.metadata.compact_after,
         cleaning=cleaning,
     )

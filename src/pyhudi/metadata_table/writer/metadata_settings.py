@@ -1,4 +1,4 @@
-"""Which partitions of the metadata table a writer wants, parsed once from options."""
+"""Metadata table partitions that a writer enables, parsed once from options."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from pyhudi.operations.commit.commit_settings import INDEX_TYPE
 from pyhudi.options.declaration import Option, Options, read_settings
 
 METADATA_TABLE = Option(
-    "hoodie.metadata.enable", bool, "true", "reads use the metadata table, and writes keep one; a write without it removes it"
+    "hoodie.metadata.enable", bool, "true", "reads use the metadata table, and writes maintain it; a write with false drops it"
 )
 RECORD_INDEX_SWITCH = Option(
     "hoodie.metadata.record.index.enable",
     bool,
     None,
-    "whether there is a record index; unset: as it is, or as the index type asks",
+    "build or drop a record index; unset: unchanged, or as the index type requires",
     aliases=("hoodie.metadata.global.record.level.index.enable",),
 )
 PARTITIONED_SWITCH = Option(
     "hoodie.metadata.record.level.index.enable",
     bool,
     None,
-    "whether there is a partitioned record index, in which keys are unique within a partition; unset: as it is, or as the index "
-    "type asks",
+    "build or drop a partitioned record index, in which keys are unique within a partition; unset: unchanged, or as the "
+    "index type requires",
 )
 
 _SWITCHES = {
     COLUMN_STATS: Option(
-        "hoodie.metadata.index.column.stats.enable", bool, None, "whether there are column statistics; unset: there are"
+        "hoodie.metadata.index.column.stats.enable", bool, None, "build or drop column statistics; unset: build"
     ),
     PARTITION_STATS: Option(
         "hoodie.metadata.index.partition.stats.enable",
         bool,
         None,
-        "whether there are partition statistics; unset: where there are column statistics",
+        "build or drop partition statistics; unset: as column statistics",
     ),
     BLOOM_FILTERS: Option(
-        "hoodie.metadata.index.bloom.filter.enable", bool, None, "whether there is an index of Bloom filters; unset: as it is"
+        "hoodie.metadata.index.bloom.filter.enable", bool, None, "build or drop an index of Bloom filters; unset: unchanged"
     ),
     RECORD_INDEX: RECORD_INDEX_SWITCH,
 }
@@ -67,12 +67,22 @@ _GROUP_COUNTS = {
 
 @dataclass(frozen=True, slots=True)
 class MetadataSettings:
-    """What a writer wants.
+    """Metadata table settings of a writer.
 
-    enabled: True builds what is wanted, False drops the metadata table.  wanted, unwanted: partitions to
-    build where they are missing, and to drop where they are; one that is in neither stays as it is.  by_partition: whether the
-    record index is to be partitioned, None: as it is; refused: the kinds of it that `disabled_partitions` means.  columns: of the
-    column statistics, () for the first `max_columns`.  group_counts: kind of index -> file groups of a new one.
+    Attributes:
+        enabled: True builds enabled partitions, False drops the metadata table.
+        enabled_partitions: Partitions to build if missing. Partitions in neither list stay unchanged.
+        disabled_partitions: Partitions to drop if they exist.
+        by_partition: Build a partitioned record index; None leaves it unchanged.
+        refused: The types of record index that `disabled_partitions` refers to (True: partitioned).
+        columns: Columns of the column statistics, () for the first `max_columns`.
+        max_columns: Limit of the number of columns without a list.
+        group_counts: File groups of a new index, by index type.
+        min_index_groups: Minimum number of file groups of a new record index.
+        max_index_groups: Maximum number of file groups of a new record index.
+        index_growth: Expected growth factor of the table for the size of a new record index.
+        max_index_group_bytes: Maximum size of a file group of a record index.
+        compact_after: Delta commits between compactions of the metadata table.
     """
 
     enabled: Annotated[bool, METADATA_TABLE]
@@ -83,7 +93,10 @@ class MetadataSettings:
     columns: Annotated[
         tuple[str, ...],
         Option(
-            "hoodie.metadata.index.column.stats.column.list", str, None, "columns with statistics; unset: the table's first ones"
+            "hoodie.metadata.index.column.stats.column.list",
+            str,
+            None,
+            "columns with statistics; unset: the first columns of the table",
         ),
     ]
     max_columns: Annotated[
@@ -92,25 +105,42 @@ class MetadataSettings:
             "hoodie.metadata.index.column.stats.max.columns.to.index",
             int,
             "32",
-            "how many of the table's first columns have statistics, where none are named",
+            "number of first columns of the table with statistics, if none are listed",
         ),
     ]
     group_counts: Annotated[tuple[tuple[str, int], ...], *_GROUP_COUNTS.values()]
     min_index_groups: Annotated[
         int,
-        Option("hoodie.metadata.record.index.min.filegroup.count", int, "10", "file groups of a new record index, at least"),
+        Option(
+            "hoodie.metadata.record.index.min.filegroup.count", int, "10", "minimum number of file groups of a new record index"
+        ),
     ]
     max_index_groups: Annotated[
         int,
-        Option("hoodie.metadata.record.index.max.filegroup.count", int, "10000", "file groups of a new record index, at most"),
+        Option(
+            "hoodie.metadata.record.index.max.filegroup.count",
+            int,
+            "10000",
+            "maximum number of file groups of a new record index",
+        ),
     ]
     index_growth: Annotated[
         float,
-        Option("hoodie.metadata.record.index.growth.factor", float, "2.0", "growth that a new record index is sized for"),
+        Option(
+            "hoodie.metadata.record.index.growth.factor",
+            float,
+            "2.0",
+            "expected growth factor for the size of a new record index",
+        ),
     ]
     max_index_group_bytes: Annotated[
         int,
-        Option("hoodie.metadata.record.index.max.filegroup.size", int, "1073741824", "bytes of a file group of a record index"),
+        Option(
+            "hoodie.metadata.record.index.max.filegroup.size",
+            int,
+            "1073741824",
+            "maximum bytes of a file group of a record index",
+        ),
     ]
     compact_after: Annotated[
         int,
@@ -121,43 +151,43 @@ class MetadataSettings:
 
     @classmethod
     def of(cls, options: Options) -> MetadataSettings:
-        """From checked options.
+        """Parse settings from checked options.
 
-        Column and partition statistics are wanted unless the options say no, as in real Hudi on Spark.  Other indexes are dropped
-        when the options say no, and only then: a writer that says nothing of them keeps them.  A writer whose index the record
-        index is wants it.
+        Column and partition statistics are enabled unless an option disables them, as in Hudi on Spark. Other indexes
+        are dropped only if an option disables them; without an option they stay unchanged. The index type RECORD_INDEX
+        enables the record index.
         """
-        wanted, unwanted = {FILES}, set()
+        enabled, disabled = {FILES}, set()
         by_partition, refused = _record_index(options)
         for partition, switch in _SWITCHES.items():
-            given = options.explicit(switch)
-            if given is None and partition == PARTITION_STATS:
-                given = options.explicit(_SWITCHES[COLUMN_STATS])
+            value = options.explicit(switch)
+            if value is None and partition == PARTITION_STATS:
+                value = options.explicit(_SWITCHES[COLUMN_STATS])
             if partition == RECORD_INDEX:
-                given = "true" if by_partition is not None else "false" if refused else None
-            if given == "true" or (given is None and partition in (COLUMN_STATS, PARTITION_STATS)):
-                wanted.add(partition)
-            elif given == "false":
-                unwanted.add(partition)
-        if PARTITION_STATS in wanted and COLUMN_STATS not in wanted:
-            raise InvalidRequest(f"{_SWITCHES[PARTITION_STATS]}=true needs {_SWITCHES[COLUMN_STATS]}=true")
+                value = "true" if by_partition is not None else "false" if refused else None
+            if value == "true" or (value is None and partition in (COLUMN_STATS, PARTITION_STATS)):
+                enabled.add(partition)
+            elif value == "false":
+                disabled.add(partition)
+        if PARTITION_STATS in enabled and COLUMN_STATS not in enabled:
+            raise InvalidRequest(f"{_SWITCHES[PARTITION_STATS]}=true requires {_SWITCHES[COLUMN_STATS]}=true")
         counts = ((partition, options.integer(option)) for partition, option in _GROUP_COUNTS.items())
         return read_settings(
             cls,
             options,
-            enabled_partitions=frozenset(wanted),
-            disabled_partitions=frozenset(unwanted),
+            enabled_partitions=frozenset(enabled),
+            disabled_partitions=frozenset(disabled),
             by_partition=by_partition,
             refused=refused,
             group_counts=((FILES, 1), *counts),
         )
 
     def group_count(self, kind: str) -> int:
-        """How many file groups a new index of a kind gets whose number does not follow from the table's records."""
+        """Return the number of file groups of a new index whose size does not depend on the number of records."""
         return max(1, dict(self.group_counts)[kind])
 
     def key_group_count(self, record_count: int) -> int:
-        """How many file groups a new index of the table's records gets."""
+        """Return the number of file groups of a new index of record keys."""
         return estimate_file_group_count(
             record_count,
             min_count=self.min_index_groups,
@@ -168,18 +198,18 @@ class MetadataSettings:
 
 
 def _record_index(options: Options) -> tuple[bool | None, tuple[bool, ...]]:
-    """Of which kind a record index is to be (True: partitioned; None: as it is), and the kinds that are not to be there.
+    """The type of record index to build (True: partitioned; None: unchanged), and the disabled types.
 
-    Raises InvalidRequest where both kinds are asked for, of which a table has one.
+    Raises InvalidRequest if both types are enabled: a table has at most one.
     """
     by_index = {"RECORD_INDEX": False, "GLOBAL_RECORD_LEVEL_INDEX": False, "RECORD_LEVEL_INDEX": True}.get(
         options.value_or_default(INDEX_TYPE)
     )
-    given = {False: options.explicit(RECORD_INDEX_SWITCH), True: options.explicit(PARTITIONED_SWITCH)}
-    asked = [kind for kind, text in given.items() if text == "true" or (text is None and kind is by_index)]
-    if len(asked) > 1:
+    values = {False: options.explicit(RECORD_INDEX_SWITCH), True: options.explicit(PARTITIONED_SWITCH)}
+    enabled = [kind for kind, text in values.items() if text == "true" or (text is None and kind is by_index)]
+    if len(enabled) > 1:
         raise InvalidRequest(
-            f"a record index of the whole table and a partitioned one are asked for ({RECORD_INDEX_SWITCH}, "
+            f"both a global and a partitioned record index are enabled ({RECORD_INDEX_SWITCH}, "
             f"{PARTITIONED_SWITCH}, {INDEX_TYPE}={options.value_or_default(INDEX_TYPE)}); a table has one of them"
         )
-    return (asked[0] if asked else None), tuple(kind for kind, text in given.items() if text == "false")
+    return (enabled[0] if enabled else None), tuple(kind for kind, text in values.items() if text == "false")

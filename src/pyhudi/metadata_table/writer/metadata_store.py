@@ -1,12 +1,12 @@
-"""The metadata table as a table that is written: one delta commit, undoing one, making and dropping the whole.
+"""The metadata table as a writable table: delta commits, their rollback, creation and drop.
+Format: docs/formats/metadata-table.md.
 
-    a delta commit     `<t>.deltacommit.requested`, `.inflight`; one log file for each file group that is touched; completed file
-    undoing            its log files, its completed file, its pending files: in this order, so that it can be undone again
-    dropping           the table's properties say so first, then the folder goes
+    a delta commit     `<t>.deltacommit.requested`, `.inflight`; one log file per touched file group; the completed file
+    rollback           deletes its log files, its completed file, its pending files: in this order, so it can be
+        repeated
+    drop               removes the partitions from the table's properties first, then deletes the folder
 
-The instant of a delta commit is that of the table's own instant; readers leave it out as long as that one is pending.
-
-Source: docs/formats/metadata-table.md.
+The instant of a delta commit is that of the table's own instant; readers ignore it while that one is pending.
 """
 
 from __future__ import annotations
@@ -58,19 +58,24 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class MetadataStore:
-    """An existing metadata table.  table: the table, its properties just read; context: the metadata table as a table."""
+    """An existing metadata table.
+
+    Attributes:
+        table: The table, with freshly loaded properties.
+        context: The metadata table as a table.
+    """
 
     table: TableContext
     context: TableContext
 
     @classmethod
     def open(cls, table: TableContext) -> MetadataStore:
-        """Open the metadata table that the properties of a table name.
+        """Open the metadata table of a table.
 
         Raises:
             SnapshotOutdated: The metadata table was dropped since the properties were read.
-            TableState: The properties name a metadata table and there is none.
-            Unsupported: It has another version.
+            TableState: The properties list a metadata table, but none exists.
+            Unsupported: PyHudi cannot write its table version.
         """
         child = table.storage.child(METADATA_FOLDER)
         try:
@@ -79,14 +84,14 @@ class MetadataStore:
             if not table.reloaded().config.has_metadata_table:
                 raise SnapshotOutdated(f"the metadata table of {table.storage.uri} was dropped; load the table again") from error
             raise TableState(
-                f"the properties of {table.storage.uri} name a metadata table "
-                f"({', '.join(table.config.metadata_partitions)}) and there is none at {child.uri}; "
+                f"the metadata table at {child.uri} is missing, but the properties of {table.storage.uri} list it "
+                f"({', '.join(table.config.metadata_partitions)}); "
                 "Table.drop_metadata_table() makes the table writable again"
             ) from error
         if not config.version.is_writable:
             raise Unsupported(
-                f"the metadata table at {child.uri} has table version {int(config.version)}; PyHudi writes versions "
-                f"{written_versions()}"
+                f"cannot write the metadata table at {child.uri}: it has table version {int(config.version)}, PyHudi writes "
+                f"versions {written_versions()}"
             )
         return cls(table, TableContext(child, table.env, replace(config, zone=table.config.zone), table.lock))
 
@@ -96,39 +101,39 @@ class MetadataStore:
         return self.context.storage
 
     def load(self) -> Timeline:
-        """Its timeline as it stands."""
+        """Load its current timeline."""
         return self.context.timeline.load()
 
     @cached_property
     def groups(self) -> _Groups:
-        """File groups by partition, listed when asked for."""
+        """File groups by partition, listed lazily."""
         return _Groups(self.storage)
 
     def next_time(self, *timelines: Timeline) -> str:
-        """A time after every time of these timelines.  The caller holds the lock."""
+        """Return a time after all times of these timelines. The caller holds the lock."""
         latest = max((timeline.latest_time() for timeline in timelines), default="")
         return next_instant_time(self.table.env, self.table.config.zone, latest)
 
     def roll_back(self, request_time: str) -> tuple[str, ...]:
-        """Take back the delta commit of an instant, in whatever state; the paths of files that it deletes.
+        """Roll back the delta commit of an instant in any state, and return the paths of the deleted files.
 
-        Nothing happens when there is none.  Side files of the instant stay: they belong to the table's own write.
+        Does nothing if it does not exist. Side files of the instant stay: they belong to the table's own write.
         """
         store = self.context.timeline
-        own = [i for i in store.load_files() if i.step == (request_time, Action.DELTACOMMIT)]
-        if not own:
+        delta_commit_files = [i for i in store.load_files() if i.step == (request_time, Action.DELTACOMMIT)]
+        if not delta_commit_files:
             return ()
         deleted = self.files_of_instant(request_time)
         if request_time.startswith(INIT_INSTANT_TIME):
-            # A partition that is being built needs its file groups, into which writers go on writing, until somebody builds it.
+            # A partition that is being built needs its file groups: writers append to them until an indexer builds it.
             building = self.table.config.metadata_partitions_inflight
             deleted = tuple(path for path in deleted if parent_folder(path) not in building)
         self.storage.delete(deleted)
-        self.storage.delete([store.path(i) for i in sorted(own, key=lambda i: -i.state)])
+        self.storage.delete([store.path(i) for i in sorted(delta_commit_files, key=lambda i: -i.state)])
         return deleted
 
     def files_of_instant(self, request_time: str) -> tuple[str, ...]:
-        """The data files that bear an instant in their name, in all partitions."""
+        """Return the data files of an instant (by their names) in all partitions."""
         folders = [folder for folder in self.storage.list("").folders if not folder.startswith(".")]
         listings = in_threads(self.storage.list, folders)
         return tuple(
@@ -136,19 +141,19 @@ class MetadataStore:
         )
 
     def sizes(self, partition: str) -> dict[str, int]:
-        """Bytes of the files of a partition, by bare name."""
+        """Return the sizes in bytes of the files of a partition, by bare name."""
         return {info.name: info.size_bytes for info in self.storage.list(partition).files}
 
     def roll_back_pending(self) -> None:
-        """Take back what a writer left pending that died: nobody else writes while the lock is held."""
+        """Roll back pending delta commits of dead writers: while the lock is held, no other writer is active."""
         for instant in self.load().pending(Action.DELTACOMMIT):
             self.roll_back(instant.request_time)
 
     def begin(self, request_time: str) -> DeltaCommit:
-        """A delta commit of an instant.
+        """Start a delta commit of an instant.
 
-        What a dead attempt of it left, and what any writer left pending that died, is taken back first: neither may be taken for
-        the state before it.
+        Rolls back its earlier failed attempts and pending delta commits of dead writers first, so that neither is part
+        of the state before it.
         """
         timeline = self.load()
         for instant in timeline.instants:
@@ -161,9 +166,13 @@ class MetadataStore:
     def complete(
         self, instant: Instant, metadata: CommitMetadata, current_timeline: Timeline, own_timeline: Timeline | None = None
     ) -> Instant:
-        """Publish a delta commit or compaction, and return it as it stands then.
+        """Publish a delta commit or compaction, and return the completed instant.
 
-        current_timeline: the table's timeline; own_timeline: the metadata table's, with the instant; loaded where None.
+        Args:
+            instant: The inflight instant.
+            metadata: Its commit metadata.
+            current_timeline: The table's timeline.
+            own_timeline: The metadata table's timeline with the instant; loaded if None.
         """
         store = self.context.timeline
         action = Action.COMMIT if instant.action is Action.COMPACTION else instant.action
@@ -171,24 +180,34 @@ class MetadataStore:
         return store.complete(instant, action, time, metadata.encode(self.table.env.token_bytes(16)))
 
     def file(self, partition: str, group: IndexGroup, request_time: str) -> MetadataFile:
-        """Where an instant's file of a file group goes."""
-        # The instant may have made a section of a partitioned index itself, by a first log with a token of zeros.
+        """Return the location of an instant's file of a file group."""
+        # The instant may have created a section of a partitioned index itself, with a first log whose token is all
+        # zeros.
         token = WriteToken(group.number if group.section is None else group.number + 1, 0, 0)
         return MetadataFile(self.storage.spec(), partition, group.file_id, request_time, str(token))
 
     def found(self, partition: str, groups: Iterable[IndexGroup], request_time: str) -> None:
-        """Make file groups exist, by a first log file in each."""
+        """Create file groups by writing a first log file for each."""
         first = str(WriteToken(0, 0, 0))
         for group in groups:
             name = LogFileName(group.file_id, request_time, 1, first)
             self.storage.put(join_path(partition, name.text), encode_first_log(request_time))
 
     def ensure_partition(self, partition: str, request_time: str, *, is_empty: bool | None = None) -> None:
-        """Raises TableState for a partition without file groups.  is_empty: whether it has none; None: as was listed."""
+        """Check that a partition has file groups, and write its marker file if missing.
+
+        Args:
+            partition: Name of the partition.
+            request_time: Instant for the marker file.
+            is_empty: The partition has no file groups; None to use the listing.
+
+        Raises:
+            TableState: The partition has no file groups.
+        """
         if not self.groups.of(partition) if is_empty is None else is_empty:
             raise TableState(
                 f"partition {partition} of the metadata table of {self.table.storage.uri} has no file groups: an indexer is "
-                "building it, or it was damaged; try again later, or drop it"
+                "building it, or it is damaged; try again later, or drop it"
             )
         if not self.groups.has_marker(partition):
             store_partition_marker(self.storage, partition, request_time, self.table.env.now_ms())
@@ -196,7 +215,7 @@ class MetadataStore:
 
 @dataclass(frozen=True, slots=True)
 class DeltaCommit:
-    """A delta commit that may be written.  timeline: that of the metadata table, without it."""
+    """A delta commit to write. timeline: that of the metadata table, without it."""
 
     store: MetadataStore
     request_time: str
@@ -210,10 +229,14 @@ class DeltaCommit:
         keys: Sequence[SpilledKeys] = (),
         since: str | None = None,
     ) -> Timeline:
-        """Write it and complete it; the metadata table's timeline with it.
+        """Write and complete the delta commit; return the metadata table's timeline with it.
 
-        current_timeline: the table's timeline; records: by partition; keys: of indexes of keys; since: what it carries of
-            `trust`.
+        Args:
+            engine: Runs tasks; None for threads of this process.
+            current_timeline: The table's timeline.
+            records: Records by partition.
+            keys: Updates of indexes with spilled keys.
+            since: Sole-writer time to store, see `sole_writer`.
         """
         store, time = self.store, self.request_time
         timeline = store.context.timeline
@@ -221,68 +244,72 @@ class DeltaCommit:
         timeline.start(requested)
         statistics: list[WriteStat] = []
         tasks: list[LogTask] = []
-        for partition, said in records.items():
+        for partition, partition_records in records.items():
             store.ensure_partition(partition, time)
             groups = store.groups.of(partition)
-            for shard, piece in by_shard(said, len(groups)).items():
+            for shard, piece in by_shard(partition_records, len(groups)).items():
                 tasks.append(LogTask(store.file(partition, groups[shard], time), piece))
         statistics.extend(in_threads(run_metadata_log, tasks))
         spec = store.table.storage.spec()
         key_tasks = []
-        for one in keys:
-            if one.sources:
-                groups = self._with_sections(one, current_timeline)
-                store.ensure_partition(one.partition, time, is_empty=not groups)
-                shares = ((group, *one.share(group)) for group in groups)
+        for spilled in keys:
+            if spilled.sources:
+                groups = self._with_sections(spilled, current_timeline)
+                store.ensure_partition(spilled.partition, time, is_empty=not groups)
+                shares = ((group, *spilled.share(group)) for group in groups)
                 key_tasks += [
-                    KeyTask(store.file(one.partition, group, time), spec, share, sources, one.load)
+                    KeyTask(store.file(spilled.partition, group, time), spec, share, sources, spilled.load)
                     for group, share, sources in shares
                     if sources
                 ]
         if key_tasks:
             written = engine.map(run_key_log, key_tasks) if engine is not None else in_threads(run_key_log, key_tasks)
             statistics.extend(stat for stat in written if stat is not None)
-        begun = Timeline.of((*self.timeline.instants, requested), self.timeline.archived_completions)
-        done = store.complete(
-            requested, build_commit_metadata(statistics, "UPSERT_PREPPED", since=since), current_timeline, begun
+        with_requested = Timeline.of((*self.timeline.instants, requested), self.timeline.archived_completions)
+        completed = store.complete(
+            requested, build_commit_metadata(statistics, "UPSERT_PREPPED", since=since), current_timeline, with_requested
         )
-        return Timeline.of((*self.timeline.instants, done), self.timeline.archived_completions)
+        return Timeline.of((*self.timeline.instants, completed), self.timeline.archived_completions)
 
     def _with_sections(self, spilled_keys: SpilledKeys, current_timeline: Timeline) -> tuple[IndexGroup, ...]:
-        """The file groups of an index, with those of the sections that this instant is the first to write to.
+        """The file groups of an index, including new sections that this instant is the first to write to.
 
-        A section that nothing but instants has made which may still be rolled back is made by this one too, with as many groups,
-        so that none of them goes when theirs does.
+        A section created only by instants that may still be rolled back is created by this one too, with the same
+        number of groups, so that it survives their rollback.
         """
         store, partition = self.store, spilled_keys.partition
         groups = store.groups.of(partition)
         if not spilled_keys.sections:
             return groups
         counts = BlockValidity(current_timeline, self.timeline, partial(load_rolled_back, store.table, current_timeline)).counts
-        firm = {group.file_id for group in groups if any(map(counts, store.groups.instants(partition, group.file_id)))}
-        there = {group.section: group.count for group in groups}
-        loose = {group.section for group in groups if group.file_id not in firm}
-        made: list[IndexGroup] = []
+        permanent = {group.file_id for group in groups if any(map(counts, store.groups.instants(partition, group.file_id)))}
+        group_counts = {group.section: group.count for group in groups}
+        revocable = {group.section for group in groups if group.file_id not in permanent}
+        created: list[IndexGroup] = []
         for path, count in spilled_keys.sections:
             section = format_section(path)
             if not _NEVER_IN_NAMES.isdisjoint(section):
                 raise Unsupported(
-                    f"partition {path!r} of {store.table.storage.uri} beside a partitioned record index, whose file names cannot "
-                    "hold it (nor can those of the real Hudi 1.1.1, which fails there); drop the index: "
+                    f"cannot write partition {path!r} of {store.table.storage.uri} with a partitioned record index, whose file "
+                    "names cannot hold it (Hudi 1.1.1 fails there too); drop the index: "
                     f"Table.index.drop({partition!r})"
                 )
-            if section not in there or section in loose:
-                made += index_groups(partition, there.get(section, count), section)
-        store.found(partition, made, self.request_time)
-        return grouped({*(group.file_id for group in groups), *(group.file_id for group in made)})
+            if section not in group_counts or section in revocable:
+                created += index_groups(partition, group_counts.get(section, count), section)
+        store.found(partition, created, self.request_time)
+        return grouped({*(group.file_id for group in groups), *(group.file_id for group in created)})
 
 
 @dataclass(frozen=True, slots=True)
 class SpilledKeys:
-    """What an instant says in an index of keys.
+    """Updates of an instant in a key index, spilled to side files.
 
-    sources: side files; load: what becomes of them.  sections: of a partitioned index, the partitions of the table to which keys
-    come, each with the number of file groups that it gets if it has none.
+    Attributes:
+        partition: Partition of the metadata table.
+        sources: The side files.
+        load: Converts them to records.
+        sections: For a partitioned index, the table partitions that receive keys, each with the number of file groups
+            to create if it has none.
     """
 
     partition: str
@@ -291,17 +318,17 @@ class SpilledKeys:
     sections: tuple[tuple[str, int], ...] = ()
 
     def share(self, group: IndexGroup) -> tuple[KeyShard, tuple[KeySource, ...]]:
-        """What of the side files belongs to a file group, and the side files that may hold such keys."""
+        """Return the share of a file group in the side files, and the side files that may contain its keys."""
         if group.section is None:
             return KeyShard(group.number), self.sources
-        own = tuple(source for source in self.sources if format_section(source.partition) == group.section)
-        return KeyShard(group.number, group.count), own
+        section_sources = tuple(source for source in self.sources if format_section(source.partition) == group.section)
+        return KeyShard(group.number, group.count), section_sources
 
 
 def build_commit_metadata(
     statistics: Iterable[WriteStat], operation: str, *, compacted: bool = False, since: str | None = None
 ) -> CommitMetadata:
-    """What a commit of the metadata table says.  since: what it carries of `trust`."""
+    """Build the commit metadata of a commit of the metadata table. `since` is the sole-writer time to store."""
     by_partition: dict[str, list[WriteStat]] = {}
     for stat in statistics:
         by_partition.setdefault(stat.partition_path or "", []).append(stat)
@@ -314,7 +341,7 @@ def build_commit_metadata(
 
 
 def create_store(table: TableContext) -> MetadataStore:
-    """Make an empty metadata table, in the place of whatever is there.  No property of the table names it yet."""
+    """Create an empty metadata table, replacing any existing one. The table's properties do not list it yet."""
     table.storage.delete_folder(METADATA_FOLDER)
     child = table.storage.child(METADATA_FOLDER)
     version = table.config.version
@@ -341,43 +368,43 @@ def create_store(table: TableContext) -> MetadataStore:
 
 
 def drop_store(table: TableContext) -> TableContext:
-    """Remove the metadata table; the table with its new properties.  The caller holds the lock."""
+    """Drop the metadata table, and return the table with its new properties. The caller holds the lock."""
     config = store_table_config(table.storage, {PARTITIONS_KEY: "", INFLIGHT_KEY: ""}, table.env)
     table.storage.delete_folder(METADATA_FOLDER)
     return replace(table, config=config)
 
 
 def drop_partitions(table: TableContext, partitions: Iterable[str]) -> TableContext:
-    """Remove partitions of the metadata table; all of it, when `files` is among them.  The caller holds the lock."""
-    gone = set(partitions)
-    if "files" in gone:
+    """Drop partitions of the metadata table; all of it if `files` is among them. The caller holds the lock."""
+    dropped = set(partitions)
+    if "files" in dropped:
         return drop_store(table)
     config = load_table_config(table.storage)
     table = set_partitions(
         replace(table, config=config),
-        [p for p in config.metadata_partitions if p not in gone],
-        [p for p in config.metadata_partitions_inflight if p not in gone],
+        [p for p in config.metadata_partitions if p not in dropped],
+        [p for p in config.metadata_partitions_inflight if p not in dropped],
     )
-    for partition in sorted(gone):
+    for partition in sorted(dropped):
         table.storage.delete_folder(join_path(METADATA_FOLDER, partition))
     return table
 
 
 def set_partitions(table: TableContext, partitions: Iterable[str], inflight: Iterable[str] | None = None) -> TableContext:
-    """Say in the table's properties which partitions there are.  The caller holds the lock."""
+    """Store the partitions in the table's properties. The caller holds the lock."""
     building = table.config.metadata_partitions_inflight if inflight is None else inflight
     changes = {PARTITIONS_KEY: ",".join(sorted(set(partitions))), INFLIGHT_KEY: ",".join(sorted(set(building)))}
     return replace(table, config=store_table_config(table.storage, changes, table.env))
 
 
 def store_partition_marker(storage: Storage, partition: str, request_time: str, now_ms: int) -> None:
-    """Write the file that makes a folder a partition: real Hudi's compaction and clean pass over one without it."""
+    """Write the file that marks a folder as a partition: Hudi's compaction and clean skip folders without it."""
     document = PartitionMetadata(request_time, 1).encode(now_ms)
     storage.put_if_absent(join_path(partition, PARTITION_METADATA_FILE), document)
 
 
 def in_threads(function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-    """Small tasks at once, results in order: what is not worth a job of the engine."""
+    """Run small tasks in parallel threads, with results in order, where a job of the engine is not worthwhile."""
     if len(tasks) < 2:
         return [function(task) for task in tasks]
     with ThreadPoolExecutor(min(_THREADS, len(tasks))) as pool:
@@ -399,7 +426,7 @@ class _Groups:
         return len(self.of(partition))
 
     def instants(self, partition: str, file_id: str) -> frozenset[str]:
-        """Those that bear the files of a file group."""
+        """Instants in the file names of a file group."""
         return frozenset(
             instant
             for info in self._listed(partition).files
@@ -407,7 +434,7 @@ class _Groups:
         )
 
     def invalidate(self) -> None:
-        """List again what is asked for from now on."""
+        """Discard cached listings."""
         self._known.clear()
 
     def files(self, partition: str) -> tuple[FileInfo, ...]:
@@ -418,19 +445,19 @@ class _Groups:
         return any(info.name == PARTITION_METADATA_FILE for info in self._listed(partition).files)
 
     def _listed(self, partition: str) -> _ListedGroups:
-        found = self._known.get(partition)
-        if found is None:
+        listed = self._known.get(partition)
+        if listed is None:
             files = self._storage.list(partition).files
             try:
                 groups = grouped({file_id for info in files if (file_id := _file_id_of(info)) is not None})
             except CorruptData as error:
                 raise error.with_path(self._storage.absolute(partition)) from error
-            found = self._known[partition] = _ListedGroups(tuple(files), groups)
-        return found
+            listed = self._known[partition] = _ListedGroups(tuple(files), groups)
+        return listed
 
 
 class _ListedGroups(NamedTuple):
-    """The files of a partition of the metadata table, and the file groups that they are of."""
+    """The files of a partition of the metadata table, and their file groups."""
 
     files: tuple[FileInfo, ...]
     groups: tuple[IndexGroup, ...]

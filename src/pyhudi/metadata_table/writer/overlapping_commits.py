@@ -1,22 +1,21 @@
-"""What commits whose times overlap say in indexes, so that together they never say less than the files.
+"""Reconciliation of index updates of commits whose times overlap, so that pruning never skips matching files.
+Format: docs/formats/metadata-table.md, "Which record counts".
 
-Records of one key are merged by the request times of the commits that wrote them, and commits complete in any order.
+Records of one key are merged in order of the request times of their commits, but commits complete in any order.
 
-Partitions.  The ranges of a partition are made under the lock from all files that are there; still, those of the instant that was
-requested last win, and it may have completed before another one whose files it could not know:
+Partition ranges are computed under the lock from all existing files. Still, the latest-requested instant wins, and it
+may have completed before another one whose files it could not include:
 
-    begun first, ended last    its own record is complete, and comes before that of the instant that overtook it
-    begun last, ended first    its record is the last word, and does not know what comes
+    requested first, completed last    its record is complete, but precedes the record of the instant that overtook it
+    requested last, completed first    its record wins, but lacks files of the earlier instant
 
-So whoever completes while an earlier instant is pending does not call its ranges tight: the two records are then merged, by
-widening.  Other writers of Hudi call theirs tight in any case.  Whoever finds itself overtaken by such a record says its ranges
-again, not tight, in a delta commit of the metadata table that comes after all others; ranges that are too wide for a moment, or
-for ever when the write dies, pass nothing over that should be read.
+A commit that completes while an earlier instant is pending therefore writes ranges that are not tight: the two records
+are merged by widening. Other Hudi writers always write tight ranges. A commit that such a record overtook writes its
+ranges again, not tight, in a later delta commit of the metadata table. Ranges that are temporarily too wide, or
+permanently if the write dies, never skip a file that a read needs.
 
-Bounds of two types cannot be merged by the real Hudi, whose queries fail on them.  Where a column has changed its type between
-two such commits the index is dropped, and the next write builds it anew.
-
-Source: docs/formats/metadata-table.md, "Which record counts".
+Hudi cannot merge bounds of two types, and its queries fail on them. If a column has changed its type between two such
+commits, the index is dropped, and the next write rebuilds it.
 """
 
 from __future__ import annotations
@@ -47,9 +46,11 @@ _LOG = logging.getLogger("pyhudi.metadata_table.writer")
 
 @dataclass(frozen=True, slots=True)
 class ConcurrentCommits:
-    """How an instant that is about to complete meets others.  Made under the lock, before its delta commit is written.
+    """Overlaps of an instant that is about to complete. Created under the lock, before its delta commit is written.
 
-    has_older_pending: an instant requested earlier may still complete.  has_newer_completed: one requested later has completed.
+    Attributes:
+        has_older_pending: An instant requested earlier may still complete.
+        has_newer_completed: An instant requested later has completed.
     """
 
     has_older_pending: bool
@@ -57,7 +58,13 @@ class ConcurrentCommits:
 
     @classmethod
     def of(cls, request_time: str, current_timeline: Timeline, metadata: Timeline) -> ConcurrentCommits:
-        """now: the table's timeline; metadata: that of its metadata table."""
+        """Detect the overlaps of an instant.
+
+        Args:
+            request_time: Request time of the instant.
+            current_timeline: The table's timeline.
+            metadata: The metadata table's timeline.
+        """
         return cls(
             any(i.request_time < request_time for i in current_timeline.pending(*SLICING_ACTIONS)),
             any(i.request_time > request_time for i in metadata.completed(Action.DELTACOMMIT)),
@@ -66,16 +73,20 @@ class ConcurrentCommits:
     def drop_clashes(
         self, context: TableContext, reader: MetadataTable, updates: Sequence[PartitionStatsUpdate]
     ) -> frozenset[str]:
-        """Drop the indexes whose records could not be merged with what is said; their names.  reader: as it stood before."""
+        """Drop the indexes whose records cannot be merged with the updates, and return their names. `reader` shows the
+        state before.
+        """
         if not (self.has_older_pending or self.has_newer_completed):
             return frozenset()
         clashing = frozenset(
-            one.index.partition for one in updates if one.index.partition in reader.partitions and _changes_type(reader, one)
+            update.index.partition
+            for update in updates
+            if update.index.partition in reader.partitions and _changes_type(reader, update)
         )
         if clashing:
             _LOG.warning(
-                "%s of %s: a column has changed its type while other writes were under way; dropped from the metadata table, "
-                "to be built anew by the next write",
+                "dropped %s of %s from the metadata table: a column changed its type during concurrent writes; the next write "
+                "rebuilds it",
                 ", ".join(sorted(clashing)),
                 context.storage.uri,
             )
@@ -91,25 +102,31 @@ class ConcurrentCommits:
         updates: Sequence[PartitionStatsUpdate],
         schema: pa.Schema,
     ) -> None:
-        """Overrule the records that came first and are merged last, where they say less.  The delta commit of `completed_instant`
-        stands.
+        """Override records that were written first but merge last, where they are narrower. The delta commit of
+        `completed_instant` exists.
 
-        current_timeline: the table's timeline without `completed_instant`.
+        Args:
+            context: The table.
+            store: The metadata table.
+            current_timeline: The table's timeline without `completed_instant`.
+            completed_instant: The instant that was overtaken.
+            updates: Its partition ranges.
+            schema: The table's columns, with meta columns.
         """
         if not self.has_newer_completed:
             return
         reader = MetadataTable(
             context, Timeline.of((*current_timeline.instants, completed_instant), current_timeline.archived_completions)
         )
-        narrow = [one for one in updates if one.ranges and not _is_covered(reader, one)]
-        if not narrow:
+        overridden = [update for update in updates if update.ranges and not _is_covered(reader, update)]
+        if not overridden:
             return
         time = _free_time(current_timeline, store.load())
         if time is None:
-            drop_partitions(context, [one.index.partition for one in narrow])
+            drop_partitions(context, [update.index.partition for update in overridden])
         else:
-            again = {one.index.partition: one.records(schema, is_tight=False) for one in narrow}
-            store.begin(time).write(None, current_timeline, again)
+            rewritten = {update.index.partition: update.records(schema, is_tight=False) for update in overridden}
+            store.begin(time).write(None, current_timeline, rewritten)
 
     def check_keys(
         self,
@@ -119,30 +136,38 @@ class ConcurrentCommits:
         completed_instant: Instant,
         keys: Sequence[SpilledKeys],
     ) -> None:
-        """Raises WriteConflict when an instant that overtook this one speaks of its keys.
+        """Check that no instant that overtook this one changes the same keys.
 
-        reader: as the metadata table stood before.
+        Args:
+            engine: Runs tasks; None for threads of this process.
+            context: The table.
+            reader: The metadata table before the commit.
+            completed_instant: The instant to complete.
+            keys: Its keys.
+
+        Raises:
+            WriteConflict: A later-requested completed instant changes one of the keys.
         """
         tasks = []
-        for one in keys if self.has_newer_completed else ():
-            others = reader.logs_after(one.partition, completed_instant.request_time) if one.sources else None
+        for spilled in keys if self.has_newer_completed else ():
+            others = reader.logs_after(spilled.partition, completed_instant.request_time) if spilled.sources else None
             if others is not None:
-                alone = {slice_.file_id: replace(others, slices=(slice_,)) for slice_ in others.slices if slice_.logs}
-                shares = ((group.file_id, *one.share(group)) for group in grouped(slice_.file_id for slice_ in others.slices))
+                single_groups = {slice_.file_id: replace(others, slices=(slice_,)) for slice_ in others.slices if slice_.logs}
+                shares = ((group.file_id, *spilled.share(group)) for group in grouped(slice_.file_id for slice_ in others.slices))
                 spec = context.storage.spec()
                 tasks += [
-                    ConcurrentKeys(alone[file_id], spec, share, sources)
+                    ConcurrentKeys(single_groups[file_id], spec, share, sources)
                     for file_id, share, sources in shares
-                    if sources and file_id in alone
+                    if sources and file_id in single_groups
                 ]
-        met = engine.map(run_concurrent_keys, tasks) if engine is not None else in_threads(run_concurrent_keys, tasks)
-        for task, named in zip(tasks, met, strict=True):
-            if named:
+        results = engine.map(run_concurrent_keys, tasks) if engine is not None else in_threads(run_concurrent_keys, tasks)
+        for task, common_keys in zip(tasks, results, strict=True):
+            if common_keys:
                 instants = sorted({log.name.instant_time for slice_ in task.concurrent_groups.slices for log in slice_.logs})
                 raise WriteConflict(
-                    f"{completed_instant.action} {completed_instant.request_time} of {context.storage.uri} brings records of "
-                    "which later instants speak "
-                    f"that have completed, such as {', '.join(map(repr, named))} in {task.concurrent_groups.name}; "
+                    f"{completed_instant.action} {completed_instant.request_time} of {context.storage.uri} writes keys that "
+                    f"later-requested, completed instants also changed, such as {', '.join(map(repr, common_keys))} in "
+                    f"{task.concurrent_groups.name}; "
                     "plan the write again",
                     instants=tuple(instants),
                 )
@@ -165,24 +190,24 @@ def _changes_type(reader: MetadataTable, update: PartitionStatsUpdate) -> bool:
 
 def _is_covered(reader: MetadataTable, update: PartitionStatsUpdate) -> bool:
     if update.index.partition not in reader.partitions:
-        # Nobody reads an index that is being built, to see what it says.
+        # No reader uses an index that is being built, so it always needs the rewrite.
         return False
     for column, type_ in update.types.items():
         stored = update.index.partition_ranges(reader, column, type_)
         for partition, ranges in update.ranges.items():
-            wanted = NO_VALUES if ranges is None else ranges[column]
-            found = stored.get(partition)
-            if wanted != NO_VALUES and (found is None or not covers(found, wanted)):
+            required = NO_VALUES if ranges is None else ranges[column]
+            stored_range = stored.get(partition)
+            if required != NO_VALUES and (stored_range is None or not covers(stored_range, required)):
                 return False
     return True
 
 
 def _free_time(current_timeline: Timeline, metadata: Timeline) -> str | None:
-    """A time after all delta commits of the metadata table that no instant has or will get; None when there is none.
+    """An instant after all delta commits of the metadata table that no other instant uses; None if there is none.
 
-    It is the newest completion time of the table: whatever is requested from now on is later.
+    It is the newest completion time of the table: later requests get later times.
     """
     completions = [instant.completion_time or "" for instant in current_timeline.completed()]
     latest = max(completions, default="")
-    taken = max((i.request_time for i in metadata.instants), default="")
-    return latest if latest > taken else None
+    newest_request = max((i.request_time for i in metadata.instants), default="")
+    return latest if latest > newest_request else None

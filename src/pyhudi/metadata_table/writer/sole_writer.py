@@ -1,9 +1,10 @@
-"""Since when PyHudi alone has changed a table: what its own commits said of the table in the metadata table may be built upon.
+"""Detects since when PyHudi is the only writer of a table, so that values in the metadata table can be updated
+incrementally.
 
-Each delta commit of the metadata table carries a time (`SINCE_KEY`).  It is handed on from commit to commit; where the newest
-change of the table does not carry it (another kind of writer, a rollback, an index that was built), or a commit finds itself
-overtaken by one that was requested later, it begins anew with the next commit.  Cleans and savepoints change nothing of what is
-there.
+Each delta commit of the metadata table carries this time (`SINCE_KEY`), and each commit copies it from its predecessor.
+It is reset with the next commit in two cases: the newest change of the table does not carry it (another writer, a
+rollback, a newly built index), or a later-requested commit has overtaken this one. Cleans and savepoints are ignored:
+they do not change current data.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ _NEUTRAL = frozenset({Action.CLEAN, Action.SAVEPOINT})
 
 @dataclass(frozen=True, slots=True)
 class SoleWriter:
-    """What may be built upon.
+    """Since when PyHudi is the only writer.
 
-    newest: request time of the table's newest change, '' for none; since: PyHudi alone has changed the table from this time on,
-    None where nothing says so.
+    Attributes:
+        newest: Request time of the table's newest change, '' for none.
+        since: Only PyHudi has changed the table since this time; None if unknown.
     """
 
     newest: str
@@ -34,19 +36,22 @@ class SoleWriter:
 def load_sole_writer(
     store: TimelineStore, metadata: Timeline, current_timeline: Timeline, previous: SoleWriter | None = None
 ) -> SoleWriter:
-    """What the newest change of a table says; one document is read.
+    """Load the state from the newest change of a table; reads one document. Raises the errors of reading it.
 
-    store, metadata: of the metadata table; current_timeline: the table's timeline; previous: what was found before.
-    Raises what reading the document raises.
+    Args:
+        store: Timeline store of the metadata table.
+        metadata: Timeline of the metadata table.
+        current_timeline: The table's timeline.
+        previous: An earlier result.
     """
     changes = [instant for instant in current_timeline.completed() if instant.action not in _NEUTRAL]
     if not changes:
         return SoleWriter("", None)
     newest = max(changes, key=lambda instant: instant.completion_time or instant.request_time)
-    # A metadata table that was dropped and built anew does not know the change.
-    told = [i for i in metadata.completed(Action.DELTACOMMIT) if i.request_time == newest.request_time]
-    if newest.action not in WRITE_ACTIONS or not told:
+    # A metadata table that was dropped and rebuilt does not contain the change.
+    delta_commits = [i for i in metadata.completed(Action.DELTACOMMIT) if i.request_time == newest.request_time]
+    if newest.action not in WRITE_ACTIONS or not delta_commits:
         return SoleWriter(newest.request_time, None)
     if previous is not None and previous.newest == newest.request_time:
         return previous
-    return SoleWriter(newest.request_time, CommitMetadata.decode(store.read(told[0])).extra_metadata.get(SINCE_KEY))
+    return SoleWriter(newest.request_time, CommitMetadata.decode(store.read(delta_commits[0])).extra_metadata.get(SINCE_KEY))

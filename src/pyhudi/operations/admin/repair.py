@@ -1,6 +1,6 @@
 """Repair: bring what is broken around a table's data back in order, or say what that would take.
 
-    timeline             the folder is gone or empty, and there are data files: it is made anew from their names (`remake`), and
+    timeline             the folder is gone or empty, and there are data files: it is made anew from their names (`rebuild`), and
                          what cannot be known is said
     properties           hoodie.properties is gone or damaged, and its backup is whole: it is written from the backup
     pending              writes and rollbacks that died are rolled back and finished, cleans and restores carried out; attempts
@@ -198,16 +198,16 @@ def _repair_timeline(context: TableContext, engine: Engine, settings: RepairSett
         if _lacks_timeline(context):
             features.load("recovery", f"the timeline of {context.storage.uri}, which is missing,")
         return
-    remake = recovery.plan_remake(context, engine)
-    if remake is None:
+    rebuild = recovery.plan_rebuild(context, engine)
+    if rebuild is None:
         return
-    finding = f"is missing, and there are {remake.file_count:,} data files"
-    remedy = f"{len(remake.instants):,} commits are made anew from what files say"
+    finding = f"is missing, and there are {rebuild.file_count:,} data files"
+    remedy = f"{len(rebuild.instants):,} commits are made anew from what files say"
     yield RepairStep(RepairKind.TIMELINE, context.config.timeline_path, finding, remedy)
-    for path, unknown, remedy in remake.notes:
+    for path, unknown, remedy in rebuild.notes:
         yield RepairStep(RepairKind.TIMELINE, path, unknown, remedy)
     if not dry_run:
-        recovery.run_remake(context, engine, remake, settings.commit, settings.metadata)
+        recovery.run_rebuild(context, engine, rebuild, settings.commit, settings.metadata)
 
 
 def _lacks_timeline(context: TableContext) -> bool:

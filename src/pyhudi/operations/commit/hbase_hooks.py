@@ -29,7 +29,7 @@ def told_to_hbase(
     if settings is None:
         yield
         return
-    with features.load("hbase_index", _PURPOSE).told_to_hbase(context, engine, settings, statuses, instant_time):
+    with features.load("hbase_index", _PURPOSE).update_hbase_index(context, engine, settings, statuses, instant_time):
         yield
 
 

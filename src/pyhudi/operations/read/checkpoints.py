@@ -4,7 +4,7 @@ A restore, or a rollback of a completed commit, is no change that a range of com
 back would keep rows which the table does not have, or lack those that came back.  It is told by its position, which no instant
 completes at any more.
 
-Source: docs/changes.md, "Ranges".
+Source: docs/incremental-queries-and-cdc.md, "Ranges".
 """
 
 from __future__ import annotations

@@ -70,6 +70,8 @@ def plan_read_lookup(
 
 
 def _condition_of_texts(context: TableContext, keys: pa.StringArray) -> Expr:
+    if not len(keys):
+        return Constant(False)
     if not context.config.populate_meta_fields:
         raise InvalidRequest(
             f"the table at {context.storage.uri} does not store record keys; give rows with its key fields "
@@ -78,7 +80,7 @@ def _condition_of_texts(context: TableContext, keys: pa.StringArray) -> Expr:
     if keys.null_count:
         raise InvalidRequest("a record key is null")
     keys = _spellings(context.config.keys, keys)
-    return In(RECORD_KEY, tuple(pc.unique(keys).to_pylist())) if len(keys) else Constant(False)
+    return In(RECORD_KEY, tuple(pc.unique(keys).to_pylist()))
 
 
 def _spellings(spec: KeySpec, keys: pa.StringArray) -> pa.StringArray:

@@ -55,7 +55,7 @@ from pyhudi.tasks.base_file_writer import FileSettings
 #
 # Compaction alone makes base files.  It takes what completed before it was planned; the rest follows its base file.
 #
-# Source: docs/locks.md, "Writers that do not wait".
+# Source: docs/lock-providers.md, "Non-blocking concurrency control".
 
 _MODE = f"{CONCURRENCY}={NON_BLOCKING}"
 
