@@ -427,7 +427,7 @@ def _footer_decimal(raw: Any, leaf: Any) -> Decimal | None:
 
 
 def decimal_from_unscaled(unscaled: int, scale: int) -> Decimal:
-    """Return the decimal `unscaled` / 10**scale, exactly, whatever the context's precision."""
+    """Return the decimal `unscaled` / 10**scale, exactly, independent of the context's precision."""
     return Decimal((1 if unscaled < 0 else 0, tuple(int(digit) for digit in str(abs(unscaled))), -scale))
 
 

@@ -171,7 +171,7 @@ class LogRecords:
             # A custom rule decides between two rows; only deletes compare ordering values.
             wins |= ~self.deleted[source]
         elif self.present is not None:
-            # Among partial updates a delete wins whatever its ordering value is.
+            # Among partial updates a delete wins regardless of its ordering value.
             wins |= self.deleted[source]
         return wins | self.barrier[source]
 

@@ -18,7 +18,7 @@ the base row reappear. A barrier implements the intended meaning of the delete.)
                      entry's is larger
     partial          from the first partial block on, columns that the winner lacks are filled from the loser; a record
     replaces
-                     a delete, and a delete the base row, whatever their ordering values are; a merger merges entries
+                     a delete, and a delete the base row, regardless of ordering values; a merger merges entries
                      that lack
                      columns by its partial merge
 

@@ -1,4 +1,4 @@
-"""Column ids (schema on read): map columns of the table to columns of a file, whatever their names are.
+"""Column ids (schema on read): map columns of the table to columns of a file, independent of their names.
 
 A table whose columns were renamed, dropped, re-created or retyped without rewriting its files has a schema history with
 column ids (`format.schema_history`). A file is read by the schema that was valid when it was written:
