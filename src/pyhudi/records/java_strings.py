@@ -106,7 +106,7 @@ def java_order(texts: pa.StringArray) -> pa.BinaryArray:
     them as surrogate pairs, which sort before U+E000. So the lead bytes of these characters are swapped with those of
     the last three-byte characters.
     """
-    return _with_bytes(texts, _TO_JAVA)
+    return _replace_bytes(texts, _TO_JAVA)
 
 
 def text_in_java_order(ordered: bytes) -> str:
@@ -114,7 +114,7 @@ def text_in_java_order(ordered: bytes) -> str:
     return ordered.translate(_FROM_JAVA.tobytes()).decode()
 
 
-def _with_bytes(texts: pa.StringArray, table: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.BinaryArray:
+def _replace_bytes(texts: pa.StringArray, table: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.BinaryArray:
     validity, offsets, data = texts.buffers()
     if data is not None and data.size:
         plain = np.frombuffer(data, dtype=np.uint8)

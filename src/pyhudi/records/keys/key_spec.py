@@ -209,7 +209,7 @@ class KeySpec:
             hive_style=_flag(properties, HIVE_STYLE),
             url_encode=_flag(properties, URL_ENCODE),
             # Writers of table version 6 store only the output format.
-            time=TimeRule.from_properties(properties) if _says_time_type(properties) else None,
+            time=TimeRule.from_properties(properties) if _has_time_type(properties) else None,
             consistent_timestamps=_flag(properties, CONSISTENT_TIMESTAMPS),
         )
 
@@ -295,7 +295,7 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
-def _says_time_type(properties: Mapping[str, str]) -> bool:
+def _has_time_type(properties: Mapping[str, str]) -> bool:
     return any(prefix + "timestamp.type" in properties for prefix in TIME_PREFIXES)
 
 
