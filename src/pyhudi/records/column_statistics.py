@@ -237,8 +237,8 @@ class RangeCollector:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add a batch; errors as in `batch_ranges`. Columns that it lacks (partial updates) are skipped."""
         names = set(batch.schema.names)
-        present = [name for name in self._columns if name.split(".")[0] in names]
-        for name, batch_range in batch_ranges(batch, present).items():
+        collected = [name for name in self._columns if name.split(".")[0] in names]
+        for name, batch_range in batch_ranges(batch, collected).items():
             previous = self._ranges.get(name)
             self._ranges[name] = batch_range if previous is None else merge_ranges((previous, batch_range))
 

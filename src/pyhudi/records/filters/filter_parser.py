@@ -246,9 +246,9 @@ class _Parser:
         return False
 
     def _error(self, expected: str) -> InvalidRequest:
-        found = self._next.text or "the end"
+        next_text = self._next.text or "the end"
         return InvalidRequest(
-            f"{self._description} {self._text!r}: {expected}, found {found!r} at character {self._next.position}"
+            f"{self._description} {self._text!r}: {expected}, found {next_text!r} at character {self._next.position}"
         )
 
     def _condition(self, node: Any) -> Expr:

@@ -132,21 +132,21 @@ class KeySpec:
                 raise InvalidRequest(f"a {role} field is named twice: {', '.join(fields)}")
             if not all(fields):
                 raise InvalidRequest(f"a {role} field has no name")
-        kind, count = self.generator, len(self.partition_fields)
-        if kind in (KeyGenerator.SIMPLE, KeyGenerator.TIMESTAMP):
+        generator, count = self.generator, len(self.partition_fields)
+        if generator in (KeyGenerator.SIMPLE, KeyGenerator.TIMESTAMP):
             if len(self.record_fields) > 1 or count != 1:
                 raise InvalidRequest(
-                    f"the {kind} key generator takes one record key field and one partition field, not "
+                    f"the {generator} key generator takes one record key field and one partition field, not "
                     f"{len(self.record_fields)} and {count}: use COMPLEX"
                 )
-        elif kind in (KeyGenerator.NON_PARTITION, KeyGenerator.GLOBAL_DELETE) and count:
-            raise InvalidRequest(f"the {kind} key generator takes no partition field: {', '.join(names)}")
+        elif generator in (KeyGenerator.NON_PARTITION, KeyGenerator.GLOBAL_DELETE) and count:
+            raise InvalidRequest(f"the {generator} key generator takes no partition field: {', '.join(names)}")
         kinds = {field.kind for field in self.partition_fields}
         allowed = {KeyGenerator.CUSTOM: set(PartitionFieldType), KeyGenerator.TIMESTAMP: {PartitionFieldType.TIMESTAMP}}.get(
-            kind, {PartitionFieldType.SIMPLE}
+            generator, {PartitionFieldType.SIMPLE}
         )
         if not kinds <= allowed:
-            raise InvalidRequest(f"the {kind} key generator has no fields of kind {', '.join(sorted(kinds - allowed))}")
+            raise InvalidRequest(f"the {generator} key generator has no fields of kind {', '.join(sorted(kinds - allowed))}")
         time_zone(self.timestamp_zone)
 
     @classmethod

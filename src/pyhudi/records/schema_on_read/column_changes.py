@@ -207,14 +207,14 @@ def _find(columns: Sequence[SchemaField], name: str, path: str) -> SchemaField:
 
 
 def _find_path(columns: Sequence[SchemaField], path: str) -> SchemaField:
-    found: list[SchemaField] = []
+    columns_found: list[SchemaField] = []
 
     def look(siblings: tuple[SchemaField, ...], name: str) -> tuple[SchemaField, ...]:
-        found.append(_find(siblings, name, path))
+        columns_found.append(_find(siblings, name, path))
         return siblings
 
     _edited(columns, path, look)
-    return found[0]
+    return columns_found[0]
 
 
 def _check_free(columns: Iterable[SchemaField], name: str, path: str) -> None:

@@ -460,19 +460,19 @@ def type_from_name(word: str) -> pa.DataType:
     Raises:
         Unsupported: The name is ambiguous.
     """
-    found = {name: type_ for type_, name in _TYPE_NAMES.items()}.get(word)
+    known_type = {name: type_ for type_, name in _TYPE_NAMES.items()}.get(word)
     numbers = [int(number) for number in re.findall("[0-9]+", word)]
-    if found is None and word.startswith("decimal"):
-        found = pa.decimal128(*numbers)
-    if found is None and word.startswith("fixed"):
-        found = pa.binary(*numbers)
-    if found is None and word == "timestamp":
-        found = TIMESTAMP
-    if found is None:
+    if known_type is None and word.startswith("decimal"):
+        known_type = pa.decimal128(*numbers)
+    if known_type is None and word.startswith("fixed"):
+        known_type = pa.binary(*numbers)
+    if known_type is None and word == "timestamp":
+        known_type = TIMESTAMP
+    if known_type is None:
         raise Unsupported(
             f"columns of type {word} are not supported in a table with column ids if no file defines their exact type"
         )
-    return found
+    return known_type
 
 
 def same_columns(left: VersionedSchema, right: VersionedSchema) -> bool:
