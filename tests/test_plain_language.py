@@ -61,7 +61,6 @@ NOT_YET: tuple[str, ...] = (
     "operations",
     "options",
     "planning",
-    "records",
     "sql_engine",
     "table",
     "tasks",

@@ -63,23 +63,23 @@ def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.
         InvalidRequest: An operand is not a number.
         Unsupported: Decimals of more digits than Spark supports, or operations in which Spark rounds decimals.
     """
-    for kind in (left, right):
-        if not is_number(kind):
-            raise InvalidRequest(f"{operator} takes numbers, not {kind}")
+    for type_ in (left, right):
+        if not is_number(type_):
+            raise InvalidRequest(f"{operator} takes numbers, not {type_}")
     if operator == "/":
         exact = not pa.types.is_floating(left) and not pa.types.is_floating(right)
         if exact and (pa.types.is_decimal(left) or pa.types.is_decimal(right)):
             raise Unsupported("division of decimals is not supported: cast them to double")
         return pa.float64()
-    kind = common_type(left, right)
-    if not pa.types.is_decimal(kind):
-        return kind
+    type_ = common_type(left, right)
+    if not pa.types.is_decimal(type_):
+        return type_
     if operator == "*":
         left_decimal, right_decimal = as_decimal(left), as_decimal(right)
         return _decimal(left_decimal.precision + right_decimal.precision + 1, left_decimal.scale + right_decimal.scale)
     if operator == "%":
         raise Unsupported("the remainder of decimals is not supported: cast them to double")
-    return _decimal(kind.precision + 1, kind.scale)
+    return _decimal(type_.precision + 1, type_.scale)
 
 
 def run_arithmetic(operator: str, left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -108,11 +108,11 @@ def absolute(values: pa.Array) -> pa.Array:
 
 def compare(operator: str, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
     """Compare two columns row by row in their `common_type`; null if either value is null."""
-    kind = common_type(left.type, right.type)
-    left, right = (_comparable(side, kind) for side in (left, right))
+    type_ = common_type(left.type, right.type)
+    left, right = (_comparable(side, type_) for side in (left, right))
     if operator in (">", ">="):
         left, right, operator = right, left, {">": "<", ">=": "<="}[operator]
-    if not pa.types.is_floating(kind):
+    if not pa.types.is_floating(type_):
         return {"=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal}[operator](left, right)
     left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
     same = pc.or_(pc.equal(left, right), pc.and_(left_nan, right_nan))

@@ -132,12 +132,12 @@ def _bound(name: str, value: Any, type_: pa.DataType) -> Any:
         if number == 0 and not isinstance(value, str):
             # A comparison does not distinguish the zeros; a column does.
             number = math.copysign(0.0, value)
-        return number if _held(value, number) else None
+        return number if _is_representable(value, number) else None
     bound = bind(Compare(name, "=", value), pa.schema([pa.field(name, type_)]))
     return bound.value if isinstance(bound, Compare) else None
 
 
-def _held(value: Any, bound: Any) -> bool:
+def _is_representable(value: Any, bound: Any) -> bool:
     """Return True if floating point represents a number: an integer exactly, a fraction rounded, and none as infinity."""
     if isinstance(value, int):
         return bool(bound == value)

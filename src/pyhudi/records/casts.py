@@ -26,24 +26,24 @@ def try_cast(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array], p
         return lambda values: values
     if types.is_signed_integer(source):
         if types.is_signed_integer(target):
-            return lambda values: _within(values.cast(pa.int64()), target)
+            return lambda values: _narrow_integers(values.cast(pa.int64()), target)
         if types.is_floating(target) or types.is_string(target):
             return lambda values: values.cast(target, safe=False)
     if types.is_floating(source):
         if types.is_floating(target):
             return lambda values: values.cast(target, safe=False)
         if types.is_signed_integer(target):
-            return lambda values: _whole(values, target)
+            return lambda values: _truncate_floats(values, target)
     if types.is_string(canonical_type(source)):
         if types.is_string(target):
             return lambda values: values.cast(target)
         if types.is_signed_integer(target):
-            return lambda values: _read_whole(values, target)
+            return lambda values: _parse_integers(values, target)
     if types.is_boolean(source) and types.is_string(target):
         return lambda values: values.cast(target)
     if target == pa.int64() and types.is_timestamp(source) and source.tz is not None:
         return lambda values: pc.floor_temporal(values, unit="second").cast(pa.timestamp("s", "UTC")).view(pa.int64())
-    function = _TIME_CASTS.get((_kind_of(source), _kind_of(target)))
+    function = _TIME_CASTS.get((_type_family(source), _type_family(target)))
     return (
         None
         if function is None
@@ -58,21 +58,21 @@ _TIME_CASTS = {
 }
 
 
-def _kind_of(kind: pa.DataType) -> str:
+def _type_family(kind: pa.DataType) -> str:
     types = pa.types
     if types.is_timestamp(kind):
         return "time" if kind.tz is not None else "local time"
     return "date" if types.is_date32(kind) else "text" if types.is_string(canonical_type(kind)) else "other"
 
 
-def _within(values: pa.Int64Array, target: pa.DataType) -> pa.Array:
+def _narrow_integers(values: pa.Int64Array, target: pa.DataType) -> pa.Array:
     """Cast integers to a narrower type; null on overflow."""
     limit = 1 << target.bit_width - 1
     fits = pc.and_(pc.greater_equal(values, -limit), pc.less_equal(values, limit - 1))
     return pc.if_else(fits, values, pa.scalar(None, pa.int64())).cast(target)
 
 
-def _whole(values: pa.Array, target: pa.DataType) -> pa.Array:
+def _truncate_floats(values: pa.Array, target: pa.DataType) -> pa.Array:
     """Truncate floating point numbers to an integer type; null on overflow."""
     limit = float(1 << target.bit_width - 1)
     numbers = pc.trunc(values.cast(pa.float64(), safe=False))
@@ -85,7 +85,7 @@ def _whole(values: pa.Array, target: pa.DataType) -> pa.Array:
     return pc.if_else(at_top, pa.scalar(_LONG.max, pa.int64()), small).cast(target)
 
 
-def _read_whole(values: pa.Array, target: pa.DataType) -> pa.Array:
+def _parse_integers(values: pa.Array, target: pa.DataType) -> pa.Array:
     """Parse strings as integers; null if invalid or on overflow."""
     groups = pc.extract_regex(
         values.cast(pa.string()), r"^[\x00-\x20\x7f-\x{9f}]*(?P<number>[+-]?[0-9]+)[\x00-\x20\x7f-\x{9f}]*$"
@@ -99,4 +99,4 @@ def _read_whole(values: pa.Array, target: pa.DataType) -> pa.Array:
     numbers = pc.if_else(negative, pc.negate(numbers), numbers)
     low, high = (pa.scalar(Decimal(bound), numbers.type) for bound in (_LONG.min, _LONG.max))
     fits = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
-    return _within(pc.if_else(fits, numbers, pa.scalar(None, numbers.type)).cast(pa.int64()), target)
+    return _narrow_integers(pc.if_else(fits, numbers, pa.scalar(None, numbers.type)).cast(pa.int64()), target)

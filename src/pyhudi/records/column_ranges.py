@@ -97,10 +97,10 @@ def _leaf_outcomes(leaf: Expr, columns: Mapping[Operand, RangeColumn], count: in
     if isinstance(leaf, ConstantUnlessNull):
         return result | np.uint8(TRUE if leaf.outcome else FALSE)
     if isinstance(leaf, Compare):
-        known = _compared(leaf.op, leaf.value, column, leaf.type)
+        known = _compare_outcomes(leaf.op, leaf.value, column, leaf.type)
         unknown = TRUE | FALSE
     elif isinstance(leaf, In):
-        known = _listed(leaf, column, count)
+        known = _in_list_outcomes(leaf, column, count)
         unknown = TRUE | FALSE | (UNKNOWN if leaf.has_null else 0)
     elif isinstance(leaf, Like):
         known = _bits(_may_start(like_prefix(leaf.pattern)[0], column), TRUE) | np.uint8(FALSE)
@@ -110,24 +110,26 @@ def _leaf_outcomes(leaf: Expr, columns: Mapping[Operand, RangeColumn], count: in
     return result | np.where(bounded, known, np.uint8(unknown)).astype(np.uint8)
 
 
-def _listed(leaf: In, column: RangeColumn, count: int) -> Bits:
+def _in_list_outcomes(leaf: In, column: RangeColumn, count: int) -> Bits:
     miss = np.uint8(UNKNOWN if leaf.has_null else FALSE)
     if len(leaf.values) > MAX_LISTED:
         if all(not isinstance(value, str) or orders_agree(value) for value in leaf.values):
             least, greatest = min(leaf.values, key=rank), max(leaf.values, key=rank)
-            inside: Bits = _compared(">=", least, column, leaf.type) & _compared("<=", greatest, column, leaf.type)
+            inside: Bits = _compare_outcomes(">=", least, column, leaf.type) & _compare_outcomes(
+                "<=", greatest, column, leaf.type
+            )
             return (inside & np.uint8(TRUE)) | miss
         return np.full(count, np.uint8(TRUE) | miss, dtype=np.uint8)
     may_match = np.zeros(count, dtype=np.uint8)
     must_match = np.zeros(count, dtype=np.bool_)
     for value in leaf.values:
-        outcome = _compared("=", value, column, leaf.type)
+        outcome = _compare_outcomes("=", value, column, leaf.type)
         may_match |= outcome & np.uint8(TRUE)
         must_match |= outcome == TRUE
     return may_match | np.where(must_match, np.uint8(0), miss).astype(np.uint8)
 
 
-def _compared(op: str, literal: Any, column: RangeColumn, type_: pa.DataType | None) -> Bits:
+def _compare_outcomes(op: str, literal: Any, column: RangeColumn, type_: pa.DataType | None) -> Bits:
     """Compare a literal with ranges, as `range_pruning` does; results for null bounds are ignored."""
     count = len(column.low)
     if type_ is None:

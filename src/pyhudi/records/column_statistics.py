@@ -115,7 +115,7 @@ def exchanged_range(
     if (
         len(removed) < len(leaving)
         or len(added) < len(arriving)
-        or not all(_is_clear(part) for part in (full_range, *removed, *added))
+        or not all(_is_complete(part) for part in (full_range, *removed, *added))
     ):
         return None
     nulls, values, compressed_size, uncompressed_size = (
@@ -146,7 +146,7 @@ def exchanged_range(
     return ColumnRange(low, high, nulls, values, max(0, compressed_size), max(0, uncompressed_size))
 
 
-def _is_clear(part: ColumnRange) -> bool:
+def _is_complete(part: ColumnRange) -> bool:
     """Return True if counts and bounds are known."""
     return part.null_count is not None and part.value_count is not None and (part.min is not None or part.is_all_null)
 
@@ -237,8 +237,8 @@ class RangeCollector:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add a batch; errors as in `batch_ranges`. Columns that it lacks (partial updates) are skipped."""
         names = set(batch.schema.names)
-        present = [name for name in self._columns if name.split(".")[0] in names]
-        for name, batch_range in batch_ranges(batch, present).items():
+        collected = [name for name in self._columns if name.split(".")[0] in names]
+        for name, batch_range in batch_ranges(batch, collected).items():
             previous = self._ranges.get(name)
             self._ranges[name] = batch_range if previous is None else merge_ranges((previous, batch_range))
 
@@ -301,7 +301,7 @@ def page_range(least: Any, greatest: Any, leaf: Any, type_: pa.DataType) -> Colu
     low, high = (_footer_value(raw, leaf, type_) for raw in (least, greatest))
     if low is None or high is None:
         return None
-    return ColumnRange(min=_unit(low, leaf, type_, up=False), max=_unit(high, leaf, type_, up=True))
+    return ColumnRange(min=_to_microseconds(low, leaf, type_, up=False), max=_to_microseconds(high, leaf, type_, up=True))
 
 
 def may_omit_nan(metadata: Any) -> bool:
@@ -389,7 +389,7 @@ def _chunk_range(chunk: Any, leaf: Any, type_: pa.DataType) -> ColumnRange:
     low, high = (_footer_value(raw, leaf, type_) for raw in (statistics.min_raw, statistics.max_raw))
     if low is None or high is None:
         return counts
-    return replace(counts, min=_unit(low, leaf, type_, up=False), max=_unit(high, leaf, type_, up=True))
+    return replace(counts, min=_to_microseconds(low, leaf, type_, up=False), max=_to_microseconds(high, leaf, type_, up=True))
 
 
 def _footer_value(raw: Any, leaf: Any, type_: pa.DataType) -> Any:
@@ -427,14 +427,14 @@ def _footer_decimal(raw: Any, leaf: Any) -> Decimal | None:
 
 
 def decimal_from_unscaled(unscaled: int, scale: int) -> Decimal:
-    """Return the decimal `unscaled` / 10**scale, exactly, whatever the context's precision."""
+    """Return the decimal `unscaled` / 10**scale, exactly, independent of the context's precision."""
     return Decimal((1 if unscaled < 0 else 0, tuple(int(digit) for digit in str(abs(unscaled))), -scale))
 
 
 _UNITS: Mapping[str, tuple[int, int]] = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
 
 
-def _unit(value: Any, leaf: Any, type_: pa.DataType, *, up: bool) -> Any:
+def _to_microseconds(value: Any, leaf: Any, type_: pa.DataType, *, up: bool) -> Any:
     if not pa.types.is_timestamp(type_):
         return value
     text = str(leaf.logical_type)

@@ -157,7 +157,7 @@ class IndexExpression:
         return int(text)
 
 
-def _fails(expression: IndexExpression, values: pa.Array, expected: str) -> InvalidRequest:
+def _wrong_column_type(expression: IndexExpression, values: pa.Array, expected: str) -> InvalidRequest:
     return InvalidRequest(
         f"an expression index over {expression.function} requires a column of {expected}, not of type {values.type}"
     )
@@ -165,7 +165,7 @@ def _fails(expression: IndexExpression, values: pa.Array, expected: str) -> Inva
 
 def _text(expression: IndexExpression, values: pa.Array) -> pa.StringArray:
     if not pa.types.is_string(values.type):
-        raise _fails(expression, values, "text")
+        raise _wrong_column_type(expression, values, "text")
     return values
 
 
@@ -175,7 +175,7 @@ def _local(expression: IndexExpression, values: pa.Array) -> pa.Array:
     if pa.types.is_date32(type_):
         return values.cast(pa.timestamp("us"))
     if not pa.types.is_timestamp(type_):
-        raise _fails(expression, values, "dates or timestamps")
+        raise _wrong_column_type(expression, values, "dates or timestamps")
     if type_.tz is None:
         return values.cast(pa.timestamp("us"), safe=False)
     return pc.local_timestamp(values.cast(pa.timestamp("us", expression.zone), safe=False))
@@ -197,7 +197,7 @@ def _date_format(expression: IndexExpression, values: pa.Array) -> pa.Array:
 
 def _from_unixtime(expression: IndexExpression, values: pa.Array) -> pa.Array:
     if not pa.types.is_integer(values.type):
-        raise _fails(expression, values, "whole numbers")
+        raise _wrong_column_type(expression, values, "whole numbers")
     seconds = values.cast(pa.int64())
     # Spark cannot format seconds that overflow microseconds either.
     limit = np.iinfo(np.int64).max // MICROS
@@ -238,10 +238,10 @@ def _to_timestamp(expression: IndexExpression, values: pa.Array) -> pa.Array:
     return _instant(expression, _local(expression, values))
 
 
-def _shifted(sign: int) -> Callable[[IndexExpression, pa.Array], pa.Array]:
+def _date_shift(sign: int) -> Callable[[IndexExpression, pa.Array], pa.Array]:
     def shift(expression: IndexExpression, values: pa.Array) -> pa.Array:
         if pa.types.is_string(values.type):
-            raise _fails(expression, values, "dates or timestamps")
+            raise _wrong_column_type(expression, values, "dates or timestamps")
         days = pc.floor_temporal(_local(expression, values), unit="day").cast(pa.date32()).view(pa.int32())
         return pc.add(days, sign * expression.number("days")).cast(pa.int32()).view(pa.date32())
 
@@ -333,8 +333,8 @@ _FUNCTIONS: dict[str, Callable[[IndexExpression, pa.Array], pa.Array]] = {
     "unix_timestamp": _unix_timestamp,
     "to_date": _to_date,
     "to_timestamp": _to_timestamp,
-    "date_add": _shifted(1),
-    "date_sub": _shifted(-1),
+    "date_add": _date_shift(1),
+    "date_sub": _date_shift(-1),
     "upper": _upper,
     "lower": _lower,
     "length": _length,

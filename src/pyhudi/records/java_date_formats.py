@@ -67,11 +67,11 @@ def format_times(local: pa.Array, pattern: str) -> pa.StringArray:
     """
     if not pattern:
         raise InvalidRequest("the date pattern is empty")
-    parts = [_piece(local, letter, run, pattern) for letter, run in _tokens(pattern)]
+    parts = [_format_token(local, letter, run, pattern) for letter, run in _tokens(pattern)]
     return pc.binary_join_element_wise(*parts, "") if parts else local.cast(pa.string())
 
 
-def _piece(local: pa.Array, letter: str, run: str, pattern: str) -> pa.Array | pa.Scalar:
+def _format_token(local: pa.Array, letter: str, run: str, pattern: str) -> pa.Array | pa.Scalar:
     width = len(run)
     if not letter:
         return pa.scalar(run, pa.string())
@@ -80,9 +80,9 @@ def _piece(local: pa.Array, letter: str, run: str, pattern: str) -> pa.Array | p
     if letter in _NUMBERS and width <= _NUMBERS[letter][1]:
         return _padded(_NUMBERS[letter][0](local), width)
     if letter == "M" and width in (3, 4):
-        return _named(_MONTHS, width, pc.subtract(pc.month(local), 1))
+        return _format_name(_MONTHS, width, pc.subtract(pc.month(local), 1))
     if letter == "E" and width <= 4:
-        return _named(_WEEKDAYS, width, pc.day_of_week(local))
+        return _format_name(_WEEKDAYS, width, pc.day_of_week(local))
     if letter == "a" and width == 1:
         return pc.if_else(pc.less(pc.hour(local), 12), "AM", "PM")
     if letter == "S" and width <= 9:
@@ -107,7 +107,7 @@ def _padded(numbers: pa.Array, width: int) -> pa.StringArray:
     return pc.utf8_lpad(numbers.cast(pa.int64()).cast(pa.string()), width, "0")
 
 
-def _named(names: Sequence[str], width: int, positions: pa.Array) -> pa.StringArray:
+def _format_name(names: Sequence[str], width: int, positions: pa.Array) -> pa.StringArray:
     return pa.array([name if width == 4 else name[:3] for name in names]).take(positions)
 
 
@@ -144,7 +144,7 @@ def parse_times(texts: pa.StringArray, pattern: str) -> pa.Array:
     numbers = {letter: pc.struct_field(groups, letter) for letter in letters}
     if "S" in numbers:
         numbers["S"] = pc.utf8_rpad(numbers["S"], 6, "0")
-    return _assembled(numbers, len(texts))
+    return _timestamps_from_digits(numbers, len(texts))
 
 
 def cast_dates(texts: pa.StringArray) -> pa.Array:
@@ -154,10 +154,10 @@ def cast_dates(texts: pa.StringArray) -> pa.Array:
     parts = {letter: pc.struct_field(groups, letter) for letter in "yMd"}
     for letter in "Md":
         parts[letter] = pc.if_else(pc.equal(parts[letter], ""), "1", parts[letter])
-    return _assembled(parts, len(texts))
+    return _timestamps_from_digits(parts, len(texts))
 
 
-def _assembled(parts: dict[str, pa.StringArray], count: int) -> pa.Array:
+def _timestamps_from_digits(parts: dict[str, pa.StringArray], count: int) -> pa.Array:
     """Combine the digits of each field into timestamp[us]; null if they are not a time."""
     is_present = np.asarray(parts["y"].is_valid(), dtype=np.bool_)
 

@@ -106,7 +106,7 @@ def java_order(texts: pa.StringArray) -> pa.BinaryArray:
     them as surrogate pairs, which sort before U+E000. So the lead bytes of these characters are swapped with those of
     the last three-byte characters.
     """
-    return _with_bytes(texts, _TO_JAVA)
+    return _replace_bytes(texts, _TO_JAVA)
 
 
 def text_in_java_order(ordered: bytes) -> str:
@@ -114,7 +114,7 @@ def text_in_java_order(ordered: bytes) -> str:
     return ordered.translate(_FROM_JAVA.tobytes()).decode()
 
 
-def _with_bytes(texts: pa.StringArray, table: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.BinaryArray:
+def _replace_bytes(texts: pa.StringArray, table: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.BinaryArray:
     validity, offsets, data = texts.buffers()
     if data is not None and data.size:
         plain = np.frombuffer(data, dtype=np.uint8)
@@ -180,14 +180,14 @@ def _special_text(array: pa.Array) -> pa.Array:
 
 def _scientific_text(values: pa.Array, shortest: pa.Array) -> pa.Array:
     parts = pc.extract_regex(shortest, r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?(?:e(?P<power>[+-]?[0-9]+))?$")
-    whole, power = parts.field("whole"), parts.field("power")
-    digits = pc.binary_join_element_wise(whole, parts.field("fraction"), "")
+    integer_part, power = parts.field("whole"), parts.field("power")
+    digits = pc.binary_join_element_wise(integer_part, parts.field("fraction"), "")
     significant = pc.utf8_ltrim(digits, characters="0")
     leading_zeros = pc.subtract(pc.utf8_length(digits), pc.utf8_length(significant))
     significant = pc.utf8_rtrim(significant, characters="0")
     # A number without an exponent has an empty group, which means power 0. Arrow does not parse a plus sign.
     power = pc.utf8_ltrim(pc.if_else(pc.equal(power, ""), "0", power), characters="+")
-    exponent = pc.subtract(pc.add(pc.cast(power, pa.int32()), pc.subtract(pc.utf8_length(whole), 1)), leading_zeros)
+    exponent = pc.subtract(pc.add(pc.cast(power, pa.int32()), pc.subtract(pc.utf8_length(integer_part), 1)), leading_zeros)
     tail = pc.utf8_slice_codeunits(significant, 1)
     mantissa = pc.binary_join_element_wise(
         pc.utf8_slice_codeunits(significant, 0, 1), pc.if_else(pc.equal(tail, ""), "0", tail), "."
@@ -195,12 +195,12 @@ def _scientific_text(values: pa.Array, shortest: pa.Array) -> pa.Array:
     text = pc.binary_join_element_wise(parts.field("sign"), mantissa, "E", pc.cast(exponent, pa.string()), "")
     # Java prints at least two digits and selects the nearest two. They differ from one digit and a zero only where
     # neighbours are further apart than a tenth of the value, among the smallest subnormals (4.9E-324, not 5.0E-324).
-    tiny = 1e-320 if pa.types.is_float64(values.type) else 1e-42
-    short = pc.and_(pc.less(pc.abs(pc.cast(values, pa.float64())), tiny), pc.equal(tail, ""))
-    if pc.any(short).as_py():
-        encoded = pc.dictionary_encode(pc.cast(values.filter(short), pa.float64()))
+    threshold = 1e-320 if pa.types.is_float64(values.type) else 1e-42
+    is_short = pc.and_(pc.less(pc.abs(pc.cast(values, pa.float64())), threshold), pc.equal(tail, ""))
+    if pc.any(is_short).as_py():
+        encoded = pc.dictionary_encode(pc.cast(values.filter(is_short), pa.float64()))
         texts = pa.array([_two_digits(value) for value in encoded.dictionary.to_pylist()], pa.string())
-        text = pc.replace_with_mask(text, short, texts.take(encoded.indices))
+        text = pc.replace_with_mask(text, is_short, texts.take(encoded.indices))
     return text
 
 

@@ -46,13 +46,13 @@ def json_text(values: pa.Array) -> pa.StringArray:
     if types.is_struct(type_):
         return _struct(values)
     if types.is_map(type_):
-        return _between(values, "{", _joined(values, _entries(values)), "}")
+        return _enclose(values, "{", _joined(values, _entries(values)), "}")
     if types.is_list(type_) or types.is_large_list(type_):
-        return _between(values, "[", _joined(values, _texts(_items(values))), "]")
+        return _enclose(values, "[", _joined(values, _texts(_items(values))), "]")
     if is_string_like(type_):
         return _quoted(values.cast(pa.string()))
     if is_binary_like(type_):
-        return _quoted(_latin(values.cast(pa.binary())))
+        return _quoted(_decode_latin1(values.cast(pa.binary())))
     if types.is_float32(type_) or types.is_float64(type_):
         text = float_text(values)
         return pc.if_else(pc.is_finite(values), text, _joined_texts(['"', text, '"']))
@@ -74,7 +74,7 @@ def _struct(values: pa.StructArray) -> pa.StringArray:
         pieces += [f"{', ' if number else ''}{name}: ", _texts(values.field(number))]
     if not pieces:
         return pc.if_else(values.is_valid(), "{}", pa.scalar(None, pa.string()))
-    return _between(values, "{", _joined_texts(pieces), "}")
+    return _enclose(values, "{", _joined_texts(pieces), "}")
 
 
 def _texts(values: pa.Array) -> pa.StringArray:
@@ -82,7 +82,7 @@ def _texts(values: pa.Array) -> pa.StringArray:
     return pc.fill_null(json_text(values), "null")
 
 
-def _between(values: pa.Array, first: str, texts: pa.Array, last: str) -> pa.StringArray:
+def _enclose(values: pa.Array, first: str, texts: pa.Array, last: str) -> pa.StringArray:
     joined = _joined_texts([first, texts, last])
     return pc.if_else(values.is_valid(), joined, pa.scalar(None, pa.string())) if values.null_count else joined
 
@@ -129,7 +129,7 @@ def _quoted(texts: pa.StringArray) -> pa.StringArray:
     return _joined_texts(['"', texts, '"'])
 
 
-def _latin(values: pa.BinaryArray) -> pa.StringArray:
+def _decode_latin1(values: pa.BinaryArray) -> pa.StringArray:
     """Decode bytes as Latin-1: one character per byte."""
     if not len(values):
         return pa.array([], pa.string())

@@ -159,7 +159,9 @@ class MergerRule(CommonRule):
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
         """Call the merger. A soft delete removes the record if it wins by ordering value or by the merger's `deletes`."""
-        return self._settled(older, newer, self._checked(self.merger.merge(older, newer), newer.schema, newer.num_rows))
+        return self._resolve_deletes(
+            older, newer, self._check_result(self.merger.merge(older, newer), newer.schema, newer.num_rows)
+        )
 
     def merge_partial(self, older: pa.Table, newer: pa.Table) -> Merged:
         """Merge rows with some columns each; the result has the columns of both.
@@ -170,29 +172,29 @@ class MergerRule(CommonRule):
         merger = self.partial_merger
         older_only = [field for field in older.schema if field.name not in newer.column_names]
         schema = pa.schema([*newer.schema, *older_only])
-        return self._settled(older, newer, self._checked(merger.partial_merge(older, newer), schema, newer.num_rows))
+        return self._resolve_deletes(older, newer, self._check_result(merger.partial_merge(older, newer), schema, newer.num_rows))
 
     def combine(self, older: pa.Table, newer: pa.Table) -> Merged:
         """Merge two records of one batch, by the same rule."""
         return self.merge(older, newer)
 
-    def _settled(self, older: pa.Table, newer: pa.Table, result: tuple[pa.Table, BoolMask]) -> Merged:
+    def _resolve_deletes(self, older: pa.Table, newer: pa.Table, result: tuple[pa.Table, BoolMask]) -> Merged:
         rows, alive = result
         deletes = self.deletes(newer)
         changed = np.ones(newer.num_rows, dtype=np.bool_)
         if deletes is not None:
-            wins = self._deletes_that_count(older, newer, deletes)
+            wins = self._winning_deletes(older, newer, deletes)
             alive = np.where(deletes, ~wins, alive)
             changed = ~(deletes & ~wins)
         return Merged(rows, alive, changed)
 
-    def _deletes_that_count(self, older: pa.Table, newer: pa.Table, deleted: BoolMask) -> BoolMask:
+    def _winning_deletes(self, older: pa.Table, newer: pa.Table, deleted: BoolMask) -> BoolMask:
         """Return the deletes that win; rows that are not deletes are False."""
         if not isinstance(self.merger, DeleteMerger):
             return self.newer_wins(older, newer, None)
         delete_mask = pa.array(deleted)
         result = self.merger.deletes(older.filter(delete_mask), newer.filter(delete_mask))
-        decisions = np.asarray(pc.fill_null(_flat(result), False), dtype=np.bool_)
+        decisions = np.asarray(pc.fill_null(_to_array(result), False), dtype=np.bool_)
         if len(decisions) != deleted.sum():
             raise InvalidRequest(
                 f"merger {self.merger.strategy_id}: method deletes returned {len(decisions)} values for {deleted.sum()} rows; "
@@ -202,7 +204,7 @@ class MergerRule(CommonRule):
         wins[deleted] = decisions
         return wins
 
-    def _checked(
+    def _check_result(
         self, result: tuple[pa.Table, BoolMask | pa.Array | None], schema: pa.Schema, count: int
     ) -> tuple[pa.Table, BoolMask]:
         rows, is_live = result
@@ -215,7 +217,7 @@ class MergerRule(CommonRule):
         return conform_table(rows.select(schema.names), schema), alive
 
 
-def _flat(result: BoolMask | pa.Array | pa.ChunkedArray) -> pa.Array:
+def _to_array(result: BoolMask | pa.Array | pa.ChunkedArray) -> pa.Array:
     return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else pa.array(result)
 
 
@@ -416,7 +418,7 @@ class _RowWise:
     function: _Function
 
     def merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask]:
-        return _merged_one_by_one(self.function, older, newer)
+        return _merge_row_by_row(self.function, older, newer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,10 +426,10 @@ class _PartialRowWise(_RowWise):
     partial: _Function
 
     def partial_merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask]:
-        return _merged_one_by_one(self.partial, older, newer)
+        return _merge_row_by_row(self.partial, older, newer)
 
 
-def _merged_one_by_one(function: _Function, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask]:
+def _merge_row_by_row(function: _Function, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask]:
     pairs = list(zip(older.to_pylist(), newer.to_pylist(), strict=True))
     results = [function(*pair) for pair in pairs]
     alive = np.array([result is not None for result in results], dtype=np.bool_)

@@ -57,7 +57,7 @@ class Ordering:
         Raises:
             InvalidRequest: A field is not a column.
         """
-        columns = [self._filled(ordering_values(rows, field)) for field in self.fields]
+        columns = [self._fill_nulls(ordering_values(rows, field)) for field in self.fields]
         return columns[0] if len(columns) == 1 else _tuples(columns)
 
     def normalize_delete_values(self, values: pa.Array) -> pa.ChunkedArray:
@@ -65,7 +65,7 @@ class Ordering:
         column = pa.chunked_array([values])
         if len(self.fields) < 2:
             return column
-        parts = [self._filled(pc.struct_field(column, index)) for index in range(len(self.fields))]
+        parts = [self._fill_nulls(pc.struct_field(column, index)) for index in range(len(self.fields))]
         return _tuples(parts, pc.is_null(column))
 
     def are_zero(self, rows: pa.Table) -> BoolMask:
@@ -83,7 +83,7 @@ class Ordering:
             zero = pc.or_(zero, pc.fill_null(pc.equal(column, pa.scalar(0, column.type)), False))
         return _mask(zero)
 
-    def _filled(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    def _fill_nulls(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         if self.null_is_zero and column.null_count and _is_integer(column.type):
             return pc.fill_null(column, pa.scalar(0, column.type))
         return column

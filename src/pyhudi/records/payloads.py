@@ -75,7 +75,7 @@ class PayloadRule(CommonRule):
             return deleted_rows(rows, self.marker)
         flags = class_deletes(rows)
         marked = None if self.marker is None else self.marker.flags(rows)
-        return flags if marked is None else _either(flags, marked)
+        return flags if marked is None else _union(flags, marked)
 
     def with_marker(self, marker: DeleteMarker | None) -> PayloadRule:
         """Return the same rule with another delete marker."""
@@ -128,13 +128,13 @@ def _merge_event_time(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Me
 
 def _merge_non_defaults(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
     deleted = _flags(delete_flags(newer), newer.num_rows)
-    return Merged(_filled(newer, older), ~deleted, np.ones(newer.num_rows, dtype=np.bool_))
+    return Merged(_fill_nulls(newer, older), ~deleted, np.ones(newer.num_rows, dtype=np.bool_))
 
 
 def _merge_partial_update(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
     deleted = _flags(delete_flags(newer), newer.num_rows)
     stored_is_larger = _older_is_larger(older, newer, rule.ordering)
-    rows = choose_rows(_filled(older, newer, meta_source=newer), _filled(newer, older), ~stored_is_larger)
+    rows = choose_rows(_fill_nulls(older, newer, meta_source=newer), _fill_nulls(newer, older), ~stored_is_larger)
     return Merged(rows, ~deleted, np.ones(newer.num_rows, dtype=np.bool_))
 
 
@@ -181,11 +181,11 @@ def _merge_postgres(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merg
 def _combine_partial(older: pa.Table, newer: pa.Table, ordering: Ordering) -> pa.Table:
     older_first = _older_is_larger(older, newer, ordering)
     older_deleted = _flags(delete_flags(older), older.num_rows)
-    merged = choose_rows(_filled(older, newer, meta_source=newer), _filled(newer, older), ~older_first)
+    merged = choose_rows(_fill_nulls(older, newer, meta_source=newer), _fill_nulls(newer, older), ~older_first)
     return choose_rows(merged, newer, older_first & older_deleted)
 
 
-def _filled(rows: pa.Table, other: pa.Table, meta_source: pa.Table | None = None) -> pa.Table:
+def _fill_nulls(rows: pa.Table, other: pa.Table, meta_source: pa.Table | None = None) -> pa.Table:
     """Return `rows` with nulls of data columns filled from `other`; meta columns come from `meta_source` if it is set."""
     columns = []
     for field in rows.schema:
@@ -222,19 +222,19 @@ def _flags(mask: BoolMask | None, count: int) -> BoolMask:
     return np.zeros(count, dtype=np.bool_) if mask is None else mask
 
 
-def _either(first: BoolMask | None, second: BoolMask) -> BoolMask | None:
+def _union(first: BoolMask | None, second: BoolMask) -> BoolMask | None:
     mask = second if first is None else first | second
     return mask if mask.any() else None
 
 
 def _dms_deletes(rows: pa.Table) -> BoolMask | None:
     operation = pc.fill_null(pc.equal(pc.utf8_upper(_column(rows, _DMS_OPERATION)), "D"), False)
-    return _either(delete_flags(rows), np.asarray(operation, dtype=np.bool_))
+    return _union(delete_flags(rows), np.asarray(operation, dtype=np.bool_))
 
 
 def _change_deletes(rows: pa.Table) -> BoolMask | None:
     operation = pc.fill_null(pc.equal(_column(rows, _CHANGE_TYPE), "d"), False)
-    return _either(delete_flags(rows), np.asarray(operation, dtype=np.bool_))
+    return _union(delete_flags(rows), np.asarray(operation, dtype=np.bool_))
 
 
 def _binlog_positions(rows: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:

@@ -103,9 +103,9 @@ class RecordMergeRule(Protocol):
     Attributes:
         selects_one_side: True if the result is always one of the two versions unchanged. `newer_wins` decides then,
             else `merge` does.
-        custom_merge: True if pairs of records are passed to `merge`, whatever their order. False: commit time or
+        custom_merge: True if pairs of records are passed to `merge`, in any order. False: commit time or
             ordering value selects the winner, and at most its missing values are filled.
-        by_commit_time: True if the later record wins whatever its values are.
+        by_commit_time: True if the later record always wins.
         filling: How missing values are filled; None if they are not.
         ordering: Ordering columns, whose larger values are newer; empty if the rule uses none.
         delete_is_barrier: True if a delete without an ordering value has no effect on later records: a later record is

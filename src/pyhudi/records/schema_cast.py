@@ -205,10 +205,10 @@ def _conform_array(array: pa.Array, field: pa.Field, path: str, parent_valid: pa
     type_ = field.type
     matches = array.type == type_ and not _has_required_child(type_)
     result = array if matches else _cast(array, type_, path, parent_valid)
-    return result if field.nullable or not result.null_count else _unmarked(result)
+    return result if field.nullable or not result.null_count else _without_validity(result)
 
 
-def _unmarked(array: pa.Array) -> pa.Array:
+def _without_validity(array: pa.Array) -> pa.Array:
     """Return the array without its validity bitmap; each of its nulls is inside a null parent.
 
     Parquet's writer and Arrow's casts check these nulls without regard to the parent.
@@ -314,7 +314,7 @@ def _cast_struct(array: pa.StructArray, type_: pa.StructType, path: str, parent_
 
 def _cast_list(array: pa.Array, type_: pa.ListType, path: str) -> pa.Array:
     if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
-        array = _viewed_list(array)
+        array = _list_from_view(array)
     if not pa.types.is_list(array.type):
         array = pc.cast(array, pa.list_(array.type.value_field))
     array = unshared_items(array)
@@ -324,7 +324,7 @@ def _cast_list(array: pa.Array, type_: pa.ListType, path: str) -> pa.Array:
     return pa.Array.from_buffers(type_, len(array), buffers, array.null_count, array.offset, children=[values])
 
 
-def _viewed_list(array: pa.Array) -> pa.ListArray:
+def _list_from_view(array: pa.Array) -> pa.ListArray:
     """Convert a list view to a list. Arrow's own cast allocates too few bytes of offsets, so it reads undefined memory."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])

@@ -152,7 +152,7 @@ def _typed_type(incoming: pa.DataType, table: pa.DataType) -> pa.DataType:
         return pa.struct([_typed_field(field, known[field.name]) if field.name in known else field for field in incoming.fields])
     if is_list_like(incoming) and types.is_list(table):
         value = _typed_field(incoming.value_field, table.value_field)
-        # Rows are cast to the table's list type whatever the layout of the incoming list.
+        # Rows are cast to the table's list type, for any layout of the incoming list.
         return incoming if value.type == incoming.value_type else pa.list_(value)
     if types.is_map(incoming) and types.is_map(table):
         key = table.key_field if types.is_null(incoming.key_type) else incoming.key_field

@@ -65,7 +65,7 @@ def hilbert_keys(ranks: Sequence[Ranks]) -> Keys:
     axes = [_scaled(part, bits) for part in ranks]
     if len(axes) == 1:
         return axes[0]
-    return _interleaved(_transposed(axes, bits), bits)
+    return _interleaved(_hilbert_planes(axes, bits), bits)
 
 
 def _scaled(ranks: Ranks, bits: int) -> Keys:
@@ -86,7 +86,7 @@ def _interleaved(axes: Sequence[Keys], bits: int) -> Keys:
     return keys
 
 
-def _transposed(axes: Sequence[Keys], bits: int) -> list[Keys]:
+def _hilbert_planes(axes: Sequence[Keys], bits: int) -> list[Keys]:
     """Transform coordinates into the bit planes of the Hilbert index.
 
     From the highest bit down, each axis whose bit is set inverts the lower bits of the first axis; one whose bit is

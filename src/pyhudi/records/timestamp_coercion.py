@@ -51,7 +51,7 @@ def with_zones(incoming: pa.Schema, table: pa.Schema | None, mode: ZonelessTimes
     """
     problems: list[str] = []
     known = {field.name: field for field in table} if table is not None else {}
-    fields = [_placed(field, known.get(field.name), field.name, mode, problems) for field in incoming]
+    fields = [_zoned_field(field, known.get(field.name), field.name, mode, problems) for field in incoming]
     if problems:
         raise InvalidRequest(
             "timestamps without a time zone are ambiguous and not accepted in these columns:\n  "
@@ -75,38 +75,38 @@ def check_no_truncated_nanoseconds(rows: pa.RecordBatch, names: Collection[str] 
     """
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         if names is None or name in names:
-            _refuse_cut(column, name)
+            _check_nanoseconds(column, name)
 
 
-def _placed(field: pa.Field, table: pa.Field | None, path: str, mode: ZonelessTimestamps, problems: list[str]) -> pa.Field:
-    type_ = _placed_type(field.type, None if table is None else table.type, path, mode, problems)
+def _zoned_field(field: pa.Field, table: pa.Field | None, path: str, mode: ZonelessTimestamps, problems: list[str]) -> pa.Field:
+    type_ = _zoned_type(field.type, None if table is None else table.type, path, mode, problems)
     return field if type_ is field.type else field.with_type(type_)
 
 
-def _placed_type(
+def _zoned_type(
     type_: pa.DataType, table: pa.DataType | None, path: str, mode: ZonelessTimestamps, problems: list[str]
 ) -> pa.DataType:
     types = pa.types
     if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
-        return _placed_type(type_.value_type, table, path, mode, problems)
+        return _zoned_type(type_.value_type, table, path, mode, problems)
     if types.is_timestamp(type_) and type_.tz is None:
-        return _placed_time(type_, table, path, mode, problems)
+        return _zoned_timestamp(type_, table, path, mode, problems)
     if is_list_like(type_):
         table_entry = table.value_field if table is not None and types.is_list(table) else None
-        return pa.list_(_placed(type_.value_field, table_entry, path + "[]", mode, problems))
+        return pa.list_(_zoned_field(type_.value_field, table_entry, path + "[]", mode, problems))
     if types.is_map(type_):
         table_entry = table.item_field if table is not None and types.is_map(table) else None
-        item = _placed(type_.item_field, table_entry, path + "{}", mode, problems)
+        item = _zoned_field(type_.item_field, table_entry, path + "{}", mode, problems)
         return pa.map_(type_.key_field, item)
     if types.is_struct(type_):
         known = {field.name: field for field in table.fields} if table is not None and types.is_struct(table) else {}
         return pa.struct(
-            [_placed(field, known.get(field.name), f"{path}.{field.name}", mode, problems) for field in type_.fields]
+            [_zoned_field(field, known.get(field.name), f"{path}.{field.name}", mode, problems) for field in type_.fields]
         )
     return type_
 
 
-def _placed_time(
+def _zoned_timestamp(
     type_: pa.DataType, table: pa.DataType | None, path: str, mode: ZonelessTimestamps, problems: list[str]
 ) -> pa.DataType:
     is_time = table is not None and pa.types.is_timestamp(table)
@@ -121,21 +121,21 @@ def _placed_time(
     return type_
 
 
-def _refuse_cut(array: pa.Array, path: str) -> None:
+def _check_nanoseconds(array: pa.Array, path: str) -> None:
     types = pa.types
     type_ = array.type
     if types.is_dictionary(type_):
-        _refuse_cut(array.dictionary, path)
+        _check_nanoseconds(array.dictionary, path)
     elif types.is_run_end_encoded(type_):
-        _refuse_cut(array.values, path)
+        _check_nanoseconds(array.values, path)
     elif types.is_struct(type_):
         for child in type_.fields:
-            _refuse_cut(pc.struct_field(array, child.name), f"{path}.{child.name}")
+            _check_nanoseconds(pc.struct_field(array, child.name), f"{path}.{child.name}")
     elif is_list_like(type_):
         if _has_nanoseconds(type_):
-            _refuse_cut(array.flatten(), path + "[]")
+            _check_nanoseconds(array.flatten(), path + "[]")
     elif types.is_map(type_):
-        _refuse_cut(array.items, path + "{}")
+        _check_nanoseconds(array.items, path + "{}")
     elif types.is_timestamp(type_) and type_.unit == "ns":
         truncated = pc.floor_temporal(array, unit="microsecond")
         position = pc.index(pc.not_equal(array, truncated), True).as_py()

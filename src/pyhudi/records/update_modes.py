@@ -96,7 +96,7 @@ class UpdateModeRule:
     """Merge rule of a table of version 9 without a custom merger.
 
     Attributes:
-        ordering: Ordering columns; empty under commit time ordering, whatever the table's ordering fields are.
+        ordering: Ordering columns; empty under commit time ordering, regardless of the table's ordering fields.
         filling: How missing values are filled; None if they are not.
         default_delete_marker: Delete marker of the table, which also applies to stored records.
         custom_delete_marker: Delete marker of the caller.

@@ -291,7 +291,7 @@ REFUSED: dict[str, tuple[Change, type[Exception], str]] = {
     "drop a key": (lambda t: t.alter.drop("id"), InvalidRequest, "record key"),
     "rename a partition column": (lambda t: t.alter.rename("city", "town"), InvalidRequest, "partition field"),
     "retype the ordering field": (lambda t: t.alter.retype("ts", pa.string()), InvalidRequest, "ordering field"),
-    "drop a meta column": (lambda t: t.alter.drop("_hoodie_commit_time"), InvalidRequest, "Hudi's own"),
+    "drop a meta column": (lambda t: t.alter.drop("_hoodie_commit_time"), InvalidRequest, "is a meta column"),
     "rename to a meta column": (lambda t: t.alter.rename("n", "_hoodie_file_name"), InvalidRequest, "already"),
     "add behind a meta column": (
         lambda t: t.alter.add("x", pa.int32(), after="_hoodie_commit_time"),

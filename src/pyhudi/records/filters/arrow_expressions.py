@@ -77,9 +77,9 @@ class RowFilter:
         """Return the matching rows, in order. Raises Arrow's errors for missing columns."""
         if self.expression is not None and not self.computed:
             return rows.filter(self.expression)
-        return rows.take(pa.array(self._places(rows)))
+        return rows.take(pa.array(self._row_numbers(rows)))
 
-    def _places(self, rows: pa.Table) -> npt.NDArray[Any]:
+    def _row_numbers(self, rows: pa.Table) -> npt.NDArray[Any]:
         if self.expression is not None:
             numbered = rows.append_column(_ROW_NUMBER, pa.array(np.arange(rows.num_rows)))
             for call in self.computed:
@@ -88,7 +88,7 @@ class RowFilter:
         matching = np.full(rows.num_rows, not self.is_any)
         for part in self.parts:
             part_matching = np.zeros(rows.num_rows, dtype=np.bool_)
-            part_matching[part._places(rows)] = True
+            part_matching[part._row_numbers(rows)] = True
             matching = matching | part_matching if self.is_any else matching & part_matching
         return np.flatnonzero(matching)
 
@@ -123,7 +123,7 @@ _ROW_NUMBER = "\x00place"
 
 def _in_parts(expr: Expr) -> RowFilter:
     if not isinstance(expr, (And, Or)) or sum(1 for _ in leaf_conditions(expr)) <= _LARGEST_EXPRESSION:
-        return _whole(expr)
+        return _single_filter(expr)
     parts: list[RowFilter] = []
     small: list[Expr] = []
     count = 0
@@ -133,16 +133,16 @@ def _in_parts(expr: Expr) -> RowFilter:
             parts.append(_in_parts(part))
             continue
         if count + size > _LARGEST_EXPRESSION:
-            parts.append(_whole(type(expr)(tuple(small))))
+            parts.append(_single_filter(type(expr)(tuple(small))))
             small, count = [], 0
         small.append(part)
         count += size
     if small:
-        parts.append(_whole(type(expr)(tuple(small))))
+        parts.append(_single_filter(type(expr)(tuple(small))))
     return RowFilter(None, tuple(parts), isinstance(expr, Or))
 
 
-def _whole(expr: Expr) -> RowFilter:
+def _single_filter(expr: Expr) -> RowFilter:
     return RowFilter(_arrow(expr), computed=calls(expr))
 
 

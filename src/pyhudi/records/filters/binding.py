@@ -55,7 +55,7 @@ def bind(expr: Expr, schema: pa.Schema) -> Expr:
         InvalidRequest: A column is missing (names the closest match) or cannot be compared with the literal.
     """
     if isinstance(expr, (And, Or)):
-        return _listed(type(expr)(tuple(bind(part, schema) for part in expr.parts)))
+        return _merge_equalities(type(expr)(tuple(bind(part, schema) for part in expr.parts)))
     if isinstance(expr, Not):
         return Not(bind(expr.part, schema))
     if isinstance(expr, Constant) or (isinstance(expr, (Compare, In)) and expr.type is not None):
@@ -64,14 +64,14 @@ def bind(expr: Expr, schema: pa.Schema) -> Expr:
     if isinstance(expr, (IsNull, ConstantUnlessNull)):
         return replace(expr, column=operand)
     if pa.types.is_nested(type_):
-        raise InvalidRequest(f"{_named(operand)} of type {type_} can only be tested with IS NULL")
+        raise InvalidRequest(f"{_describe_operand(operand)} of type {type_} can only be tested with IS NULL")
     if isinstance(expr, Compare):
         return _bind_compare(replace(expr, column=operand), type_)
     if isinstance(expr, In):
         return _bind_in(replace(expr, column=operand), type_)
     if isinstance(expr, Like):
         if not is_string_like(type_):
-            raise InvalidRequest(f"LIKE requires strings, but {_named(operand)} has type {type_}")
+            raise InvalidRequest(f"LIKE requires strings, but {_describe_operand(operand)} has type {type_}")
         split_like_pattern(expr.pattern)
         return replace(expr, column=operand, type=type_)
     raise Internal(f"unknown filter node {type(expr).__name__}")
@@ -86,7 +86,7 @@ def _bound_operand(schema: pa.Schema, operand: Operand) -> tuple[Operand, pa.Dat
     return operand, type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
-def _named(operand: Operand) -> str:
+def _describe_operand(operand: Operand) -> str:
     return f"column {operand!r}" if isinstance(operand, str) else str(operand)
 
 
@@ -96,7 +96,7 @@ def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
         value = bind_to_family(expr.column, expr.value, type_)
         if value != value:
             return _bind_nan(expr, type_)
-        if pa.types.is_floating(type_) and _is_beyond(expr.value, value):
+        if pa.types.is_floating(type_) and _is_out_of_range(expr.value, value):
             return _bind_between(expr, value, type_)
         return replace(expr, value=value, type=type_)
     position = _position(expr.column, expr.value, type_, grid)
@@ -123,7 +123,7 @@ def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
     return replace(expr, value=grid.value(bound), type=type_)
 
 
-def _listed(expr: And | Or) -> Expr:
+def _merge_equalities(expr: And | Or) -> Expr:
     """Replace many equalities of one column under OR, or inequalities under AND, by one IN list."""
     op = "=" if isinstance(expr, Or) else "<>"
     values: dict[Operand, list[Any]] = {}
@@ -150,7 +150,7 @@ def _bind_nan(expr: Compare, type_: pa.DataType) -> Expr:
     return replace(expr, op="=" if expr.op in ("=", ">=") else "<>", value=math.nan, type=type_)
 
 
-def _is_beyond(literal: Any, value: Any) -> bool:
+def _is_out_of_range(literal: Any, value: Any) -> bool:
     """Return True if a literal is out of the range of a floating point type, or underflows to 0. `value` is the rounded
     literal.
     """
@@ -218,11 +218,11 @@ def _position(name: Operand, value: Any, type_: pa.DataType, grid: _Grid) -> Fra
         return True
     if isinstance(value, (float, Decimal)) and math.isinf(value):
         return bool(value > 0)
-    fraction = Fraction(value) if not isinstance(value, Decimal) or abs(value.adjusted()) < 1000 else _far_decimal(value)
+    fraction = Fraction(value) if not isinstance(value, Decimal) or abs(value.adjusted()) < 1000 else _clamped_fraction(value)
     return Fraction(fraction * 10 ** (grid.scale or 0))
 
 
-def _far_decimal(value: Decimal) -> Fraction:
+def _clamped_fraction(value: Decimal) -> Fraction:
     """Return a number that compares like `value` with every value of a column; the exact one would have millions of
     digits.
     """
@@ -274,7 +274,7 @@ def bind_to_family(name: Operand, value: Any, type_: pa.DataType) -> Value:
 
 
 def _bad_literal(name: Operand, value: Any, type_: pa.DataType) -> InvalidRequest:
-    return InvalidRequest(f"{_named(name)} of type {type_} cannot be compared with {value!r} ({type(value).__name__})")
+    return InvalidRequest(f"{_describe_operand(name)} of type {type_} cannot be compared with {value!r} ({type(value).__name__})")
 
 
 MAX_LISTED = 64

@@ -50,7 +50,7 @@ class FunctionCall:
     type: pa.DataType | None = None
 
     def __str__(self) -> str:
-        return f"{self.function}({', '.join(map(_written, self.arguments))})"
+        return f"{self.function}({', '.join(map(_format_argument, self.arguments))})"
 
     @property
     def result_type(self) -> pa.DataType:
@@ -71,7 +71,7 @@ class FunctionCall:
 Operand: TypeAlias = str | FunctionCall
 
 
-def _written(argument: ColumnRef | Literal | FunctionCall) -> str:
+def _format_argument(argument: ColumnRef | Literal | FunctionCall) -> str:
     if isinstance(argument, Literal):
         return repr(argument.value) if isinstance(argument.value, (str, bytes)) else str(argument.value)
     return argument.name if isinstance(argument, ColumnRef) else str(argument)

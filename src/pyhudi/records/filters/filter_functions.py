@@ -245,9 +245,9 @@ def _index_expression(call: FunctionCall) -> IndexExpression:
 def _index_result_type(call: FunctionCall) -> pa.DataType:
     if not call.arguments:
         raise InvalidRequest("a function needs at least one argument")
-    kind = call.arguments[0].type
-    assert kind is not None, "arguments are bound before the call"
-    return _index_expression(call).result_type(canonical_type(kind))
+    type_ = call.arguments[0].type
+    assert type_ is not None, "arguments are bound before the call"
+    return _index_expression(call).result_type(canonical_type(type_))
 
 
 def _run_index_function(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
@@ -305,10 +305,10 @@ def _run_arithmetic(call: FunctionCall, arguments: Sequence[pa.Array | None], co
 
 def _abs_type(call: FunctionCall) -> pa.DataType:
     _check_count(call, 1)
-    kind = argument_types(call)[0]
-    if not is_number(kind):
-        raise InvalidRequest(f"abs takes numbers, not {kind}")
-    return kind
+    type_ = argument_types(call)[0]
+    if not is_number(type_):
+        raise InvalidRequest(f"abs takes numbers, not {type_}")
+    return type_
 
 
 def _run_abs(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
@@ -317,9 +317,9 @@ def _run_abs(call: FunctionCall, arguments: Sequence[pa.Array | None], count: in
 
 def _comparison_type(call: FunctionCall) -> pa.DataType:
     _check_count(call, 2)
-    kind = common_type(*map(canonical_type, argument_types(call)))
-    if pa.types.is_nested(kind):
-        raise InvalidRequest(f"values of type {kind} cannot be compared")
+    type_ = common_type(*map(canonical_type, argument_types(call)))
+    if pa.types.is_nested(type_):
+        raise InvalidRequest(f"values of type {type_} cannot be compared")
     return pa.bool_()
 
 

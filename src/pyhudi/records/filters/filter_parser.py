@@ -179,11 +179,11 @@ class _FilterToken:
 class _Parser:
     """Recursive descent parser over the tokens of one text, with limited depth."""
 
-    __slots__ = ("_depth", "_index", "_text", "_tokens", "_what")
+    __slots__ = ("_depth", "_description", "_index", "_text", "_tokens")
 
     def __init__(self, text: str, description: str = "the filter") -> None:
         self._text = text
-        self._what = description
+        self._description = description
         self._tokens = list(self._scan())
         self._index = 0
         self._depth = 0
@@ -197,12 +197,10 @@ class _Parser:
     def parse_value(self) -> Any:
         result = self._unary()
         if isinstance(result, (FunctionCall, Expr)):
-            raise Unsupported(
-                f"{self._what} {self._text!r}: only a literal or a column can be assigned, no function or condition; {COMPUTED}"
-            )
+            raise Unsupported(f"{self._description} {self._text!r}: only a literal or a column can be assigned; {COMPUTED}")
         if self._next.kind != "end":
             raise Unsupported(
-                f"{self._what} {self._text!r}: only a literal or a column can be assigned, and {self._next.text!r} follows at "
+                f"{self._description} {self._text!r}: only a literal or a column can be assigned, found {self._next.text!r} at "
                 f"character {self._next.position}; {COMPUTED}"
             )
         return result
@@ -215,7 +213,7 @@ class _Parser:
             if match is None or match.lastgroup is None:
                 error_position = position + len(self._text[position:]) - len(self._text[position:].lstrip())
                 raise InvalidRequest(
-                    f"{self._what} {self._text!r} cannot be parsed at character {error_position}: "
+                    f"{self._description} {self._text!r} cannot be parsed at character {error_position}: "
                     f"{self._text[error_position : error_position + 20]!r}"
                 )
             yield _FilterToken(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup))
@@ -248,8 +246,10 @@ class _Parser:
         return False
 
     def _error(self, expected: str) -> InvalidRequest:
-        found = self._next.text or "the end"
-        return InvalidRequest(f"{self._what} {self._text!r}: {expected}, found {found!r} at character {self._next.position}")
+        next_text = self._next.text or "the end"
+        return InvalidRequest(
+            f"{self._description} {self._text!r}: {expected}, found {next_text!r} at character {self._next.position}"
+        )
 
     def _condition(self, node: Any) -> Expr:
         """Convert a node to a condition. A column or call alone must be boolean."""
@@ -368,16 +368,16 @@ class _Parser:
     def _sum(self) -> Any:
         left = self._product()
         while self._next.is_symbol("+", "-"):
-            left = self._combined(left, self._product)
+            left = self._parse_arithmetic(left, self._product)
         return left
 
     def _product(self) -> Any:
         left = self._unary()
         while self._next.is_symbol("*", "/", "%"):
-            left = self._combined(left, self._unary)
+            left = self._parse_arithmetic(left, self._unary)
         return left
 
-    def _combined(self, left: Any, right: Callable[[], Any]) -> Any:
+    def _parse_arithmetic(self, left: Any, right: Callable[[], Any]) -> Any:
         """Parse an arithmetic operator and its right side, and combine both sides."""
         operator = self._take().text
         sides = (left, right())
@@ -412,7 +412,7 @@ class _Parser:
         if token.kind == "bytes":
             digits = self._take().text[2:-1]
             if len(digits) % 2:
-                raise InvalidRequest(f"{self._what} {self._text!r}: X'{digits}' has an odd number of digits")
+                raise InvalidRequest(f"{self._description} {self._text!r}: X'{digits}' has an odd number of digits")
             return bytes.fromhex(digits)
         if token.kind == "number":
             return _number(self._take().text)
@@ -438,7 +438,7 @@ class _Parser:
             arguments = [] if self._next.is_symbol(")") else [self._side()]
             while self._take_symbol(","):
                 arguments.append(self._side())
-            result = self._called(name, arguments)
+            result = self._build_call(name, arguments)
         if not self._take_symbol(")"):
             raise self._error("expected ',' or ')'")
         self._depth -= 1
@@ -452,18 +452,18 @@ class _Parser:
             raise self._error("expected a type")
         return cast_to(operand, self._take().text)
 
-    def _called(self, name: str, arguments: list[Any]) -> Any:
+    def _build_call(self, name: str, arguments: list[Any]) -> Any:
         try:
             return build_call(name, arguments)
         except Unsupported as error:
-            raise Unsupported(f"{self._what} {self._text!r}: {error}") from error
+            raise Unsupported(f"{self._description} {self._text!r}: {error}") from error
 
     def _column(self) -> ColumnRef:
         parts = [self._name()]
         while self._take_symbol("."):
             parts.append(self._name())
         if self._next.is_symbol("("):
-            raise Unsupported(f"{self._what} {self._text!r}: the function {'.'.join(parts)} is not supported")
+            raise Unsupported(f"{self._description} {self._text!r}: the function {'.'.join(parts)} is not supported")
         return ColumnRef(".".join(parts))
 
     def _name(self) -> str:

@@ -22,8 +22,8 @@ def columns(expr: Expr) -> tuple[str, ...]:
 
 def operands(expr: Expr) -> tuple[Operand, ...]:
     """Return the columns and function calls that a filter's conditions test, without duplicates."""
-    found = (leaf.column for leaf in leaf_conditions(expr) if not isinstance(leaf, Constant))  # type: ignore[attr-defined]
-    return tuple(dict.fromkeys(found))
+    leaf_operands = (leaf.column for leaf in leaf_conditions(expr) if not isinstance(leaf, Constant))  # type: ignore[attr-defined]
+    return tuple(dict.fromkeys(leaf_operands))
 
 
 def calls(expr: Expr) -> tuple[FunctionCall, ...]:
@@ -46,16 +46,16 @@ def key_literals(expr: Expr, column: Operand) -> list[Any] | None:
     if isinstance(expr, ConstantUnlessNull) and expr.column == column and not expr.outcome:
         return []
     if isinstance(expr, And):
-        lists = [found for found in (key_literals(part, column) for part in expr.parts) if found is not None]
+        lists = [literals for literals in (key_literals(part, column) for part in expr.parts) if literals is not None]
         if not lists:
             return None
-        others = [frozenset(found) for found in lists[1:]]
+        others = [frozenset(literals) for literals in lists[1:]]
         return [value for value in lists[0] if all(value in other for other in others)]
     if isinstance(expr, Or):
-        found = [key_literals(part, column) for part in expr.parts]
-        if any(part is None for part in found):
+        literals = [key_literals(part, column) for part in expr.parts]
+        if any(part is None for part in literals):
             return None
-        distinct = dict.fromkeys(value for part in found if part is not None for value in part)
+        distinct = dict.fromkeys(value for part in literals if part is not None for value in part)
         return [value for equal in distinct for value in equal_values(equal)]
     return None
 

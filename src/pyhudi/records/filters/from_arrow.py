@@ -59,13 +59,13 @@ def convert_arrow_expression(expression: pc.Expression) -> Expr:
     try:
         parts: Any = expression.__reduce__()
     except pa.ArrowNotImplementedError as error:
-        raise Unsupported(f"the filter {_shown(expression)}: {error}; name columns, as in pc.field('a')") from error
+        raise Unsupported(f"the filter {_shorten(expression)}: {error}; name columns, as in pc.field('a')") from error
     serialised = parts[1][0]
     literals = pa.ipc.open_file(serialised).read_all()
     try:
         tree = _tree(_pairs(pa.ipc.read_message(serialised[8:]).metadata), literals)
     except (Unsupported, InvalidRequest) as error:
-        raise type(error)(f"the filter {_shown(expression)}: {error}") from error
+        raise type(error)(f"the filter {_shorten(expression)}: {error}") from error
     return as_filter(tree)
 
 
@@ -80,7 +80,7 @@ def convert_known_arrow(expression: pc.Expression) -> Expr:
     serialised = parts[1][0]
     literals = pa.ipc.open_file(serialised).read_all()
     pairs = _pairs(pa.ipc.read_message(serialised[8:]).metadata)
-    tree: Expr = _attempted(lambda: as_filter(_tree(pairs, literals, lenient=True)))
+    tree: Expr = _read_or_unsupported(lambda: as_filter(_tree(pairs, literals, lenient=True)))
     return tree
 
 
@@ -154,7 +154,7 @@ class _PendingCall:
     option_types: dict[str, pa.DataType] = field(default_factory=dict)
 
 
-def _attempted(read: Callable[[], Any]) -> Any:
+def _read_or_unsupported(read: Callable[[], Any]) -> Any:
     """Return the result of `read`, or `UnsupportedCondition` if it fails."""
     try:
         return read()
@@ -162,7 +162,7 @@ def _attempted(read: Callable[[], Any]) -> Any:
         return UnsupportedCondition()
 
 
-def _strictly(read: Callable[[], Any]) -> Any:
+def _read(read: Callable[[], Any]) -> Any:
     return read()
 
 
@@ -174,7 +174,7 @@ def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table, *, lenient: bool
         literals: Table of the literals and options.
         lenient: Replace what is not supported by `UnsupportedCondition` instead of raising.
     """
-    attempt = _attempted if lenient else _strictly
+    attempt = _read_or_unsupported if lenient else _read
     root = _PendingCall("")
     calls = [root]
     for key, value in pairs:
@@ -182,7 +182,7 @@ def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table, *, lenient: bool
             calls.append(_PendingCall(value))
         elif key == "end":
             finished = calls.pop()
-            calls[-1].arguments.append(attempt(partial(_applied, finished)))
+            calls[-1].arguments.append(attempt(partial(_apply_call, finished)))
         elif key == "options":
             stored = literals.column(int(value))[0]
             options = attempt(partial(literal_value, stored))
@@ -203,7 +203,7 @@ def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table, *, lenient: bool
     return root.arguments[0]
 
 
-def _applied(call: _PendingCall) -> Any:
+def _apply_call(call: _PendingCall) -> Any:
     if call.function in _COMPARISONS:
         left, right = call.arguments
         for side in (left, right):
@@ -369,6 +369,6 @@ def _text(data: bytes, at: int) -> str:
     return data[at + 4 : at + 4 + length].decode()
 
 
-def _shown(expression: pc.Expression) -> str:
+def _shorten(expression: pc.Expression) -> str:
     text = " ".join(str(expression).split())
     return text if len(text) <= 200 else text[:200] + "..."

@@ -102,11 +102,11 @@ def _node(expression: Any, depth: int) -> Any:
     if not inputs:
         return _leaf(polars, expression)
     if len(inputs) == 1:
-        return _of_one(expression, inputs[0], depth)
+        return _convert_unary(expression, inputs[0], depth)
     if len(inputs) == 2:
         # The order of inputs is not guaranteed: only the correct order gives an equal expression.
         for left, right in (inputs[::-1], inputs):
-            tree = _of_two(expression, left, right, depth)
+            tree = _convert_binary(expression, left, right, depth)
             if tree is not None:
                 return tree
     if len(inputs) == 3:
@@ -138,7 +138,7 @@ def _argument(part: Any, depth: int) -> Any:
     return node
 
 
-def _of_one(expression: Any, part: Any, depth: int) -> Any:
+def _convert_unary(expression: Any, part: Any, depth: int) -> Any:
     import polars
 
     same = expression.meta.eq
@@ -162,7 +162,7 @@ def _of_one(expression: Any, part: Any, depth: int) -> Any:
     raise Unsupported(f"{expression} is not supported")
 
 
-def _of_two(expression: Any, left: Any, right: Any, depth: int) -> Any:
+def _convert_binary(expression: Any, left: Any, right: Any, depth: int) -> Any:
     same = expression.meta.eq
     for join in (operator.and_, operator.or_):
         if same(join(left, right)):

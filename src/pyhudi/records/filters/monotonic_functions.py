@@ -30,7 +30,7 @@ Bounds: TypeAlias = tuple[pa.Array, pa.Array]
 def derived_column(call: FunctionCall) -> ColumnRef | None:
     """Return the column from whose statistics those of a bound call can be derived; None if they cannot."""
     not_literal = [argument for argument in call.arguments if not isinstance(argument, Literal)]
-    if len(not_literal) != 1 or not _grows(call):
+    if len(not_literal) != 1 or not _is_monotonic(call):
         return None
     inner = not_literal[0]
     return inner if isinstance(inner, ColumnRef) else derived_column(inner)
@@ -52,7 +52,7 @@ def derived_bounds(call: FunctionCall, low: pa.Array, high: pa.Array) -> Bounds:
     is_known = pc.fill_null(pc.less_equal(least, greatest), False)
     unit = _WITHIN.get(call.function)
     if unit is not None:
-        is_known = pc.and_(is_known, pc.fill_null(_same(unit, low, high), False))
+        is_known = pc.and_(is_known, pc.fill_null(_same_unit(unit, low, high), False))
     if call.function in _FORMATS:
         width = len(_pattern(call))
         for texts in (least, greatest):
@@ -63,7 +63,9 @@ def derived_bounds(call: FunctionCall, low: pa.Array, high: pa.Array) -> Bounds:
     return pc.if_else(is_known, least, unknown), pc.if_else(is_known, greatest, unknown)
 
 
-_GROWING = frozenset({"year", "to_date", "to_timestamp", "unix_timestamp", "date_add", "date_sub", "cast date", "cast timestamp"})
+_MONOTONIC = frozenset(
+    {"year", "to_date", "to_timestamp", "unix_timestamp", "date_add", "date_sub", "cast date", "cast timestamp"}
+)
 _FORMATS = frozenset({"date_format", "from_unixtime"})
 _WITHIN: Mapping[str, str] = {
     "quarter": "year",
@@ -82,7 +84,7 @@ _SORTED_PATTERN = re.compile(
 """Patterns whose formatted times sort like the times."""
 
 
-def _grows(call: FunctionCall) -> bool:
+def _is_monotonic(call: FunctionCall) -> bool:
     first = call.arguments[0]
     if isinstance(first, Literal):
         # c + x is increasing, c - x is not.
@@ -96,7 +98,7 @@ def _grows(call: FunctionCall) -> bool:
         return _SORTED_PATTERN.fullmatch(_pattern(call)) is not None
     type_ = first.type
     is_time = type_ is not None and (pa.types.is_date32(type_) or pa.types.is_timestamp(type_))
-    return is_time and (call.function in _GROWING or call.function in _WITHIN)
+    return is_time and (call.function in _MONOTONIC or call.function in _WITHIN)
 
 
 def _is_exact(call: FunctionCall) -> bool:
@@ -109,7 +111,7 @@ def _pattern(call: FunctionCall) -> str:
     return argument.value if isinstance(argument, Literal) else IndexExpression("from_unixtime").normalised().options[0][1]
 
 
-def _same(unit: str, low: pa.Array, high: pa.Array) -> pa.BooleanArray:
+def _same_unit(unit: str, low: pa.Array, high: pa.Array) -> pa.BooleanArray:
     """Return where both times of a pair are in the same year, month, day and so on."""
     first, last = (pc.floor_temporal(side.cast(pa.timestamp("us"), safe=False), unit=unit) for side in (low, high))
     return pc.equal(first, last)

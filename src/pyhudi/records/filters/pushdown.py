@@ -35,7 +35,7 @@ def pushed_down(expression: Any, schema: pa.Schema) -> Expr | None:
     bound_parts: list[Expr] = []
     for part in tree.parts if isinstance(tree, And) else (tree,):
         try:
-            relaxed = _loosened(part, schema, negated=False)
+            relaxed = _relaxed(part, schema, negated=False)
             if relaxed != Constant(True):
                 bound_parts.append(bind(relaxed, schema))
         except (InvalidRequest, Unsupported):
@@ -44,12 +44,12 @@ def pushed_down(expression: Any, schema: pa.Schema) -> Expr | None:
     return And(tuple(bound_parts)) if bound_parts else None
 
 
-def _loosened(expr: Expr, schema: pa.Schema, *, negated: bool) -> Expr:
+def _relaxed(expr: Expr, schema: pa.Schema, *, negated: bool) -> Expr:
     """Push NOT down to the leaves, and replace conditions that an engine might evaluate differently by true."""
     if isinstance(expr, Not):
-        return _loosened(expr.part, schema, negated=not negated)
+        return _relaxed(expr.part, schema, negated=not negated)
     if isinstance(expr, (And, Or)):
-        parts = tuple(_loosened(part, schema, negated=negated) for part in expr.parts)
+        parts = tuple(_relaxed(part, schema, negated=negated) for part in expr.parts)
         if isinstance(expr, And) != negated:
             conditions = tuple(part for part in parts if part != Constant(True))
             return And(conditions) if conditions else Constant(True)
@@ -89,7 +89,7 @@ def exact_filter(expr: Expr, table: pa.Schema, *, alias: str | None = None, is_p
         alias: Qualifier of the table's columns.
         is_plain: The engine's rule; None for `has_exact_type`.
     """
-    return _known(expr, alias, table, is_plain or has_exact_type)
+    return _exact_part(expr, alias, table, is_plain or has_exact_type)
 
 
 def has_exact_type(value: Any, kind: pa.DataType) -> bool:
@@ -109,17 +109,17 @@ def compares_identically(kind: pa.DataType) -> bool:
     return bool(types.is_string(kind) or types.is_integer(kind) or types.is_date32(kind) or types.is_boolean(kind))
 
 
-def _known(expr: Expr, alias: str | None, table: pa.Schema, is_plain: IsExact) -> Expr | None:
+def _exact_part(expr: Expr, alias: str | None, table: pa.Schema, is_plain: IsExact) -> Expr | None:
     if isinstance(expr, And):
-        parts = [part for condition in expr.parts if (part := _known(condition, alias, table, is_plain)) is not None]
+        parts = [part for condition in expr.parts if (part := _exact_part(condition, alias, table, is_plain)) is not None]
         return join_conditions(And, parts) if parts else None
     if isinstance(expr, Or):
-        known_parts = [part for condition in expr.parts if (part := _known(condition, alias, table, is_plain)) is not None]
+        known_parts = [part for condition in expr.parts if (part := _exact_part(condition, alias, table, is_plain)) is not None]
         return Or(tuple(known_parts)) if len(known_parts) == len(expr.parts) else None
     if isinstance(expr, Not):
         # Weakening a condition would strengthen its negation, so it must be exact.
         is_leaf = isinstance(expr.part, (Compare, In, IsNull))
-        exact = _known(expr.part, alias, table, is_plain) if is_leaf else None
+        exact = _exact_part(expr.part, alias, table, is_plain) if is_leaf else None
         return None if exact is None else Not(exact)
     if not isinstance(expr, (Compare, In, IsNull)) or not isinstance(expr.column, str):
         return None

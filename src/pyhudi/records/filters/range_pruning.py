@@ -81,29 +81,29 @@ def outcomes(expr: Expr, leaf: Callable[[Expr], Outcomes], none: Outcomes) -> Ou
         none: Zero, as an integer or array like the leaves' results.
     """
     if isinstance(expr, Not):
-        return _swapped(outcomes(expr.part, leaf, none))
+        return _negate_outcomes(outcomes(expr.part, leaf, none))
     if isinstance(expr, And):
         result = none | TRUE
         for part in expr.parts:
-            result = _both(result, outcomes(part, leaf, none))
+            result = _and_outcomes(result, outcomes(part, leaf, none))
         return result
     if isinstance(expr, Or):
         # a OR b is NOT (NOT a AND NOT b), also in three-valued logic.
         result = none | TRUE
         for part in expr.parts:
-            result = _both(result, _swapped(outcomes(part, leaf, none)))
-        return _swapped(result)
+            result = _and_outcomes(result, _negate_outcomes(outcomes(part, leaf, none)))
+        return _negate_outcomes(result)
     if isinstance(expr, Constant):
         constant: Outcomes = none | _outcome(expr.value)
         return constant
     return leaf(expr)
 
 
-def _swapped(found: Outcomes) -> Outcomes:
+def _negate_outcomes(found: Outcomes) -> Outcomes:
     return (found & UNKNOWN) | ((found & TRUE) << 1) | ((found & FALSE) >> 1)
 
 
-def _both(left: Outcomes, right: Outcomes) -> Outcomes:
+def _and_outcomes(left: Outcomes, right: Outcomes) -> Outcomes:
     # False on either side makes the result false. It is unknown if one side is and the other can be true or unknown.
     is_open = ((left | left >> 2) & 1) & ((right | right >> 2) & 1)
     result: Outcomes = ((left | right) & FALSE) | (left & right & TRUE) | ((is_open & ((left | right) >> 2)) << 2)
@@ -119,7 +119,7 @@ def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
     if isinstance(operand, FunctionCall):
         if any(column.name not in values for column in operand.columns()):
             return ANY
-        value: Any = _called_on(operand, values)
+        value: Any = _evaluate_call(operand, values)
     elif operand in values:
         value = values[operand]
     else:
@@ -141,12 +141,12 @@ def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
     raise Internal(f"unknown filter node {type(leaf).__name__}")
 
 
-def _called_on(call: FunctionCall, values: Mapping[str, Any]) -> Value | None:
+def _evaluate_call(call: FunctionCall, values: Mapping[str, Any]) -> Value | None:
     """Evaluate a bound call on values in stored form."""
 
     def values_of(column: ColumnRef) -> pa.Array:
         value = values[column.name]
-        return pa.nulls(1, column.type) if value is None else _one(value, column.type)
+        return pa.nulls(1, column.type) if value is None else _single_value(value, column.type)
 
     return stored_value(evaluate(call, values_of, 1)[0])
 
@@ -180,14 +180,14 @@ def _range_of(operand: Operand, ranges: Mapping[str, ColumnRange]) -> ColumnRang
     source = None if column is None else ranges.get(column.name)
     if column is None or source is None or source.min is None or source.max is None:
         return None
-    low, high = derived_bounds(operand, *(_one(bound, column.type) for bound in (source.min, source.max)))
+    low, high = derived_bounds(operand, *(_single_value(bound, column.type) for bound in (source.min, source.max)))
     # If the function of a bound is null, so may be values between the bounds.
     if not low[0].is_valid or not high[0].is_valid:
         return None
     return replace(source, min=stored_value(low[0]), max=stored_value(high[0]))
 
 
-def _one(value: Value, type_: pa.DataType | None) -> pa.Array:
+def _single_value(value: Value, type_: pa.DataType | None) -> pa.Array:
     return pa.array([arrow_scalar(value, type_).as_py()], type_)
 
 

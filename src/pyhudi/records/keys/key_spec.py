@@ -132,21 +132,21 @@ class KeySpec:
                 raise InvalidRequest(f"a {role} field is named twice: {', '.join(fields)}")
             if not all(fields):
                 raise InvalidRequest(f"a {role} field has no name")
-        kind, count = self.generator, len(self.partition_fields)
-        if kind in (KeyGenerator.SIMPLE, KeyGenerator.TIMESTAMP):
+        generator, count = self.generator, len(self.partition_fields)
+        if generator in (KeyGenerator.SIMPLE, KeyGenerator.TIMESTAMP):
             if len(self.record_fields) > 1 or count != 1:
                 raise InvalidRequest(
-                    f"the {kind} key generator takes one record key field and one partition field, not "
+                    f"the {generator} key generator takes one record key field and one partition field, not "
                     f"{len(self.record_fields)} and {count}: use COMPLEX"
                 )
-        elif kind in (KeyGenerator.NON_PARTITION, KeyGenerator.GLOBAL_DELETE) and count:
-            raise InvalidRequest(f"the {kind} key generator takes no partition field: {', '.join(names)}")
+        elif generator in (KeyGenerator.NON_PARTITION, KeyGenerator.GLOBAL_DELETE) and count:
+            raise InvalidRequest(f"the {generator} key generator takes no partition field: {', '.join(names)}")
         kinds = {field.kind for field in self.partition_fields}
         allowed = {KeyGenerator.CUSTOM: set(PartitionFieldType), KeyGenerator.TIMESTAMP: {PartitionFieldType.TIMESTAMP}}.get(
-            kind, {PartitionFieldType.SIMPLE}
+            generator, {PartitionFieldType.SIMPLE}
         )
         if not kinds <= allowed:
-            raise InvalidRequest(f"the {kind} key generator has no fields of kind {', '.join(sorted(kinds - allowed))}")
+            raise InvalidRequest(f"the {generator} key generator has no fields of kind {', '.join(sorted(kinds - allowed))}")
         time_zone(self.timestamp_zone)
 
     @classmethod
@@ -209,7 +209,7 @@ class KeySpec:
             hive_style=_flag(properties, HIVE_STYLE),
             url_encode=_flag(properties, URL_ENCODE),
             # Writers of table version 6 store only the output format.
-            time=TimeRule.from_properties(properties) if _says_time_type(properties) else None,
+            time=TimeRule.from_properties(properties) if _has_time_type(properties) else None,
             consistent_timestamps=_flag(properties, CONSISTENT_TIMESTAMPS),
         )
 
@@ -295,7 +295,7 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
-def _says_time_type(properties: Mapping[str, str]) -> bool:
+def _has_time_type(properties: Mapping[str, str]) -> bool:
     return any(prefix + "timestamp.type" in properties for prefix in TIME_PREFIXES)
 
 

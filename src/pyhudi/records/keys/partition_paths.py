@@ -66,12 +66,12 @@ def partition_paths(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
             time_parts(spec, field, array) if field.kind is not PartitionFieldType.SIMPLE else _parts(spec, field, array)
         )
         codes.append(indices)
-        texts.append(_decorated(spec, field, distinct))
+        texts.append(_encode_and_prefix(spec, field, distinct))
     rows, combined = _combined(codes, [len(text) for text in texts])
     paths = texts[0].take(pa.array(combined[0]))
     if len(texts) > 1:
         paths = pc.binary_join_element_wise(*(text.take(pa.array(code)) for text, code in zip(texts, combined, strict=True)), "/")
-    _refuse_unusable(paths, rows)
+    _check_paths(paths, rows)
     return paths.take(pa.array(rows))
 
 
@@ -93,8 +93,7 @@ def parse_partition_path(spec: KeySpec, path: str) -> tuple[str | None, ...]:
 
     With one field the whole path is its value, including slashes. With several fields each has one folder (a timestamp
     field as many as its pattern has). If every field occurs as `field=`, all folders up to the next `field=` belong to
-    it. A value that begins with its own field name and `=` is parsed as Hive style whatever the table's setting is, as
-    in Hudi.
+    it. A value that begins with its own field name and `=` is parsed as Hive style regardless of the table's setting, as in Hudi.
 
     Source: docs/formats/reading.md, "Partitions and path filters".
 
@@ -176,7 +175,7 @@ def _parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.nd
     return value_codes(encoded.indices, len(distinct)), pa.concat_arrays([distinct, pa.array([DEFAULT_PARTITION])])
 
 
-def _decorated(spec: KeySpec, field: PartitionField, distinct: pa.StringArray) -> pa.StringArray:
+def _encode_and_prefix(spec: KeySpec, field: PartitionField, distinct: pa.StringArray) -> pa.StringArray:
     if spec.url_encode:
         needs_encoding = pc.match_substring_regex(distinct, NEEDS_ENCODING)
         if pc.any(needs_encoding).as_py():
@@ -200,7 +199,7 @@ def _combined(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[np.nda
     return rows, values
 
 
-def _refuse_unusable(paths: pa.StringArray, rows: np.ndarray) -> None:
+def _check_paths(paths: pa.StringArray, rows: np.ndarray) -> None:
     for pattern, problem in UNUSABLE_PATHS:
         mask = pc.match_substring_regex(paths, pattern)
         # The default partition has a code even without rows, so an invalid path is an error only if a row has it.

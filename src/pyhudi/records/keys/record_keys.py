@@ -33,7 +33,7 @@ def record_keys(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
         raise InvalidRequest("the table has no record key fields: its keys are generated; set hoodie.table.recordkey.fields")
     texts = [column_text(spec, batch, name, "record key") for name in spec.record_fields]
     if not spec.is_composite:
-        _refuse_keyless(texts, spec.record_fields)
+        _check_keys_present(texts, spec.record_fields)
         return texts[0]
     parts: list[str | pa.Array] = []
     has_missing = False
@@ -42,7 +42,7 @@ def record_keys(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
         has_missing = has_missing or part_has_missing
         parts += [("," if index else "") + name + ":", key_part]
     if has_missing:
-        _refuse_keyless(texts, spec.record_fields)
+        _check_keys_present(texts, spec.record_fields)
     return pc.binary_join_element_wise(*parts, "")
 
 
@@ -100,7 +100,7 @@ def _key_part(text: pa.StringArray) -> tuple[pa.StringArray, bool]:
     return text, has_missing
 
 
-def _refuse_keyless(texts: Sequence[pa.StringArray], names: Sequence[str]) -> None:
+def _check_keys_present(texts: Sequence[pa.StringArray], names: Sequence[str]) -> None:
     is_missing, *others = (pc.fill_null(pc.equal(pc.binary_length(text), 0), True) for text in texts)
     for missing in others:
         is_missing = pc.and_(is_missing, missing)

@@ -75,8 +75,8 @@ class TimeRule:
         """Read the rule from `hoodie.keygen.timebased.*`, under the current or the old prefix; None if absent."""
 
         def value(name: str) -> str | None:
-            found = (properties.get(prefix + name) for prefix in TIME_PREFIXES)
-            return next((text for text in found if text is not None), None)
+            candidates = (properties.get(prefix + name) for prefix in TIME_PREFIXES)
+            return next((text for text in candidates if text is not None), None)
 
         type_, output = value("timestamp.type"), value("output.dateformat")
         if type_ is None and output is None:

@@ -134,7 +134,7 @@ class EntryPool:
         """
         ordering = None if self.ordering is None else self.ordering.take(pa.array(chosen))
         # Entries of one log file whose keys occur once are already in order, so columns are only made contiguous.
-        in_order = _is_whole(chosen, self.rows.num_rows)
+        in_order = _selects_all_in_order(chosen, self.rows.num_rows)
         by_position = self.positions is not None
         schema, columns = self.rows.schema, self.rows.columns[::-1]
         self.rows, self.ordering = schema.empty_table(), None
@@ -320,5 +320,5 @@ def _merge_partial(
     return pa.table(columns, schema=newer.rows.schema), masks
 
 
-def _is_whole(chosen: Ints, count: int) -> bool:
+def _selects_all_in_order(chosen: Ints, count: int) -> bool:
     return len(chosen) == count and bool((chosen[1:] > chosen[:-1]).all())

@@ -63,7 +63,7 @@ class LogRecords:
         Raises:
             CorruptData: The batch has the key column, and a position names a row of another key.
         """
-        base_rows, source = self._meet(base.num_rows, keys, first_row)
+        base_rows, source = self._match_rows(base.num_rows, keys, first_row)
         for start in range(0, base.num_rows, _PIECE_ROWS):
             first, last = np.searchsorted(base_rows, [start, start + _PIECE_ROWS]).tolist()
             piece = base.slice(start, _PIECE_ROWS)
@@ -80,7 +80,7 @@ class LogRecords:
         older = base.take(pa.array(at))
         if self.positions is not None:
             self._check_keys(older, source, first_row + at)
-        wins = self._beats(older, source)
+        wins = self._log_wins(older, source)
         deleted = wins & self.deleted[source]
         filling = self._filling
         # A record that loses still fills missing values of the winner.
@@ -90,7 +90,7 @@ class LogRecords:
         replaced = at[changed]
         if not len(replaced):
             return base.filter(pa.array(keep_mask)) if deleted.any() else base
-        newer = self._newer(source, changed)
+        newer = self._changed_log_rows(source, changed)
         if filling is not None:
             newer = filling.fill_missing(older.filter(pa.array(changed)), newer, wins[changed])
         elif self.rule.custom_merge:
@@ -106,7 +106,7 @@ class LogRecords:
             newer = outcome.rows
             keep_mask[replaced[~outcome.is_live]] = False
         elif self.present is not None:
-            newer = self._completed(older.filter(pa.array(changed)), newer, source[changed])
+            newer = self._fill_missing_columns(older.filter(pa.array(changed)), newer, source[changed])
         newer = newer.select(base.column_names)
         merged = relabel(newer, base.schema) if len(replaced) == base.num_rows else overlaid(base, newer, replaced)
         return merged.filter(pa.array(keep_mask)) if not keep_mask.all() else merged
@@ -125,7 +125,7 @@ class LogRecords:
         """Return the records that match no base row and are not deleted."""
         return self.rows.filter(pa.array(~visited & ~self.deleted))
 
-    def _meet(self, row_count: int, keys: pa.ChunkedArray | None, first_row: int) -> tuple[Ints, Ints]:
+    def _match_rows(self, row_count: int, keys: pa.ChunkedArray | None, first_row: int) -> tuple[Ints, Ints]:
         """Match base rows with log records; returns row numbers in the batch and records, ordered by row."""
         if self.positions is not None:
             first, last = np.searchsorted(self.positions, [first_row, first_row + row_count]).tolist()
@@ -141,7 +141,7 @@ class LogRecords:
         # Records matched by position are contiguous.
         return self.ordering.slice(int(source[0]), len(source))
 
-    def _newer(self, source: Ints, changed: BoolMask) -> pa.Table:
+    def _changed_log_rows(self, source: Ints, changed: BoolMask) -> pa.Table:
         if self.positions is None:
             return self.rows.take(pa.array(source[changed]))
         rows = self.rows.slice(int(source[0]), len(source))
@@ -162,7 +162,7 @@ class LogRecords:
                 found=older.column(RECORD_KEY)[first_mismatch].as_py(),
             )
 
-    def _beats(self, older: pa.Table, source: Ints) -> BoolMask:
+    def _log_wins(self, older: pa.Table, source: Ints) -> BoolMask:
         """Return where the log record, row or delete, wins over the base row."""
         if self.ordering is None or not self.rule.ordering:
             return np.ones(len(source), dtype=np.bool_)
@@ -171,11 +171,11 @@ class LogRecords:
             # A custom rule decides between two rows; only deletes compare ordering values.
             wins |= ~self.deleted[source]
         elif self.present is not None:
-            # Among partial updates a delete wins whatever its ordering value is.
+            # Among partial updates a delete wins regardless of its ordering value.
             wins |= self.deleted[source]
         return wins | self.barrier[source]
 
-    def _completed(self, older: pa.Table, newer: pa.Table, source: Ints) -> pa.Table:
+    def _fill_missing_columns(self, older: pa.Table, newer: pa.Table, source: Ints) -> pa.Table:
         assert self.present is not None
         columns = []
         for field in newer.schema:

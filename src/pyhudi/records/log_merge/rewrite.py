@@ -66,7 +66,7 @@ class LogEntries:
         Raises:
             Unsupported: Readers would read other records than these; names the rule.
         """
-        valued, has_delete_flag = _valued(records), _flagged(records.rows)
+        valued, has_delete_flag = _has_ordering_value(records), _has_delete_flag(records.rows)
         as_rows = ~records.deleted | has_delete_flag
         rule_deletes = records.rule.deletes(records.rows) if records.rule.custom_merge else None
         if rule_deletes is not None:
@@ -77,7 +77,7 @@ class LogEntries:
         behind_barrier = (
             records.barrier & (~records.deleted | valued | has_delete_flag) if competes else np.zeros_like(records.barrier)
         )
-        entries = cls(records, behind_barrier, as_rows, _restated(records, as_rows), records.deleted & ~as_rows, valued)
+        entries = cls(records, behind_barrier, as_rows, _needs_rewrite(records, as_rows), records.deleted & ~as_rows, valued)
         entries._check()
         return entries
 
@@ -125,7 +125,7 @@ class LogEntries:
         to_check = np.ones(len(self.records.keys), dtype=np.bool_) if isinstance(rule, MergerRule) else self.rewritten
         for start in range(0, len(to_check), _PIECE_ROWS):
             positions = start + np.flatnonzero(to_check[start : start + _PIECE_ROWS])
-            if len(positions) and not _same(self._read_twice(positions), _taken(self.records, positions)):
+            if len(positions) and not _same_records(self._read_twice(positions), _select_records(self.records, positions)):
                 rule_name = f"merger {rule.merger.strategy_id}" if isinstance(rule, MergerRule) else "the table's rule"
                 raise Unsupported(
                     f"{rule_name} is not idempotent: it changes a merged record when it merges it again, or it merged a "
@@ -134,7 +134,7 @@ class LogEntries:
 
     def _read_twice(self, positions: Ints) -> LogRecords:
         part = LogEntries(
-            _taken(self.records, positions),
+            _select_records(self.records, positions),
             self.behind_barrier[positions],
             self.rows[positions],
             self.rewritten[positions],
@@ -146,7 +146,7 @@ class LogEntries:
         if records.present is not None:
             merger.start_partial_block()
         for _ in range(2):
-            merger.add_deletes(records.keys.filter(pa.array(part.behind_barrier)), None, _every(part.behind_barrier))
+            merger.add_deletes(records.keys.filter(pa.array(part.behind_barrier)), None, _all_true(part.behind_barrier))
             for names, chosen in part.grouped(part.rows):
                 present = None if records.present is None else sorted(names)
                 merger.add_rows(records.rows.filter(pa.array(chosen)), present)
@@ -154,14 +154,14 @@ class LogEntries:
                 if rewritten.any():
                     merger.add_rows(part.restatement(rewritten), present)
             plain, valued = part.deletes & ~part.valued, part.deletes & part.valued
-            merger.add_deletes(records.keys.filter(pa.array(plain)), None, _every(plain))
+            merger.add_deletes(records.keys.filter(pa.array(plain)), None, _all_true(plain))
             if valued.any() and records.ordering is not None:
                 delete_ordering = combine_to_array(records.ordering.filter(pa.array(valued)))
-                merger.add_deletes(records.keys.filter(pa.array(valued)), delete_ordering, ~_every(valued))
+                merger.add_deletes(records.keys.filter(pa.array(valued)), delete_ordering, ~_all_true(valued))
         return merger.finish()
 
 
-def _restated(records: LogRecords, as_rows: BoolMask) -> BoolMask:
+def _needs_rewrite(records: LogRecords, as_rows: BoolMask) -> BoolMask:
     """Return where a record's row has another ordering value than the merged record."""
     rule = records.rule
     no_records = np.zeros(len(as_rows), dtype=np.bool_)
@@ -175,20 +175,20 @@ def _restated(records: LogRecords, as_rows: BoolMask) -> BoolMask:
     return as_rows & differs
 
 
-def _valued(records: LogRecords) -> BoolMask:
+def _has_ordering_value(records: LogRecords) -> BoolMask:
     """Return where a record or delete competes with the base row by an ordering value."""
     if records.ordering is None or not records.rule.ordering:
         return np.zeros(len(records.keys), dtype=np.bool_)
     return np.asarray(pc.is_valid(records.ordering), dtype=np.bool_)
 
 
-def _flagged(rows: pa.Table) -> BoolMask:
+def _has_delete_flag(rows: pa.Table) -> BoolMask:
     if IS_DELETED not in rows.column_names:
         return np.zeros(rows.num_rows, dtype=np.bool_)
     return np.asarray(pc.fill_null(rows.column(IS_DELETED), False).combine_chunks(), dtype=np.bool_)
 
 
-def _taken(records: LogRecords, positions: Ints) -> LogRecords:
+def _select_records(records: LogRecords, positions: Ints) -> LogRecords:
     at = pa.array(positions)
     return replace(
         records,
@@ -201,11 +201,11 @@ def _taken(records: LogRecords, positions: Ints) -> LogRecords:
     )
 
 
-def _same(found: LogRecords, expected: LogRecords) -> bool:
+def _same_records(found: LogRecords, expected: LogRecords) -> bool:
     indices = pc.index_in(expected.keys, value_set=found.keys)
     if len(found.keys) != len(expected.keys) or indices.null_count:
         return False
-    found = _taken(found, np.asarray(indices, dtype=np.int64))
+    found = _select_records(found, np.asarray(indices, dtype=np.int64))
     if not (np.array_equal(found.deleted, expected.deleted) and np.array_equal(found.barrier, expected.barrier)):
         return False
     if found.ordering is not None and expected.ordering is not None and expected.rule.ordering:
@@ -228,5 +228,5 @@ def _same(found: LogRecords, expected: LogRecords) -> bool:
     return True
 
 
-def _every(mask: BoolMask) -> BoolMask:
+def _all_true(mask: BoolMask) -> BoolMask:
     return np.ones(int(np.count_nonzero(mask)), dtype=np.bool_)

@@ -206,14 +206,14 @@ def _find(columns: Sequence[SchemaField], name: str, path: str) -> SchemaField:
 
 
 def _find_path(columns: Sequence[SchemaField], path: str) -> SchemaField:
-    found: list[SchemaField] = []
+    columns_found: list[SchemaField] = []
 
     def look(siblings: tuple[SchemaField, ...], name: str) -> tuple[SchemaField, ...]:
-        found.append(_find(siblings, name, path))
+        columns_found.append(_find(siblings, name, path))
         return siblings
 
     _edited(columns, path, look)
-    return found[0]
+    return columns_found[0]
 
 
 def _check_free(columns: Iterable[SchemaField], name: str, path: str) -> None:
@@ -289,18 +289,18 @@ def arrow_from_ids(schema: VersionedSchema) -> pa.Schema:
     Raises:
         Unsupported: An ambiguous type name.
     """
-    types = {column_id: type_from_name(word) for column_id, word in _words(StructType(schema.columns), 0)}
+    types = {column_id: type_from_name(word) for column_id, word in _type_names(StructType(schema.columns), 0)}
     return pa.schema([_arrow_field(column, types) for column in schema.columns])
 
 
-def _words(stored_type: ColumnType, column_id: int) -> Iterable[tuple[int, str]]:
+def _type_names(stored_type: ColumnType, column_id: int) -> Iterable[tuple[int, str]]:
     if isinstance(stored_type, StructType):
         for column in stored_type.columns:
-            yield from _words(column.type, column.column_id)
+            yield from _type_names(column.type, column.column_id)
     elif isinstance(stored_type, ArrayType):
-        yield from _words(stored_type.element, stored_type.element_id)
+        yield from _type_names(stored_type.element, stored_type.element_id)
     elif isinstance(stored_type, MapType):
-        yield from _words(stored_type.value, stored_type.value_id)
+        yield from _type_names(stored_type.value, stored_type.value_id)
     else:
         yield column_id, stored_type
 

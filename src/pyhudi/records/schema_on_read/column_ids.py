@@ -1,4 +1,4 @@
-"""Column ids (schema on read): map columns of the table to columns of a file, whatever their names are.
+"""Column ids (schema on read): map columns of the table to columns of a file, independent of their names.
 
 A table whose columns were renamed, dropped, re-created or retyped without rewriting its files has a schema history with
 column ids (`format.schema_history`). A file is read by the schema that was valid when it was written:
@@ -147,14 +147,14 @@ def _origins(
             is_unchanged = is_unchanged and column.name not in names
             continue
         origin = ColumnOrigin(
-            stored_column.name, _same_layout(stored_column.type, column.type), _below(stored_column.type, column.type)
+            stored_column.name, _same_layout(stored_column.type, column.type), _nested_origins(stored_column.type, column.type)
         )
         result[column.name] = origin
         is_unchanged = is_unchanged and origin.name == column.name and origin.has_same_type
     return None if is_unchanged else result
 
 
-def _below(stored_type: ColumnType, requested_type: ColumnType) -> Mapping[str, ColumnOrigin] | None:
+def _nested_origins(stored_type: ColumnType, requested_type: ColumnType) -> Mapping[str, ColumnOrigin] | None:
     if isinstance(stored_type, StructType) and isinstance(requested_type, StructType):
         return _origins(stored_type.columns, requested_type.columns)
     if isinstance(stored_type, ArrayType) and isinstance(requested_type, ArrayType):
@@ -167,7 +167,7 @@ def _below(stored_type: ColumnType, requested_type: ColumnType) -> Mapping[str, 
 def _entry(name: str, stored_type: ColumnType, requested_type: ColumnType) -> Mapping[str, ColumnOrigin] | None:
     if _same_layout(stored_type, requested_type):
         return None
-    return {name: ColumnOrigin(name, False, _below(stored_type, requested_type))}
+    return {name: ColumnOrigin(name, False, _nested_origins(stored_type, requested_type))}
 
 
 # Rows of files
@@ -206,23 +206,23 @@ def by_ids(rows: pa.Table, origins: Mapping[str, ColumnOrigin] | None, requested
         origin = origins[field.name]
         column = rows.column(origin.name)
         if not origin.has_same_type:
-            chunks = [_traced(chunk, origin, field.type) for chunk in column.chunks]
+            chunks = [_cast_by_origin(chunk, origin, field.type) for chunk in column.chunks]
             column = pa.chunked_array(chunks) if chunks else pa.chunked_array([], field.type)
         columns.append(column)
     return pa.table(columns, names=[field.name for field in stored_fields])
 
 
-def _traced(array: pa.Array, origin: ColumnOrigin, type_: pa.DataType) -> pa.Array:
+def _cast_by_origin(array: pa.Array, origin: ColumnOrigin, type_: pa.DataType) -> pa.Array:
     if origin.has_same_type:
         return array
     types = pa.types
     if types.is_struct(type_) and types.is_struct(array.type):
-        return _traced_struct(array, origin.below, type_)
+        return _cast_struct_by_origin(array, origin.below, type_)
     entry_origins = origin.below or {}
     if types.is_list(type_) and types.is_list(array.type):
         array = unshared_items(array)
         end = array.offsets[-1].as_py() if len(array) else 0
-        items = _traced(array.values.slice(0, end), entry_origins[ELEMENT], type_.value_type)
+        items = _cast_by_origin(array.values.slice(0, end), entry_origins[ELEMENT], type_.value_type)
         result_type = pa.list_(pa.field("element", items.type, True))
         return pa.Array.from_buffers(
             result_type, len(array), array.buffers()[:2], array.null_count, array.offset, children=[items]
@@ -230,7 +230,7 @@ def _traced(array: pa.Array, origin: ColumnOrigin, type_: pa.DataType) -> pa.Arr
     if types.is_map(type_) and types.is_map(array.type):
         array = unshared_items(array)
         end = array.offsets[-1].as_py() if len(array) else 0
-        items = _traced(array.items.slice(0, end), entry_origins[VALUE], type_.item_type)
+        items = _cast_by_origin(array.items.slice(0, end), entry_origins[VALUE], type_.item_type)
         result_type = pa.map_(array.type.key_field, pa.field("value", items.type, True))
         entries = pa.StructArray.from_arrays(
             [array.keys.slice(0, end), items], fields=[result_type.key_field, result_type.item_field]
@@ -241,7 +241,9 @@ def _traced(array: pa.Array, origin: ColumnOrigin, type_: pa.DataType) -> pa.Arr
     return retype(array, type_)
 
 
-def _traced_struct(array: pa.StructArray, below: Mapping[str, ColumnOrigin] | None, type_: pa.StructType) -> pa.StructArray:
+def _cast_struct_by_origin(
+    array: pa.StructArray, below: Mapping[str, ColumnOrigin] | None, type_: pa.StructType
+) -> pa.StructArray:
     index_by_name = {field.name: index for index, field in enumerate(array.type.fields)}
     children, fields = [], []
     for field in type_.fields:
@@ -250,7 +252,7 @@ def _traced_struct(array: pa.StructArray, below: Mapping[str, ColumnOrigin] | No
         if origin is None or index is None:
             child = pa.nulls(len(array), field.type)
         else:
-            child = _traced(array.field(index), origin, field.type)
+            child = _cast_by_origin(array.field(index), origin, field.type)
         children.append(child)
         fields.append(pa.field(field.name, child.type))
     return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null() if array.null_count else None)
@@ -340,7 +342,9 @@ def _match_columns(
 ) -> tuple[SchemaField, ...]:
     types = {field.name: field.type for field in fields}
     by_name = {
-        column.name: column for column in stored_columns if column.name in types and _becomes(column.type, types[column.name])
+        column.name: column
+        for column in stored_columns
+        if column.name in types and _may_change_to(column.type, types[column.name])
     }
     ids = [by_name[field.name].column_id if field.name in by_name else counter.next_id() for field in fields]
     columns = []
@@ -373,7 +377,7 @@ def _match_type(stored_type: ColumnType | None, type_: pa.DataType, counter: _Co
     return stored_type if isinstance(stored_type, str) and stored_type in _SAME_AS.get(word, ()) else word
 
 
-def _becomes(stored_type: ColumnType, type_: pa.DataType) -> bool:
+def _may_change_to(stored_type: ColumnType, type_: pa.DataType) -> bool:
     """Return True if a column may change to the type; nested types only need the same kind, their fields are checked
     separately.
     """
@@ -432,13 +436,13 @@ def type_name(type_: pa.DataType) -> str:
         return "timestamp"
     if types.is_time(type_):
         return "time"
-    word = _WORDS.get(type_)
+    word = _TYPE_NAMES.get(type_)
     if word is None:
         raise Unsupported(f"columns of type {type_} are not supported in a table with column ids")
     return word
 
 
-_WORDS: Mapping[pa.DataType, str] = {
+_TYPE_NAMES: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int32(): "int",
     pa.int64(): "long",
@@ -456,19 +460,19 @@ def type_from_name(word: str) -> pa.DataType:
     Raises:
         Unsupported: The name is ambiguous.
     """
-    found = {name: type_ for type_, name in _WORDS.items()}.get(word)
+    known_type = {name: type_ for type_, name in _TYPE_NAMES.items()}.get(word)
     numbers = [int(number) for number in re.findall("[0-9]+", word)]
-    if found is None and word.startswith("decimal"):
-        found = pa.decimal128(*numbers)
-    if found is None and word.startswith("fixed"):
-        found = pa.binary(*numbers)
-    if found is None and word == "timestamp":
-        found = TIMESTAMP
-    if found is None:
+    if known_type is None and word.startswith("decimal"):
+        known_type = pa.decimal128(*numbers)
+    if known_type is None and word.startswith("fixed"):
+        known_type = pa.binary(*numbers)
+    if known_type is None and word == "timestamp":
+        known_type = TIMESTAMP
+    if known_type is None:
         raise Unsupported(
             f"columns of type {word} are not supported in a table with column ids if no file defines their exact type"
         )
-    return found
+    return known_type
 
 
 def same_columns(left: VersionedSchema, right: VersionedSchema) -> bool:
