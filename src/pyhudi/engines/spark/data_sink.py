@@ -246,7 +246,8 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
             return str(json.loads(text or b"")["id"])
         except (ValueError, KeyError, TypeError):
             raise InvalidRequest(
-                f"the checkpoint {self._checkpoint} lacks the id of its query: set {IDENTIFIER} to a name that is unique to the stream"
+                f"the checkpoint {self._checkpoint} lacks the id of its query: "
+                f"set {IDENTIFIER} to a name that is unique to the stream"
             ) from None
 
 

@@ -326,8 +326,8 @@ def _divided_options(user_options: Mapping[str, str]) -> tuple[Options, dict[str
     path = user_options.get("path")
     if not path:
         raise InvalidRequest(
-            "the source needs a path: .load(path). For a table of its catalog, Spark passes the path only if CREATE TABLE t USING "
-            "pyhudi LOCATION '...' had no columns; saveAsTable and CREATE TABLE AS SELECT have some. Create the entry "
+            "the source needs a path: .load(path). For a table of its catalog, Spark passes the path only if CREATE TABLE t "
+            "USING pyhudi LOCATION '...' had no columns; saveAsTable and CREATE TABLE AS SELECT have some. Create the entry "
             "over an existing table, or with pyhudi.spark.save_as_table"
         )
     storage = {key[len(_STORAGE_PREFIX) :]: value for key, value in user_options.items() if key.startswith(_STORAGE_PREFIX)}

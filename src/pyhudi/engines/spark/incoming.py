@@ -144,7 +144,7 @@ class FrameIncoming:
         *values, fits, at = found.columns
         if found.num_rows > most or not pc.all(fits, min_count=0).as_py():
             return None
-        # A limit may bring partitions in any order.
+        # A limit may return partitions in any order.
         rows = pa.table(values, names=self.schema.names).take(pc.sort_indices(at))
         return conform_table(rows, wire_schema(self.schema))
 

@@ -138,7 +138,7 @@ class _SparkMergeRun:
                 missing = [name for name in on if resolve_assignments(name, available, session) is None]
                 if missing:
                     raise InvalidRequest(
-                        f"on= contains {', '.join(missing)}, but the columns of the {which} are {', '.join(available)}"
+                        f"on= names {', '.join(missing)}, but the columns of the {which} are {', '.join(available)}"
                     )
             matched = MatchCondition.names(on, merge.target_alias, merge.source_alias)
         elif isinstance(on, str):
