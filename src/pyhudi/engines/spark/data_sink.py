@@ -235,7 +235,7 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the staged rows of a batch."""
-        self._target.drop({one.write for one in messages if isinstance(one, StagedTaskCommit)})
+        self._target.drop({message.write for message in messages if isinstance(message, StagedTaskCommit)})
 
     def _identifier(self) -> str:
         if self._settings.identifier is not None:

@@ -105,9 +105,9 @@ class HudiSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of a read without an explicit schema."""
-        kept = _kept_by_catalog(self.options) if _is_of_catalog(self.options) else None
+        catalog_stored = _options_for_catalog(self.options) if _is_of_catalog(self.options) else None
         columns = self._columns(*_open_table(self.options))
-        return columns if kept is None else _with_options(columns, kept)
+        return columns if catalog_stored is None else _with_options(columns, catalog_stored)
 
     def _columns(self, context: TableContext, options: Options) -> StructType:
         if options.value_or_default(QUERY_TYPE) == "incremental" and not _begins(options):
@@ -117,19 +117,19 @@ class HudiSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of `schema`, a subset of the table's."""
-        wanted = to_arrow_schema(schema)
+        expected = to_arrow_schema(schema)
         context, options = _open_table({**catalog_options(schema), **self.options})
         check_table_options(VERBS["pyhudi.spark.read"], options)
-        query = plan_query(context, options, wanted.names, None)
-        for field, stored in zip(wanted, query.schema, strict=True):
+        query = plan_query(context, options, expected.names, None)
+        for field, stored in zip(expected, query.schema, strict=True):
             if not same_type(field.type, stored.type):
                 raise InvalidRequest(f"column {field.name!r} is requested as {field.type}, but the table has {stored.type}")
         # Spark refuses a reader with pushFilters in sessions without filter pushdown, and only the command line shows
         # it.
         pushing = any("data_source_pushdown_filters" in argument for argument in sys.argv)
         if pushing and isinstance(query, SnapshotQuery):
-            return PushedHudiReader(query, wanted)
-        return HudiReader(query, wanted)
+            return PushedHudiReader(query, expected)
+        return HudiReader(query, expected)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A writer of rows with the columns of `schema`."""
@@ -297,19 +297,19 @@ def _own(user_options: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in user_options.items() if key not in added and not key.startswith(_OPTION_OF_CATALOG)}
 
 
-def _kept_by_catalog(user_options: Mapping[str, str]) -> dict[str, str]:
+def _options_for_catalog(user_options: Mapping[str, str]) -> dict[str, str]:
     """The path and the options of a table for the catalog.
 
     Raises InvalidRequest for storage options, which may be credentials: all users of the catalog can read its columns.
     """
-    kept = _own(user_options)
-    secrets = sorted(key for key in kept if key.startswith(_STORAGE_PREFIX))
+    own_options = _own(user_options)
+    secrets = sorted(key for key in own_options if key.startswith(_STORAGE_PREFIX))
     if secrets:
         raise InvalidRequest(
             f"storage options ({', '.join(secrets)}) are not stored in Spark's catalog: set them in the environment, or "
             "read the table by its path"
         )
-    return kept
+    return own_options
 
 
 def _with_options(columns: StructType, retained_options: Mapping[str, str]) -> StructType:
@@ -332,9 +332,9 @@ def _divided_options(user_options: Mapping[str, str]) -> tuple[Options, dict[str
         )
     storage = {key[len(_STORAGE_PREFIX) :]: value for key, value in user_options.items() if key.startswith(_STORAGE_PREFIX)}
     # Spark passes the keys in lower case.
-    rest = {
+    other_options = {
         canonical_name(key): value
         for key, value in _own(user_options).items()
         if key != "path" and not key.startswith(_STORAGE_PREFIX)
     }
-    return parse_options(rest), storage, path
+    return parse_options(other_options), storage, path

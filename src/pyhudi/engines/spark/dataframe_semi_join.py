@@ -84,8 +84,8 @@ def _joined(frame: DataFrame, side: DataFrame, names: Sequence[str], join_type: 
 def _bounds(keys: DataFrame, names: Sequence[str]) -> dict[str, tuple[pa.Scalar, pa.Scalar]]:
     ends = [end(column(name)).alias(f"{end.__name__}{number}") for number, name in enumerate(names) for end in (F.min, F.max)]
     with translated_errors():
-        found = keys.agg(*ends).toArrow()
-    return {name: (found[f"min{number}"][0], found[f"max{number}"][0]) for number, name in enumerate(names)}
+        bounds = keys.agg(*ends).toArrow()
+    return {name: (bounds[f"min{number}"][0], bounds[f"max{number}"][0]) for number, name in enumerate(names)}
 
 
 def _chosen(frame: DataFrame, query: SnapshotQuery, more: Sequence[str]) -> DataFrame:

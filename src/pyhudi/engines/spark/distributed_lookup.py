@@ -150,7 +150,7 @@ def lookup_on_driver(session: SparkSession, keys: KeyTable, request: TagRequest)
     """Pairs of a key (its number in the key table) and a file (its number in the request) that contains it."""
     lookups: list[_Lookup] = []
     by_partition = request.candidates_by_partition()
-    wanted = _LOOKUPS_A_CORE * parallelism(session)
+    task_target = _LOOKUPS_A_CORE * parallelism(session)
     total = sum(len(numbers) for path, numbers in by_partition.items() if path is None or path in keys.paths)
     code_of = {path: code for code, path in enumerate(keys.paths)}
     for path, numbers in by_partition.items():
@@ -160,17 +160,17 @@ def lookup_on_driver(session: SparkSession, keys: KeyTable, request: TagRequest)
             rows = np.flatnonzero(keys.path_codes == code_of[path]).astype(np.int64)
         else:
             continue
-        mine = keys.keys if len(rows) == len(keys.keys) else keys.keys.take(pa.array(rows))
-        pieces = max(1, min(len(numbers), round(wanted * len(numbers) / max(1, total))))
+        partition_keys = keys.keys if len(rows) == len(keys.keys) else keys.keys.take(pa.array(rows))
+        pieces = max(1, min(len(numbers), round(task_target * len(numbers) / max(1, total))))
         for part in np.array_split(np.array(numbers, dtype=np.int64), pieces):
-            lookups.append(_Lookup(request.task(part.tolist()), part, mine, rows))
+            lookups.append(_Lookup(request.task(part.tolist()), part, partition_keys, rows))
     # Many small partitions share tasks, because a Spark task costs more than reading a few key columns.
-    bins = min(len(lookups), wanted)
+    bins = min(len(lookups), task_target)
     tasks = [lookups[i::bins] for i in range(bins)]
     in_this_process = isinstance(request.lookup, LookupByKeyColumns) and request.lookup.use_cache
-    found = [_run_lookups(task) for task in tasks] if in_this_process else run_tasks(session, _run_lookups, tasks)
+    hits = [_run_lookups(task) for task in tasks] if in_this_process else run_tasks(session, _run_lookups, tasks)
     nothing = np.zeros(0, np.int64)
-    pairs = np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
+    pairs = np.concatenate([nothing, *(f[0] for f in hits)]), np.concatenate([nothing, *(f[1] for f in hits)])
     return filter_live(request, [keys.keys], [pairs], functools.partial(run_tasks, session, run_live_keys))[0]
 
 
@@ -180,7 +180,7 @@ def lookup_record_index_on_driver(
     """Like `lookup_on_driver`, with the record index: each task queries some of its file groups."""
     index = lookup.index
     if lookup.by_partition:
-        return _ask_sections(session, keys, request, index)
+        return _query_sections(session, keys, request, index)
     distinct = pc.unique(keys.keys)
     shards = key_shards(distinct, len(index.slices))
     used = len(np.unique(shards))
@@ -192,15 +192,15 @@ def lookup_record_index_on_driver(
     ]
     numbers = CandidateIds(request.candidates)
     place_of = np.full(len(distinct), -1, dtype=np.int64)
-    for part, (rows, codes, groups) in zip(pieces, run_tasks(session, _run_question, tasks), strict=False):
+    for part, (rows, codes, groups) in zip(pieces, run_tasks(session, _run_index_lookup, tasks), strict=False):
         place_of[part[rows]] = numbers.of(groups)[codes]
     # A key may occur with several partition paths; each of its rows goes to the stored location.
     each = place_of[np.asarray(pc.index_in(keys.keys, value_set=distinct), dtype=np.int64)]
-    found = np.flatnonzero(each >= 0).astype(np.int64)
-    return found, each[found]
+    found_rows = np.flatnonzero(each >= 0).astype(np.int64)
+    return found_rows, each[found_rows]
 
 
-def _ask_sections(session: SparkSession, keys: KeyTable, request: TagRequest, index: MetadataPartition) -> tuple[Ints, Ints]:
+def _query_sections(session: SparkSession, keys: KeyTable, request: TagRequest, index: MetadataPartition) -> tuple[Ints, Ints]:
     """Like `lookup_record_index_on_driver`, with a partitioned index: each task queries some of its sections.
 
     Keys without a partition are looked up in all sections.
@@ -219,7 +219,7 @@ def _ask_sections(session: SparkSession, keys: KeyTable, request: TagRequest, in
     tasks = [[_RecordIndexLookup(section, keys.keys.take(pa.array(rows))) for rows, section in part] for part in dealt]
     numbers = CandidateIds(request.candidates)
     found, places = [], []
-    for part, answers in zip(dealt, run_tasks(session, _run_questions, tasks), strict=True):
+    for part, answers in zip(dealt, run_tasks(session, _run_index_lookups, tasks), strict=True):
         for (rows, _), (at, codes, groups) in zip(part, answers, strict=True):
             found.append(rows[at])
             places.append(numbers.of(groups)[codes])
@@ -309,12 +309,12 @@ class _RecordIndexLookup:
     keys: pa.StringArray
 
 
-def _run_question(request: _RecordIndexLookup) -> tuple[Ints, Ints, tuple[tuple[str, str], ...]]:
+def _run_index_lookup(request: _RecordIndexLookup) -> tuple[Ints, Ints, tuple[tuple[str, str], ...]]:
     return find_in_record_index(PartitionReader(request.index), request.keys)
 
 
-def _run_questions(requests: list[_RecordIndexLookup]) -> list[tuple[Ints, Ints, tuple[tuple[str, str], ...]]]:
-    return [_run_question(question) for question in requests]
+def _run_index_lookups(requests: list[_RecordIndexLookup]) -> list[tuple[Ints, Ints, tuple[tuple[str, str], ...]]]:
+    return [_run_index_lookup(request) for request in requests]
 
 
 def lookup_distributed(session: SparkSession, rows: DataFrame, request: TagRequest) -> DataFrame:
@@ -442,8 +442,8 @@ def key_rows(task: KeyReadTask, keys: pa.Array) -> pa.RecordBatch:
 
 
 def _run_lookups(lookups: list[_Lookup]) -> tuple[Ints, Ints]:
-    found = [lookup.run() for lookup in lookups]
-    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+    hits = [lookup.run() for lookup in lookups]
+    return np.concatenate([f[0] for f in hits]), np.concatenate([f[1] for f in hits])
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,7 +468,7 @@ def _files_in_range(session: SparkSession, key_ranges: DataFrame, request: TagRe
     bounds = key_ranges.groupBy() if request.global_keys else key_ranges.groupBy(PARTITION_PATH)
     with translated_errors():
         found = bounds.agg(F.min(RECORD_KEY).alias("least"), F.max(RECORD_KEY).alias("greatest")).collect()
-    wanted = {None if request.global_keys else row[PARTITION_PATH]: (row["least"], row["greatest"]) for row in found}
+    key_bounds = {None if request.global_keys else row[PARTITION_PATH]: (row["least"], row["greatest"]) for row in found}
     known = [place.key_range for place in request.candidates]
     unknown = [number for number, key_range in enumerate(known) if key_range is None]
     bins = min(len(unknown), _LOOKUPS_A_CORE * parallelism(session))
@@ -479,7 +479,7 @@ def _files_in_range(session: SparkSession, key_ranges: DataFrame, request: TagRe
         bounds_of.update(zip(numbers, ranges, strict=True))
     overlapping: list[int] = []
     for number, (least, greatest) in sorted(bounds_of.items()):
-        keys = wanted.get(None if request.global_keys else request.candidates[number].partition)
+        keys = key_bounds.get(None if request.global_keys else request.candidates[number].partition)
         if keys is not None and _overlap(keys[0], keys[1], least, greatest):
             overlapping.append(number)
     return overlapping

@@ -130,16 +130,16 @@ class SparkIncoming:
 
     def refit(self, request: PrepareRequest) -> None:
         """Prepare the caller's rows again."""
-        self._drop_taken()
+        self._release_driver_rows()
         self._request = request
         self._frames.refit(request)
 
     def release(self) -> None:
         """Release the cached rows of Spark and the driver."""
-        self._drop_taken()
+        self._release_driver_rows()
         self._frames.release()
 
-    def _drop_taken(self) -> None:
+    def _release_driver_rows(self) -> None:
         if isinstance(self._chosen, LocalIncoming):
             self._chosen.release()
         self._chosen = None

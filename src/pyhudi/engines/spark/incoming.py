@@ -84,9 +84,9 @@ class FrameIncoming:
         self._frame = frame
         self._persisted: list[DataFrame] = []
         self._plain = CacheSettingGuard(session)
-        self._take(request)
+        self._start(request)
 
-    def _take(self, request: PrepareRequest) -> None:
+    def _start(self, request: PrepareRequest) -> None:
         """Start from the caller's rows, prepared by a request."""
         self._request = request
         self._counts: dict[str, int] | None = None
@@ -138,11 +138,11 @@ class FrameIncoming:
         numbered = self.rows.select(
             "*", F.expr(f"{wide} <= {widest} AS {_FITS}"), F.expr(f"monotonically_increasing_id() AS {_AT}")
         )
-        held = [_where_it_fits(field, part) for field, part in zip(self.schema, _optional_parts(self.schema), strict=True)]
+        columns = [_where_it_fits(field, part) for field, part in zip(self.schema, _optional_parts(self.schema), strict=True)]
         with translated_errors(), spark_stage(self.session, "take rows"):
-            found = numbered.select(*held, _FITS, _AT).limit(most + 1).toArrow()
-        *values, fits, at = found.columns
-        if found.num_rows > most or not pc.all(fits, min_count=0).as_py():
+            collected = numbered.select(*columns, _FITS, _AT).limit(most + 1).toArrow()
+        *values, fits, at = collected.columns
+        if collected.num_rows > most or not pc.all(fits, min_count=0).as_py():
             return None
         # A limit may return partitions in any order.
         rows = pa.table(values, names=self.schema.names).take(pc.sort_indices(at))
@@ -151,32 +151,32 @@ class FrameIncoming:
     def collect(self) -> pa.Table:
         """All rows in order; `measured` returns the size that the driver receives."""
         with translated_errors(), spark_stage(self.session, "take rows"):
-            found = self.rows.select(*_optional_parts(self.schema)).toArrow()
-        return conform_table(found, wire_schema(self.schema))
+            collected = self.rows.select(*_optional_parts(self.schema)).toArrow()
+        return conform_table(collected, wire_schema(self.schema))
 
     def partitions(self) -> dict[str, int]:
         """Rows by partition path, before duplicates are combined.  Computes the rows and caches them until `release`."""
         if self._counts is None:
             row_count, _ = self.measured()
             if self._request.lookup_columns and row_count <= FEW_KEYS:
-                self._counts = self._take_few_keys()
+                self._counts = self._collect_few_keys()
         if self._counts is None:
             grouped = self.rows.groupBy(PARTITION_PATH).agg(F.count(F.lit(1)).alias("n"))
             with translated_errors(), spark_stage(self.session, "prepare rows"):
-                found = grouped.collect()
-            self._counts = {row[PARTITION_PATH]: int(row["n"]) for row in found}
+                path_counts = grouped.collect()
+            self._counts = {row[PARTITION_PATH]: int(row["n"]) for row in path_counts}
         return dict(self._counts)
 
-    def _take_few_keys(self) -> dict[str, int] | None:
+    def _collect_few_keys(self) -> dict[str, int] | None:
         """Collect the keys on the driver and count rows by partition path; None if there are too many."""
         short = F.when(F.octet_length(RECORD_KEY) <= _LONGEST_FEW_KEY, column(RECORD_KEY)).alias(RECORD_KEY)
         with translated_errors(), spark_stage(self.session, "prepare rows"):
-            found = self.rows.select(short, PARTITION_PATH).toArrow()
-        keys = found.column(RECORD_KEY)
+            collected = self.rows.select(short, PARTITION_PATH).toArrow()
+        keys = collected.column(RECORD_KEY)
         if keys.nbytes > FEW_KEY_BYTES or keys.null_count:
             return None
-        self._few = KeyTable.of(found)
-        return {entry["values"]: entry["counts"] for entry in pc.value_counts(found.column(PARTITION_PATH)).to_pylist()}
+        self._few = KeyTable.of(collected)
+        return {entry["values"]: entry["counts"] for entry in pc.value_counts(collected.column(PARTITION_PATH)).to_pylist()}
 
     def tag(self, request: TagRequest) -> DriverTagged | DistributedTagged:
         """Look up the keys; with a global index also resolve records whose partition changed."""
@@ -246,7 +246,7 @@ class FrameIncoming:
     def refit(self, request: PrepareRequest) -> None:
         """Prepare the caller's rows again."""
         self.release()
-        self._take(request)
+        self._start(request)
 
     def release(self) -> None:
         """Release the cached rows in Spark."""

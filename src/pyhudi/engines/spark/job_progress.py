@@ -37,7 +37,7 @@ def _is_connect(session: SparkSession) -> bool:
 def _reported(session: SparkSession, reporter: Callable[[int, int], None]) -> Iterator[None]:
     def handle(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         known = list(stages or ())
-        reporter(sum(one.num_completed_tasks for one in known), sum(one.num_tasks for one in known))
+        reporter(sum(stage_info.num_completed_tasks for stage_info in known), sum(stage_info.num_tasks for stage_info in known))
 
     handler: Any = handle
     session.registerProgressHandler(handler)
@@ -59,7 +59,10 @@ def _polled(session: SparkSession, reporter: Callable[[int, int], None]) -> Iter
             except Exception:
                 # The session has ended: the job itself reports it.
                 return
-            reporter(sum(one.numCompletedTasks for one in stages if one), sum(one.numTasks for one in stages if one))
+            reporter(
+                sum(stage_info.numCompletedTasks for stage_info in stages if stage_info),
+                sum(stage_info.numTasks for stage_info in stages if stage_info),
+            )
 
     thread = threading.Thread(target=poll, name="pyhudi-progress", daemon=True)
     thread.start()

@@ -70,11 +70,11 @@ def set_worker_python(session: SparkSession) -> bool:
 
 def wrong_worker_hint(text: str) -> str | None:
     """Advice for a failure whose text shows that the workers' Python cannot run PyHudi; None for others."""
-    found = _WRONG_WORKER.search(text)
-    if found is None:
+    matched = _WRONG_WORKER.search(text)
+    if matched is None:
         return None
     return (
-        f"the Python of Spark's workers cannot run PyHudi ({found[0]}): export PYSPARK_PYTHON={sys.executable}, or another "
+        f"the Python of Spark's workers cannot run PyHudi ({matched[0]}): export PYSPARK_PYTHON={sys.executable}, or another "
         "Python with PyHudi, before the session starts, or install PyHudi on the workers; `pyhudi doctor` checks it"
     )
 

@@ -241,25 +241,25 @@ class _SparkMergeRun:
             values, after = self._all_columns(after)
         else:
             values = target.stored(assigned(target.table, clause.values, self.session), pairs)
-        unsure = self._is_unsure(clause)
+        unchecked = self._is_unsure(clause)
         if clause.outcome is ClauseAction.UPDATE and not self._moves(clause):
             values = {name: value for name, value in values.items() if name not in self.partition_columns}
-        if clause.outcome is ClauseAction.INSERT and not unsure and len(self.matched.pairs) > 1:
+        if clause.outcome is ClauseAction.INSERT and not unchecked and len(self.matched.pairs) > 1:
             values = self._without_nulls(values)
-        return BoundClause(clause.outcome, values, unsure), after
+        return BoundClause(clause.outcome, values, unchecked), after
 
     def _all_columns(self, after: pa.Schema) -> tuple[dict[str, Column], pa.Schema]:
         """All columns of the source by column of the table, and the columns of the table including them."""
         named = self._by_name()
-        given = self.source.select(*[column(theirs).alias(ours) for ours, theirs in named.items()]).schema
+        source_schema = self.source.select(*[column(theirs).alias(ours) for ours, theirs in named.items()]).schema
         zones = zone_mode(self.settings.without_zone, self.config.version)
-        brought = typed_nulls(with_zones(to_arrow_schema(given), self.table, zones), self.table)
-        after = evolved(after, normalise(brought), self.settings)
+        source_types = typed_nulls(with_zones(to_arrow_schema(source_schema), self.table, zones), self.table)
+        after = evolved(after, normalise(source_types), self.settings)
         types = {field.name: field.dataType for field in to_spark_schema(after).fields}
         alias = self.merge.source_alias
         values = {
             field.name: stored_as(side(alias, named[field.name]), field.dataType, types[field.name], field.name, exactly=True)
-            for field in given.fields
+            for field in source_schema.fields
         }
         return values, after
 

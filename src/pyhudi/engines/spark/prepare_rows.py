@@ -117,9 +117,9 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
 
 def _fitting(columns: pa.Schema, data_schema: pa.Schema) -> pa.Schema:
     """The table's columns, nullable where the input columns are."""
-    fields, held = [], set(columns.names)
+    fields, present_names = [], set(columns.names)
     for field in data_schema:
-        nullable = field.nullable if field.name not in held else columns.field(field.name).nullable and field.nullable
+        nullable = field.nullable if field.name not in present_names else columns.field(field.name).nullable and field.nullable
         fields.append(field.with_nullable(nullable))
     return pa.schema(fields)
 

@@ -84,10 +84,10 @@ def to_dataframe(session: SparkSession, snapshot: Snapshot, spec: ReadSpec, plan
         Unsupported: Spark cannot access the table, or lacks a type for a column.
     """
     _check_reachable(spec.storage)
-    native, others = _divided(session, snapshot, spec, plan.slices)
+    native, task_slices = _divided(session, snapshot, spec, plan.slices)
     frames = [_scanned(session, spec, schema, paths) for schema, paths in native]
-    if others:
-        frames.append(_through_tasks(session, spec, others))
+    if task_slices:
+        frames.append(_through_tasks(session, spec, task_slices))
     if not frames:
         return session.createDataFrame([], to_spark_schema(spec.output))
     return functools.reduce(DataFrame.unionByName, frames)
@@ -117,7 +117,7 @@ def plan_query(
     from_path = options.flag(VALUES_FROM_PATH)
     kind = options.value_or_default(QUERY_TYPE)
     reads_changes(options)
-    _check_question(options, kind)
+    _check_query_type_options(options, kind)
     if kind == "incremental":
         start, end = options.text(BEGIN), options.text(END)
         if start is None:
@@ -148,7 +148,7 @@ def plan_query(
     )
 
 
-def _check_question(options: Options, kind: str) -> None:
+def _check_query_type_options(options: Options, kind: str) -> None:
     """Refuse options of another query type, which would be ignored."""
     for option in (AS_OF,) if kind == "incremental" else (BEGIN, END):
         if options.text(option) is not None:
@@ -170,7 +170,7 @@ def _divided(
     """Base files by the schema to scan them with, and the slices that tasks must read."""
     needed = _needed(spec)
     storage = open_storage(spec.storage)
-    others: list[FileSlice] = []
+    task_slices: list[FileSlice] = []
     plain: list[FileSlice] = []
     from_path = {*spec.path_columns, *(path_valued_columns(spec.keys) if spec.values_from_path else ())}
     path_only = not from_path.isdisjoint(needed.names)
@@ -178,17 +178,17 @@ def _divided(
         # Spark's ORC scan interprets times in its own zone, not the writer's.
         to_task = path_only or (slice_.base is not None and is_orc(slice_.base.path))
         base = None if to_task or slice_.logs or slice_.source is not None else slice_.base
-        (others if base is None or _is_hidden_from_spark(spec, needed, storage, base) else plain).append(slice_)
+        (task_slices if base is None or _is_hidden_from_spark(spec, needed, storage, base) else plain).append(slice_)
     by_schema: dict[pa.Schema | None, list[str]] = {}
     known = _schemas_of(session, snapshot, spec, plain)
     for slice_ in plain:
         assert slice_.base is not None, "slices without a base file were set apart"
         physical = _scan_schema(needed, known[slice_.base.path])
         if physical is None:
-            others.append(slice_)
+            task_slices.append(slice_)
         else:
             by_schema.setdefault(physical, []).append(storage.absolute(slice_.base.path))
-    return [(schema, paths) for schema, paths in by_schema.items() if schema is not None], others
+    return [(schema, paths) for schema, paths in by_schema.items() if schema is not None], task_slices
 
 
 def _is_hidden_from_spark(spec: ReadSpec, needed: pa.Schema, storage: Storage, base: BaseFile) -> bool:
@@ -237,9 +237,9 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
         raise _unreachable(error, spec.storage.uri) or error from error
     casts: dict[str, Column] = {}
     for field in schema:
-        wanted = spec.table_schema.field(field.name).type
-        if not same_type(field.type, wanted):
-            cast = spark_cast(column(field.name), field.type, wanted)
+        target_type = spec.table_schema.field(field.name).type
+        if not same_type(field.type, target_type):
+            cast = spark_cast(column(field.name), field.type, target_type)
             assert cast is not None, "columns without a cast were left to tasks"
             casts[field.name] = cast
     if casts:
@@ -316,28 +316,28 @@ def _schemas_of(
     session: SparkSession, snapshot: Snapshot, spec: ReadSpec, slices: Iterable[FileSlice]
 ) -> Mapping[str, pa.Schema | None]:
     """The data columns of each base file; None if equal to the table's current ones."""
-    found: dict[str, pa.Schema | None] = {}
+    file_schemas: dict[str, pa.Schema | None] = {}
     unknown: list[str] = []
     changed = _schema_changed(snapshot)
     for slice_ in slices:
         assert slice_.base is not None, "slices without a base file were set apart"
         if not changed:
-            found[slice_.base.path] = None
+            file_schemas[slice_.base.path] = None
             continue
         instant = _completed(snapshot, slice_.base.name.instant_time)
         text = None if instant is None else _schema_text(snapshot.context.timeline, instant)
         if not text:
             unknown.append(slice_.base.path)
         elif snapshot.schema is not None and text == snapshot.schema.avro:
-            found[slice_.base.path] = None
+            file_schemas[slice_.base.path] = None
         else:
-            found[slice_.base.path] = TableSchema.from_avro(text).arrow
+            file_schemas[slice_.base.path] = TableSchema.from_avro(text).arrow
     tasks = [_FooterTask(spec.storage, tuple(unknown[i : i + _FOOTERS_A_TASK])) for i in range(0, len(unknown), _FOOTERS_A_TASK)]
     if len(tasks) < parallelism(session) and unknown:
         tasks = [_FooterTask(spec.storage, (path,)) for path in unknown]
     for task, schemas in zip(tasks, run_tasks(session, _run_footers, tasks), strict=True):
-        found.update(zip(task.paths, schemas, strict=True))
-    return found
+        file_schemas.update(zip(task.paths, schemas, strict=True))
+    return file_schemas
 
 
 def _schema_changed(snapshot: Snapshot) -> bool:

@@ -46,7 +46,7 @@ try:
         ReadMaxFiles,
         SupportsTriggerAvailableNow,
     )
-except ImportError:  # PySpark 4.1 asks for the latest offset alone.
+except ImportError:  # PySpark 4.1 has only the latest offset, without limits.
     HAS_LIMITS = False
 else:
     HAS_LIMITS = True

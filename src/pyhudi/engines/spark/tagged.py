@@ -74,21 +74,21 @@ class DriverTagged:
     @classmethod
     def of(cls, incoming: ClusterRows, request: TagRequest, keys: KeyTable, pair_row: Ints, pair_candidate: Ints) -> DriverTagged:
         """From the pairs of a lookup."""
-        found = np.zeros(len(keys.keys), dtype=np.bool_)
-        found[pair_row] = True
-        inserts = np.flatnonzero(~found).astype(np.int64)
+        is_found = np.zeros(len(keys.keys), dtype=np.bool_)
+        is_found[pair_row] = True
+        inserts = np.flatnonzero(~is_found).astype(np.int64)
         if not request.global_keys or not len(pair_row):
             return cls(incoming, request.candidates, keys, pair_row, pair_candidate, False, inserts, None)
-        own = np.array(keys.paths, dtype=object)[keys.path_codes[pair_row]]
-        homes = np.array([place.partition for place in request.candidates], dtype=object)[pair_candidate]
-        away = (homes != own) & (own != PLACEHOLDER_PARTITION)
+        incoming_paths = np.array(keys.paths, dtype=object)[keys.path_codes[pair_row]]
+        candidate_paths = np.array([place.partition for place in request.candidates], dtype=object)[pair_candidate]
+        away = (candidate_paths != incoming_paths) & (incoming_paths != PLACEHOLDER_PARTITION)
         if not request.update_partition_path or not away.any():
             return cls(incoming, request.candidates, keys, pair_row, pair_candidate, True, inserts, None)
         # A record moves as a whole: if one copy is in another partition, all its copies are resolved together.
         moving_keys = np.unique(pair_row[away])
         moving = np.isin(pair_row, moving_keys)
         table = _files_by_key(keys, pair_row[moving], pair_candidate[moving])
-        moved = _settle(
+        moved = _resolve(
             incoming,
             request,
             incoming.rows.join(F.broadcast(incoming.session.createDataFrame(table)), [RECORD_KEY, PARTITION_PATH]),
@@ -149,9 +149,11 @@ class DriverTagged:
             columns[PARTITION_PATH] = self.keys.path_array().take(at)
         columns[GROUP] = pa.array(labels, pa.int32())
         if self.uses_stored_partition:
-            homes = pa.array([place.partition for place in self.candidates], pa.string()).take(pa.array(self.pair_candidate))
-            own = self.keys.path_array().take(pa.array(row[len(self.pair_row) :]))
-            columns[KEY_PARTITION] = pa.concat_arrays([homes, own])
+            candidate_paths = pa.array([place.partition for place in self.candidates], pa.string()).take(
+                pa.array(self.pair_candidate)
+            )
+            incoming_paths = self.keys.path_array().take(pa.array(row[len(self.pair_row) :]))
+            columns[KEY_PARTITION] = pa.concat_arrays([candidate_paths, incoming_paths])
         return self.incoming.session.createDataFrame(pa.table(columns))
 
 
@@ -182,7 +184,7 @@ class DistributedTagged:
                 | (column(PARTITION_PATH) == PLACEHOLDER_PARTITION)
                 | ((F.size(KEY_PARTITIONS) == 1) & (F.element_at(KEY_PARTITIONS, 1) == column(PARTITION_PATH)))
             )
-            moved = _settle(incoming, request, joined.where(~stays))
+            moved = _resolve(incoming, request, joined.where(~stays))
             joined = joined.where(stays)
         rows = joined.withColumn(FILE, F.explode_outer(FILES))
         with translated_errors(), spark_stage(incoming.session, "find keys"):
@@ -213,19 +215,19 @@ class DistributedTagged:
         """Rows with the candidates of their buckets; the driver collects the counts of the occurring cells."""
         bucketed = incoming.persist(incoming.rows.withColumn(_CELL, cell_column(lookup.layout, request.spec.keys)))
         with translated_errors():
-            found = bucketed.groupBy(PARTITION_PATH, _CELL).count().collect()
+            cell_counts = bucketed.groupBy(PARTITION_PATH, _CELL).count().collect()
         known = BucketCandidates(request.candidates, lookup)
-        numbers = [known.numbers(row[PARTITION_PATH], row[_CELL]) for row in found]
+        numbers = [known.numbers(row[PARTITION_PATH], row[_CELL]) for row in cell_counts]
         updates: Counter[int] = Counter()
         inserts: Counter[str] = Counter()
-        for row, at in zip(found, numbers, strict=True):
+        for row, at in zip(cell_counts, numbers, strict=True):
             updates.update(dict.fromkeys(at, int(row["count"])))
             if not at:
                 inserts[row[PARTITION_PATH]] += int(row["count"])
         table = pa.table(
             {
-                PARTITION_PATH: pa.array([row[PARTITION_PATH] for row in found], pa.string()),
-                _CELL: pa.array([row[_CELL] for row in found], pa.int32()),
+                PARTITION_PATH: pa.array([row[PARTITION_PATH] for row in cell_counts], pa.string()),
+                _CELL: pa.array([row[_CELL] for row in cell_counts], pa.int32()),
                 FILES: pa.array([list(at) for at in numbers], pa.list_(pa.int32())),
             }
         )
@@ -262,7 +264,7 @@ class DistributedTagged:
         )
 
 
-def _settle(incoming: ClusterRows, request: TagRequest, rows: DataFrame) -> ResolvedMoves:
+def _resolve(incoming: ClusterRows, request: TagRequest, rows: DataFrame) -> ResolvedMoves:
     """Resolve partition changes.  rows: the incoming layout and FILES."""
     job = ResolveMoves(request, incoming.schema)
     spark_schema = to_spark_schema(wire_schema(with_delete(incoming.schema))).add(FILE, T.IntegerType())

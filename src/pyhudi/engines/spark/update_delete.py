@@ -205,9 +205,9 @@ def assigned(table: pa.Schema, values: Mapping[str, Any], session: SparkSession)
 
 def resolve_column(name: str, table: pa.Schema, session: SparkSession) -> str:
     """A column of the table by the caller's name, with the session's case sensitivity."""
-    found = resolve_assignments(name, table.names, session)
-    if found is not None:
-        return found
+    resolved = resolve_assignments(name, table.names, session)
+    if resolved is not None:
+        return resolved
     inside = name.split(".")[0]
     if "." in name and resolve_assignments(inside, table.names, session) is not None:
         raise Unsupported(f"cannot assign {name!r}, a field inside of a struct: assign the whole column {inside!r}")
@@ -288,21 +288,21 @@ def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa
         for at, clause in enumerate(clauses)
         if clause.outcome is ClauseAction.UPDATE and not set(target.partition_columns).isdisjoint(clause.values)
     ]
-    unsure = [at for at, clause in enumerate(clauses) if clause.may_be_null and clause.outcome is ClauseAction.INSERT]
+    unchecked_inserts = [at for at, clause in enumerate(clauses) if clause.may_be_null and clause.outcome is ClauseAction.INSERT]
     # A global index finds the record that moves in any partition.
-    unsure_moves = [at for at in moving if clauses[at].may_be_null and not by_key_alone]
+    unchecked_moves = [at for at in moving if clauses[at].may_be_null and not by_key_alone]
     moves = number.isin(moving)
     rows = chosen.select(
         *[value.alias(name) for name, value in names.items()],
         flags.alias(DELETE_COLUMN),
         moves.alias(_LEAVES),
-        number.isin([*unsure, *unsure_moves]).alias(_NEW),
+        number.isin([*unchecked_inserts, *unchecked_moves]).alias(_NEW),
         column(_OLD_PATH),
         *[target.old(name).alias(_OLD + name) for name in (target.partition_columns if moving else ())],
     )
     if moving:
         rows = _moved(target, rows, after) if not by_key_alone else _moved_by_index(target, rows, after)
-    if unsure or unsure_moves:
+    if unchecked_inserts or unchecked_moves:
         rows = _without_known(target, rows, after, by_key_only=by_key_alone)
     return rows.select(*map(quote_spark_name, [*after.names, DELETE_COLUMN]))
 
@@ -315,12 +315,12 @@ def _widened(value: Column, before: pa.Field, after: pa.Field) -> Column:
     """A stored value cast to the new type of its column."""
     if same_type(before.type, after.type):
         return value
-    found = spark_cast(value, before.type, after.type)
-    if found is None and pa.types.is_nested(after.type):
+    widened = spark_cast(value, before.type, after.type)
+    if widened is None and pa.types.is_nested(after.type):
         raise Unsupported(
             f"a merge that changes column {after.name!r} from {before.type} to {after.type}: upsert rows of the new type first"
         )
-    return value.cast(to_spark_schema(pa.schema([after])).fields[0].dataType) if found is None else found
+    return value.cast(to_spark_schema(pa.schema([after])).fields[0].dataType) if widened is None else widened
 
 
 def _moved(target: UpdateTarget, rows: DataFrame, after: pa.Schema) -> DataFrame:
@@ -361,11 +361,11 @@ def _without_known(target: UpdateTarget, rows: DataFrame, after: pa.Schema, *, b
         same = same & column(name).eqNullSafe(column(_KNOWN + name))
     if not by_key_only:
         same = same & (column(_NEW_PATH) == column(_KNOWN))
-    found = rows.join(stored, same, "left")
+    joined = rows.join(stored, same, "left")
     why = F.concat(
         F.lit("record "),
         F.concat_ws(", ", *[column(name).cast("string") for name in keys]),
         F.lit(" would be added to partition '"), column(_NEW_PATH),
         F.lit("', and the table holds one of its key there that it was not compared with: match rows by the record key"),
     )  # fmt: skip
-    return found.withColumn(keys[0], refused(column(_KNOWN).isNotNull(), why, column(keys[0])))
+    return joined.withColumn(keys[0], refused(column(_KNOWN).isNotNull(), why, column(keys[0])))

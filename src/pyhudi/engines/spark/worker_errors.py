@@ -56,7 +56,7 @@ def parse_error(text: str) -> HudiError | None:
             args, state = tuple(fields["args"]), dict(fields["state"])
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-        if isinstance(kind, type) and issubclass(kind, HudiError) and all(isinstance(one, _PLAIN) for one in args):
+        if isinstance(kind, type) and issubclass(kind, HudiError) and all(isinstance(argument, _PLAIN) for argument in args):
             error = kind.__new__(kind)
             error.args = args
             error.__dict__.update({key: _frozen(value) for key, value in state.items()})

@@ -71,7 +71,7 @@ STATUS_SCHEMA = "`status` binary"
 """Output of writing tasks: pickled tuples of WriteStatus."""
 
 _CHUNK_BYTES = 64 << 20
-_KEYS_PER_QUESTION = 250_000
+_KEYS_PER_LOOKUP = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,29 +218,29 @@ class LookupInRecordIndex:
     @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.within:
-            yield from self._ask_within(batches)
+            yield from self._lookup_within(batches)
             return
         reader = PartitionReader(self.index)
         pending: list[pa.Array] = []
         for batch in batches:
             pending.append(batch.column(batch.schema.get_field_index(RECORD_KEY)).cast(pa.string()))
-            if sum(map(len, pending)) >= _KEYS_PER_QUESTION:
-                yield from self._ask(reader, pending)
+            if sum(map(len, pending)) >= _KEYS_PER_LOOKUP:
+                yield from self._lookup(reader, pending)
                 pending = []
         if pending:
-            yield from self._ask(reader, pending)
+            yield from self._lookup(reader, pending)
 
-    def _ask_within(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _lookup_within(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reader_of = cache(lambda path: PartitionReader(self.index.section(path)))
         for batch in batches:
             paths = batch.column(batch.schema.get_field_index(PARTITION_PATH)).cast(pa.string())
             keys = batch.column(batch.schema.get_field_index(RECORD_KEY)).cast(pa.string())
             for path in pc.unique(paths).to_pylist():
-                yield from self._ask(reader_of(path), [keys.filter(pc.equal(paths, path))])
+                yield from self._lookup(reader_of(path), [keys.filter(pc.equal(paths, path))])
 
-    def _ask(self, reader: PartitionReader, key_arrays: list[pa.Array]) -> Iterator[pa.RecordBatch]:
-        found = find_records(reader, pa.concat_arrays(key_arrays)).select(["key", "partition", "file_id"])
-        yield from found.rename_columns([RECORD_KEY, KEY_PARTITION, FILE_ID]).combine_chunks().to_batches()
+    def _lookup(self, reader: PartitionReader, key_arrays: list[pa.Array]) -> Iterator[pa.RecordBatch]:
+        records = find_records(reader, pa.concat_arrays(key_arrays)).select(["key", "partition", "file_id"])
+        yield from records.rename_columns([RECORD_KEY, KEY_PARTITION, FILE_ID]).combine_chunks().to_batches()
 
 
 def task_token() -> WriteToken:
