@@ -55,7 +55,6 @@ NOT_YET: tuple[str, ...] = (
     ".",
     "api",
     "cli",
-    "engines",
     "features",
     "metadata_table",
     "operations",

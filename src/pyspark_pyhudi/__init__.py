@@ -1,6 +1,7 @@
-"""Lets `spark.read.format("pyhudi")` work without a call.
+"""Makes `spark.read.format("pyhudi")` work without registration.
 
-Spark imports every module named `pyspark_*` and registers its `DefaultSource`.  It does so in any session that uses a Python
+Spark imports every module named `pyspark_*` and registers its `DefaultSource`.  It does so in any session that uses a
+Python
 source, so this module loads PyHudi only when the source is used.
 """
 
@@ -40,7 +41,7 @@ class DefaultSource(DataSource):
         return self._source().reader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A writer that adds rows."""
+        """A writer that appends rows."""
         return self._source().writer(schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -86,7 +86,7 @@ def test_an_item_that_another_client_released_is_free(make: Any, env: ReplayEnvi
     with lock.held():
         left = item(lock)
     assert left is not None
-    lock._ask("put_item", Item={name: {"S": text} for name, text in {**left, "isReleased": "1"}.items()})
+    lock._request("put_item", Item={name: {"S": text} for name, text in {**left, "isReleased": "1"}.items()})
     with lock.held(0):
         lock.check()
 
@@ -94,7 +94,7 @@ def test_an_item_that_another_client_released_is_free(make: Any, env: ReplayEnvi
 @pytest.mark.parametrize("verb", ["put_item", "update_item", "delete_item"])
 def test_a_lost_answer(make: Any, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     lock = make(env)
-    asked = lock._ask
+    asked = lock._request
     lost: list[str] = []
 
     def losing(name: str, **arguments: object) -> Any:
@@ -104,7 +104,7 @@ def test_a_lost_answer(make: Any, env: ReplayEnvironment, monkeypatch: pytest.Mo
             raise StorageUnavailable("no answer")
         return answer
 
-    monkeypatch.setattr(lock, "_ask", losing)
+    monkeypatch.setattr(lock, "_request", losing)
     with lock.held():
         env.sleep_ms(25_000)
         lock.check()
@@ -116,7 +116,7 @@ def test_a_lost_answer(make: Any, env: ReplayEnvironment, monkeypatch: pytest.Mo
 
 def test_giving_up_after_a_lost_answer_leaves_no_item(make: Any, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = make(env)
-    asked = lock._ask
+    asked = lock._request
 
     def losing(name: str, **arguments: object) -> Any:
         answer = asked(name, **arguments)
@@ -124,7 +124,7 @@ def test_giving_up_after_a_lost_answer_leaves_no_item(make: Any, env: ReplayEnvi
             raise StorageUnavailable("no answer")
         return answer
 
-    monkeypatch.setattr(lock, "_ask", losing)
+    monkeypatch.setattr(lock, "_request", losing)
     with pytest.raises(StorageUnavailable, match="no answer"):
         lock.acquire(0)
     assert item(lock) is None

@@ -48,7 +48,7 @@ def test_a_lock_that_the_server_dropped_is_lost(make_lock: MakeLock, env: Replay
     assert isinstance(holder, HiveLock) and isinstance(other, HiveLock)
     holder.acquire()
     other._lock_id = holder._lock_id
-    other._give_back()
+    other._release_lease()
     other.acquire(0)
     env.stall_ms(5_001)
     with pytest.raises(StorageUnavailable, match="the table's lock was lost: the metastore does not know the lock"):

@@ -116,7 +116,7 @@ def lock_of_hive(request: pytest.FixtureRequest) -> Provider:
         other._lock_id = lock._lock_id
 
         def end() -> None:
-            other._give_back()
+            other._release_lease()
 
         return end
 

@@ -81,8 +81,8 @@ def test_values_become_those_of_their_columns_or_are_refused(spark: SparkSession
         for values, said in (
             ({"n": "'7'"}, "does not accept a value of type string"),
             ({"n": True}, "does not accept a value of type boolean"),
-            ({"d": 5}, "does not take"),
-            ({"l": "array('x')"}, "does not take"),
+            ({"d": 5}, "does not accept"),
+            ({"l": "array('x')"}, "does not accept"),
             ({"n": "2147483648L"}, "cannot hold 2147483648"),
             ({"l.element": 1}, "a field of a struct"),
         ):

@@ -141,7 +141,7 @@ class ReplayEnvironment:
             raise InvalidRequest(f"time moves forward only, found {duration_ms} ms")
         with self._mutex:
             end_ms = self._now_ms + duration_ms
-        while (due := self._take_due(end_ms)) is not None:
+        while (due := self._pop_due(end_ms)) is not None:
             # Outside the mutex: the task may acquire a lock whose holder on another thread reads the clock.
             due.task()
         with self._mutex:
@@ -156,7 +156,7 @@ class ReplayEnvironment:
             for repetition in self._repetitions:
                 repetition.next_ms = max(repetition.next_ms, self._now_ms + 1)
 
-    def _take_due(self, end_ms: int) -> _VirtualRepetition | None:
+    def _pop_due(self, end_ms: int) -> _VirtualRepetition | None:
         with self._mutex:
             self._repetitions = [repetition for repetition in self._repetitions if not repetition.stopped]
             due = min(self._repetitions, key=lambda repetition: repetition.next_ms, default=None)

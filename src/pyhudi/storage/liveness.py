@@ -68,7 +68,7 @@ class WriterHeartbeat:
         try:
             self._heartbeat.start()
         except BaseException:
-            self._forget()
+            self._unregister()
             raise
 
     def check(self) -> None:
@@ -81,14 +81,14 @@ class WriterHeartbeat:
         Args:
             delete: Delete the heartbeat file too, because nothing needs to be rolled back.
         """
-        self._forget()
+        self._unregister()
         self._heartbeat.stop(delete=delete)
 
     def suspend(self) -> None:
         """Stop the heartbeat but count as alive until it expires, because requests in flight may still reach the store."""
         self._heartbeat.stop(delete=False)
 
-    def _forget(self) -> None:
+    def _unregister(self) -> None:
         with _running_mutex:
             _running.discard(self._key)
 
@@ -147,7 +147,7 @@ def delegate_to_tasks(storage: Storage, request_time: str, write: WriterHeartbea
 
 def is_alive(storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings) -> bool:
     """Return True if the writer of an instant may still complete it."""
-    return _lives_at(storage, request_time, env.now_ms(), settings)
+    return _is_alive_at(storage, request_time, env.now_ms(), settings)
 
 
 def is_alive_for_task(storage: Storage, own_time: str, request_time: str, settings: HeartbeatSettings) -> bool:
@@ -155,16 +155,16 @@ def is_alive_for_task(storage: Storage, own_time: str, request_time: str, settin
     serves as the current time.
     """
     beaten_ms = last_heartbeat_ms(storage, own_time)
-    return _lives_at(storage, request_time, 0 if beaten_ms is None else beaten_ms, settings)
+    return _is_alive_at(storage, request_time, 0 if beaten_ms is None else beaten_ms, settings)
 
 
-def _lives_at(storage: Storage, request_time: str, now_ms: int, settings: HeartbeatSettings) -> bool:
+def _is_alive_at(storage: Storage, request_time: str, now_ms: int, settings: HeartbeatSettings) -> bool:
     if heartbeat_expired(storage, request_time, now_ms, settings):
         return False
     content = storage.read(heartbeat_path(request_time))
     if not content:
         return content is not None
-    return _process_lives(content, (storage.uri, request_time))
+    return _is_process_alive(content, (storage.uri, request_time))
 
 
 def remove_heartbeat(storage: Storage, request_time: str) -> None:
@@ -186,7 +186,7 @@ def _describe_process() -> bytes:
     ).encode()
 
 
-def _process_lives(content: bytes, key: tuple[str, str]) -> bool:
+def _is_process_alive(content: bytes, key: tuple[str, str]) -> bool:
     try:
         owner = json.loads(content)
         host, boot, space, pid, started, load = (owner[name] for name in ("host", "boot", "space", "pid", "started", "load"))

@@ -100,21 +100,21 @@ class Markers:
         lists = [info.path for info in top if _LIST_FILE.fullmatch(info.name)]
         if any(info.name == _TYPE_FILE for info in top):
             return _ordered(self._listed(lists, truncated=in_progress))
-        found: list[tuple[str, MarkerType]] = []
-        others: list[str] = []
+        recorded: list[tuple[str, MarkerType]] = []
+        unknown_files: list[str] = []
         for info in files:
             if info.path in lists:
                 continue
             marker = parse_marker(info.path[len(self._folder) + 1 :])
             if marker is None:
-                others.append(info.path)
+                unknown_files.append(info.path)
             else:
-                found.append(marker)
+                recorded.append(marker)
         # A timeline server writes its type file first, but Hudi falls back to the lists without it, and so does PyHudi.
-        found.extend(self._listed(lists, truncated=in_progress))
-        if others and not in_progress:
-            raise CorruptData("a file in the marker folder is not a marker", path=self._storage.absolute(min(others)))
-        return _ordered(found)
+        recorded.extend(self._listed(lists, truncated=in_progress))
+        if unknown_files and not in_progress:
+            raise CorruptData("a file in the marker folder is not a marker", path=self._storage.absolute(min(unknown_files)))
+        return _ordered(recorded)
 
     def marked_in(self, partition: str) -> frozenset[str]:
         """The data files of a partition that are recorded so far, for a write that may be running.
@@ -127,9 +127,9 @@ class Markers:
         lists = [path for path, info in files.items() if _LIST_FILE.fullmatch(info.name)]
         if partition:
             files = {info.path: info for info in self._storage.list(folder).files}
-        found = [parse_marker(path[len(self._folder) + 1 :]) for path in files]
+        parsed = [parse_marker(path[len(self._folder) + 1 :]) for path in files]
         listed = (path for path, _ in self._listed(lists, truncated=True) if parent_folder(path) == partition)
-        return frozenset((*(marker[0] for marker in found if marker is not None), *listed))
+        return frozenset((*(marker[0] for marker in parsed if marker is not None), *listed))
 
     def delete(self) -> None:
         """Delete all markers of this instant, when it is complete or rolled back.  Missing ones are ignored."""
@@ -137,7 +137,7 @@ class Markers:
 
     def _listed(self, paths: Sequence[str], *, truncated: bool = False) -> Sequence[tuple[str, MarkerType]]:
         """Read the markers in list files.  truncated: accept only complete lines and skip an incomplete last one."""
-        found: list[tuple[str, MarkerType]] = []
+        recorded: list[tuple[str, MarkerType]] = []
         if len(paths) > 1:
             with ThreadPoolExecutor(min(len(paths), _READ_AT_ONCE)) as pool:
                 contents = list(pool.map(self._storage.read, paths))
@@ -146,10 +146,10 @@ class Markers:
         for path, content in zip(paths, contents, strict=True):
             data = content or b""
             try:
-                found.extend(decode_marker_list(data[: data.rfind(b"\n") + 1] if truncated else data))
+                recorded.extend(decode_marker_list(data[: data.rfind(b"\n") + 1] if truncated else data))
             except CorruptData as error:
                 raise error.with_path(self._storage.absolute(path)) from None
-        return found
+        return recorded
 
 
 def marked_instants(storage: Storage) -> tuple[str, ...]:

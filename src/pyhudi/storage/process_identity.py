@@ -58,9 +58,13 @@ class Process:
 
     def is_running(self) -> bool | None:
         """Whether the process exists, even suspended; None if this process cannot determine it."""
-        here = Process.parse(Process.current().text)
-        assert here is not None, "a process has a name that parses"
-        if not (self.boot and self.started) or (self.host, self.boot, self.space) != (here.host, here.boot, here.space):
+        current_process = Process.parse(Process.current().text)
+        assert current_process is not None, "a process has a name that parses"
+        if not (self.boot and self.started) or (self.host, self.boot, self.space) != (
+            current_process.host,
+            current_process.boot,
+            current_process.space,
+        ):
             return None
         return start_time(self.pid) == self.started
 

@@ -29,7 +29,7 @@ def is_temporary(name: str) -> bool:
 
 def is_owner_dead(name: str) -> bool:
     """Return True if the process that created a temporary file is known to have ended."""
-    return _lives(name) is False
+    return _is_process_alive(name) is False
 
 
 def is_temporary_orphaned(name: str, modified_ms: int, before_ms: int) -> bool:
@@ -38,7 +38,7 @@ def is_temporary_orphaned(name: str, modified_ms: int, before_ms: int) -> bool:
     On the same machine the liveness of its process decides, regardless of the file's age: a writer may be suspended, or
     wait for rows. A file of a process on another machine must be older than ``before_ms``.
     """
-    lives = _lives(name)
+    lives = _is_process_alive(name)
     return modified_ms < before_ms if lives is None else not lives
 
 
@@ -50,6 +50,6 @@ def temporary_file_missing_error(uri: str) -> WriteConflict:
     )
 
 
-def _lives(name: str) -> bool | None:
+def _is_process_alive(name: str) -> bool | None:
     process = Process.parse(name[len(_PREFIX) : -len(_SUFFIX) - _UUID_LENGTH - 1])
     return None if process is None else process.is_running()

@@ -91,12 +91,12 @@ def parse_uri(text: str) -> Location:
     matched = _SCHEME.match(text)
     if matched is None:
         return Location("file", "", "/".join(_parts(os.path.abspath(text).replace(os.sep, "/"))))
-    scheme, rest = matched.group(1).lower(), text[matched.end() :]
+    scheme, path_text = matched.group(1).lower(), text[matched.end() :]
     authority = ""
-    if rest.startswith("//"):
-        authority, _, rest = rest[2:].partition("/")
+    if path_text.startswith("//"):
+        authority, _, path_text = path_text[2:].partition("/")
     user, at, _ = authority.rpartition("@")
-    if (at and (":" in user or scheme in _WITHOUT_USERS)) or (scheme not in ("file", "memory") and _SIGNED.search(rest)):
+    if (at and (":" in user or scheme in _WITHOUT_USERS)) or (scheme not in ("file", "memory") and _SIGNED.search(path_text)):
         raise InvalidRequest(f"the {scheme} URI contains credentials: pass them as storage_options or in the environment")
     if scheme == "file" and authority == "localhost":
         authority = ""
@@ -105,7 +105,7 @@ def parse_uri(text: str) -> Location:
     place = "host" if scheme in ("hdfs", "webhdfs") else "bucket"
     if scheme not in ("file", "memory") and not authority:
         raise InvalidRequest(f"{text!r} contains no {place}: write {scheme}://{place}/path")
-    parts = _parts(rest)
+    parts = _parts(path_text)
     if ".." in parts or "." in parts:
         raise InvalidRequest(f"{text!r} contains a '.' or '..' part: write the path without it")
     return Location(scheme, authority, "/".join(parts))

@@ -255,7 +255,7 @@ NOON = datetime(2026, 7, 1, 12)
         ({"id": ["a", "b"], "v": [NOON.replace(tzinfo=UTC), NOON]}, "times with a zone and times without a zone"),
         ([{"id": "a", "v": {"x": [NOON.date()]}}, {"id": "b", "v": {"x": [NOON]}}], r"'v.x\[\]' mixes dates"),
         (iter([ROWS, 5]), "item 1 .* is not a table or frame"),
-        (iter([ROWS, ROWS.select(["id", "ts"])]), "item 1 .* columns of the first one"),
+        (iter([ROWS, ROWS.select(["id", "ts"])]), "item 1 .* other columns than the first one"),
         ([pl.from_arrow(ROWS), {"id": "d"}], "item 1 .* is not a table or frame"),
         ("text", "cannot be read as Arrow"),
         (5, "cannot be read as Arrow"),

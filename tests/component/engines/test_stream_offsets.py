@@ -82,7 +82,7 @@ def test_a_column_that_changed_its_type(tmp_path: Path) -> None:
     one = reader(tmp_path / "t")
     start = one.initialOffset()
     table.upsert(pa.table({"id": ["a"], "ts": pa.array([50], pa.int64())}))
-    with pytest.raises(InvalidRequest, match="start the query again"):
+    with pytest.raises(InvalidRequest, match="restart the query"):
         one.partitions(start, one.reportLatestOffset())
 
 

@@ -97,7 +97,7 @@ class LocalIncoming:
             hits = look_up(buckets)
             for rows, (pairs_row, pairs_place) in zip(buckets, hits, strict=True):
                 if request.global_keys:
-                    rows, pairs_row, pairs_place = self._settle_partitions(rows, pairs_row, pairs_place, request)
+                    rows, pairs_row, pairs_place = self._resolve_partitions(rows, pairs_row, pairs_place, request)
                 is_found = np.zeros(rows.num_rows, dtype=np.bool_)
                 is_found[pairs_row] = True
                 tagged.append(TaggedRows(rows, pairs_row, pairs_place, np.flatnonzero(~is_found)))
@@ -242,10 +242,10 @@ class LocalIncoming:
             hit_rows, numbers, unsure = find(lookup, key_set.keys, groups)
             row, place = key_set.expand(hit_rows, numbers)
             if len(unsure):
-                here, _ = key_set.expand(unsure, np.zeros(len(unsure), dtype=np.int64))
+                unsure_rows, _ = key_set.expand(unsure, np.zeros(len(unsure), dtype=np.int64))
                 by_columns = replace(request, lookup=LookupByKeyColumns())
-                ((matched, places),) = self._in_files(by_columns, LookupByKeyColumns(), [rows.take(pa.array(here))])
-                row, place = np.concatenate([row, here[matched]]), np.concatenate([place, places])
+                ((matched, places),) = self._in_files(by_columns, LookupByKeyColumns(), [rows.take(pa.array(unsure_rows))])
+                row, place = np.concatenate([row, unsure_rows[matched]]), np.concatenate([place, places])
             answers.append((row, place))
         return answers
 
@@ -289,7 +289,7 @@ class LocalIncoming:
     def _read_live(self, tasks: Sequence[LiveKeysTask]) -> list[pa.Array]:
         return self._workers.run_tasks(run_live_keys, tasks, [task.slice.size_bytes for task in tasks])
 
-    def _settle_partitions(
+    def _resolve_partitions(
         self, rows: pa.Table, pairs_row: Ints, pairs_candidate: Ints, request: TagRequest
     ) -> tuple[pa.Table, Ints, Ints]:
         """Global index: rows that are stored in another partition stay there or move, according to the request."""

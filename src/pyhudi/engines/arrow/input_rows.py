@@ -87,7 +87,7 @@ def _opened(data: Any) -> pa.RecordBatchReader:
 def _unreadable(error: pa.ArrowException) -> str:
     """Error message for a pandas column that Arrow cannot convert, without the memory addresses of values."""
     reason = _ADDRESS.sub("", str(error.args[0] if error.args else error))
-    column = next((found[1] for found in map(_COLUMN_OF_PANDAS.search, map(str, error.args)) if found), None)
+    column = next((matched[1] for matched in map(_COLUMN_OF_PANDAS.search, map(str, error.args)) if matched), None)
     if column is None:
         return f"the data cannot be read as Arrow: {reason}"
     return (

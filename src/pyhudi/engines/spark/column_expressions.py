@@ -63,7 +63,7 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
         return value
     if isinstance(input_type, T.NullType):
         return value.cast(target_type)
-    if not _taken(input_type, target_type):
+    if not _is_storable(input_type, target_type):
         raise InvalidRequest(
             f"column {name!r} is {target_type.simpleString()} and does not accept a value of type {input_type.simpleString()}: "
             "cast it in the expression"
@@ -79,7 +79,7 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
     return refused(value.isNotNull() & is_lossy, why, stored)
 
 
-def _taken(input_type: T.DataType, target_type: T.DataType) -> bool:
+def _is_storable(input_type: T.DataType, target_type: T.DataType) -> bool:
     """Whether Spark stores values of one type in columns of the other."""
     if isinstance(input_type, T.NumericType) and isinstance(target_type, T.NumericType):
         return True
@@ -97,7 +97,7 @@ def _same(input_type: T.DataType, target_type: T.DataType) -> bool:
         return _same(input_type.keyType, target_type.keyType) and _same(input_type.valueType, target_type.valueType)
     if isinstance(input_type, T.StructType) and isinstance(target_type, T.StructType):
         return input_type.names == target_type.names and all(
-            _same(one.dataType, other.dataType) for one, other in zip(input_type.fields, target_type.fields, strict=True)
+            _same(left.dataType, right.dataType) for left, right in zip(input_type.fields, target_type.fields, strict=True)
         )
     return input_type == target_type
 
@@ -134,10 +134,10 @@ class MatchCondition:
         pairs: list[tuple[str, str]] = []
         parts = conjuncts(text)
         for part in parts:
-            found = _EQUATION.fullmatch(part)
-            if found is None:
+            equation = _EQUATION.fullmatch(part)
+            if equation is None:
                 continue
-            left, right = [(_plain(found[n]).casefold(), _plain(found[n + 1])) for n in (1, 3)]
+            left, right = [(_plain(equation[n]).casefold(), _plain(equation[n + 1])) for n in (1, 3)]
             if (left[0], right[0]) == (target.casefold(), source.casefold()):
                 pairs.append((left[1], right[1]))
             elif (right[0], left[0]) == (target.casefold(), source.casefold()):
@@ -153,8 +153,8 @@ def copied_column(value: Any, alias: str) -> str | None:
     """The column of a side if the value is nothing but that column."""
     if not isinstance(value, str):
         return None
-    found = _COPY.fullmatch(value.strip())
-    return _plain(found[2]) if found is not None and _plain(found[1]).casefold() == alias.casefold() else None
+    copy = _COPY.fullmatch(value.strip())
+    return _plain(copy[2]) if copy is not None and _plain(copy[1]).casefold() == alias.casefold() else None
 
 
 _COPY = re.compile(rf"{_NAME}\s*\.\s*{_NAME}")

@@ -1,23 +1,26 @@
-"""`df.write.format("pyhudi")` and `writeStream.format("pyhudi")`: rows that Spark hands to a data source.
+"""`df.write.format("pyhudi")` and `writeStream.format("pyhudi")`: writes through Spark's Python data source API.
 
-A bulk insert whose rows are written as they come:
+A bulk insert that writes its rows as they arrive:
 
-    plan      a process beside the driver, without a session, begins the write: its instant, its inflight file
-    tasks     write the table's base files, with markers and tokens of their attempts, as those of `pyhudi.spark.write` do
-    commit    another such process commits what the attempts that Spark took have written; files of others are deleted
-    abort     takes the write back
+    plan      a helper process of the driver, without a session, starts the write: its instant, its inflight file
+    tasks     write the table's base files, with markers and write tokens of their attempts, as those of
+              `pyhudi.spark.write` do
+    commit    another helper process commits the output of the attempts that Spark accepted; files of others are deleted
+    abort     rolls the write back
 
 Every other operation, a bulk insert that is sorted or combined, and each batch of a stream:
 
-    tasks     put their rows aside (`pyhudi.tasks.staged_writes`): Spark lets a source neither shuffle nor sort
-    commit    a process beside the driver takes them in with the embedded engine: the ordinary write, with its instants,
-              conflicts and services.  A batch of a stream lands once, by its number in the commit
-    abort     drops what was put aside; the table was not touched
+    tasks     stage their rows (`pyhudi.tasks.staged_writes`): Spark lets a source neither shuffle nor sort
+    commit    a helper process of the driver writes them with the embedded engine: the ordinary write, with its
+              instants,
+              conflicts and services.  A batch of a stream is committed once, identified by its number in the commit
+    abort     drops the staged rows; the table was not changed
 
-`pyhudi.spark.write` has the tasks write the table's files whatever the operation, and is the way for many rows.
+With `pyhudi.spark.write` the tasks write the table's files for every operation; use it for many rows.
 
-The stream's name in commits is `hoodie.datasource.write.streaming.checkpoint.identifier`, else the query's id in its checkpoint,
-which `pyhudi.spark.write_stream` takes too.
+The stream's name in commits is `hoodie.datasource.write.streaming.checkpoint.identifier`, else the query's id in its
+checkpoint,
+which `pyhudi.spark.write_stream` uses too.
 
 Source: docs/formats/writing.md, "Streaming sink", "Bulk inserts of a data source".
 """
@@ -64,9 +67,14 @@ _DECIDED = "decided"
 
 @dataclass(frozen=True, slots=True)
 class SinkTarget:
-    """Where rows go, and how.  path: of the table; mode: a save mode; options: Hudi's and PyHudi's.
+    """Target and options of a write; each attempt is planned again in the process that executes it.
 
-    Each attempt at a write is planned anew, in the process that makes it.
+    Attributes:
+        path: Path of the table.
+        mode: Save mode.
+        options: Options of Hudi and PyHudi.
+        storage_options: Storage options.
+        columns: Schema of the rows.
     """
 
     path: str
@@ -76,28 +84,30 @@ class SinkTarget:
     columns: pa.Schema
 
     def planned(self) -> Save:
-        """The write.  Raises what can be refused before a row is written."""
+        """Plan the write.  Raises every error that can be detected before rows are written."""
         if self.path.startswith("memory:"):
-            raise InvalidRequest(f"{self.path} lives in the memory of one process, which Spark's workers cannot reach")
+            raise InvalidRequest(
+                f"{self.path} is in the memory of one process, which Spark's workers cannot access: use a path or an object store"
+            )
         save = Save.planned(self.path, self.mode, self.options, self.storage_options, self.columns)
         deletes = save.settings.operation is WriteOperation.DELETE_PARTITION
         if deletes and not save.options.names(PARTITIONS_TO_DELETE):
-            raise InvalidRequest(f"delete_partition through a format needs option {PARTITIONS_TO_DELETE}")
+            raise InvalidRequest(f"delete_partition through a format requires the option {PARTITIONS_TO_DELETE}")
         return save
 
     def cast_rows(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of a task in the columns' very types."""
+        """The rows of a task cast to the exact types of the columns."""
         return (part for batch in rows for part in conform_table(pa.Table.from_batches([batch]), self.columns).to_batches())
 
     def stage(self, write: str, rows: Iterator[pa.RecordBatch]) -> StagedRows:
-        """Put the rows of this task aside."""
+        """Stage the rows of this task."""
         context = TaskContext.get()
         assert context is not None, "rows come within a Spark task"
         attempt = f"{context.partitionId()}-{context.taskAttemptId()}"
         return stage_rows(open_storage(self.path, self.storage_options), write, attempt, self.columns, self.cast_rows(rows))
 
     def write_staged(self, parts: Sequence[StagedRows], batch: StreamBatch | None = None) -> WriteResult:
-        """Write what the tasks have put aside."""
+        """Write the rows that the tasks have staged."""
         storage = open_storage(self.path, self.storage_options)
         save = self.planned()
         rows = pa.RecordBatchReader.from_batches(self.columns, staged_rows(storage, parts))
@@ -105,11 +115,11 @@ class SinkTarget:
 
     @property
     def engine(self) -> LocalEngine:
-        """What works in the processes beside the driver."""
+        """The engine of the driver's helper processes."""
         return LocalEngine(self.options.integer(THREADS))
 
     def decide(self, write: str) -> None:
-        """A process is about to commit the write: whether it stands is told by what that does."""
+        """Record that a process is about to commit the write, so that a later abort does not roll it back."""
         open_storage(self.path, self.storage_options).put(join_path(STAGED_FOLDER, write, _DECIDED), b"")
 
     def is_decided(self, write: str) -> bool:
@@ -117,7 +127,7 @@ class SinkTarget:
         return open_storage(self.path, self.storage_options).stat(join_path(STAGED_FOLDER, write, _DECIDED)) is not None
 
     def drop(self, writes: set[str]) -> None:
-        """Remove what tasks have put aside."""
+        """Delete staged rows."""
         storage = open_storage(self.path, self.storage_options)
         for write in writes:
             drop_staged(storage, write)
@@ -126,7 +136,7 @@ class SinkTarget:
 
 @dataclass
 class StagedTaskCommit(WriterCommitMessage):
-    """The answer of a task.  write: the name of the write that it belongs to."""
+    """Commit message of a task that staged rows.  write: id of its write."""
 
     write: str
     rows: StagedRows
@@ -134,13 +144,13 @@ class StagedTaskCommit(WriterCommitMessage):
 
 @dataclass
 class TaskCommit(WriterCommitMessage):
-    """The answer of a task that wrote base files.  statuses: of the files, pickled."""
+    """Commit message of a task that wrote base files.  statuses: of the files, pickled."""
 
     statuses: bytes
 
 
 class HudiWriter(DataSourceArrowWriter):
-    """Writes a DataFrame.  Spark makes one when all that the rows need is computed but the last stage."""
+    """Writes a DataFrame.  Spark creates it after computing all stages of the rows except the last."""
 
     def __init__(self, target: SinkTarget) -> None:
         save = target.planned()
@@ -149,7 +159,7 @@ class HudiWriter(DataSourceArrowWriter):
         self._begun = save.begin(target.engine, target.columns) if save.supports_detached else None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTaskCommit | TaskCommit:  # type: ignore[override]  # as the arrow writers of PySpark
-        """What a task does with its rows."""
+        """Process the rows of a task."""
         if self._begun is None:
             return StagedTaskCommit(self._write, self._target.stage(self._write, iterator))
         begun = self._begun.write
@@ -170,21 +180,21 @@ class HudiWriter(DataSourceArrowWriter):
         return TaskCommit(pickle.dumps(statuses, protocol=5))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what all tasks have written, or write what they have put aside, in the order of the tasks."""
+        """Commit the files of all tasks, or write their staged rows in the order of the tasks."""
         if self._begun is None:
             try:
-                self._target.write_staged([one.rows for one in _answers(messages, StagedTaskCommit)])
+                self._target.write_staged([message.rows for message in _answers(messages, StagedTaskCommit)])
             finally:
                 self._target.drop({self._write})
             return
-        statuses = [status for one in _answers(messages, TaskCommit) for status in pickle.loads(one.statuses)]
-        # Spark calls `abort` where this fails, and what has failed may have landed.
+        statuses = [status for message in _answers(messages, TaskCommit) for status in pickle.loads(message.statuses)]
+        # Spark calls `abort` if this fails, although the commit may have succeeded.
         self._target.decide(self._write)
         self._begun.complete(self._target.engine, statuses)
         self._target.drop({self._write})
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task has failed to the end, or the commit."""
+        """Called after a task failed permanently, or the commit failed."""
         try:
             if self._begun is not None and not self._target.is_decided(self._write):
                 self._begun.roll_back(self._target.engine)
@@ -193,10 +203,10 @@ class HudiWriter(DataSourceArrowWriter):
 
 
 class HudiStreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a stream, each once.  Spark makes one for the tasks and another one for each commit."""
+    """Writes each batch of a stream once.  Spark creates one for the tasks and another one for each commit."""
 
     def __init__(self, target: SinkTarget, checkpoint: str | None, *, complete: bool) -> None:
-        """complete: each batch replaces the table.  checkpoint: where Spark keeps the state of the query."""
+        """complete: each batch replaces the table.  checkpoint: location of the query's state."""
         self._settings = SinkSettings.of(target.options)
         operation = stream_operation(target.options, "complete" if complete else "append")
         fixed = {} if operation is None else {OPERATION.key: str(operation)}
@@ -205,7 +215,7 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
         target = replace(target, options=target.options.merged(fixed))
         if self._settings.identifier is None and checkpoint is None:
             raise InvalidRequest(
-                f"a stream needs a name in the commits of its batches: give it option checkpointLocation, or {IDENTIFIER}"
+                f"a stream needs a name in the commits of its batches: set the option checkpointLocation, or {IDENTIFIER}"
             )
         target.planned()
         self._target = target
@@ -213,19 +223,19 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
         self._write = uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTaskCommit:  # type: ignore[override]  # as the arrow writers of PySpark
-        """What a task does with its rows."""
+        """Stage the rows of a task."""
         return StagedTaskCommit(self._write, self._target.stage(self._write, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Write a batch, unless it is in the table already."""
-        parts = [one.rows for one in _answers(messages, StagedTaskCommit)]
+        """Write a batch, unless the table contains it already."""
+        parts = [message.rows for message in _answers(messages, StagedTaskCommit)]
         batch = StreamBatch(self._identifier(), batchId)
         retried(lambda: self._target.write_staged(parts, batch), self._settings, SystemEnvironment(), batchId, self._target.path)
         self.abort(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove what the tasks of a batch have put aside."""
-        self._target.drop({one.write for one in messages if isinstance(one, StagedTaskCommit)})
+        """Delete the staged rows of a batch."""
+        self._target.drop({message.write for message in messages if isinstance(message, StagedTaskCommit)})
 
     def _identifier(self) -> str:
         if self._settings.identifier is not None:
@@ -236,15 +246,15 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
             return str(json.loads(text or b"")["id"])
         except (ValueError, KeyError, TypeError):
             raise InvalidRequest(
-                f"the checkpoint {self._checkpoint} does not tell the id of its query: give {IDENTIFIER} a name that is the "
-                "stream's own"
+                f"the checkpoint {self._checkpoint} lacks the id of its query: "
+                f"set {IDENTIFIER} to a name that is unique to the stream"
             ) from None
 
 
 def _answers(messages: Sequence[WriterCommitMessage | None], kind: type[M]) -> list[M]:
-    found = [one for one in messages if isinstance(one, kind)]
-    assert len(found) == len(messages), "Spark commits when all tasks have answered"
-    return found
+    matching = [message for message in messages if isinstance(message, kind)]
+    assert len(matching) == len(messages), "Spark commits when all tasks have answered"
+    return matching
 
 
 def _no_paths(keys: KeySpec) -> list[str]:

@@ -1,19 +1,24 @@
-"""`spark.read.format("pyhudi")`: a table as a Spark Data Source in Python.
+"""`spark.read.format("pyhudi")`: a table as a Python data source of Spark.
 
-It is the door for SQL, temporary views and jobs that name a format.  `pyhudi.spark.read` is faster, because there base files go
-through Spark's own Parquet scan.
+For SQL, temporary views and jobs that specify a format.  `pyhudi.spark.read` is faster, because it reads base files
+with Spark's own
+Parquet scan.
 
-Reading: one input partition holds some file slices.  Spark prunes no columns for such sources; a schema given by `.schema(...)`
-or the option `pyhudi.columns` does.  Filters reach the reader where the session has `spark.sql.python.filterPushdown.enabled`;
-they choose files, by every index that serves them, and row groups, and Spark applies them again.
+Reading: one input partition contains some file slices.  Spark prunes no columns for such sources; use `.schema(...)` or
+the option
+`pyhudi.columns`.  Filters reach the reader if the session has `spark.sql.python.filterPushdown.enabled`; they prune
+files, with
+every applicable index, and row groups, and Spark applies them again.
 
-Streams: see stream_source.py.  Writing: see sink.py.
+Streams: see stream_source.py.  Writing: see data_sink.py.
 
-A table of Spark's catalog: Spark forgets its path and its options when it is read.  So CREATE TABLE ... LOCATION, which asks for
-the columns, gets them with both in the metadata of the first one, and a read finds them there.  A write cannot go by that: what
-it gets are the columns of its rows, which may be those of another such table.
+Tables of Spark's catalog: Spark does not pass their path and options to a read.  So CREATE TABLE ... LOCATION, which
+requests the
+columns, returns both in the metadata of the first column, and a read finds them there.  A write cannot use that: it
+receives the
+columns of its rows, which may come from another such table.
 
-Options are Hudi's and PyHudi's; those that begin with `pyhudi.storage.` are handed to the storage without that prefix.
+Options are Hudi's and PyHudi's; those with the prefix `pyhudi.storage.` are passed to the storage without the prefix.
 """
 
 from __future__ import annotations
@@ -72,7 +77,7 @@ FORMAT = "pyhudi"
 
 _CHECKPOINT = "checkpointlocation"
 _OF_CATALOG = frozenset({"owner", "location", "provider", "comment", "external", "is_managed_location", "collation"})
-"""What Spark adds to the options of a table of its catalog, beside `option.` in front of each of them."""
+"""Options that Spark adds for a table of its catalog, in addition to copies with the prefix `option.`."""
 
 _OPTION_OF_CATALOG = "option."
 
@@ -82,7 +87,7 @@ _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession, alias: str | None) -> None:
-    """Register the source in a session as `pyhudi`, and as `alias` too; let filters reach its readers."""
+    """Register the source in a session as `pyhudi`, and also as `alias`; enable filter pushdown to its readers."""
     set_worker_python(spark)
     spark.dataSource.register(HudiSource)
     if alias is not None and alias != FORMAT:
@@ -99,31 +104,32 @@ class HudiSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns that a read without a schema of its own gives."""
-        kept = _kept_by_catalog(self.options) if _is_of_catalog(self.options) else None
+        """The columns of a read without an explicit schema."""
+        catalog_stored = _options_for_catalog(self.options) if _is_of_catalog(self.options) else None
         columns = self._columns(*_open_table(self.options))
-        return columns if kept is None else _with_options(columns, kept)
+        return columns if catalog_stored is None else _with_options(columns, catalog_stored)
 
     def _columns(self, context: TableContext, options: Options) -> StructType:
         if options.value_or_default(QUERY_TYPE) == "incremental" and not _begins(options):
-            # What a stream gives is known without a range; a batch query will say that it lacks one.
+            # The columns of a stream do not depend on the range; a batch query reports a missing range later.
             return to_spark_schema(streamed_schema(context, options))
         return to_spark_schema(plan_query(context, options, None, None).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the columns of `schema`, which are some of the table's."""
-        wanted = to_arrow_schema(schema)
+        """A reader of the columns of `schema`, a subset of the table's."""
+        expected = to_arrow_schema(schema)
         context, options = _open_table({**catalog_options(schema), **self.options})
         check_table_options(VERBS["pyhudi.spark.read"], options)
-        query = plan_query(context, options, wanted.names, None)
-        for field, stored in zip(wanted, query.schema, strict=True):
+        query = plan_query(context, options, expected.names, None)
+        for field, stored in zip(expected, query.schema, strict=True):
             if not same_type(field.type, stored.type):
-                raise InvalidRequest(f"column {field.name!r} is asked for as {field.type}, and the table has it as {stored.type}")
-        # Spark refuses a reader with pushFilters where the session does not push filters, and only its own planning knows.
+                raise InvalidRequest(f"column {field.name!r} is requested as {field.type}, but the table has {stored.type}")
+        # Spark refuses a reader with pushFilters in sessions without filter pushdown, and only the command line shows
+        # it.
         pushing = any("data_source_pushdown_filters" in argument for argument in sys.argv)
         if pushing and isinstance(query, SnapshotQuery):
-            return PushedHudiReader(query, wanted)
-        return HudiReader(query, wanted)
+            return PushedHudiReader(query, expected)
+        return HudiReader(query, expected)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A writer of rows with the columns of `schema`."""
@@ -158,7 +164,9 @@ class HudiReader(DataSourceReader):
         self._wanted = expected_schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Tasks together up to some size; one partition at least, because Spark reads an empty list as one unnamed partition."""
+        """Tasks grouped up to a size; at least one partition, because Spark reads an empty list as one unnamed
+        partition.
+        """
         return packed(self._tasks) or [TasksPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -168,60 +176,60 @@ class HudiReader(DataSourceReader):
 
 
 def packed(tasks: Iterable[FileSlice | ChangeSource]) -> list[TasksPartition]:
-    """Tasks together up to some size."""
-    found: list[TasksPartition] = []
-    held: list[FileSlice | ChangeSource] = []
+    """Group tasks up to a size."""
+    partitions: list[TasksPartition] = []
+    pending: list[FileSlice | ChangeSource] = []
     size = 0
     for task in tasks:
-        held.append(task)
+        pending.append(task)
         size += task.size_bytes
         if size >= _PARTITION_BYTES:
-            found.append(TasksPartition(tuple(held)))
-            held, size = [], 0
-    if held:
-        found.append(TasksPartition(tuple(held)))
-    return found
+            partitions.append(TasksPartition(tuple(pending)))
+            pending, size = [], 0
+    if pending:
+        partitions.append(TasksPartition(tuple(pending)))
+    return partitions
 
 
 def arrow_rows(
     read: Callable[[Any], Iterator[pa.Table]], partition: TasksPartition, expected_schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition in the very types that Spark expects."""
+    """The rows of a partition in exactly the types that Spark expects."""
     for task in partition.tasks:
         yield from arrow_batches(read(task), expected_schema)
 
 
 class PushedHudiReader(HudiReader):
-    """The same, choosing files and row groups by the filters that Spark pushes: every index is asked that serves them."""
+    """A reader that prunes files and row groups by the filters that Spark pushes down, with every applicable index."""
 
     def __init__(self, query: SnapshotQuery, expected_schema: pa.Schema) -> None:
         super().__init__(query, expected_schema)
         self._query: SnapshotQuery | None = query
 
     def pushFilters(self, filters: list[PushedFilter]) -> Iterable[PushedFilter]:
-        """Take what can be said in our terms; Spark applies all filters again."""
+        """Apply the filters that PyHudi supports; Spark applies all filters again."""
         query = self._query
         if query is not None:
-            known = [found for one in filters if (found := _bound(one, query)) is not None]
+            known = [bound_filter for pushed in filters if (bound_filter := _bound(pushed, query)) is not None]
             if known:
                 narrowed = query.narrowed(None, known[0] if len(known) == 1 else And(tuple(known)))
                 self._tasks, self._read = narrowed.tasks, narrowed.reader
-        # What is left goes to the workers, and the table's state does not.
+        # The reader is pickled to the workers; the table's state must not be.
         self._query = None
         yield from filters
 
 
 def _bound(pushed: PushedFilter, query: SnapshotQuery) -> Expr | None:
-    """The filter as a condition of the table's columns; None for one that has no counterpart, which is left to Spark."""
-    found = _as_expression(pushed)
+    """The filter as a condition of the table's columns; None if it is not supported, and only Spark applies it."""
+    pushed_expression = _as_expression(pushed)
     try:
-        return None if found is None else bind(found, query.spec.table_schema)
+        return None if pushed_expression is None else bind(pushed_expression, query.spec.table_schema)
     except InvalidRequest:
         return None
 
 
 def _as_expression(pushed: PushedFilter) -> Expr | None:
-    """The filter as an expression; None for one that has no counterpart."""
+    """The filter as an expression; None if it is not supported."""
     if isinstance(pushed, Not):
         opposite = _as_expression(pushed.child)
         return None if opposite is None else ~opposite
@@ -247,7 +255,7 @@ def _as_expression(pushed: PushedFilter) -> Expr | None:
         if isinstance(pushed, StringStartsWith):
             return parse_filter([(name, "like", escaped_pattern(pushed.value) + "%")])
     except InvalidRequest:
-        # A value that our filters have no type for (an interval, say) is left to Spark.
+        # A value of an unsupported type (such as an interval): only Spark applies the filter.
         return None
     return None
 
@@ -261,17 +269,17 @@ def _begins(options: Options) -> bool:
 
 
 def _open_table(user_options: Mapping[str, str]) -> tuple[TableContext, Options]:
-    """The table that a source's options name, and the options of Hudi and PyHudi among them."""
+    """The table of a source's options, and the options of Hudi and PyHudi among them."""
     options, storage_options, path = _divided_options(user_options)
     return open_context(path, storage_options, options), options
 
 
 def _target(user_options: Mapping[str, str], schema: StructType, mode: str) -> SinkTarget:
-    """Where rows with these columns go."""
+    """The write target of rows with these columns."""
     if not user_options.get("path"):
         raise InvalidRequest(
-            "Spark tells no Python source which table of its catalog is written. pyhudi.spark.sql(spark, 'INSERT INTO ...') "
-            "and pyhudi.spark.save_as_table know it; or say where the table lies, by .option('path', ...) or INSERT INTO t WITH "
+            "Spark does not pass the catalog table of a write to a Python source. Use pyhudi.spark.sql(spark, 'INSERT INTO ...') "
+            "or pyhudi.spark.save_as_table, or specify the location, by .option('path', ...) or INSERT INTO t WITH "
             "(path = '...')"
         )
     options, storage_options, path = _divided_options(user_options)
@@ -279,7 +287,7 @@ def _target(user_options: Mapping[str, str], schema: StructType, mode: str) -> S
 
 
 def _is_of_catalog(user_options: Mapping[str, str]) -> bool:
-    """Whether these are the options of a table that CREATE TABLE makes."""
+    """Whether these are the options of a table that CREATE TABLE creates."""
     return "provider" in user_options and "location" in user_options
 
 
@@ -289,23 +297,23 @@ def _own(user_options: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in user_options.items() if key not in added and not key.startswith(_OPTION_OF_CATALOG)}
 
 
-def _kept_by_catalog(user_options: Mapping[str, str]) -> dict[str, str]:
-    """The path and the options of a table that the catalog keeps.
+def _options_for_catalog(user_options: Mapping[str, str]) -> dict[str, str]:
+    """The path and the options of a table for the catalog.
 
-    Raises InvalidRequest for options of the storage, which may be credentials: the catalog shows its columns to anybody.
+    Raises InvalidRequest for storage options, which may be credentials: all users of the catalog can read its columns.
     """
-    kept = _own(user_options)
-    secrets = sorted(key for key in kept if key.startswith(_STORAGE_PREFIX))
+    own_options = _own(user_options)
+    secrets = sorted(key for key in own_options if key.startswith(_STORAGE_PREFIX))
     if secrets:
         raise InvalidRequest(
-            f"options of the storage ({', '.join(secrets)}) are not kept in Spark's catalog: give them by the environment, or "
+            f"storage options ({', '.join(secrets)}) are not stored in Spark's catalog: set them in the environment, or "
             "read the table by its path"
         )
-    return kept
+    return own_options
 
 
 def _with_options(columns: StructType, retained_options: Mapping[str, str]) -> StructType:
-    """The columns, of which the first one carries the path and the options of the table."""
+    """The columns, with the path and options of the table in the metadata of the first one."""
     first, *others = columns.fields
     carrying = StructField(
         first.name, first.dataType, first.nullable, {**first.metadata, CATALOG_OPTIONS: json.dumps(retained_options)}
@@ -314,19 +322,19 @@ def _with_options(columns: StructType, retained_options: Mapping[str, str]) -> S
 
 
 def _divided_options(user_options: Mapping[str, str]) -> tuple[Options, dict[str, str], str]:
-    """Options of Hudi and PyHudi, options of the storage, and the path."""
+    """Options of Hudi and PyHudi, storage options, and the path."""
     path = user_options.get("path")
     if not path:
         raise InvalidRequest(
-            "the source needs a path: .load(path). Of a table of its catalog Spark tells it only where CREATE TABLE t USING "
-            "pyhudi LOCATION '...' was given no columns, and saveAsTable and CREATE TABLE AS SELECT give some: make the name "
-            "over a table that is there, or by pyhudi.spark.save_as_table"
+            "the source needs a path: .load(path). For a table of its catalog, Spark passes the path only if CREATE TABLE t "
+            "USING pyhudi LOCATION '...' had no columns; saveAsTable and CREATE TABLE AS SELECT have some. Create the entry "
+            "over an existing table, or with pyhudi.spark.save_as_table"
         )
     storage = {key[len(_STORAGE_PREFIX) :]: value for key, value in user_options.items() if key.startswith(_STORAGE_PREFIX)}
-    # Spark hands the keys over in lower case.
-    rest = {
+    # Spark passes the keys in lower case.
+    other_options = {
         canonical_name(key): value
         for key, value in _own(user_options).items()
         if key != "path" and not key.startswith(_STORAGE_PREFIX)
     }
-    return parse_options(rest), storage, path
+    return parse_options(other_options), storage, path

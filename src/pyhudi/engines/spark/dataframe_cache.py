@@ -1,10 +1,12 @@
-"""How Spark keeps rows for the length of one write: as plain columns.
+"""Disable compression of Spark's DataFrame cache during a write.
 
-Spark looks for a compression of each column that it keeps, which takes longer than all else that is done to a batch of incoming
-rows before they are written.  They are needed twice or three times and then never again.
+Spark chooses a compression for each cached column, which takes longer than all other processing of incoming rows before
+they are
+written.  The rows are read only two or three times.
 
-Spark reads the setting when the first job over the kept rows begins, so it stands from there until the write releases them.
-Writes of several threads share a session: the first one changes the setting, the last one puts it back.
+Spark reads the setting when the first job over the cached rows begins, so it stays changed until the write releases
+them.
+Concurrent writes of several threads share a session: the first one changes the setting, the last one restores it.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ _SETTING = "spark.sql.inMemoryColumnarStorage.compressed"
 
 _lock = threading.Lock()
 _users: WeakKeyDictionary[SparkSession, tuple[int, str]] = WeakKeyDictionary()
-"""For each session whose setting is changed: by how many writes, and what it was before."""
+"""For each session with a changed setting: the number of writes, and the original value."""
 
 
 class CacheSettingGuard:
-    """One write's hold on the setting of a session."""
+    """One write's reference to the changed setting of a session."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._held = False
 
     def enter(self) -> None:
-        """From here on the session keeps columns as they are."""
+        """Disable the compression of cached columns in the session."""
         with _lock:
             if self._held:
                 return
@@ -41,7 +43,7 @@ class CacheSettingGuard:
             self._held = True
 
     def release(self) -> None:
-        """This write needs it no more."""
+        """Release the reference; the last one restores the setting."""
         with _lock:
             if not self._held:
                 return

@@ -1,7 +1,8 @@
-"""The rows of a table that match those of a DataFrame: a semi join whose small side chooses the files.
+"""Semi join of a table with a DataFrame, whose values prune files.
 
-Up to some rows of it come to the driver, where the indexes are asked for their values; of more, for the least and the greatest
-value of each column.  What is left is joined by Spark.
+Up to a limit its rows are collected by the driver and their values looked up in the indexes.  Beyond it, the minimum
+and maximum of
+each column prune files.  Spark joins the remaining rows.
 """
 
 from __future__ import annotations
@@ -36,27 +37,29 @@ def matching_dataframe(
     condition: Filter | None,
     keys: Any,
 ) -> DataFrame:
-    """The rows of a query that equal a row of `keys` in all columns of these.  columns, condition, options: as of `plan_query`.
+    """The rows of a query that equal a row of `keys` in all columns of `keys`.
 
-    keys: a DataFrame, or rows of this process.  Raises InvalidRequest for columns that the table lacks, and for changes.
+    columns, condition, options: as in `plan_query`.  keys: a DataFrame, or rows of this process.  Raises InvalidRequest
+    for columns that
+    the table lacks, and for queries of changes.
     """
     rows = None if isinstance(keys, DataFrame) else arrow_reader(keys).read_all()
     names = rows.column_names if rows is not None else list(keys.columns)
-    chosen = list(columns if columns is not None else (options.names(COLUMNS) or ["*"]))
-    more = [] if "*" in chosen else [name for name in names if name not in chosen]
-    query = plan_query(context, options, [*chosen, *more], condition)
+    selected = list(columns if columns is not None else (options.names(COLUMNS) or ["*"]))
+    more = [] if "*" in selected else [name for name in names if name not in selected]
+    query = plan_query(context, options, [*selected, *more], condition)
     if not isinstance(query, SnapshotQuery):
-        raise InvalidRequest("keys= goes with queries of rows, not with those of changes")
+        raise InvalidRequest("keys= applies to queries of rows, not to queries of changes")
     if rows is None:
         matched_rows(to_arrow_schema(keys.schema).empty_table(), query.spec.table_schema)
         with translated_errors():
             rows = keys.distinct().limit(MAX_JOIN_KEYS + 1).toArrow()
     if rows.num_rows <= MAX_JOIN_KEYS:
-        wanted = matched_rows(rows, query.spec.table_schema)
-        query = semi_join_filter(query, wanted)
-        if len(names) == 1 or not wanted.num_rows:
+        matched_keys = matched_rows(rows, query.spec.table_schema)
+        query = semi_join_filter(query, matched_keys)
+        if len(names) == 1 or not matched_keys.num_rows:
             return _chosen(query_dataframe(session, query), query, more)
-        side = session.createDataFrame(wanted)
+        side = session.createDataFrame(matched_keys)
     else:
         query = narrowed_to_ranges(query, _bounds(keys, names))
         side = keys.distinct()
@@ -66,13 +69,13 @@ def matching_dataframe(
 
 def anti_join_table(context: TableContext, options: Options, frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """The rows of a DataFrame that equal no row of the table in some columns; a row with a null there equals none."""
-    asked = frame.select(*[column(name) for name in names])
-    known = matching_dataframe(frame.sparkSession, context, options, names, None, asked)
+    key_columns = frame.select(*[column(name) for name in names])
+    known = matching_dataframe(frame.sparkSession, context, options, names, None, key_columns)
     return _joined(frame, known, names, "left_anti")
 
 
 def _joined(frame: DataFrame, side: DataFrame, names: Sequence[str], join_type: str) -> DataFrame:
-    """side: its columns are those of the names, in order."""
+    """side: its columns are those of `names`, in order."""
     renamed = side.toDF(*[_SIDE + str(number) for number in range(len(names))])
     pairs = [column(name) == column(_SIDE + str(number)) for number, name in enumerate(names)]
     return frame.join(renamed, functools.reduce(operator.and_, pairs), join_type)
@@ -81,10 +84,10 @@ def _joined(frame: DataFrame, side: DataFrame, names: Sequence[str], join_type: 
 def _bounds(keys: DataFrame, names: Sequence[str]) -> dict[str, tuple[pa.Scalar, pa.Scalar]]:
     ends = [end(column(name)).alias(f"{end.__name__}{number}") for number, name in enumerate(names) for end in (F.min, F.max)]
     with translated_errors():
-        found = keys.agg(*ends).toArrow()
-    return {name: (found[f"min{number}"][0], found[f"max{number}"][0]) for number, name in enumerate(names)}
+        bounds = keys.agg(*ends).toArrow()
+    return {name: (bounds[f"min{number}"][0], bounds[f"max{number}"][0]) for number, name in enumerate(names)}
 
 
 def _chosen(frame: DataFrame, query: SnapshotQuery, more: Sequence[str]) -> DataFrame:
-    """The columns that were asked for, without those that were read to match rows."""
+    """The requested columns, without those that were read only for matching."""
     return frame.select(*[column(name) for name in query.schema.names if name not in more]) if more else frame

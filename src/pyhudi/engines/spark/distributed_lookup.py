@@ -1,16 +1,19 @@
-"""Which file groups hold the keys of a DataFrame.
+"""Look up which file groups contain the keys of a DataFrame.
 
-By the size of the incoming keys:
+By the number of incoming keys:
 
-    few keys     they come to the driver once; tasks on the cluster get the keys of their partition and read the key columns of
-                 some of its files (`tasks.tag_location`, with key filters under a Bloom index), or get the keys of some file
-                 groups of
-                 the record index and ask those; the driver then knows the place of each key
-    many keys    a native join of the incoming keys with the key columns of the affected partitions' files; under a Bloom index
-                 files whose key range lies outside the incoming keys' are left out first.  With the record index the keys are
-                 shuffled by its file groups, and each task asks its own
+    few keys     collected once by the driver.  Tasks on the cluster get the keys of their partition and read the key
+                 columns of
+                 some of its files (`tasks.tag_location`, with key filters for a Bloom index), or get the keys of some
+                 file groups
+                 of the record index and query those; the driver then knows the location of each key
+    many keys    a native join of the incoming keys with the key columns of the affected partitions' files; with a Bloom
+                 index,
+                 files whose key range does not overlap the incoming keys are pruned first.  With the record index the
+                 keys are
+                 shuffled by its file groups, and each task queries its own
 
-Both give hits: each key that stands somewhere, with the numbers of all places that hold it.
+Both return hits: each key that exists, with the numbers of all candidates that contain it.
 """
 
 from __future__ import annotations
@@ -62,10 +65,10 @@ Ints = npt.NDArray[np.int64]
 
 FEW_KEYS = 1_000_000
 FEW_KEY_BYTES = 48 << 20
-"""Up to both of these the incoming keys are few."""
+"""Limits up to which the incoming keys count as few."""
 
 KEY_PARTITIONS = "#homes"
-"""Partition paths of all files that hold a key."""
+"""Partition paths of all files that contain a key."""
 
 _LOOKUPS_A_CORE = 4
 
@@ -74,8 +77,11 @@ _LOOKUPS_A_CORE = 4
 class KeyTable:
     """The distinct keys of the incoming rows, on the driver.
 
-    keys: record keys; paths, path_codes: the distinct partition paths and the one of each key; row_count: incoming rows before
-    duplicates are counted out.
+    Attributes:
+        keys: Record keys.
+        paths: Distinct partition paths.
+        path_codes: Index into `paths` for each key.
+        row_count: Incoming rows before deduplication.
     """
 
     keys: pa.StringArray
@@ -85,7 +91,7 @@ class KeyTable:
 
     @classmethod
     def collect(cls, rows: DataFrame) -> KeyTable:
-        """From rows with a key and a partition path."""
+        """Collect the keys and partition paths of rows."""
         with translated_errors():
             return cls.of(rows.select(RECORD_KEY, PARTITION_PATH).toArrow())
 
@@ -109,12 +115,12 @@ class KeyTable:
 
     @property
     def has_duplicates(self) -> bool:
-        """Whether some (key, path) pair came more than once."""
+        """Whether some (key, path) pair occurs more than once."""
         return len(self.keys) < self.row_count
 
     @property
     def keys_are_unique(self) -> bool:
-        """Whether no key came with two partition paths."""
+        """Whether no key occurs with two partition paths."""
         return int(pc.count_distinct(self.keys).as_py()) == len(self.keys)
 
     def path_array(self) -> pa.StringArray:
@@ -124,7 +130,7 @@ class KeyTable:
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """Some files of one partition and the keys to look for.  rows: the number of each key in the key table."""
+    """Some files of one partition and the keys to look up.  rows: the number of each key in the key table."""
 
     task: TagTask
     numbers: Ints
@@ -135,16 +141,16 @@ class _Lookup:
         hits = run_tag(self.task, [self.keys])[0]
         if not len(hits.row):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        # A file may hold a key twice; one pair is enough.
+        # A file may contain a key twice; one pair suffices.
         rows, places = distinct_pairs(hits.row, hits.candidate)
         return self.rows[rows], self.numbers[places]
 
 
 def lookup_on_driver(session: SparkSession, keys: KeyTable, request: TagRequest) -> tuple[Ints, Ints]:
-    """Pairs of a key (its number in the key table) and a file (its number in the request) that holds it."""
+    """Pairs of a key (its number in the key table) and a file (its number in the request) that contains it."""
     lookups: list[_Lookup] = []
     by_partition = request.candidates_by_partition()
-    wanted = _LOOKUPS_A_CORE * parallelism(session)
+    task_target = _LOOKUPS_A_CORE * parallelism(session)
     total = sum(len(numbers) for path, numbers in by_partition.items() if path is None or path in keys.paths)
     code_of = {path: code for code, path in enumerate(keys.paths)}
     for path, numbers in by_partition.items():
@@ -154,27 +160,27 @@ def lookup_on_driver(session: SparkSession, keys: KeyTable, request: TagRequest)
             rows = np.flatnonzero(keys.path_codes == code_of[path]).astype(np.int64)
         else:
             continue
-        mine = keys.keys if len(rows) == len(keys.keys) else keys.keys.take(pa.array(rows))
-        pieces = max(1, min(len(numbers), round(wanted * len(numbers) / max(1, total))))
+        partition_keys = keys.keys if len(rows) == len(keys.keys) else keys.keys.take(pa.array(rows))
+        pieces = max(1, min(len(numbers), round(task_target * len(numbers) / max(1, total))))
         for part in np.array_split(np.array(numbers, dtype=np.int64), pieces):
-            lookups.append(_Lookup(request.task(part.tolist()), part, mine, rows))
+            lookups.append(_Lookup(request.task(part.tolist()), part, partition_keys, rows))
     # Many small partitions share tasks, because a Spark task costs more than reading a few key columns.
-    bins = min(len(lookups), wanted)
+    bins = min(len(lookups), task_target)
     tasks = [lookups[i::bins] for i in range(bins)]
     in_this_process = isinstance(request.lookup, LookupByKeyColumns) and request.lookup.use_cache
-    found = [_run_lookups(task) for task in tasks] if in_this_process else run_tasks(session, _run_lookups, tasks)
+    hits = [_run_lookups(task) for task in tasks] if in_this_process else run_tasks(session, _run_lookups, tasks)
     nothing = np.zeros(0, np.int64)
-    pairs = np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
+    pairs = np.concatenate([nothing, *(f[0] for f in hits)]), np.concatenate([nothing, *(f[1] for f in hits)])
     return filter_live(request, [keys.keys], [pairs], functools.partial(run_tasks, session, run_live_keys))[0]
 
 
 def lookup_record_index_on_driver(
     session: SparkSession, keys: KeyTable, request: TagRequest, lookup: LookupByRecordIndex
 ) -> tuple[Ints, Ints]:
-    """As `lookup_on_driver`, of the record index: each task asks some of its file groups."""
+    """Like `lookup_on_driver`, with the record index: each task queries some of its file groups."""
     index = lookup.index
     if lookup.by_partition:
-        return _ask_sections(session, keys, request, index)
+        return _query_sections(session, keys, request, index)
     distinct = pc.unique(keys.keys)
     shards = key_shards(distinct, len(index.slices))
     used = len(np.unique(shards))
@@ -186,33 +192,34 @@ def lookup_record_index_on_driver(
     ]
     numbers = CandidateIds(request.candidates)
     place_of = np.full(len(distinct), -1, dtype=np.int64)
-    for part, (rows, codes, groups) in zip(pieces, run_tasks(session, _run_question, tasks), strict=False):
+    for part, (rows, codes, groups) in zip(pieces, run_tasks(session, _run_index_lookup, tasks), strict=False):
         place_of[part[rows]] = numbers.of(groups)[codes]
-    # A key may have come with several partition paths; each of its rows goes where the key stands.
+    # A key may occur with several partition paths; each of its rows goes to the stored location.
     each = place_of[np.asarray(pc.index_in(keys.keys, value_set=distinct), dtype=np.int64)]
-    found = np.flatnonzero(each >= 0).astype(np.int64)
-    return found, each[found]
+    found_rows = np.flatnonzero(each >= 0).astype(np.int64)
+    return found_rows, each[found_rows]
 
 
-def _ask_sections(session: SparkSession, keys: KeyTable, request: TagRequest, index: MetadataPartition) -> tuple[Ints, Ints]:
-    """As `lookup_record_index_on_driver`, of a partitioned index: each task asks some of its sections.  Keys without a partition
-    are asked of all.
+def _query_sections(session: SparkSession, keys: KeyTable, request: TagRequest, index: MetadataPartition) -> tuple[Ints, Ints]:
+    """Like `lookup_record_index_on_driver`, with a partitioned index: each task queries some of its sections.
+
+    Keys without a partition are looked up in all sections.
     """
     if request.global_keys:
         every = np.arange(len(keys.keys), dtype=np.int64)
-        asked = [(every, replace(index, slices=slices)) for slices in by_section(index.slices)]
+        lookups = [(every, replace(index, slices=slices)) for slices in by_section(index.slices)]
     else:
         rows_of = (np.flatnonzero(keys.path_codes == code).astype(np.int64) for code in range(len(keys.paths)))
-        asked = [(rows, index.section(path)) for rows, path in zip(rows_of, keys.paths, strict=True)]
-    asked = [(rows, section) for rows, section in asked if section.slices]
-    if not asked:
+        lookups = [(rows, index.section(path)) for rows, path in zip(rows_of, keys.paths, strict=True)]
+    lookups = [(rows, section) for rows, section in lookups if section.slices]
+    if not lookups:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    bins = min(len(asked), _LOOKUPS_A_CORE * parallelism(session))
-    dealt = [asked[number::bins] for number in range(bins)]
+    bins = min(len(lookups), _LOOKUPS_A_CORE * parallelism(session))
+    dealt = [lookups[number::bins] for number in range(bins)]
     tasks = [[_RecordIndexLookup(section, keys.keys.take(pa.array(rows))) for rows, section in part] for part in dealt]
     numbers = CandidateIds(request.candidates)
     found, places = [], []
-    for part, answers in zip(dealt, run_tasks(session, _run_questions, tasks), strict=True):
+    for part, answers in zip(dealt, run_tasks(session, _run_index_lookups, tasks), strict=True):
         for (rows, _), (at, codes, groups) in zip(part, answers, strict=True):
             found.append(rows[at])
             places.append(numbers.of(groups)[codes])
@@ -222,24 +229,24 @@ def _ask_sections(session: SparkSession, keys: KeyTable, request: TagRequest, in
 def lookup_record_index_distributed(
     session: SparkSession, rows: DataFrame, request: TagRequest, lookup: LookupByRecordIndex
 ) -> DataFrame:
-    """As `lookup_distributed` of global keys, of the record index; the file numbers have a null where the table has no such
-    group.
+    """Like `lookup_distributed` for global keys, with the record index; the file number is null for an unknown group.
 
-    A shuffle brings the keys of a file group of the index into one task, sorted by group.  Of a partitioned index each key is
-    asked within its partition, and the hits have PARTITION_PATH too.
+    A shuffle brings the keys of a file group of the index into one task, sorted by group.  With a partitioned index
+    each key is looked
+    up within its partition, and the hits include PARTITION_PATH.
     """
     within = lookup.by_partition and not request.global_keys
     names = [RECORD_KEY, PARTITION_PATH] if within else [RECORD_KEY]
     count = max(1, len(lookup.index.slices))
     shard = shard_column(count)
     tasks = min(count, _LOOKUPS_A_CORE * parallelism(session))
-    asked = rows.select(*names).distinct().select(*names, shard.alias("#shard"))
+    distinct_keys = rows.select(*names).distinct().select(*names, shard.alias("#shard"))
     if within:
-        by_shard = asked.repartition(tasks, PARTITION_PATH, "#shard").sortWithinPartitions(PARTITION_PATH, "#shard")
+        by_shard = distinct_keys.repartition(tasks, PARTITION_PATH, "#shard").sortWithinPartitions(PARTITION_PATH, "#shard")
     else:
-        by_shard = asked.repartitionById(tasks, F.pmod("#shard", F.lit(tasks))).sortWithinPartitions("#shard")
+        by_shard = distinct_keys.repartitionById(tasks, F.pmod("#shard", F.lit(tasks))).sortWithinPartitions("#shard")
     job = LookupInRecordIndex(lookup.index, within)
-    found = by_shard.select(*names).mapInArrow(job, ddl((RECORD_KEY, "string"), (KEY_PARTITION, "string"), (FILE_ID, "string")))
+    located = by_shard.select(*names).mapInArrow(job, ddl((RECORD_KEY, "string"), (KEY_PARTITION, "string"), (FILE_ID, "string")))
     table = pa.table(
         {
             KEY_PARTITION: pa.array([place.partition for place in request.candidates], pa.string()),
@@ -247,14 +254,16 @@ def lookup_record_index_distributed(
             FILE: pa.array(range(len(request.candidates)), pa.int32()),
         }
     )
-    placed = found.join(F.broadcast(session.createDataFrame(table)), [KEY_PARTITION, FILE_ID], "left")
+    placed = located.join(F.broadcast(session.createDataFrame(table)), [KEY_PARTITION, FILE_ID], "left")
     hits = placed.select(RECORD_KEY, FILE_ID, F.array(FILE).alias(FILES), F.array(KEY_PARTITION).alias(KEY_PARTITIONS))
     return hits.withColumn(PARTITION_PATH, F.element_at(KEY_PARTITIONS, 1)) if within else hits
 
 
 def check_index_groups(hits: DataFrame) -> DataFrame:
-    """The hits of `lookup_record_index_distributed` as those of `lookup_distributed`.  Raises TableState when the index names a
-    group that is not there.
+    """Convert hits of `lookup_record_index_distributed` to those of `lookup_distributed`.
+
+    Raises:
+        TableState: The index refers to a missing file group.
     """
     with translated_errors():
         lost = (
@@ -268,7 +277,7 @@ def check_index_groups(hits: DataFrame) -> DataFrame:
 
 
 def shard_column(count: int) -> Column:
-    """The file group of the record index that would hold each row's key."""
+    """The file group of the record index for each row's key."""
 
     def shards(texts: pa.Array) -> pa.Array:
         return pa.array(key_shards(texts.cast(pa.string()), count), pa.int32())
@@ -286,8 +295,8 @@ def cell_column(layout: Placement, keys: KeySpec) -> Column:
 
 
 def _column_of(function: Callable[..., pa.Array], *columns: str) -> Column:
-    """What a function of columns gives for each row, int."""
-    # The overloads of the stubs know functions over pa.Array under another name.
+    """An int column computed by an Arrow function of columns."""
+    # The overloads of the stubs define functions over pa.Array under another name.
     of_columns: Callable[..., Column] = arrow_udf(function, "int")  # type: ignore[call-overload]
     return of_columns(*columns)
 
@@ -300,38 +309,41 @@ class _RecordIndexLookup:
     keys: pa.StringArray
 
 
-def _run_question(request: _RecordIndexLookup) -> tuple[Ints, Ints, tuple[tuple[str, str], ...]]:
+def _run_index_lookup(request: _RecordIndexLookup) -> tuple[Ints, Ints, tuple[tuple[str, str], ...]]:
     return find_in_record_index(PartitionReader(request.index), request.keys)
 
 
-def _run_questions(requests: list[_RecordIndexLookup]) -> list[tuple[Ints, Ints, tuple[tuple[str, str], ...]]]:
-    return [_run_question(question) for question in requests]
+def _run_index_lookups(requests: list[_RecordIndexLookup]) -> list[tuple[Ints, Ints, tuple[tuple[str, str], ...]]]:
+    return [_run_index_lookup(request) for request in requests]
 
 
 def lookup_distributed(session: SparkSession, rows: DataFrame, request: TagRequest) -> DataFrame:
-    """Hits of all keys of the rows: RECORD_KEY, unless the keys are global also PARTITION_PATH, and FILES (array of int,
-    sorted); for global keys HOMES, too (array of string, sorted).
+    """Hits of all keys of the rows.
+
+    Columns: RECORD_KEY; PARTITION_PATH unless the keys are global; FILES (array of int, sorted); KEY_PARTITIONS for
+    global keys (array
+    of string, sorted).
     """
     names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
-    asked = rows.select(*names)
+    incoming_keys = rows.select(*names)
     numbers = [number for number, place in enumerate(request.candidates) if place.has_base]
     if isinstance(request.lookup, LookupByKeyFilters) and request.lookup.prune_by_ranges:
-        numbers = _files_in_range(session, asked, request)
+        numbers = _files_in_range(session, incoming_keys, request)
     frames = [frame for frame in (load_stored_keys(session, request, numbers), log_keys(session, request)) if frame is not None]
     if not frames:
-        none = asked.limit(0).withColumn(FILES, F.lit(None).cast("array<int>"))
+        none = incoming_keys.limit(0).withColumn(FILES, F.lit(None).cast("array<int>"))
         return none.withColumn(KEY_PARTITIONS, F.lit(None).cast("array<string>")) if request.global_keys else none
     stored = functools.reduce(DataFrame.unionByName, frames)
-    on = asked[RECORD_KEY] == stored["#stored_key"]
+    on = incoming_keys[RECORD_KEY] == stored["#stored_key"]
     if not request.global_keys:
-        on = on & (asked[PARTITION_PATH] == stored[KEY_PARTITION])
-    hits = stored.join(asked.distinct(), on)
-    homes = [F.sort_array(F.collect_set(KEY_PARTITION)).alias(KEY_PARTITIONS)] if request.global_keys else []
-    return hits.groupBy(*names).agg(F.sort_array(F.collect_set(FILE)).alias(FILES), *homes)
+        on = on & (incoming_keys[PARTITION_PATH] == stored[KEY_PARTITION])
+    hits = stored.join(incoming_keys.distinct(), on)
+    partition_lists = [F.sort_array(F.collect_set(KEY_PARTITION)).alias(KEY_PARTITIONS)] if request.global_keys else []
+    return hits.groupBy(*names).agg(F.sort_array(F.collect_set(FILE)).alias(FILES), *partition_lists)
 
 
 def load_stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[int]) -> DataFrame | None:
-    """The keys that stand in base files: `#stored_key`, HOME and FILE (its number).  None without files."""
+    """The keys in base files: `#stored_key`, KEY_PARTITION and FILE (its number).  None without files."""
     if not numbers:
         return None
     of_orc = [number for number in numbers if is_orc(request.candidates[number].base.path)]
@@ -345,7 +357,7 @@ def load_stored_keys(session: SparkSession, request: TagRequest, numbers: Sequen
 
 
 def _scanned_keys(session: SparkSession, request: TagRequest, numbers: Sequence[int]) -> DataFrame | None:
-    """As `load_stored_keys`, of Parquet files, by Spark's own scan."""
+    """Like `load_stored_keys`, for Parquet files, with Spark's own scan."""
     if not numbers:
         return None
     storage = open_storage(request.spec.storage)
@@ -375,7 +387,7 @@ def _scanned_keys(session: SparkSession, request: TagRequest, numbers: Sequence[
 
 
 def log_keys(session: SparkSession, request: TagRequest) -> DataFrame | None:
-    """As `load_stored_keys`, of those logs that may hold keys which the base files lack; None without any."""
+    """Like `load_stored_keys`, for logs that may contain keys which the base files lack; None without any."""
     numbered = [number for number, place in enumerate(request.candidates) if place.logs]
     if not numbered:
         return None
@@ -384,12 +396,12 @@ def log_keys(session: SparkSession, request: TagRequest) -> DataFrame | None:
 
 
 KEY_ROWS = ddl(("#stored_key", "string"), (KEY_PARTITION, "string"), (FILE, "int"))
-"""Stored keys with their place, as tasks give them."""
+"""Layout of stored keys with their location, as tasks return them."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyReadTask:
-    """A place whose keys are read.  number: its number in the request."""
+    """A candidate whose keys are read.  number: its number in the request."""
 
     number: int
     candidate: FileGroupCandidate
@@ -397,7 +409,7 @@ class KeyReadTask:
 
 @dataclass(frozen=True, slots=True)
 class _LogKeys:
-    """A task to the keys of its logs."""
+    """Maps a task to the keys of its logs."""
 
     reader: ReadSpec
 
@@ -409,7 +421,7 @@ class _LogKeys:
 
 @dataclass(frozen=True, slots=True)
 class _BaseKeys:
-    """A task to the keys of its base file."""
+    """Maps a task to the keys of its base file."""
 
     storage: StorageSpec
     keys: KeySpec
@@ -423,20 +435,20 @@ class _BaseKeys:
 
 
 def key_rows(task: KeyReadTask, keys: pa.Array) -> pa.RecordBatch:
-    """Keys of a place, in the columns of KEY_ROWS."""
+    """Keys of a candidate, in the columns of KEY_ROWS."""
     home = pa.repeat(pa.scalar(task.candidate.partition, pa.string()), len(keys))
     number = pa.repeat(pa.scalar(task.number, pa.int32()), len(keys))
     return pa.record_batch([keys.cast(pa.string()), home, number], names=["#stored_key", KEY_PARTITION, FILE])
 
 
 def _run_lookups(lookups: list[_Lookup]) -> tuple[Ints, Ints]:
-    found = [lookup.run() for lookup in lookups]
-    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+    hits = [lookup.run() for lookup in lookups]
+    return np.concatenate([f[0] for f in hits]), np.concatenate([f[1] for f in hits])
 
 
 @dataclass(frozen=True, slots=True)
 class _RangeTask:
-    """Files whose key ranges are asked for."""
+    """Files whose key ranges are read."""
 
     storage: StorageSpec
     paths: tuple[str, ...]
@@ -452,11 +464,11 @@ def _run_ranges(task: _RangeTask) -> list[tuple[str | None, str | None]]:
 
 
 def _files_in_range(session: SparkSession, key_ranges: DataFrame, request: TagRequest) -> list[int]:
-    """The numbers of the places that may hold some of the keys, by the key ranges that come with them or stand in footers."""
+    """Numbers of the candidates whose key range (known, or read from footers) overlaps the incoming keys."""
     bounds = key_ranges.groupBy() if request.global_keys else key_ranges.groupBy(PARTITION_PATH)
     with translated_errors():
         found = bounds.agg(F.min(RECORD_KEY).alias("least"), F.max(RECORD_KEY).alias("greatest")).collect()
-    wanted = {None if request.global_keys else row[PARTITION_PATH]: (row["least"], row["greatest"]) for row in found}
+    key_bounds = {None if request.global_keys else row[PARTITION_PATH]: (row["least"], row["greatest"]) for row in found}
     known = [place.key_range for place in request.candidates]
     unknown = [number for number, key_range in enumerate(known) if key_range is None]
     bins = min(len(unknown), _LOOKUPS_A_CORE * parallelism(session))
@@ -465,12 +477,12 @@ def _files_in_range(session: SparkSession, key_ranges: DataFrame, request: TagRe
     bounds_of: dict[int, tuple[str | None, str | None]] = {n: found for n, found in enumerate(known) if found is not None}
     for numbers, ranges in zip(numbered, run_tasks(session, _run_ranges, tasks), strict=True):
         bounds_of.update(zip(numbers, ranges, strict=True))
-    kept: list[int] = []
+    overlapping: list[int] = []
     for number, (least, greatest) in sorted(bounds_of.items()):
-        keys = wanted.get(None if request.global_keys else request.candidates[number].partition)
+        keys = key_bounds.get(None if request.global_keys else request.candidates[number].partition)
         if keys is not None and _overlap(keys[0], keys[1], least, greatest):
-            kept.append(number)
-    return kept
+            overlapping.append(number)
+    return overlapping
 
 
 def _overlap(first: str | None, last: str | None, least: str | None, greatest: str | None) -> bool:
@@ -479,6 +491,6 @@ def _overlap(first: str | None, last: str | None, least: str | None, greatest: s
     if least is None or greatest is None:
         return True
     if any(character >= "\ud800" for text in (first, last, least, greatest) for character in text):
-        # Java orders these characters otherwise than UTF-8 does, so a range that one wrote says nothing to the other.
+        # Java orders these characters differently from UTF-8, so their ranges are not comparable.
         return True
     return first <= greatest and least <= last

@@ -1,12 +1,14 @@
-"""A small batch of rows on the driver: taken there once, as Arrow, and written by tasks that carry their rows.
+"""Small batches on the driver: rows are collected once, as Arrow, and written by tasks that contain their rows.
 
-    1. take      one job computes the rows, keeps them and brings as many as are bounded beforehand: maybe all (incoming.py)
-    2. measure   where they are not, their bytes are counted; more than `driver_batch_bytes`, and they stay where they are, else
-                 one more job brings them to the driver; Spark drops what it kept
-    3. look up, write   tasks as those of the embedded engine make (`engines/arrow/incoming.py`): in threads of the driver while
-                 what they read and write of the table is at most `driver_work_bytes`, in one job on the cluster where it is more
+    1. collect   one job computes the rows, caches them and returns a bounded number: possibly all (incoming.py)
+    2. measure   otherwise their bytes are counted.  Above `driver_batch_bytes` they stay on the cluster, else one more
+                 job collects
+                 them; Spark drops its cache
+    3. look up, write   tasks of the embedded engine (`engines/arrow/incoming.py`): in threads of the driver while they
+                        read and
+                 write at most `driver_work_bytes` of the table, else in one job on the cluster
 
-Rows are prepared, so also refused, before they are taken: as those of larger batches are, by Spark.
+Spark prepares, and if necessary refuses, rows before they are collected, as for larger batches.
 """
 
 from __future__ import annotations
@@ -34,11 +36,13 @@ R = TypeVar("R")
 
 _TASKS_A_CORE = 4
 _MOST_THREADS = 4
-"""Threads of the driver that work for one write: it may serve others, too."""
+"""Threads of the driver for one write; other work may share the driver."""
 
 
 class DriverWorkers:
-    """The workers of a batch on the driver.  work_bytes: what they read and write of the table in the driver's own threads."""
+    """Executor of a batch on the driver.  work_bytes: maximum bytes of the table to read and write in the driver's own
+    threads.
+    """
 
     def __init__(self, session: SparkSession, work_bytes: int) -> None:
         self._session = session
@@ -51,7 +55,7 @@ class DriverWorkers:
         return self._here.map(function, tasks)
 
     def run_tasks(self, function: Callable[[A], R], tasks: Iterable[A], size_bytes: Sequence[int]) -> list[R]:
-        """Run tasks in threads of the driver, or in one job, by what they read and write; results in order."""
+        """Run tasks in threads of the driver, or in one job, depending on their size; results in order."""
         todo = list(tasks)
         if fits_driver(size_bytes, self._work_bytes):
             return self.map(function, todo)
@@ -59,32 +63,34 @@ class DriverWorkers:
         answers = run_tasks(
             self._session, partial(_each, function), [_together([todo[at] for at in numbers]) for numbers in bins]
         )
-        found = {at: one for numbers, part in zip(bins, answers, strict=True) for at, one in zip(numbers, part, strict=True)}
-        return [found[at] for at in range(len(todo))]
+        results = {
+            at: result for numbers, part in zip(bins, answers, strict=True) for at, result in zip(numbers, part, strict=True)
+        }
+        return [results[at] for at in range(len(todo))]
 
     def lanes(self, size_bytes: int) -> int:
-        """How many tasks work of so many bytes is dealt out to."""
+        """Number of concurrent tasks for work of a size in bytes."""
         return self.threads if fits_driver([size_bytes], self._work_bytes) else _TASKS_A_CORE * parallelism(self._session)
 
     @property
     def token(self) -> Callable[[int], WriteToken]:
-        """What makes the write token of a task, where it runs."""
+        """Function that creates the write token of a task, called in the task."""
         return _token
 
 
 def fits_driver(size_bytes: Sequence[int], work_bytes: int) -> bool:
-    """Whether tasks that read and write so many bytes run in the driver."""
+    """Whether tasks that read and write these sizes run on the driver."""
     return sum(size_bytes) <= work_bytes
 
 
 def assign_to_bins(size_bytes: Sequence[int], most: int) -> list[list[int]]:
-    """Numbers of tasks in at most so many bins of about equal sizes: the largest first, each to the bin that has least."""
+    """Distribute tasks over at most `most` bins of similar size: the largest first, each to the least loaded bin."""
     bins: list[list[int]] = [[] for _ in range(min(most, len(size_bytes)))]
     loads = [(0, number) for number in range(len(bins))]
     for at in sorted(range(len(size_bytes)), key=lambda at: -size_bytes[at]):
         load, number = heapq.heappop(loads)
         bins[number].append(at)
-        # Each task costs something, however little it reads.
+        # Each task has a fixed cost, however little it reads.
         heapq.heappush(loads, (load + size_bytes[at] + 1, number))
     return bins
 
@@ -100,7 +106,7 @@ def _each(function: Callable[[A], R], tasks: Iterable[A]) -> list[R]:
 
 
 def _in_time(function: object) -> AbstractContextManager[None]:
-    """For one attempt at tasks on the cluster: what writes files removes them where it ends when the write is over."""
+    """Context of one attempt at tasks on the cluster: it deletes the files it wrote if the write has ended."""
     if not isinstance(function, WriteGroup):
         return nullcontext()
     spec = function.writer.spec

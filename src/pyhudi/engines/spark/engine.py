@@ -1,21 +1,25 @@
-"""The Engine protocol over DataFrames.
+"""The Engine protocol over Spark DataFrames.
 
-A small batch is taken to the driver and written from there (taken.py); a larger one in jobs:
+A small batch is collected by the driver and written from there (driver_batch.py); a larger one in jobs:
 
-    1. prepare    columns cast to the table's, record key and partition path in front; persisted and measured (incoming.py).
-                  Where keys are to be looked up, the driver asks for them right away, up to a number, and counts them itself
-    2. look up    few keys: one small job over the files or the record index; many keys: a native join, or a shuffle by file
-                  groups of the record index (lookup.py); under a bucket index nothing but a hash
-    3. write      rows get the number of their file group, one shuffle brings each group into one task, sorted by group, and one
-                  `mapInArrow` merges and writes group after group (routing.py, tasks.py); the driver collects write statuses
-                  only
+    1. prepare    columns cast to the table's, record key and partition path in front; cached and measured
+                  (incoming.py).
+                  If keys are looked up, the driver collects them at once, up to a number, and counts them itself
+    2. look up    few keys: one small job over the files or the record index; many keys: a native join, or a shuffle by
+                  file
+                  groups of the record index (distributed_lookup.py); with a bucket index only a hash
+    3. write      rows get the number of their file group, one shuffle brings each group into one task, sorted by group,
+                  and one
+                  `mapInArrow` merges and writes group after group (routing.py, worker_tasks.py); the driver collects
+                  only write
+                  statuses
 
-Duplicates are combined where the rows of a key meet anyway: in the writing task, after a sort by key, so that combining costs
-no shuffle of its own.  Only under a global index, where rows of one key may be bound for different partitions, is there a shuffle
-by key before.
+Duplicates are combined in the writing task, after a sort by key, which needs no shuffle of its own.  Only with a global
+index,
+where rows of one key may belong to different partitions, a shuffle by key comes first.
 
-Of two rows with one key and equal ordering values the later one in the DataFrame's own order wins, which Spark does not promise
-to keep.
+Of two rows with one key and equal ordering values the later one in the DataFrame's order wins; Spark does not guarantee
+that order.
 """
 
 from __future__ import annotations
@@ -48,7 +52,10 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 _WORK_LESS_THAN_A_JOB = 64 << 20
-"""Bytes that tasks of services read and write in the driver; beyond it they are a job, whose workers may have to start first."""
+"""Bytes that tasks of table services read and write on the driver; larger work is a job, whose workers may have to
+start
+first.
+"""
 
 
 class SparkEngine:
@@ -62,11 +69,11 @@ class SparkEngine:
         self.session = session
 
     def input_schema(self, data: Any) -> pa.Schema:
-        """The schema of a DataFrame.  Raises InvalidRequest for anything else and for types that Arrow lacks."""
+        """The schema of a DataFrame.  Raises InvalidRequest for other data and for types that Arrow lacks."""
         return to_arrow_schema(_frame_of(data).schema)
 
     def prepare(self, data: Any, request: PrepareRequest) -> SparkIncoming:
-        """Describe the preparation of the rows; nothing runs until the rows are asked for."""
+        """Define the preparation of the rows; nothing runs until the rows are needed."""
         return SparkIncoming(self.session, _frame_of(data), request)
 
     def partition_paths(self, data: Any, keys: KeySpec) -> list[str]:
@@ -81,16 +88,16 @@ class SparkEngine:
         return run_tasks(self.session, function, tasks)
 
     def run_tasks(self, function: Callable[[A], R], tasks: Iterable[A], size_bytes: Sequence[int]) -> list[R]:
-        """As `map`, in a few threads of the driver where the tasks are less work than a job is; results in order."""
+        """Like `map`, but in threads of the driver if the tasks are less work than a job; results in order."""
         if not fits_driver(size_bytes, _WORK_LESS_THAN_A_JOB):
             return self.map(function, tasks)
         return DriverWorkers(self.session, _WORK_LESS_THAN_A_JOB).map(function, tasks)
 
 
 class SparkIncoming:
-    """Rows of a write: on the driver where they are few bytes, else on the cluster; decided when they are first asked for.
+    """Rows of a write: on the driver if they are small, else on the cluster; decided at first use.
 
-    A bulk insert that asks for nothing beforehand is written as its rows come, in one job.
+    A bulk insert without a prior lookup or count is written in one job, as its rows arrive.
     """
 
     def __init__(self, session: SparkSession, frame: DataFrame, request: PrepareRequest) -> None:
@@ -108,7 +115,7 @@ class SparkIncoming:
         return dict(self._counts) if isinstance(rows, LocalIncoming) else rows.partitions()
 
     def tag(self, request: TagRequest) -> Tagged:
-        """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
+        """Look up the keys; with a global index also resolve records whose partition changed."""
         check_reachable(request.spec)
         return self._rows().tag(request)
 
@@ -122,17 +129,17 @@ class SparkIncoming:
         return (self._chosen or self._frames).write_bulk(plan)
 
     def refit(self, request: PrepareRequest) -> None:
-        """Prepare the caller's rows once more."""
-        self._drop_taken()
+        """Prepare the caller's rows again."""
+        self._release_driver_rows()
         self._request = request
         self._frames.refit(request)
 
     def release(self) -> None:
-        """Let Spark and the driver drop what was kept."""
-        self._drop_taken()
+        """Release the cached rows of Spark and the driver."""
+        self._release_driver_rows()
         self._frames.release()
 
-    def _drop_taken(self) -> None:
+    def _release_driver_rows(self) -> None:
         if isinstance(self._chosen, LocalIncoming):
             self._chosen.release()
         self._chosen = None
@@ -140,21 +147,23 @@ class SparkIncoming:
     def _rows(self) -> LocalIncoming | FrameIncoming:
         if self._chosen is None:
             request = self._request
-            taken = rows_for_driver(self._frames, request)
-            if taken is None:
+            driver_rows = rows_for_driver(self._frames, request)
+            if driver_rows is None:
                 self._chosen = self._frames
             else:
                 self._frames.release()
-                self._counts = {one["values"]: one["counts"] for one in pc.value_counts(taken.column(PARTITION_PATH)).to_pylist()}
+                self._counts = {
+                    entry["values"]: entry["counts"] for entry in pc.value_counts(driver_rows.column(PARTITION_PATH)).to_pylist()
+                }
                 workers = DriverWorkers(self._session, request.driver_work_bytes)
-                self._chosen = LocalIncoming(workers, self._given, [taken], request)
+                self._chosen = LocalIncoming(workers, self._given, [driver_rows], request)
         return self._chosen
 
 
 def rows_for_driver(rows: FrameIncoming, request: PrepareRequest) -> pa.Table | None:
-    """The rows, where few enough bytes to be taken to the driver; None where they stay on the cluster, kept there.
+    """The rows, if they are small enough for the driver; None if they stay on the cluster, cached there.
 
-    Very few come at once; of more, the bytes are counted where the rows are, before any is sent.
+    Very few rows are collected at once; for more, their bytes are counted first.
     """
     limit = request.driver_batch_bytes
     if limit <= 0:
@@ -168,4 +177,4 @@ def rows_for_driver(rows: FrameIncoming, request: PrepareRequest) -> pa.Table | 
 def _frame_of(data: Any) -> DataFrame:
     if isinstance(data, DataFrame):
         return data
-    raise InvalidRequest(f"the Spark engine takes a Spark DataFrame, not {type(data).__module__}.{type(data).__name__}")
+    raise InvalidRequest(f"the Spark engine requires a Spark DataFrame, found {type(data).__module__}.{type(data).__name__}")

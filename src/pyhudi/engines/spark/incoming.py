@@ -1,4 +1,4 @@
-"""The rows of a write on the cluster: prepared, kept, measured, looked up."""
+"""The rows of a write on the cluster: prepared, cached, measured and looked up."""
 
 from __future__ import annotations
 
@@ -57,24 +57,26 @@ from pyhudi.tasks.tag_location import LookupByBuckets, LookupByKeyColumns, Looku
 from pyhudi.tasks.write_tasks import WriteStatus
 
 _LONGEST_FEW_KEY = 256
-"""Bytes of one key beyond which the keys count as many, however few they are: what comes to the driver is bounded beforehand."""
+"""Maximum size of a key in bytes for collecting keys on the driver: a longer key makes the keys count as many."""
 
 _FEWEST_ROWS_A_TASK = 20_000
 _MOST_ROWS_A_TASK = 1_000_000
 
 _MOST_ROWS_TAKEN_AT_ONCE = 4096
 _USUAL_WIDTH = 64
-"""Bytes of a row in columns of no fixed width, half of what is allowed where few rows are taken before they are measured."""
+"""Estimated bytes of a row's variable-width columns, half of what is allowed when few rows are collected before being
+measured.
+"""
 
 _FITS = "`#fits`"
 _AT = "`#at`"
 
 _TASKS_SHARING_A_BUDGET = 4
-"""Tasks that one executor process is taken to run at once; each takes its share of the memory budget."""
+"""Assumed concurrent tasks of an executor process; each gets its share of the memory budget."""
 
 
 class FrameIncoming:
-    """Prepared rows: the incoming layout, and ORDER while duplicates are still to be combined."""
+    """Prepared rows: the incoming layout, and ORDER until duplicates are combined."""
 
     def __init__(self, session: SparkSession, frame: DataFrame, request: PrepareRequest) -> None:
         """frame: the caller's rows."""
@@ -82,10 +84,10 @@ class FrameIncoming:
         self._frame = frame
         self._persisted: list[DataFrame] = []
         self._plain = CacheSettingGuard(session)
-        self._take(request)
+        self._start(request)
 
-    def _take(self, request: PrepareRequest) -> None:
-        """Begin with the caller's rows, prepared by a request."""
+    def _start(self, request: PrepareRequest) -> None:
+        """Start from the caller's rows, prepared by a request."""
         self._request = request
         self._counts: dict[str, int] | None = None
         self._few: KeyTable | None = None
@@ -102,29 +104,31 @@ class FrameIncoming:
 
     @property
     def rule(self) -> RecordMergeRule:
-        """The rule between incoming records of one key."""
+        """The merge rule between incoming records of one key."""
         return self._request.rule
 
     @property
     def budget_bytes(self) -> int:
-        """Bytes of incoming rows that one task may hold in memory."""
+        """Bytes of incoming rows that one task may buffer in memory."""
         return task_budget(self._request)
 
     def measured(self) -> tuple[int, int]:
-        """How many rows there are, and how many bytes as Arrow, about.  Computes the rows and keeps them until `release`."""
+        """Number of rows, and their approximate size in bytes as Arrow.  Computes the rows and caches them until
+        `release`.
+        """
         if self._measure is None:
             self._keep_rows()
             wide, per_row = _row_bytes(self.schema)
             counted = self.rows.agg(F.count(F.lit(1)).alias("n"), F.expr(f"sum({wide})").alias("wide"))
             with translated_errors(), spark_stage(self.session, "prepare rows"):
-                (found,) = counted.collect()
-            self._measure = int(found["n"]), int(found["wide"] or 0) + per_row * int(found["n"])
+                (row,) = counted.collect()
+            self._measure = int(row["n"]), int(row["wide"] or 0) + per_row * int(row["n"])
         return self._measure
 
     def collect_if_small(self) -> pa.Table | None:
-        """All rows, in their order, where one query that is bounded beforehand brings them; None where they are more, or wide.
+        """All rows in order, if one bounded query can collect them; None if they are too many or too wide.
 
-        Computes the rows, and keeps them until `release`: what is None here is measured and goes on from what was kept.
+        Computes the rows and caches them until `release`, so that a subsequent measurement uses the cache.
         """
         wide, per_row = _row_bytes(self.schema)
         most, widest = _few_rows(self._request.driver_batch_bytes, per_row)
@@ -134,66 +138,66 @@ class FrameIncoming:
         numbered = self.rows.select(
             "*", F.expr(f"{wide} <= {widest} AS {_FITS}"), F.expr(f"monotonically_increasing_id() AS {_AT}")
         )
-        held = [_where_it_fits(field, part) for field, part in zip(self.schema, _optional_parts(self.schema), strict=True)]
+        columns = [_where_it_fits(field, part) for field, part in zip(self.schema, _optional_parts(self.schema), strict=True)]
         with translated_errors(), spark_stage(self.session, "take rows"):
-            found = numbered.select(*held, _FITS, _AT).limit(most + 1).toArrow()
-        *values, fits, at = found.columns
-        if found.num_rows > most or not pc.all(fits, min_count=0).as_py():
+            collected = numbered.select(*columns, _FITS, _AT).limit(most + 1).toArrow()
+        *values, fits, at = collected.columns
+        if collected.num_rows > most or not pc.all(fits, min_count=0).as_py():
             return None
-        # A limit may bring partitions in any order.
+        # A limit may return partitions in any order.
         rows = pa.table(values, names=self.schema.names).take(pc.sort_indices(at))
         return conform_table(rows, wire_schema(self.schema))
 
     def collect(self) -> pa.Table:
-        """All rows, in their order; `measured` says how many bytes come to the driver."""
+        """All rows in order; `measured` returns the size that the driver receives."""
         with translated_errors(), spark_stage(self.session, "take rows"):
-            found = self.rows.select(*_optional_parts(self.schema)).toArrow()
-        return conform_table(found, wire_schema(self.schema))
+            collected = self.rows.select(*_optional_parts(self.schema)).toArrow()
+        return conform_table(collected, wire_schema(self.schema))
 
     def partitions(self) -> dict[str, int]:
-        """Rows by partition path, before duplicates are combined.  Computes the rows and keeps them until `release`."""
+        """Rows by partition path, before duplicates are combined.  Computes the rows and caches them until `release`."""
         if self._counts is None:
             row_count, _ = self.measured()
             if self._request.lookup_columns and row_count <= FEW_KEYS:
-                self._counts = self._take_few_keys()
+                self._counts = self._collect_few_keys()
         if self._counts is None:
             grouped = self.rows.groupBy(PARTITION_PATH).agg(F.count(F.lit(1)).alias("n"))
             with translated_errors(), spark_stage(self.session, "prepare rows"):
-                found = grouped.collect()
-            self._counts = {row[PARTITION_PATH]: int(row["n"]) for row in found}
+                path_counts = grouped.collect()
+            self._counts = {row[PARTITION_PATH]: int(row["n"]) for row in path_counts}
         return dict(self._counts)
 
-    def _take_few_keys(self) -> dict[str, int] | None:
-        """The keys for the driver, and with them the rows by partition path; None when they are many."""
+    def _collect_few_keys(self) -> dict[str, int] | None:
+        """Collect the keys on the driver and count rows by partition path; None if there are too many."""
         short = F.when(F.octet_length(RECORD_KEY) <= _LONGEST_FEW_KEY, column(RECORD_KEY)).alias(RECORD_KEY)
         with translated_errors(), spark_stage(self.session, "prepare rows"):
-            found = self.rows.select(short, PARTITION_PATH).toArrow()
-        keys = found.column(RECORD_KEY)
+            collected = self.rows.select(short, PARTITION_PATH).toArrow()
+        keys = collected.column(RECORD_KEY)
         if keys.nbytes > FEW_KEY_BYTES or keys.null_count:
             return None
-        self._few = KeyTable.of(found)
-        return {entry["values"]: entry["counts"] for entry in pc.value_counts(found.column(PARTITION_PATH)).to_pylist()}
+        self._few = KeyTable.of(collected)
+        return {entry["values"]: entry["counts"] for entry in pc.value_counts(collected.column(PARTITION_PATH)).to_pylist()}
 
     def tag(self, request: TagRequest) -> DriverTagged | DistributedTagged:
-        """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
+        """Look up the keys; with a global index also resolve records whose partition changed."""
         check_reachable(request.spec)
         lookup = request.lookup
         if isinstance(lookup, LookupByBuckets):
             return DistributedTagged.of_buckets(self, request, lookup)
         self.partitions()
-        held = isinstance(lookup, LookupByKeyColumns) and lookup.use_cache
-        if self._few is None and not held:
+        uses_cache = isinstance(lookup, LookupByKeyColumns) and lookup.use_cache
+        if self._few is None and not uses_cache:
             if request.global_keys:
                 self._combine_now()
             if isinstance(lookup, LookupByRecordIndex):
                 hits = check_index_groups(self.persist(lookup_record_index_distributed(self.session, self.rows, request, lookup)))
             elif isinstance(lookup, LookupInHbaseIndex):
-                asked = self.persist(
+                hbase_hits = self.persist(
                     features.load("hbase_index", "index HBASE").lookup_hbase_distributed(
                         self.session, self.rows, request, lookup, self.persist
                     )
                 )
-                hits = resolve_live_hits(self.session, asked, request, self.persist)
+                hits = resolve_live_hits(self.session, hbase_hits, request, self.persist)
             else:
                 hits = resolve_live_hits(
                     self.session, self.persist(lookup_distributed(self.session, self.rows, request)), request, self.persist
@@ -240,29 +244,31 @@ class FrameIncoming:
             return decode_statuses(rows.mapInArrow(AttemptGuard(job, plan.spec), STATUS_SCHEMA).toArrow())
 
     def refit(self, request: PrepareRequest) -> None:
-        """Prepare the caller's rows once more."""
+        """Prepare the caller's rows again."""
         self.release()
-        self._take(request)
+        self._start(request)
 
     def release(self) -> None:
-        """Let Spark drop what was kept."""
+        """Release the cached rows in Spark."""
         for frame in self._persisted:
             frame.unpersist()
         self._persisted.clear()
         self._plain.release()
 
     def persist(self, frame: DataFrame) -> DataFrame:
-        """The same rows, computed once and kept until `release`."""
-        # On Connect this already plans the query, and folding constants may come upon a refused row.
+        """The same rows, computed once and cached until `release`."""
+        # On Connect this already plans the query, and constant folding may encounter a refused row.
         with translated_errors():
-            # The default level keeps columns in memory as they are, and on disk what does not fit.
+            # The default level caches columns in memory, and spills to disk what does not fit.
             self._plain.enter()
-            kept = frame.persist()
-        self._persisted.append(kept)
-        return kept
+            cached = frame.persist()
+        self._persisted.append(cached)
+        return cached
 
     def task_count(self) -> int:
-        """Tasks for a shuffle of all rows whose result is kept, where Spark does not put small partitions together by itself."""
+        """Number of tasks for a shuffle of all rows with a cached result, where Spark does not coalesce small
+        partitions.
+        """
         rows = sum(self.partitions().values())
         return max(
             1, -(-rows // _MOST_ROWS_A_TASK), min(TASKS_A_CORE * parallelism(self.session), -(-rows // _FEWEST_ROWS_A_TASK))
@@ -274,7 +280,7 @@ class FrameIncoming:
             self._kept = True
 
     def _combine_now(self) -> None:
-        """One row for each key, whatever its partition."""
+        """Combine to one row per key, regardless of the partition."""
         if not self.combine:
             return
         job = CombineKeys(self.schema, self._request.rule)
@@ -286,7 +292,7 @@ class FrameIncoming:
         self._measure = None
 
     def _raw_for_bulk(self, plan: BulkPlan) -> DataFrame | None:
-        """The caller's rows as they are, where nothing but the writing tasks needs their keys; else None."""
+        """The caller's unprepared rows, if only the writing tasks need their keys; else None."""
         if plan.sort != "NONE" or self.combine or self._persisted or self._request.keys_only:
             return None
         return self._frame.coalesce(plan.parallelism) if plan.parallelism > 0 else self._frame
@@ -316,20 +322,21 @@ class FrameIncoming:
 
 
 def task_budget(request: PrepareRequest) -> int:
-    """Bytes of incoming rows that one task may hold in memory."""
+    """Bytes of incoming rows that one task may buffer in memory."""
     return max(1 << 20, request.memory_budget_bytes // _TASKS_SHARING_A_BUDGET)
 
 
 def _few_rows(limit_bytes: int, per_row: int) -> tuple[int, int]:
-    """How many rows are taken before they are measured, and what each may have in columns of no fixed width: one more than
-    so many of such rows is at most `limit_bytes`.
+    """How many rows are collected before being measured, and the maximum of each in variable-width columns.
+
+    One more than that many such rows fit in `limit_bytes`.
     """
     most = min(_MOST_ROWS_TAKEN_AT_ONCE, limit_bytes // (2 * (per_row + _USUAL_WIDTH)))
     return (most, limit_bytes // (most + 1) - per_row) if most > 0 else (0, 0)
 
 
 def _where_it_fits(field: pa.Field, part: Column | str) -> Column | str:
-    """A column of no fixed width, null where its row is too wide."""
+    """A variable-width column, null if its row is too wide."""
     if not _is_wide(field.type):
         return part
     if isinstance(part, Column):
@@ -338,7 +345,9 @@ def _where_it_fits(field: pa.Field, part: Column | str) -> Column | str:
 
 
 def _optional_parts(schema: pa.Schema) -> list[Column | str]:
-    """The columns, whose parts may all be null: Spark's own way to Arrow refuses null structs with fields that may not."""
+    """The columns with nullable nested fields: Spark's conversion to Arrow refuses null structs with non-nullable
+    fields.
+    """
     columns: list[Column | str] = []
     for name, field in zip(schema.names, to_spark_schema(schema).fields, strict=True):
         loose = _optional(field.dataType)
@@ -357,14 +366,14 @@ def _optional(kind: T.DataType) -> T.DataType:
 
 
 def _row_bytes(schema: pa.Schema) -> tuple[str, int]:
-    """What a row takes as Arrow, about: of its columns of no fixed width, as SQL, and of the others."""
+    """Approximate size of a row as Arrow: of its variable-width columns as SQL, and of the others."""
     wide, per_row = ["0L"], 0
     for field in schema:
         if not _is_wide(field.type):
             per_row += 1 + field.type.bit_width // 8
             continue
         per_row += 5
-        # Text of nested values is longer than they are, except for the shortest.
+        # The JSON text of nested values is longer than they are, except for the shortest.
         value = (
             f"to_json(struct({quote_spark_name(field.name)}))" if pa.types.is_nested(field.type) else quote_spark_name(field.name)
         )
@@ -373,7 +382,7 @@ def _row_bytes(schema: pa.Schema) -> tuple[str, int]:
 
 
 def _is_wide(kind: pa.DataType) -> bool:
-    """Whether values of a type have no fixed width."""
+    """Whether a type has no fixed width."""
     try:
         return bool(kind.bit_width < 0)
     except ValueError:

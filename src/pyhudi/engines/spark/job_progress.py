@@ -1,7 +1,8 @@
-"""Progress of Spark jobs on the driver's terminal: how many tasks of the running stages are done.
+"""Progress of Spark jobs on the driver's terminal: completed tasks of the running stages.
 
-On Spark Connect the server's own reports arrive through a progress handler; on a classic session a thread asks the status
-tracker.  Where nobody shows progress, nothing is asked.
+On Spark Connect the server's reports arrive through a progress handler; on a classic session a thread polls the status
+tracker.
+If no progress is shown, nothing is polled.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ POLL_S = 0.5
 
 @contextmanager
 def spark_stage(session: SparkSession, name: str) -> Iterator[None]:
-    """Show the Spark stages that run meanwhile as one stage of this name."""
+    """Show the Spark stages that run within the block as one stage of this name."""
     with show_stage(name) as show:
         if show is None:
             yield
@@ -36,7 +37,7 @@ def _is_connect(session: SparkSession) -> bool:
 def _reported(session: SparkSession, reporter: Callable[[int, int], None]) -> Iterator[None]:
     def handle(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         known = list(stages or ())
-        reporter(sum(one.num_completed_tasks for one in known), sum(one.num_tasks for one in known))
+        reporter(sum(stage_info.num_completed_tasks for stage_info in known), sum(stage_info.num_tasks for stage_info in known))
 
     handler: Any = handle
     session.registerProgressHandler(handler)
@@ -56,9 +57,12 @@ def _polled(session: SparkSession, reporter: Callable[[int, int], None]) -> Iter
             try:
                 stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             except Exception:
-                # The session ends: the job itself says so.
+                # The session has ended: the job itself reports it.
                 return
-            reporter(sum(one.numCompletedTasks for one in stages if one), sum(one.numTasks for one in stages if one))
+            reporter(
+                sum(stage_info.numCompletedTasks for stage_info in stages if stage_info),
+                sum(stage_info.numTasks for stage_info in stages if stage_info),
+            )
 
     thread = threading.Thread(target=poll, name="pyhudi-progress", daemon=True)
     thread.start()

@@ -1,12 +1,16 @@
-"""Python tasks on the cluster, and errors on their way back.
+"""Run Python tasks on the cluster, and translate their errors.
 
-A task is a pickled value, a result is a pickled value; both travel as binary rows of a small DataFrame through `mapInArrow`.
-One Spark task runs one task, so Spark's own retry and speculation apply to each.
+Tasks and results are pickled values, sent as binary rows of a small DataFrame through `mapInArrow`.  One Spark task
+runs one task,
+so Spark's retry and speculation apply to each.
 
-Errors: what PyHudi raises on a worker comes back as the same error, with its fields (see `worker_errors`).  A native expression
-refuses a row through `raise_error` with `REFUSAL` in front of the text; it comes back as InvalidRequest.  A job that failed
-because a worker died, or has no PyHudi, or within the JVM, raises EngineFailed.  Errors of the caller's own plan (a column that
-is not there, a function of theirs that raised) stay Spark's own exceptions.
+Errors: an error that PyHudi raises on a worker is re-created on the driver, with its fields (see `worker_errors`).  A
+native
+expression refuses a row through `raise_error` with the prefix `REFUSAL`; it becomes InvalidRequest.  A job that failed
+because a
+worker died, lacks PyHudi, or within the JVM, raises EngineFailed.  Errors of the caller's own plan (a missing column, a
+user
+function that raised) remain Spark's exceptions.
 """
 
 from __future__ import annotations
@@ -35,12 +39,14 @@ from pyhudi.tasks.progress import stage_name
 
 # Which Python the workers of a session run.
 #
-#     PYSPARK_PYTHON is set    that one: whoever set it knows the cluster
-#     a local master           this interpreter, which has PyHudi; Spark itself would take the first `python3` of PATH, also in a
+#     PYSPARK_PYTHON is set    that one, as the user configured it
+#     a local master           this interpreter, which has PyHudi; Spark's default is the first `python3` of PATH, even
+#                              in a
 #                              program that was started as `venv/bin/python job.py`
-#     a cluster, Connect       what they are set up with: a path of this machine says nothing there
+#     a cluster, Connect       their configured Python: a path of this machine is meaningless there
 #
-# Where workers have no PyHudi, or another Python, tasks fail at their start: `wrong_worker_hint` tells that failure by its text.
+# If workers lack PyHudi or run another Python version, tasks fail at their start: `wrong_worker_hint` detects that by
+# its text.
 
 _SPARKS_OWN = "python3"
 _WRONG_WORKER = re.compile(
@@ -50,7 +56,9 @@ _WRONG_WORKER = re.compile(
 
 
 def set_worker_python(session: SparkSession) -> bool:
-    """Let a local session whose Python nobody chose run its workers with this interpreter.  Whether that was done just now."""
+    """Make a local session run its workers with this interpreter, unless configured.  Returns whether it changed the
+    session.
+    """
     if os.environ.get("PYSPARK_PYTHON") or type(session).__module__.startswith("pyspark.sql.connect"):
         return False
     context = session.sparkContext
@@ -61,13 +69,13 @@ def set_worker_python(session: SparkSession) -> bool:
 
 
 def wrong_worker_hint(text: str) -> str | None:
-    """What to do about a failure whose text says that the workers' Python cannot run PyHudi; None for any other."""
-    found = _WRONG_WORKER.search(text)
-    if found is None:
+    """Advice for a failure whose text shows that the workers' Python cannot run PyHudi; None for others."""
+    matched = _WRONG_WORKER.search(text)
+    if matched is None:
         return None
     return (
-        f"the Python that Spark's workers run cannot run PyHudi ({found[0]}): export PYSPARK_PYTHON={sys.executable}, or another "
-        "one that has PyHudi, before the session starts, or install PyHudi where the workers start; `pyhudi doctor` looks at it"
+        f"the Python of Spark's workers cannot run PyHudi ({matched[0]}): export PYSPARK_PYTHON={sys.executable}, or another "
+        "Python with PyHudi, before the session starts, or install PyHudi on the workers; `pyhudi doctor` checks it"
     )
 
 
@@ -75,10 +83,10 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 REFUSAL = "pyhudi refuses: "
-"""Stands before the text of `raise_error` in native expressions."""
+"""Prefix of the text of `raise_error` in native expressions."""
 
 _CLOSURE_BYTES = 1 << 20
-"""Tasks up to this size travel inside the function; Spark ships it to every task, and no shuffle is needed to deal them out."""
+"""Tasks up to this size are pickled with the function; Spark sends it to every task, and no shuffle is needed."""
 
 _MOST_SPARK_TASKS = 4096
 
@@ -113,10 +121,11 @@ def run_tasks(session: SparkSession, function: Callable[[A], R], tasks: Iterable
 def task_rows(
     session: SparkSession, work: Callable[[int, Any], Iterator[pa.RecordBatch]], tasks: Iterable[Any], schema: T.StructType | str
 ) -> DataFrame:
-    """The batches that `work` makes of each task and its number, as a DataFrame; up to a limit one Spark partition for each task.
+    """The batches that `work` creates from each task and its number, as a DataFrame.
 
-    The partitions of the DataFrame, and the rows in each of them, are in the order of the tasks.  work and tasks must be
-    picklable.  schema: of the batches.
+    Up to a limit each task has its own Spark partition.  The partitions, and the rows in each of them, are in the order
+    of the tasks.
+    work and tasks must be picklable.  schema: of the batches.
     """
     set_worker_python(session)
     blobs = [pickle.dumps(task, protocol=5) for task in tasks]
@@ -130,28 +139,28 @@ def task_rows(
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Errors of PyHudi that a Spark job brings back are raised as themselves, those of the cluster as EngineFailed."""
+    """Re-raise PyHudi's errors of a Spark job as themselves, and failures of the cluster as EngineFailed."""
     try:
         yield
     except Exception as error:
-        # Errors of the JVM that PySpark has no class for come as those of py4j, which Spark Connect does without.
+        # JVM errors without a PySpark class are raised as those of py4j, which Spark Connect does not use.
         of_jvm = type(error).__module__.startswith("py4j.")
         if not of_jvm and not isinstance(error, PySparkException):
             raise
         text = str(error)
-        found = extract_error(text)
-        remedy = wrong_worker_hint(text) if found is None else None
+        translated = extract_error(text)
+        remedy = wrong_worker_hint(text) if translated is None else None
         if remedy is not None:
-            found = EngineFailed(remedy)
-        if found is None and (of_jvm or _DEAD_WORKER.search(text)):
-            found = EngineFailed(f"Spark failed while it ran tasks of PyHudi, and what they did does not count: {_summary(text)}")
-        if found is None:
+            translated = EngineFailed(remedy)
+        if translated is None and (of_jvm or _DEAD_WORKER.search(text)):
+            translated = EngineFailed(f"Spark failed while it ran tasks of PyHudi; their results are discarded: {_summary(text)}")
+        if translated is None:
             raise
-        raise found from error
+        raise translated from error
 
 
 def extract_error(text: str) -> HudiError | None:
-    """The error of PyHudi that the message of a Spark exception carries, None when there is none."""
+    """PyHudi's error in the message of a Spark exception, None if there is none."""
     parsed = parse_error(text)
     if parsed is not None:
         return parsed
@@ -168,14 +177,14 @@ def extract_error(text: str) -> HudiError | None:
 
 
 def _summary(text: str) -> str:
-    """What Spark says without the stack traces of its JVM, in one line."""
+    """Spark's message on one line, without JVM stack traces."""
     lines = (line.strip() for line in _PY4J_HEAD.sub("", text).splitlines())
-    told = " ".join(line for line in lines if line and not line.startswith(("at ", "...")))
-    return told if len(told) <= _SUMMARY_CHARACTERS else f"{told[:_SUMMARY_CHARACTERS]}..."
+    summary = " ".join(line for line in lines if line and not line.startswith(("at ", "...")))
+    return summary if len(summary) <= _SUMMARY_CHARACTERS else f"{summary[:_SUMMARY_CHARACTERS]}..."
 
 
 def parallelism(session: SparkSession) -> int:
-    """How many tasks the cluster runs at once, as Spark itself assumes; at least 1.  Asked once a session."""
+    """Number of tasks that the cluster runs concurrently, as Spark estimates it; at least 1.  Cached per session."""
     known = _CORES.get(session)
     if known is None:
         numbers = session.range(1 << 16).select(F.spark_partition_id().alias("n")).agg(F.max("n").alias("n"))
@@ -184,7 +193,7 @@ def parallelism(session: SparkSession) -> int:
 
 
 class _TaskRunner:
-    """Works on the tasks of its rows, one after the other.  blobs: the tasks, where the rows hold no more than their numbers."""
+    """Executes the tasks of its rows in order.  blobs: the tasks, if the rows contain only their numbers."""
 
     def __init__(self, work: Callable[[int, Any], Iterator[pa.RecordBatch]], blobs: tuple[bytes, ...] | None = None) -> None:
         self._work = work

@@ -1,4 +1,6 @@
-"""The caller's rows in the incoming layout, as native expressions where Spark's casts are Hudi's, else through Arrow."""
+"""Convert the input rows to the incoming layout, with native expressions if Spark's casts equal Hudi's, else through
+Arrow.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ from pyhudi.tasks.incoming_rows import incoming_schema, key_columns
 
 
 def prepared_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest) -> DataFrame:
-    """The rows of a frame whose columns are `input_schema`, in the incoming layout; with ORDER where duplicates are combined."""
+    """The rows of a frame with columns `input_schema`, in the incoming layout; with ORDER if duplicates are combined."""
     rows = _key_rows(frame, input_schema, request) if request.keys_only else _native_rows(frame, input_schema, request)
     if rows is None:
         schema = to_spark_schema(incoming_schema(request))
@@ -45,7 +47,7 @@ def prepared_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareReq
 
 
 class _Prepare:
-    """Rows to the incoming layout, for columns that need a cast which Spark does otherwise than Hudi."""
+    """Converts rows to the incoming layout, for columns whose cast differs between Spark and Hudi."""
 
     def __init__(self, request: PrepareRequest) -> None:
         self._request = request
@@ -56,16 +58,16 @@ class _Prepare:
 
 
 def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest) -> DataFrame | None:
-    """The incoming layout as native expressions; None when a column needs a cast that has to be Hudi's."""
+    """The incoming layout as native expressions; None if a column needs Hudi's cast."""
     data: list[Column | str] = []
-    taken = request.input_schema
-    types = to_spark_schema(taken)
-    untyped, input_schema = input_schema, typed_nulls(input_schema, taken)
+    input_columns = request.input_schema
+    types = to_spark_schema(input_columns)
+    untyped, input_schema = input_schema, typed_nulls(input_schema, input_columns)
     nulls = {field.name for field in untyped if pa.types.is_null(field.type)}
     columns = normalise(pa.schema([field for field in input_schema if field.name not in (*META_COLUMNS, DELETE_COLUMN)]))
-    held = set(columns.names)
-    for field, spark in zip(taken, types.fields, strict=True):
-        if field.name not in held:
+    present_names = set(columns.names)
+    for field, spark in zip(input_columns, types.fields, strict=True):
+        if field.name not in present_names:
             if not field.nullable and column_default(field) is not None:
                 return None
             if not field.nullable:
@@ -79,7 +81,7 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
         elif field.name in request.required_ordering:
             why = f"the ordering field {field.name!r} is null in a row"
         if field.name not in nulls and untyped.field(field.name).type != raw.type:
-            # Nulls without a type within the column: Spark's cast does not look at parts that may not be null.
+            # Untyped nulls within the column: Spark's cast does not check nested fields that must not be null.
             return None
         if field.name in nulls:
             value = column(field.name).cast(spark.dataType)
@@ -95,29 +97,29 @@ def _native_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequ
         if why:
             missing = value.isNull()
             if request.marks_deletes and field.nullable:
-                # What only deletes its key is compared with nothing.
+                # A delete by key has no ordering value to compare.
                 missing = missing & ~column(DELETE_COLUMN)
             value = F.when(missing, F.raise_error(F.lit(f"{REFUSAL}{why}"))).otherwise(value)
         data.append(value.alias(field.name))
     key = (
         auto_key_column(request.instant_time)
         if request.keys.generates_keys
-        else key_column(request.keys, _fitting(columns, taken))
+        else key_column(request.keys, _fitting(columns, input_columns))
     )
-    path = path_column(request.keys, _fitting(columns, taken))
+    path = path_column(request.keys, _fitting(columns, input_columns))
     marked = [quote_spark_name(DELETE_COLUMN)] if request.marks_deletes else []
     cast = frame.select(*data, *marked)
-    # Keys are made of the cast values, as the embedded engine makes them.
+    # Keys are built from the cast values, as in the embedded engine.
     return cast.select(
         key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quote_spark_name, request.data_schema.names), *marked
     )
 
 
 def _fitting(columns: pa.Schema, data_schema: pa.Schema) -> pa.Schema:
-    """The table's columns, nullable where the incoming ones are."""
-    fields, held = [], set(columns.names)
+    """The table's columns, nullable where the input columns are."""
+    fields, present_names = [], set(columns.names)
     for field in data_schema:
-        nullable = field.nullable if field.name not in held else columns.field(field.name).nullable and field.nullable
+        nullable = field.nullable if field.name not in present_names else columns.field(field.name).nullable and field.nullable
         fields.append(field.with_nullable(nullable))
     return pa.schema(fields)
 
@@ -138,12 +140,12 @@ def _key_rows(frame: DataFrame, input_schema: pa.Schema, request: PrepareRequest
 
 
 def _safe_cast(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether Spark's cast gives the value that `records.schema_cast` gives, for each value and in every session."""
+    """Whether Spark's cast equals that of `records.schema_cast`, for each value and in every session."""
     types = pa.types
     if types.is_integer(source) and types.is_integer(target):
         return bool(source.bit_width <= target.bit_width)
     if types.is_integer(source) and types.is_floating(target):
-        # A number that would be rounded has to be refused, which Spark's cast does not.
+        # A number that would be rounded must be refused, which Spark's cast does not do.
         return bool(source.bit_width <= 32 and types.is_float64(target))
     if types.is_integer(source) and types.is_string(target):
         return True

@@ -1,16 +1,19 @@
-"""File slices as a DataFrame.
+"""File slices as a Spark DataFrame.
 
-    base file alone, columns as the table has them    Spark's own Parquet scan, with its pruning, pushdown and statistics
-    the same, some columns narrower than today's      the same scan, one for each older schema, with the columns cast
+    base file alone, columns as in the table          Spark's own Parquet scan, with its pruning, pushdown and
+                                                      statistics
+    the same, some columns with a narrower type       the same scan, one per older schema, with the columns cast
     anything else                                     tasks that read the slice into Arrow (`tasks.read_slice`), through
                                                       `mapInArrow`
 
-"Anything else" are slices with log files, nested columns whose type was widened, columns that only a partition path
-knows or that have another name or type in the file by their ids, and files whose name Spark would take for a pattern.
-All parts are united; the filter is applied to each, and Spark pushes it into its own scans.
+"Anything else": slices with log files; nested columns whose type was widened; columns that exist only in the partition
+path, or
+have another name or type in the file according to their ids; files whose name Spark would parse as a glob pattern.
+All parts are united.  The filter is applied to each, and Spark pushes it down into its own scans.
 
-Which schema a file has is known from the commit that wrote it; footers are read only for files of commits that left the
-timeline, and only when the table's schema changed since.
+The schema of a file comes from the commit that wrote it.  Footers are read only for files of commits that left the
+timeline, and
+only if the table's schema has changed since.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ from pyhudi.tasks.read_changes import change_schema
 from pyhudi.tasks.read_slice import ReadSpec, run_read
 
 _GLOB_CHARACTERS = frozenset("{}[]*?\\")
-"""Spark takes a path with one of these for a pattern."""
+"""Spark parses a path with one of these as a glob pattern."""
 
 _NO_FILE_SYSTEM = ("No FileSystem for scheme", "UnsupportedFileSystemException", "FileSystem not found")
 
@@ -75,15 +78,16 @@ _FOOTERS_A_TASK = 64
 
 
 def to_dataframe(session: SparkSession, snapshot: Snapshot, spec: ReadSpec, plan: ReadPlan) -> DataFrame:
-    """The rows of a plan with the columns of `spec.output`, filtered.  Nothing but the table's state is read before Spark runs.
+    """The rows of a plan with the columns of `spec.output`, filtered.  Planning reads only the table's metadata.
 
-    Raises Unsupported for a table that Spark cannot reach and for columns that Spark has no type for.
+    Raises:
+        Unsupported: Spark cannot access the table, or lacks a type for a column.
     """
     _check_reachable(spec.storage)
-    native, others = _divided(session, snapshot, spec, plan.slices)
+    native, task_slices = _divided(session, snapshot, spec, plan.slices)
     frames = [_scanned(session, spec, schema, paths) for schema, paths in native]
-    if others:
-        frames.append(_through_tasks(session, spec, others))
+    if task_slices:
+        frames.append(_through_tasks(session, spec, task_slices))
     if not frames:
         return session.createDataFrame([], to_spark_schema(spec.output))
     return functools.reduce(DataFrame.unionByName, frames)
@@ -102,36 +106,41 @@ def query_dataframe(session: SparkSession, query: SnapshotQuery | ChangeQuery) -
 def plan_query(
     context: TableContext, options: Options, columns: Sequence[str] | None, condition: Filter | None
 ) -> SnapshotQuery | ChangeQuery:
-    """The query that Hudi's read options describe.  columns, condition: those of `pyhudi.columns` and `pyhudi.filter` when
-    None, else every column, the `_hoodie_` columns among them, and every row.
+    """Plan the query that Hudi's read options describe.
+
+    columns, condition: None for those of `pyhudi.columns` and `pyhudi.filter`; by default all columns, including the
+    `_hoodie_` ones,
+    and all rows.
     """
-    chosen: Sequence[str] = columns if columns is not None else (options.names(COLUMNS) or ["*"])
-    wanted = condition if condition is not None else options.text(FILTER)
+    selected: Sequence[str] = columns if columns is not None else (options.names(COLUMNS) or ["*"])
+    filter_ = condition if condition is not None else options.text(FILTER)
     from_path = options.flag(VALUES_FROM_PATH)
     kind = options.value_or_default(QUERY_TYPE)
     reads_changes(options)
-    _check_question(options, kind)
+    _check_query_type_options(options, kind)
     if kind == "incremental":
         start, end = options.text(BEGIN), options.text(END)
         if start is None:
-            raise InvalidRequest(f"an incremental query needs {BEGIN}")
+            raise InvalidRequest(f"an incremental query requires the option {BEGIN}")
         if reads_changes(options):
-            return plan_change_query(context, RequestRange.parse(start, end), chosen, wanted, settings=ReadSettings.of(options))
+            return plan_change_query(
+                context, RequestRange.parse(start, end), selected, filter_, settings=ReadSettings.of(options)
+            )
         range_ = incremental_range(options, context.config.version, start, end)
         fall_back = options.flag(FALL_BACK)
         return plan_incremental_query(
             context,
             range_,
-            chosen,
-            wanted,
+            selected,
+            filter_,
             fall_back=fall_back,
             values_from_path=from_path,
             settings=ReadSettings.of(options),
         )
     return plan_snapshot_query(
         context,
-        chosen,
-        wanted,
+        selected,
+        filter_,
         as_of=options.text(AS_OF),
         base_files_only=kind == "read_optimized",
         values_from_path=from_path,
@@ -139,15 +148,15 @@ def plan_query(
     )
 
 
-def _check_question(options: Options, kind: str) -> None:
-    """Each kind of query has options that say which rows it gives, and those of another kind would be passed over."""
+def _check_query_type_options(options: Options, kind: str) -> None:
+    """Refuse options of another query type, which would be ignored."""
     for option in (AS_OF,) if kind == "incremental" else (BEGIN, END):
         if options.text(option) is not None:
-            raise InvalidRequest(f"option {option}={options.text(option)} does not go with {QUERY_TYPE}={kind}")
+            raise InvalidRequest(f"option {option}={options.text(option)} does not apply to {QUERY_TYPE}={kind}")
 
 
 def streamed_schema(context: TableContext, options: Options) -> pa.Schema:
-    """The columns that a stream, or an incremental query of any range, gives: those of `pyhudi.columns`, else all."""
+    """Columns of a stream, or of an incremental query of any range: those of `pyhudi.columns`, else all."""
     chosen = options.names(COLUMNS) or ["*"]
     if reads_changes(options):
         stored = read_spec(load_snapshot(context), ["*"], None).table_schema
@@ -158,32 +167,32 @@ def streamed_schema(context: TableContext, options: Options) -> pa.Schema:
 def _divided(
     session: SparkSession, snapshot: Snapshot, spec: ReadSpec, slices: Sequence[FileSlice]
 ) -> tuple[list[tuple[pa.Schema, list[str]]], list[FileSlice]]:
-    """Base files by the schema to scan them with, and the slices that tasks have to read."""
+    """Base files by the schema to scan them with, and the slices that tasks must read."""
     needed = _needed(spec)
     storage = open_storage(spec.storage)
-    others: list[FileSlice] = []
+    task_slices: list[FileSlice] = []
     plain: list[FileSlice] = []
     from_path = {*spec.path_columns, *(path_valued_columns(spec.keys) if spec.values_from_path else ())}
     path_only = not from_path.isdisjoint(needed.names)
     for slice_ in slices:
-        # Spark's ORC scan takes times by its own zone, not by the one that wrote them.
+        # Spark's ORC scan interprets times in its own zone, not the writer's.
         to_task = path_only or (slice_.base is not None and is_orc(slice_.base.path))
         base = None if to_task or slice_.logs or slice_.source is not None else slice_.base
-        (others if base is None or _is_hidden_from_spark(spec, needed, storage, base) else plain).append(slice_)
+        (task_slices if base is None or _is_hidden_from_spark(spec, needed, storage, base) else plain).append(slice_)
     by_schema: dict[pa.Schema | None, list[str]] = {}
     known = _schemas_of(session, snapshot, spec, plain)
     for slice_ in plain:
         assert slice_.base is not None, "slices without a base file were set apart"
         physical = _scan_schema(needed, known[slice_.base.path])
         if physical is None:
-            others.append(slice_)
+            task_slices.append(slice_)
         else:
             by_schema.setdefault(physical, []).append(storage.absolute(slice_.base.path))
-    return [(schema, paths) for schema, paths in by_schema.items() if schema is not None], others
+    return [(schema, paths) for schema, paths in by_schema.items() if schema is not None], task_slices
 
 
 def _is_hidden_from_spark(spec: ReadSpec, needed: pa.Schema, storage: Storage, base: BaseFile) -> bool:
-    """Whether Spark's scan does not find the file by its path, or in it the columns by their names."""
+    """Whether Spark's scan cannot find the file by its path, or its columns by their names."""
     moved = spec.ids is not None and not spec.ids.moved(base.name.instant_time).isdisjoint(needed.names)
     return moved or bool(_GLOB_CHARACTERS.intersection(storage.absolute(base.path)))
 
@@ -197,10 +206,11 @@ def _needed(spec: ReadSpec) -> pa.Schema:
 
 
 def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | None:
-    """The needed columns with the types that the files have; None when a difference is more than a cast of a plain column, or a
-    column that the files lack has a default.
+    """The columns to read with the types in the files.
 
-    stored: the files' data columns; None when they are those of the table.
+    stored: data columns of the files; None if equal to the table's.  Returns None if a column needs more than a plain
+    cast, or is
+    missing in the files and has a default.
     """
     if stored is None:
         return needed
@@ -208,7 +218,7 @@ def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | Non
     for field in needed:
         position = stored.get_field_index(field.name)
         if position < 0 and column_default(field) is not None:
-            # Spark knows nothing of defaults.
+            # Spark does not apply Hudi's defaults.
             return None
         if position < 0 or field.name in META_COLUMNS or same_type(stored.field(position).type, field.type):
             fields.append(field)
@@ -227,9 +237,9 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
         raise _unreachable(error, spec.storage.uri) or error from error
     casts: dict[str, Column] = {}
     for field in schema:
-        wanted = spec.table_schema.field(field.name).type
-        if not same_type(field.type, wanted):
-            cast = spark_cast(column(field.name), field.type, wanted)
+        target_type = spec.table_schema.field(field.name).type
+        if not same_type(field.type, target_type):
+            cast = spark_cast(column(field.name), field.type, target_type)
             assert cast is not None, "columns without a cast were left to tasks"
             casts[field.name] = cast
     if casts:
@@ -240,25 +250,27 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
 
 
 def _unreachable(error: Exception, uri: str) -> InvalidRequest | None:
-    """Our error where Spark's session has no file system for a URI, which its own scan of base files needs; None for others."""
+    """Error for a URI without a file system in Spark's session, which its scan of base files needs; None for other
+    errors.
+    """
     if not any(sign in str(error) for sign in _NO_FILE_SYSTEM):
         return None
     scheme = uri.partition(":")[0]
     return InvalidRequest(
-        f"{uri}: Spark's session scans base files by itself, and has no file system for {scheme}://: start it with Hadoop's "
-        'package for that store and its fs.* settings (docs/object-stores.md), or read by spark.read.format("pyhudi") with the '
-        "storage options as pyhudi.storage.<name>, which reads through PyHudi's own client"
+        f"{uri}: Spark scans base files itself, and its session has no file system for {scheme}://. Start it with Hadoop's "
+        'package for that store and its fs.* settings (docs/object-stores.md), or read with spark.read.format("pyhudi") and the '
+        "storage options as pyhudi.storage.<name>, which reads with PyHudi's own client"
     )
 
 
 def spark_cast(value: Column, source: pa.DataType, target: pa.DataType) -> Column | None:
-    """Hudi's widening of a plain column in Spark's words; None when Spark would give another value."""
+    """Hudi's widening of a plain column as a Spark cast; None if Spark's result would differ."""
     types = pa.types
     spark = to_spark_schema(pa.schema([("c", target)])).fields[0].dataType
     if types.is_integer(source) and (types.is_integer(target) or types.is_floating(target) or types.is_string(target)):
         return value.cast(spark)
     if types.is_float32(source) and types.is_float64(target):
-        # By way of the shortest text: 0.1 as a float becomes 0.1, not 0.10000000149011612.
+        # Via the shortest text: 0.1 as a float becomes 0.1, not 0.10000000149011612.
         return value.cast("string").cast(spark)
     if types.is_date32(source) and types.is_string(target):
         return value.cast(spark)
@@ -268,7 +280,7 @@ def spark_cast(value: Column, source: pa.DataType, target: pa.DataType) -> Colum
 def _check_reachable(storage: StorageSpec) -> None:
     if storage.uri.startswith("memory:"):
         raise Unsupported(
-            f"{storage.uri} lives in the memory of one process, which Spark's workers cannot reach; read it with to_arrow()"
+            f"{storage.uri} is in the memory of one process, which Spark's workers cannot access; read it with to_arrow()"
         )
 
 
@@ -284,7 +296,7 @@ def _through_reader(
 
 
 class _SliceReader:
-    """A task to its rows."""
+    """Maps a task to its rows."""
 
     def __init__(self, reader: Callable[[Any], Iterator[pa.Table]], schema: pa.Schema) -> None:
         self._reader = reader
@@ -303,36 +315,35 @@ class _SliceReader:
 def _schemas_of(
     session: SparkSession, snapshot: Snapshot, spec: ReadSpec, slices: Iterable[FileSlice]
 ) -> Mapping[str, pa.Schema | None]:
-    """The data columns of each base file; None where they are those of the table now."""
-    found: dict[str, pa.Schema | None] = {}
+    """The data columns of each base file; None if equal to the table's current ones."""
+    file_schemas: dict[str, pa.Schema | None] = {}
     unknown: list[str] = []
     changed = _schema_changed(snapshot)
     for slice_ in slices:
         assert slice_.base is not None, "slices without a base file were set apart"
         if not changed:
-            found[slice_.base.path] = None
+            file_schemas[slice_.base.path] = None
             continue
         instant = _completed(snapshot, slice_.base.name.instant_time)
         text = None if instant is None else _schema_text(snapshot.context.timeline, instant)
         if not text:
             unknown.append(slice_.base.path)
         elif snapshot.schema is not None and text == snapshot.schema.avro:
-            found[slice_.base.path] = None
+            file_schemas[slice_.base.path] = None
         else:
-            found[slice_.base.path] = TableSchema.from_avro(text).arrow
+            file_schemas[slice_.base.path] = TableSchema.from_avro(text).arrow
     tasks = [_FooterTask(spec.storage, tuple(unknown[i : i + _FOOTERS_A_TASK])) for i in range(0, len(unknown), _FOOTERS_A_TASK)]
     if len(tasks) < parallelism(session) and unknown:
         tasks = [_FooterTask(spec.storage, (path,)) for path in unknown]
     for task, schemas in zip(tasks, run_tasks(session, _run_footers, tasks), strict=True):
-        found.update(zip(task.paths, schemas, strict=True))
-    return found
+        file_schemas.update(zip(task.paths, schemas, strict=True))
+    return file_schemas
 
 
 def _schema_changed(snapshot: Snapshot) -> bool:
-    """Whether a commit of the active timeline, or the table's creation, states another schema than the newest.
+    """Whether a commit of the active timeline, or the table's creation, has another schema than the latest one.
 
-    The oldest active instant may itself stand for archived ones of another schema, so a timeline that was cut counts as
-    changed.
+    Archived instants may have another schema, so a timeline with archived instants counts as changed.
     """
     if snapshot.schema is None:
         return False
@@ -368,7 +379,7 @@ _MOST_TEXTS = 4096
 
 
 def _schema_text(store: TimelineStore, instant: Instant) -> str:
-    """The schema that a commit states, '' for none.  A completed instant never changes, so what was read once is kept."""
+    """The schema in a commit's metadata, '' for none; cached, because a completed instant never changes."""
     key = (store.storage.uri, instant.request_time, instant.completion_time or "")
     text = _TEXTS.get(key)
     if text is None:

@@ -1,7 +1,10 @@
-"""Tables of ours in the catalog of a session, so that `spark.table` and Spark's SQL read them by name.
+"""PyHudi tables in the catalog of a session, so that `spark.table` and Spark's SQL read them by name.
 
-An entry is `CREATE TABLE name USING pyhudi LOCATION path` without columns: Spark asks the source for them, which puts the path in
-(source.py).  It has the columns of that moment, and is made anew when the table's have changed.  Dropping one leaves the files.
+An entry is `CREATE TABLE name USING pyhudi LOCATION path` without columns: Spark requests them from the source, which
+stores the path
+in them (data_source.py).  It has the columns at that time, and is re-created when the table's columns change.  Dropping
+an entry
+keeps the files.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ _WAREHOUSE = "spark.sql.warehouse.dir"
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """A name of the catalog and the place that it stands for.  exists: whether the catalog has it already."""
+    """A catalog name and the location of its table.  exists: whether the catalog has the entry already."""
 
     spark: SparkSession
     name: str
@@ -29,29 +32,33 @@ class CatalogEntry:
 
     @property
     def parts(self) -> list[str]:
-        """The parts of the name, of which the last one is the table's own."""
+        """The parts of the name; the last one is the table's own."""
         return [part.strip("`") for part in self.name.split(".")]
 
     @classmethod
     def of(cls, spark: SparkSession, name: str, path: str | os.PathLike[str] | None) -> CatalogEntry:
-        """The table of a name.  path: None for the place that the catalog has, else one below the warehouse.
+        """The entry of a name.  path: None for the location in the catalog, else one below the warehouse.
 
-        Raises TableExists where the name stands for something else, InvalidRequest where it has another place.
+        Raises:
+            TableExists: The name belongs to something else.
+            InvalidRequest: The table has another location.
         """
         plain = ".".join(part.strip("`") for part in name.split("."))
-        asked = None if path is None else os.fspath(path)
+        requested_path = None if path is None else os.fspath(path)
         if not spark.catalog.tableExists(plain):
             warehouse = str(spark.conf.get(_WAREHOUSE)).rstrip("/")
-            return cls(spark, plain, asked or f"{warehouse}/{'/'.join(plain.split('.'))}", False)
-        there = catalogued_path(spark, plain)
-        if there is None:
-            raise TableExists(f"the session's catalog has {plain} already, and that is no table of PyHudi's: choose another name")
-        if asked is not None and _bare(asked) != _bare(there):
-            raise InvalidRequest(f"table {plain} of the session's catalog lies at {there}, and path= says {asked}")
-        return cls(spark, plain, asked or there, True)
+            return cls(spark, plain, requested_path or f"{warehouse}/{'/'.join(plain.split('.'))}", False)
+        catalogued = catalogued_path(spark, plain)
+        if catalogued is None:
+            raise TableExists(f"the session's catalog has {plain} already, which is not a PyHudi table: choose another name")
+        if requested_path is not None and _bare(requested_path) != _bare(catalogued):
+            raise InvalidRequest(
+                f"table {plain} of the session's catalog is located at {catalogued}, but path= is {requested_path}"
+            )
+        return cls(spark, plain, requested_path or catalogued, True)
 
     def enter(self) -> None:
-        """Let the catalog have the table with its present columns."""
+        """Create the entry, or re-create it if the table's columns have changed."""
         text = self.path.replace("\\", "\\\\").replace("'", "\\'")
         if self.exists:
             stored = self.spark.table(quote_spark_name(self.name)).schema
@@ -64,5 +71,5 @@ class CatalogEntry:
 
 
 def _bare(location: str) -> str:
-    """A place without the scheme of local files."""
+    """A location without the scheme of local files."""
     return location.removeprefix("file://").removeprefix("file:").rstrip("/")

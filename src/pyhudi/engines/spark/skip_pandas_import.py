@@ -1,13 +1,15 @@
-"""What a Python worker of Spark does before anything else of PyHudi: it spares itself the import of pandas.
+"""Skip the import of pandas at the start of Python workers of Spark.
 
-The first time that PyArrow converts anything it looks for pandas, and imports it where it is installed: more than a second of
-processor time in every new worker, most of what starting one costs, and PyHudi's tasks have no use for it.  So
+At its first conversion PyArrow imports pandas if it is installed.  That takes more than a second of processor time in
+every new
+worker, most of the cost of starting one, and PyHudi's tasks do not need pandas.  So
 
-    1. in a worker, PyArrow is made to look while pandas cannot be found;
-    2. when somebody imports pandas later (workers serve all functions of a session), PyArrow is made to look again, right then:
-       from there on it knows Series and their nulls as if nothing had been.
+    1. in a worker, PyArrow's check runs while pandas is hidden;
+    2. when user code imports pandas later (workers run all functions of a session), PyArrow's check is repeated at
+    once, so that it
+       recognizes Series and their nulls as usual.
 
-Nothing is done on the driver, and nothing where pandas is there already.
+Nothing is changed on the driver, or if pandas is already imported.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _NAME = "pandas"
 
 
 def spare_pandas() -> None:
-    """Let PyArrow go without pandas until somebody imports it."""
+    """Defer PyArrow's import of pandas until user code imports pandas."""
     if _NAME in sys.modules or any(isinstance(finder, _PandasImportHook) for finder in sys.meta_path):
         return
     watch = _PandasImportHook()
@@ -37,7 +39,7 @@ def spare_pandas() -> None:
 
 
 class _PandasImportHook(MetaPathFinder):
-    """Hides pandas at first, then waits for its import and tells PyArrow of it."""
+    """Hides pandas at first, then waits for its import and repeats PyArrow's check."""
 
     def __init__(self) -> None:
         self.is_hiding = True
@@ -55,7 +57,7 @@ class _PandasImportHook(MetaPathFinder):
 
             def load_and_tell(module: ModuleType) -> None:
                 load(module)
-                # A conversion to pandas is what makes PyArrow look again.
+                # A conversion to pandas triggers PyArrow's check.
                 with suppress(Exception):
                     pa.array([], pa.int8()).to_pandas()
 
@@ -64,7 +66,9 @@ class _PandasImportHook(MetaPathFinder):
 
 
 def _is_worker() -> bool:
-    """Whether Spark started this process: to run tasks, or to make and plan the reads of a Python source, which knows no task."""
+    """Whether Spark started this process: to run tasks, or to plan the reads of a Python source, without a task
+    context.
+    """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return TaskContext.get() is not None or (main is not None and main.name.startswith("pyspark."))
 

@@ -1,13 +1,16 @@
 """`spark.readStream.format("pyhudi")`: a table as a source of Structured Streaming.
 
-Offset     {"completion_time": "20261121054507123"}: everything that completed up to then was read
-Batch      the instants that completed after its start, up to its end: their records in the latest state as of the end, or with
+Offset     {"completion_time": "20261121054507123"}: all instants completed up to then were read
+Batch      the instants that completed after its start, up to its end: their records in the latest state at the end, or
+with
            `hoodie.datasource.query.incremental.format=cdc` every single change
-Limits     pyhudi.stream.max.instants, .max.files, .max.bytes: whole instants, at least one; they hold for each batch unless the
-           trigger asks for everything at once.  Trigger.AvailableNow stops at what had completed when the query began
-Restart    a batch that was begun is planned again over the same two offsets, so nothing is lost or read twice
+Limits     pyhudi.stream.max.instants, .max.files, .max.bytes: whole instants, at least one; they apply to each batch
+unless the
+           trigger requests all available data.  Trigger.AvailableNow stops at the instants completed when the query
+                                                 started
+Restart    an interrupted batch is planned again between the same two offsets, so nothing is lost or read twice
 
-The driver's Python worker plans; a partition carries how it is read, and executors read it into Arrow.
+The driver's Python worker plans; a partition includes its reader, and executors read it into Arrow.
 
 Source: docs/formats/reading.md, "Streaming source".
 """
@@ -43,7 +46,7 @@ try:
         ReadMaxFiles,
         SupportsTriggerAvailableNow,
     )
-except ImportError:  # PySpark 4.1 asks for the latest offset alone.
+except ImportError:  # PySpark 4.1 has only the latest offset, without limits.
     HAS_LIMITS = False
 else:
     HAS_LIMITS = True
@@ -52,12 +55,12 @@ _POSITION = "completion_time"
 _MANY_FILES = (1 << 31) - 1
 
 OpenTable = Callable[[], tuple[TableContext, Options]]
-"""Opens the table anew; picklable."""
+"""Opens the table with its current state; picklable."""
 
 
 @dataclass(frozen=True)
 class BatchPartition(InputPartition):
-    """Tasks of one batch, and what reads them."""
+    """Tasks of one batch, and their reader."""
 
     tasks: tuple[Any, ...]
     read: Callable[[Any], Iterator[pa.Table]]
@@ -69,7 +72,7 @@ class BatchPartition(InputPartition):
 
 
 class _StreamReader(DataSourceStreamReader):
-    """What the readers for all releases of PySpark share."""
+    """Base class of the readers for all releases of PySpark."""
 
     def __init__(
         self,
@@ -77,19 +80,22 @@ class _StreamReader(DataSourceStreamReader):
         expected_schema: pa.Schema,
         pack: Callable[[Sequence[Any]], Sequence[tuple[Any, ...]]],
     ) -> None:
-        """open_table: see `OpenTable`.  expected_schema: the columns as Spark expects them.  pack: tasks for each Spark task."""
-        # Nothing is checked here: what a constructor raises, Spark covers with an error of its own.
+        """open_table: see `OpenTable`.  expected_schema: the columns as Spark expects them.  pack: groups tasks by
+        Spark
+        task.
+        """
+        # No validation here: Spark hides the exceptions of a constructor behind its own error.
         self._open_table = open_table
         self._wanted = expected_schema
         self._pack = pack
         self._until: str | None = None
 
     def initialOffset(self) -> dict[str, str]:
-        """Where a new stream begins."""
+        """The offset at which a new stream starts."""
         return {_POSITION: initial_position(*self._open())}
 
     def reportLatestOffset(self) -> dict[str, str]:
-        """What has completed by now, for the progress of the query."""
+        """The latest completed offset, for the progress of the query."""
         context, _ = self._open()
         return {_POSITION: latest_position(context)}
 
@@ -109,7 +115,7 @@ class _StreamReader(DataSourceStreamReader):
         for field, stored in zip(self._wanted, query.schema, strict=True):
             if not same_type(field.type, stored.type):
                 raise InvalidRequest(
-                    f"column {field.name!r} is {stored.type} now, and the stream began with {field.type}; start the query again"
+                    f"column {field.name!r} is {stored.type}, but the stream started with {field.type}; restart the query"
                 )
         return [BatchPartition(tasks, query.reader) for tasks in self._pack(query.tasks)]
 
@@ -121,7 +127,7 @@ class _StreamReader(DataSourceStreamReader):
 
 
 def arrow_batches(tables: Iterator[pa.Table], expected_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows in the very types that Spark expects."""
+    """Rows in exactly the types that Spark expects."""
     for rows in tables:
         for batch in rows.to_batches():
             if batch.num_rows:
@@ -131,10 +137,10 @@ def arrow_batches(tables: Iterator[pa.Table], expected_schema: pa.Schema) -> Ite
 
 
 def _position(offset: Mapping[str, Any]) -> str:
-    found = offset.get(_POSITION)
-    if not isinstance(found, str) or not found.isdigit():
-        raise InvalidRequest(f"the checkpoint holds an offset that is none of this source: {dict(offset)!r}")
-    return found
+    position = offset.get(_POSITION)
+    if not isinstance(position, str) or not position.isdigit():
+        raise InvalidRequest(f"the checkpoint contains an offset of another source: {dict(offset)!r}")
+    return position
 
 
 if HAS_LIMITS:
@@ -143,13 +149,13 @@ if HAS_LIMITS:
         """The reader for PySpark 4.2 and newer, with limits."""
 
         def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, str]:
-            """Where the next batch ends; `start` when nothing completed."""
+            """End of the next batch; `start` if nothing completed."""
             context, options = self._open()
             limits = BatchLimits() if isinstance(limit, ReadAllAvailable) else BatchLimits.of(options)
             return {_POSITION: next_position(context, _position(start), limits, self._until)}
 
         def getDefaultReadLimit(self) -> ReadLimit:
-            """A limit of Spark's that stands for ours, of which it has no kind."""
+            """The Spark limit that represents PyHudi's limits, which Spark has no type for."""
             limits = BatchLimits.of(self._open()[1])
             if not limits.any:
                 return ReadAllAvailable()
@@ -158,14 +164,14 @@ if HAS_LIMITS:
             return ReadMaxFiles(_MANY_FILES if limits.files is None else limits.files)
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """What completes from now on is left to the next run."""
+            """Leave instants that complete later to the next run."""
             context, _ = self._open()
             self._until = latest_position(context)
 
 else:
 
     class HudiStreamReader(_StreamReader):  # type: ignore[no-redef]
-        """The reader for PySpark 4.1, which knows no limits."""
+        """The reader for PySpark 4.1, without limits."""
 
         def latestOffset(self) -> dict[str, str]:  # type: ignore[override]
             """What has completed by now."""

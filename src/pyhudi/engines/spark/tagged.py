@@ -1,4 +1,4 @@
-"""Rows that know the file group which takes them: by keys on the driver, or each row by itself."""
+"""Tagged rows (with their file groups): by keys on the driver, or by a column of each row."""
 
 from __future__ import annotations
 
@@ -49,11 +49,17 @@ _CELL = "#cell"
 
 @dataclass(frozen=True, slots=True)
 class DriverTagged:
-    """Rows whose keys the driver knows.
+    """Rows whose keys are known to the driver.
 
-    pair_row, pair_candidate: a key (its number in `keys`) and the place that it goes to.  uses_stored_partition: such rows get
-    the partition path of their place.  inserts: keys that stand nowhere.  moved: rows that changed their partition, already
-    settled (see ResolveMoves).
+    Attributes:
+        incoming: The rows of the write.
+        candidates: The looked-up file groups.
+        keys: Distinct keys.
+        pair_row: A key (its number in `keys`) of each pair.
+        pair_candidate: The candidate of each pair.
+        uses_stored_partition: Such rows get the partition path of their candidate.
+        inserts: Keys that do not exist in the table.
+        moved: Rows that changed their partition, resolved (see ResolveMoves).
     """
 
     incoming: ClusterRows
@@ -67,22 +73,22 @@ class DriverTagged:
 
     @classmethod
     def of(cls, incoming: ClusterRows, request: TagRequest, keys: KeyTable, pair_row: Ints, pair_candidate: Ints) -> DriverTagged:
-        """From the pairs that a lookup found."""
-        found = np.zeros(len(keys.keys), dtype=np.bool_)
-        found[pair_row] = True
-        inserts = np.flatnonzero(~found).astype(np.int64)
+        """From the pairs of a lookup."""
+        is_found = np.zeros(len(keys.keys), dtype=np.bool_)
+        is_found[pair_row] = True
+        inserts = np.flatnonzero(~is_found).astype(np.int64)
         if not request.global_keys or not len(pair_row):
             return cls(incoming, request.candidates, keys, pair_row, pair_candidate, False, inserts, None)
-        own = np.array(keys.paths, dtype=object)[keys.path_codes[pair_row]]
-        homes = np.array([place.partition for place in request.candidates], dtype=object)[pair_candidate]
-        away = (homes != own) & (own != PLACEHOLDER_PARTITION)
+        incoming_paths = np.array(keys.paths, dtype=object)[keys.path_codes[pair_row]]
+        candidate_paths = np.array([place.partition for place in request.candidates], dtype=object)[pair_candidate]
+        away = (candidate_paths != incoming_paths) & (incoming_paths != PLACEHOLDER_PARTITION)
         if not request.update_partition_path or not away.any():
             return cls(incoming, request.candidates, keys, pair_row, pair_candidate, True, inserts, None)
-        # A record moves as a whole: with one copy elsewhere, all its copies are settled together.
+        # A record moves as a whole: if one copy is in another partition, all its copies are resolved together.
         moving_keys = np.unique(pair_row[away])
         moving = np.isin(pair_row, moving_keys)
         table = _files_by_key(keys, pair_row[moving], pair_candidate[moving])
-        moved = _settle(
+        moved = _resolve(
             incoming,
             request,
             incoming.rows.join(F.broadcast(incoming.session.createDataFrame(table)), [RECORD_KEY, PARTITION_PATH]),
@@ -90,7 +96,7 @@ class DriverTagged:
         return cls(incoming, request.candidates, keys, pair_row[~moving], pair_candidate[~moving], True, inserts, moved)
 
     def profile(self) -> WorkloadProfile:
-        """Counts of distinct keys, so exact also before duplicates are combined."""
+        """Counts of distinct keys, exact even before duplicates are combined."""
         numbers, sizes = np.unique(self.pair_candidate, return_counts=True)
         updates = Counter(dict(zip(numbers.tolist(), sizes.tolist(), strict=True)))
         codes, sizes = np.unique(self.keys.path_codes[self.inserts], return_counts=True)
@@ -101,12 +107,12 @@ class DriverTagged:
         return WorkloadProfile(_by_group(self.candidates, updates), dict(inserts))
 
     def without_existing(self) -> DriverTagged:
-        """Only rows that stand nowhere."""
+        """Only rows whose key does not exist in the table."""
         nothing = np.zeros(0, np.int64)
         return replace(self, pair_row=nothing, pair_candidate=nothing, moved=None)
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
-        """Each file group in one task."""
+        """Write each file group in one task."""
         groups = Groups(plan, self.candidates, parallelism(self.incoming.session))
         row, number = self._placed(groups)
         labels = groups.label(np.concatenate([number, groups.group_numbers(self.moved)]))
@@ -120,7 +126,7 @@ class DriverTagged:
         return write_routed(self.incoming, plan, groups, labels, rows, moved=self.moved, combine=combine)
 
     def _placed(self, groups: Groups) -> tuple[Ints, Ints]:
-        """Keys and the number of the group that takes each; inserts fill their targets in order."""
+        """Keys and the group number of each; inserts fill their targets in order."""
         rows, numbers = (
             [self.pair_row],
             [groups.for_candidates[self.pair_candidate] if len(self.pair_candidate) else self.pair_candidate],
@@ -130,9 +136,9 @@ class DriverTagged:
             targets = groups.inserts.get(path)
             if targets is None:
                 continue
-            mine = self.inserts[codes == code]
-            which = assign_inserts([count for _, count in targets], 0, len(mine))
-            rows.append(mine)
+            partition_keys = self.inserts[codes == code]
+            which = assign_inserts([count for _, count in targets], 0, len(partition_keys))
+            rows.append(partition_keys)
             numbers.append(np.array([number for number, _ in targets], dtype=np.int64)[which])
         return np.concatenate(rows), np.concatenate(numbers)
 
@@ -143,17 +149,19 @@ class DriverTagged:
             columns[PARTITION_PATH] = self.keys.path_array().take(at)
         columns[GROUP] = pa.array(labels, pa.int32())
         if self.uses_stored_partition:
-            homes = pa.array([place.partition for place in self.candidates], pa.string()).take(pa.array(self.pair_candidate))
-            own = self.keys.path_array().take(pa.array(row[len(self.pair_row) :]))
-            columns[KEY_PARTITION] = pa.concat_arrays([homes, own])
+            candidate_paths = pa.array([place.partition for place in self.candidates], pa.string()).take(
+                pa.array(self.pair_candidate)
+            )
+            incoming_paths = self.keys.path_array().take(pa.array(row[len(self.pair_row) :]))
+            columns[KEY_PARTITION] = pa.concat_arrays([candidate_paths, incoming_paths])
         return self.incoming.session.createDataFrame(pa.table(columns))
 
 
 @dataclass(frozen=True, slots=True)
 class DistributedTagged:
-    """Rows that carry their place: the incoming layout, ORDER, and FILE (the number of a place), null for inserts.
+    """Rows with their location: the incoming layout, ORDER, and FILE (the number of a candidate), null for inserts.
 
-    insert_counts: inserts by partition path, at least as many as there are; update_counts: by number of the file.
+    insert_counts: inserts by partition path, an upper bound.  update_counts: by number of the file.
     """
 
     incoming: ClusterRows
@@ -176,11 +184,11 @@ class DistributedTagged:
                 | (column(PARTITION_PATH) == PLACEHOLDER_PARTITION)
                 | ((F.size(KEY_PARTITIONS) == 1) & (F.element_at(KEY_PARTITIONS, 1) == column(PARTITION_PATH)))
             )
-            moved = _settle(incoming, request, joined.where(~stays))
+            moved = _resolve(incoming, request, joined.where(~stays))
             joined = joined.where(stays)
         rows = joined.withColumn(FILE, F.explode_outer(FILES))
         with translated_errors(), spark_stage(incoming.session, "find keys"):
-            # One job counts both: rows that go to a file under its number, those that stand nowhere under their partition path.
+            # One job counts both: updates by file number, inserts by partition path.
             path = F.when(column(FILE).isNull(), column(PARTITION_PATH)).alias(PARTITION_PATH)
             counted = rows.select(FILE, path).groupBy(FILE, PARTITION_PATH).count().collect()
         if request.global_keys:
@@ -204,22 +212,22 @@ class DistributedTagged:
 
     @classmethod
     def of_buckets(cls, incoming: ClusterRows, request: TagRequest, lookup: LookupByBuckets) -> DistributedTagged:
-        """Rows with the places of their buckets; the cells that occur are counted and come to the driver."""
+        """Rows with the candidates of their buckets; the driver collects the counts of the occurring cells."""
         bucketed = incoming.persist(incoming.rows.withColumn(_CELL, cell_column(lookup.layout, request.spec.keys)))
         with translated_errors():
-            found = bucketed.groupBy(PARTITION_PATH, _CELL).count().collect()
+            cell_counts = bucketed.groupBy(PARTITION_PATH, _CELL).count().collect()
         known = BucketCandidates(request.candidates, lookup)
-        numbers = [known.numbers(row[PARTITION_PATH], row[_CELL]) for row in found]
+        numbers = [known.numbers(row[PARTITION_PATH], row[_CELL]) for row in cell_counts]
         updates: Counter[int] = Counter()
         inserts: Counter[str] = Counter()
-        for row, at in zip(found, numbers, strict=True):
+        for row, at in zip(cell_counts, numbers, strict=True):
             updates.update(dict.fromkeys(at, int(row["count"])))
             if not at:
                 inserts[row[PARTITION_PATH]] += int(row["count"])
         table = pa.table(
             {
-                PARTITION_PATH: pa.array([row[PARTITION_PATH] for row in found], pa.string()),
-                _CELL: pa.array([row[_CELL] for row in found], pa.int32()),
+                PARTITION_PATH: pa.array([row[PARTITION_PATH] for row in cell_counts], pa.string()),
+                _CELL: pa.array([row[_CELL] for row in cell_counts], pa.int32()),
                 FILES: pa.array([list(at) for at in numbers], pa.list_(pa.int32())),
             }
         )
@@ -228,7 +236,7 @@ class DistributedTagged:
         return cls(incoming, tuple(known.candidates), rows.drop(_CELL), dict(inserts), dict(updates), not incoming.combine)
 
     def profile(self) -> WorkloadProfile:
-        """Counts of rows; upper bounds while duplicates are still to be combined."""
+        """Counts of rows; upper bounds until duplicates are combined."""
         updates, inserts = Counter(dict(self.update_counts)), Counter(dict(self.insert_counts))
         if self.moved is not None:
             updates.update(self.moved.updates)
@@ -236,11 +244,11 @@ class DistributedTagged:
         return WorkloadProfile(_by_group(self.candidates, updates), dict(inserts), self.exact)
 
     def without_existing(self) -> DistributedTagged:
-        """Only rows that stand nowhere."""
+        """Only rows whose key does not exist in the table."""
         return replace(self, rows=self.rows.where(column(FILE).isNull()), update_counts={}, moved=None)
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
-        """Each file group in one task."""
+        """Write each file group in one task."""
         groups = Groups(plan, self.candidates, parallelism(self.incoming.session))
         used = [groups.for_candidates[np.array(sorted(self.update_counts), dtype=np.int64)]] if self.update_counts else []
         used += [np.array([number for path in self.insert_counts for number, _ in groups.inserts.get(path, ())], dtype=np.int64)]
@@ -256,8 +264,8 @@ class DistributedTagged:
         )
 
 
-def _settle(incoming: ClusterRows, request: TagRequest, rows: DataFrame) -> ResolvedMoves:
-    """rows: the incoming layout and FILES."""
+def _resolve(incoming: ClusterRows, request: TagRequest, rows: DataFrame) -> ResolvedMoves:
+    """Resolve partition changes.  rows: the incoming layout and FILES."""
     job = ResolveMoves(request, incoming.schema)
     spark_schema = to_spark_schema(wire_schema(with_delete(incoming.schema))).add(FILE, T.IntegerType())
     first = F.element_at(FILES, 1)

@@ -1,14 +1,15 @@
-"""Spark types as Arrow types and back, names quoted for expressions, Arrow tables as small DataFrames.
+"""Convert Spark types to Arrow types and back, quote names for expressions, and create small DataFrames.
 
-    boolean int long float double string binary date decimal array struct    as one expects
+    boolean int long float double string binary date decimal array struct    the corresponding type
     byte, short                                                              int8, int16
     timestamp                                                                timestamp[us, UTC]
     timestamp_ntz                                                            timestamp[us]
     char(n), varchar(n)                                                      string
-    map                                                                      entries named key and value, as Hudi's files have
-    them
+    map                                                                      entries named key and value, as in Hudi's
+    files
 
-Other Spark types (intervals, variant, user-defined types) have no place in a Hudi table and are refused by column name.
+Other Spark types (intervals, variant, user-defined types) are not supported in a Hudi table, and refused by column
+name.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ __all__ = [
 ]
 
 PAGES_COMPARED = "parquet.page.verify-checksum.enabled"
-"""The option of Spark's Parquet scan that has pages compared with their checksums."""
+"""Option of Spark's Parquet scan that verifies page checksums."""
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9 _:.,;=/()<>-]*")
-"""Text that means the same between quotes of SQL in every session."""
+"""Text whose SQL literal has the same meaning in every session."""
 
 CATALOG_OPTIONS = "pyhudi.options.supported"
-"""In the metadata of the first column of a table of the session's catalog: its path and its options, as JSON."""
+"""Key in the metadata of the first column of a catalog table: its path and its options, as JSON."""
 
 _TO_ARROW: dict[type[T.DataType], pa.DataType] = {
     T.BooleanType: pa.bool_(),
@@ -79,35 +80,35 @@ _TO_ARROW: dict[type[T.DataType], pa.DataType] = {
 
 
 def to_arrow_schema(schema: T.StructType) -> pa.Schema:
-    """The Arrow schema of a DataFrame's columns.  Raises InvalidRequest that names the first column without an Arrow type."""
+    """The Arrow schema of a DataFrame's columns.  Raises InvalidRequest with the first column that has no Arrow type."""
     return pa.schema([_arrow_field(field, field.name) for field in schema.fields])
 
 
 def to_spark_schema(schema: pa.Schema) -> T.StructType:
-    """The Spark schema of a table's columns.  Raises Unsupported that names the first column that Spark has no type for."""
+    """The Spark schema of a table's columns.  Raises Unsupported with the first column that has no Spark type."""
     return T.StructType([_spark_field(field, field.name) for field in schema])
 
 
 def column(name: str) -> Column:
-    """A column by its dotted name, whatever characters its parts have."""
+    """A column by its dotted name, with any characters in its parts."""
     return F.col(quote_spark_name(name))
 
 
 def quote_spark_name(name: str) -> str:
-    """The dotted name of a column as `select` takes it, whatever characters its parts have.
+    """The quoted dotted name of a column for `select`, with any characters in its parts.
 
-    A list of many columns goes to the JVM several times faster as names than as Column objects.
+    A list of many columns is sent to the JVM several times faster as names than as Column objects.
     """
     return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
 
 
 def literal(text: str) -> str:
-    """A text as SQL, whatever characters it has and however the session reads backslashes and doubled quotes."""
+    """A SQL string literal for any text, independent of the session's settings for backslashes and quotes."""
     return f"'{text}'" if _PLAIN_TEXT.fullmatch(text) else f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def ddl(*columns: tuple[str, str]) -> str:
-    """A schema text from (name, type) pairs."""
+    """A DDL schema from (name, type) pairs."""
     return ", ".join(f"`{name}` {kind}" for name, kind in columns)
 
 
@@ -117,27 +118,29 @@ def small_frame(session: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def table_location(session: SparkSession, name: str) -> str:
-    """Where the table of the session's catalog lies.  Raises InvalidRequest when it has no such table, or that one no place."""
+    """Location of a table of the session's catalog.  Raises InvalidRequest if the table does not exist or has no
+    location.
+    """
     if not session.catalog.tableExists(name):
         raise InvalidRequest(f"the session's catalog has no table {name!r}")
     unquoted = ".".join(part.strip("`") for part in name.split("."))
-    kept = catalogued_path(session, unquoted)
-    if kept is not None:
-        return kept
+    catalogued = catalogued_path(session, unquoted)
+    if catalogued is not None:
+        return catalogued
     for row in session.sql(f"DESCRIBE TABLE EXTENDED {quote_spark_name(unquoted)}").collect():
         if row["col_name"] == "Location":
             return str(row["data_type"])
-    raise InvalidRequest(f"table {name!r} of the session's catalog has no location; give its path instead")
+    raise InvalidRequest(f"table {name!r} of the session's catalog has no location; pass its path instead")
 
 
 def catalog_options(columns: T.StructType) -> dict[str, str]:
-    """The path and the options of a table of ours that the session's catalog has; nothing for other columns."""
+    """The path and options that a PyHudi table of the session's catalog has in its columns; empty for other columns."""
     text = columns.fields[0].metadata.get(CATALOG_OPTIONS) if columns.fields else None
     return {} if text is None else dict(json.loads(text))
 
 
 def catalogued_path(session: SparkSession, name: str) -> str | None:
-    """Where a table lies that the session's catalog has by `CREATE TABLE ... USING pyhudi`; None for any other, and for views."""
+    """Location of a catalog table created with `CREATE TABLE ... USING pyhudi`; None for other tables and for views."""
     known = session.catalog.getTable(quote_spark_name(name))
     if known.isTemporary or "VIEW" in known.tableType:
         # The columns of a view may be those of such a table.
@@ -146,7 +149,7 @@ def catalogued_path(session: SparkSession, name: str) -> str | None:
 
 
 def located(session: SparkSession, name: str) -> str | None:
-    """Where the table of the session's catalog lies; None where it has no such table, or that one no place, such as a view."""
+    """Location of a table of the session's catalog; None if it does not exist or has no location, such as a view."""
     try:
         return table_location(session, quote_spark_name(name))
     except InvalidRequest:
@@ -154,21 +157,22 @@ def located(session: SparkSession, name: str) -> str | None:
 
 
 def stored_frame(frame: DataFrame, names: Sequence[str], columns: pa.Schema, fixed: Mapping[str, pa.Scalar]) -> DataFrame:
-    """Rows as a table stores them: the columns of a frame, by position, are those of `names`, cast as Spark's INSERT casts.
+    """Rows as a table stores them: columns of a frame, by position those of `names`, cast as in Spark's INSERT.
 
-    columns: those of the table; fixed: the values of some; those that nothing gives are null.  Raises Spark's AnalysisException
-    where a type cannot become another one.
+    columns: those of the table.  fixed: constant values of some columns; other missing columns are null.  Raises
+    Spark's
+    AnalysisException if a type cannot be cast.
     """
-    wanted = to_spark_schema(columns)
-    nullable = T.StructType([T.StructField(f.name, f.dataType, True) for f in wanted.fields if f.name not in fixed])
+    stored_schema = to_spark_schema(columns)
+    nullable = T.StructType([T.StructField(f.name, f.dataType, True) for f in stored_schema.fields if f.name not in fixed])
     rows = frame.toDF(*names).to(nullable)
-    values = {f.name: F.lit(fixed[f.name].as_py()).cast(f.dataType) for f in wanted.fields if f.name in fixed}
+    values = {f.name: F.lit(fixed[f.name].as_py()).cast(f.dataType) for f in stored_schema.fields if f.name in fixed}
     return rows.withColumns(values).select(*map(quoted_name, columns.names)) if values else rows
 
 
 @contextmanager
 def sql_refused() -> Iterator[None]:
-    """What Spark finds wrong in SQL, or in a type, before it runs anything is an InvalidRequest with Spark's words."""
+    """Translate errors that Spark detects in SQL or types before execution into InvalidRequest, with Spark's message."""
     try:
         yield
     except AnalysisException as error:
@@ -176,12 +180,12 @@ def sql_refused() -> Iterator[None]:
 
 
 def quoted_name(name: str) -> str:
-    """A name with all of its dots, as SQL and `select` take it."""
+    """A name with literal dots, quoted for SQL and `select`."""
     return f"`{name.replace('`', '``')}`"
 
 
 def without_rows(session: SparkSession) -> DataFrame:
-    """A frame of no columns and no rows."""
+    """A frame without columns and rows."""
     return session.createDataFrame([], T.StructType([]))
 
 

@@ -1,9 +1,13 @@
-"""Updates and deletes whose rows Spark finds and changes, and what merges share with them: all in Spark's own meaning.
+"""Updates and deletes evaluated by Spark, and what merges share with them: conditions and values have Spark's
+semantics.
 
-Each row has the number of the clause that speaks of it; an update has one clause.  Each column of the table is what that clause
-assigns, else what it was; DELETE_COLUMN says which rows only delete their key.  A record that goes to another partition becomes
-two rows, a delete where it was and the record where it goes, unless the index is global and the write moves records itself.
-The rows are upserted; a second row of a record fails the write.
+Each row has the number of the clause that applies to it; an update has one clause.  Each column is the value that the
+clause
+assigns, else the stored one.  DELETE_COLUMN marks rows that only delete their key.  A record that moves to another
+partition
+becomes two rows, a delete in the old partition and the record in the new one, unless the index is global and the write
+moves
+records itself.  The rows are upserted; a second row of a record fails the write.
 
 Source: docs/updates-and-merges.md.
 """
@@ -44,10 +48,12 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.incoming_layout import DELETE_COLUMN
 
 CLAUSE = "#clause"
-"""Number of the clause that speaks of the row."""
+"""Number of the clause that applies to the row."""
 
 TARGET = "#target"
-"""Of a row of the table: whether its columns name the record that it is stored as.  Null where there is none."""
+"""For a row of the table: whether its columns match the key and partition that it is stored under.  Null for other
+rows.
+"""
 
 _OLD_PATH = "#old_path"
 _NEW_PATH = "#new_path"
@@ -59,7 +65,14 @@ _KNOWN = "#known_"
 
 @dataclass(frozen=True, slots=True)
 class SparkUpdate:
-    """An update.  values: by column, SQL text, Columns or literals.  where: None for all rows.  alias: of the table's columns."""
+    """An update.
+
+    Attributes:
+        session: Spark session.
+        values: By column: SQL text, Columns or literals.
+        where: Condition; None for all rows.
+        alias: Alias of the table's columns.
+    """
 
     session: SparkSession
     values: Mapping[str, Any]
@@ -77,12 +90,12 @@ class SparkDelete:
 
 
 def run_spark_update(context: TableContext, update: SparkUpdate, settings: WriteSettings) -> WriteResult:
-    """Give the rows for which a condition is true other values.  Errors as of `pyhudi.spark.update`."""
+    """Update the rows for which a condition is true.  Errors as in `pyhudi.spark.update`."""
 
     def plan(now: TableContext) -> SnapshotQuery:
         table = load_data_columns(now)
         moves = not set(assigned(table, update.values, update.session)).isdisjoint(partition_columns(now.config.keys))
-        # What goes to another partition is compared with the keys that are there.
+        # A record that moves to another partition is compared with the keys in it, so all files are read.
         known = None if moves else files_condition(update.where, update.alias, table)
         return plan_snapshot_query(now, columns_to_read(now.config), known)
 
@@ -134,16 +147,16 @@ class UpdateTarget:
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """The fields of the record key."""
+        """The record key fields."""
         return self.config.keys.record_fields
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """The columns of which the partition path is made."""
+        """The columns of the partition path."""
         return partition_columns(self.config.keys)
 
     def frame(self, session: SparkSession) -> DataFrame:
-        """The rows, with what says whether each can be written back in its place, and where that is."""
+        """The rows, with columns for whether each can be written back in place, and its partition path."""
         rows = query_dataframe(session, self.query)
         path = path_column(self.config.keys, self.table)
         if not self.config.populate_meta_fields:
@@ -152,18 +165,18 @@ class UpdateTarget:
         return rows.withColumns({TARGET: same & path.eqNullSafe(column(PARTITION_PATH)), _OLD_PATH: column(PARTITION_PATH)})
 
     def stored(self, values: Mapping[str, Column], other_rows: DataFrame) -> dict[str, Column]:
-        """Values as their columns take them.  other_rows: the rows over which they are expressions."""
+        """Values cast to their columns' types.  other_rows: the rows over which they are expressions."""
         types = {field.name: field.dataType for field in to_spark_schema(self.table).fields}
-        given = _types_of(values, other_rows)
-        return {name: stored_as(value, given[name], types[name], name) for name, value in values.items()}
+        value_types = _types_of(values, other_rows)
+        return {name: stored_as(value, value_types[name], types[name], name) for name, value in values.items()}
 
     def old(self, name: str) -> Column:
-        """A column of the row as it is; null where there is none."""
+        """The stored value of a column; null if there is no stored row."""
         return side(self.alias, name)
 
 
 def load_data_columns(context: TableContext) -> pa.Schema:
-    """The data columns of the table as it is."""
+    """The current data columns of the table."""
     return table_schema(load_snapshot(context), meta_columns=False)
 
 
@@ -172,28 +185,32 @@ def _called(frame: DataFrame, alias: str | None) -> DataFrame:
 
 
 def assigned(table: pa.Schema, values: Mapping[str, Any], session: SparkSession) -> dict[str, Column]:
-    """What a caller assigns, by column of the table.  Raises InvalidRequest for what is no mapping, or names no column."""
+    """The assigned values by column of the table.
+
+    Raises:
+        InvalidRequest: The values are not a mapping, or contain an unknown column.
+    """
     if not values or not hasattr(values, "items"):
         raise InvalidRequest(
             f"columns are assigned as a mapping of their names to values, such as {{'fare': 1.5}}, not {values!r}"
         )
-    found: dict[str, Column] = {}
-    for given, value in values.items():
-        name = resolve_column(given, table, session)
-        if name in found:
+    assignments: dict[str, Column] = {}
+    for assigned_name, value in values.items():
+        name = resolve_column(assigned_name, table, session)
+        if name in assignments:
             raise InvalidRequest(f"column {name!r} is assigned twice")
-        found[name] = expression(value)
-    return found
+        assignments[name] = expression(value)
+    return assignments
 
 
 def resolve_column(name: str, table: pa.Schema, session: SparkSession) -> str:
-    """A column of the table by the name that a caller gives it, as the session compares names."""
-    found = resolve_assignments(name, table.names, session)
-    if found is not None:
-        return found
+    """A column of the table by the caller's name, with the session's case sensitivity."""
+    resolved = resolve_assignments(name, table.names, session)
+    if resolved is not None:
+        return resolved
     inside = name.split(".")[0]
     if "." in name and resolve_assignments(inside, table.names, session) is not None:
-        raise Unsupported(f"assigning {name!r}, a field inside of a struct: assign the whole column {inside!r}")
+        raise Unsupported(f"cannot assign {name!r}, a field inside of a struct: assign the whole column {inside!r}")
     raise InvalidRequest(f"column {name!r} is assigned, and the columns of the table are {', '.join(table.names)}")
 
 
@@ -204,25 +221,27 @@ def _types_of(values: Mapping[str, Column], other_rows: DataFrame) -> dict[str, 
 
 
 def resolve_assignments(name: str, names: Sequence[str], session: SparkSession) -> str | None:
-    """The one of the names that a session takes a name for; None where there is none, or several."""
+    """The name that matches by the session's case sensitivity; None if there is none, or several."""
     if name in names:
         return name
     if str(session.conf.get("spark.sql.caseSensitive")).lower() == "true":
         return None
-    alike_ = [one for one in names if one.casefold() == name.casefold()]
-    return alike_[0] if len(alike_) == 1 else None
+    matching = [other for other in names if other.casefold() == name.casefold()]
+    return matching[0] if len(matching) == 1 else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What becomes of rows
+# Changed rows
 
 
 @dataclass(frozen=True, slots=True)
 class BoundClause:
-    """A clause, ready.
+    """A clause with bound values.
 
-    values: by column.  may_be_null: what it inserts, or takes to another partition, may have the key of a record that it was not
-    compared with.
+    Attributes:
+        outcome: Action of the clause.
+        values: By column.
+        may_be_null: Inserted or moved records may have the key of a record that they were not compared with.
     """
 
     outcome: ClauseAction
@@ -231,8 +250,13 @@ class BoundClause:
 
 
 def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa.Schema, chosen: DataFrame) -> DataFrame:
-    """The rows to upsert, with DELETE_COLUMN.  chosen: rows over both sides, with the number of their clause; after: the columns
-    of the table once they are written.
+    """The rows to upsert, with DELETE_COLUMN.
+
+    Args:
+        target: The rows of the table.
+        clauses: Clauses in order.
+        after: Columns of the table after the write.
+        chosen: Rows over both sides, with the number of their clause.
     """
     number, old_row, by_key_alone = column(CLAUSE), column(TARGET), target.settings.index.index_type.is_global
     types = to_spark_schema(after)
@@ -264,21 +288,21 @@ def changed_rows(target: UpdateTarget, clauses: Sequence[BoundClause], after: pa
         for at, clause in enumerate(clauses)
         if clause.outcome is ClauseAction.UPDATE and not set(target.partition_columns).isdisjoint(clause.values)
     ]
-    unsure = [at for at, clause in enumerate(clauses) if clause.may_be_null and clause.outcome is ClauseAction.INSERT]
-    # A global index finds the record that moves, wherever it is.
-    unsure_moves = [at for at in moving if clauses[at].may_be_null and not by_key_alone]
+    unchecked_inserts = [at for at, clause in enumerate(clauses) if clause.may_be_null and clause.outcome is ClauseAction.INSERT]
+    # A global index finds the record that moves in any partition.
+    unchecked_moves = [at for at in moving if clauses[at].may_be_null and not by_key_alone]
     moves = number.isin(moving)
     rows = chosen.select(
         *[value.alias(name) for name, value in names.items()],
         flags.alias(DELETE_COLUMN),
         moves.alias(_LEAVES),
-        number.isin([*unsure, *unsure_moves]).alias(_NEW),
+        number.isin([*unchecked_inserts, *unchecked_moves]).alias(_NEW),
         column(_OLD_PATH),
         *[target.old(name).alias(_OLD + name) for name in (target.partition_columns if moving else ())],
     )
     if moving:
         rows = _moved(target, rows, after) if not by_key_alone else _moved_by_index(target, rows, after)
-    if unsure or unsure_moves:
+    if unchecked_inserts or unchecked_moves:
         rows = _without_known(target, rows, after, by_key_only=by_key_alone)
     return rows.select(*map(quote_spark_name, [*after.names, DELETE_COLUMN]))
 
@@ -288,19 +312,19 @@ def _numbers(clauses: Sequence[BoundClause], outcome: ClauseAction) -> list[int]
 
 
 def _widened(value: Column, before: pa.Field, after: pa.Field) -> Column:
-    """A stored value in the type that its column will have."""
+    """A stored value cast to the new type of its column."""
     if same_type(before.type, after.type):
         return value
-    found = spark_cast(value, before.type, after.type)
-    if found is None and pa.types.is_nested(after.type):
+    widened = spark_cast(value, before.type, after.type)
+    if widened is None and pa.types.is_nested(after.type):
         raise Unsupported(
             f"a merge that changes column {after.name!r} from {before.type} to {after.type}: upsert rows of the new type first"
         )
-    return value.cast(to_spark_schema(pa.schema([after])).fields[0].dataType) if found is None else found
+    return value.cast(to_spark_schema(pa.schema([after])).fields[0].dataType) if widened is None else widened
 
 
 def _moved(target: UpdateTarget, rows: DataFrame, after: pa.Schema) -> DataFrame:
-    """Records that go to another partition as two rows: a delete where they were, and the record, which is new where it goes."""
+    """Records that move to another partition as two rows: a delete in the old partition, and the record as a new one."""
     goes = column(_LEAVES) & (column(_NEW_PATH) != column(_OLD_PATH))
     both = F.when(goes, F.array(F.lit(True), F.lit(False)))
     rows = rows.withColumn(_NEW_PATH, path_column(target.config.keys, after))
@@ -312,7 +336,7 @@ def _moved(target: UpdateTarget, rows: DataFrame, after: pa.Schema) -> DataFrame
 
 
 def _moved_by_index(target: UpdateTarget, rows: DataFrame, after: pa.Schema) -> DataFrame:
-    """Records that go to another partition, which the write itself moves where its index lets it."""
+    """Records that move to another partition, which the write moves itself if its index is configured so."""
     index = target.settings.index
     if index.update_partition_path:
         return rows
@@ -326,7 +350,7 @@ def _moved_by_index(target: UpdateTarget, rows: DataFrame, after: pa.Schema) -> 
 
 
 def _without_known(target: UpdateTarget, rows: DataFrame, after: pa.Schema, *, by_key_only: bool) -> DataFrame:
-    """The rows; those that are new and have the key of a record that is there fail the job."""
+    """The rows; the job fails if a new one has the key of an existing record."""
     keys = target.fixed
     rows = rows.withColumn(_NEW_PATH, path_column(target.config.keys, after))
     stored = target.frame(rows.sparkSession).select(
@@ -337,11 +361,11 @@ def _without_known(target: UpdateTarget, rows: DataFrame, after: pa.Schema, *, b
         same = same & column(name).eqNullSafe(column(_KNOWN + name))
     if not by_key_only:
         same = same & (column(_NEW_PATH) == column(_KNOWN))
-    found = rows.join(stored, same, "left")
+    joined = rows.join(stored, same, "left")
     why = F.concat(
         F.lit("record "),
         F.concat_ws(", ", *[column(name).cast("string") for name in keys]),
         F.lit(" would be added to partition '"), column(_NEW_PATH),
         F.lit("', and the table holds one of its key there that it was not compared with: match rows by the record key"),
     )  # fmt: skip
-    return found.withColumn(keys[0], refused(column(_KNOWN).isNotNull(), why, column(keys[0])))
+    return joined.withColumn(keys[0], refused(column(_KNOWN).isNotNull(), why, column(keys[0])))

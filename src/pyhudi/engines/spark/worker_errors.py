@@ -1,7 +1,9 @@
-"""Errors of PyHudi on their way from a Spark worker to the driver, with all that they know.
+"""Transfer PyHudi's errors from a Spark worker to the driver, including their fields.
 
-Spark brings back the text of a worker's traceback alone.  So a worker adds a note with the error's fields, as JSON on one line,
-and the driver makes the error anew from it.  JSON and not a pickle: the text of an exception may quote rows of a table.
+Spark returns only the text of a worker's traceback.  So a worker adds a note with the error's fields, as JSON on one
+line, and the
+driver re-creates the error from it.  JSON instead of pickle, because the text of an exception may contain rows of a
+table.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def with_error_fields(run: Callable[[S, Batches], Batches]) -> Callable[[S, Batches], Batches]:
-    """For the `__call__` of a job: what it raises carries its fields to the driver."""
+    """Decorator for the `__call__` of a job: adds the fields of its errors for the driver."""
 
     @functools.wraps(run)
     def reported(self: S, batches: Batches) -> Batches:
@@ -46,15 +48,15 @@ def format_error(error: HudiError) -> str:
 
 
 def parse_error(text: str) -> HudiError | None:
-    """The error whose note stands in a text, the last where there are several; None without a whole one."""
-    for found in reversed(re.findall(rf"{_NOTE}(\{{.*\}})", text)):
+    """The error of the last complete note in a text; None if there is none."""
+    for note in reversed(re.findall(rf"{_NOTE}(\{{.*\}})", text)):
         try:
-            fields = json.loads(found)
+            fields = json.loads(note)
             kind = getattr(errors, fields["kind"])
             args, state = tuple(fields["args"]), dict(fields["state"])
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-        if isinstance(kind, type) and issubclass(kind, HudiError) and all(isinstance(one, _PLAIN) for one in args):
+        if isinstance(kind, type) and issubclass(kind, HudiError) and all(isinstance(argument, _PLAIN) for argument in args):
             error = kind.__new__(kind)
             error.args = args
             error.__dict__.update({key: _frozen(value) for key, value in state.items()})

@@ -1,17 +1,19 @@
-"""What runs on workers: streams of rows become file groups.
+"""Code that runs on Spark workers: streams of rows become file groups.
 
-    WriteGroups        rows sorted by group number; one group after the other is merged into its file, appended to its log, or new
-    WritePartitions    rows of any number of partition paths; each path becomes new files
-    CombineKeys        rows sorted by key; one row for each key
-    ResolveMoves        rows whose key stands in another partition; they become a delete there and an insert here
-    LookupInRecordIndex     keys, sorted by the record index's file group; each with its place, where it has one
-    AttemptGuard             one of the first two, whose attempts remove what they wrote where they end when the write is over
+    WriteGroups             rows sorted by group number; each group is merged into its file, appended to its log, or new
+    WritePartitions         rows of any number of partition paths; each path becomes new files
+    CombineKeys             rows sorted by key; one row per key
+    ResolveMoves            rows whose key is stored in another partition; a delete there and an insert in the new one
+    LookupInRecordIndex     keys sorted by the record index's file group; each with its location, if it has one
+    AttemptGuard            wraps one of the first two; an attempt deletes its files if the write has ended
 
-Each is a callable for `mapInArrow`.  In memory are the incoming rows of one file group, up to a budget; beyond it they lie in
-an Arrow file of the worker's temporary folder that is mapped into memory.
+Each is a callable for `mapInArrow`.  The incoming rows of one file group are in memory up to a budget; beyond it they
+are spilled to
+a memory-mapped Arrow file in the worker's temporary folder.
 
-A repeated or speculative attempt writes files of its own, because the write token holds the attempt's number; what an attempt
-wrote that Spark did not take is deleted at the commit.
+A retried or speculative attempt writes separate files, because the write token contains the attempt's number.  The
+commit deletes
+the files of attempts that Spark did not accept.
 """
 
 from __future__ import annotations
@@ -48,35 +50,36 @@ from pyhudi.tasks.write_file_group import GroupTarget, GroupWriter, create_files
 from pyhudi.tasks.write_tasks import CreateTask, WriterSpec, WriteStatus
 
 GROUP = "#group"
-"""Number of the file group that takes the row."""
+"""Number of the row's target file group."""
 
 FILES = "#files"
-"""Numbers of the files that hold the row's key."""
+"""Numbers of the files that contain the row's key."""
 
 FILE = "#file"
-"""Number of the one file that the row goes to; null for an insert."""
+"""Number of the file that the row is written to; null for an insert."""
 
 ORDER = "#order"
 """Position of the row in the input: of two equal records the later one is newer."""
 
 KEY_PARTITION = "#home"
-"""Partition path of a file group that holds a key."""
+"""Partition path of a file group that contains a key."""
 
 FILE_ID = "#file_id"
-"""Id of a file group that holds a key."""
+"""Id of a file group that contains a key."""
 
 STATUS_SCHEMA = "`status` binary"
-"""What writing tasks give: pickled tuples of WriteStatus."""
+"""Output of writing tasks: pickled tuples of WriteStatus."""
 
 _CHUNK_BYTES = 64 << 20
-_KEYS_PER_QUESTION = 250_000
+_KEYS_PER_LOOKUP = 250_000
 
 
 @dataclass(frozen=True, slots=True)
 class WriteGroups:
-    """Rows in `schema` and GROUP, sorted by GROUP (and key and order when combining), to statuses.
+    """Writes rows with `schema` and GROUP, sorted by GROUP (and key and order when combining); returns statuses.
 
-    combine: the rule between rows of one key, where a group may get several.  budget_bytes: of the rows of a group in memory.
+    combine: merge rule between rows of one key, if a group may have several.  budget_bytes: memory for the rows of a
+    group.
     """
 
     writer: GroupWriter
@@ -103,10 +106,11 @@ class WriteGroups:
 
 @dataclass(frozen=True, slots=True)
 class WritePartitions:
-    """Rows in `schema` to new files, those of each partition path by themselves.
+    """Writes rows with `schema` to new files, separately for each partition path.
 
-    ordered: equal paths stand together in each task, so that one file is open at a time and no row waits.  id_seed: file ids
-    derive from it and the task's number.  raw: the rows come as the caller gave them, and are prepared here by this request.
+    ordered: equal paths are adjacent in each task, so that only one file is open and no rows are buffered.  id_seed:
+    file ids are
+    derived from it and the task's number.  raw: the rows are unprepared; prepare them by this request.
     """
 
     spec: WriterSpec
@@ -143,7 +147,7 @@ class WritePartitions:
 
 @dataclass(frozen=True, slots=True)
 class AttemptGuard:
-    """A job that writes files.  What an attempt writes that ends when the write is over is removed by the attempt."""
+    """A job that writes files; an attempt deletes its files if the write has ended."""
 
     job: WriteGroups | WritePartitions
     spec: WriterSpec
@@ -156,7 +160,7 @@ class AttemptGuard:
 
 @dataclass(frozen=True, slots=True)
 class CombineKeys:
-    """Rows in `schema`, sorted by key and order, to one row for each key."""
+    """Combines rows with `schema`, sorted by key and order, to one row per key."""
 
     schema: pa.Schema
     rule: RecordMergeRule
@@ -170,10 +174,10 @@ class CombineKeys:
 
 @dataclass(frozen=True, slots=True)
 class ResolveMoves:
-    """Rows in `schema` and FILES (which holds their key, at least one in another partition) to rows in `schema`, DELETE_COLUMN
-    and FILE.
+    """Resolves partition changes: rows with `schema` and FILES (at least one in another partition) to rows with
+    DELETE_COLUMN and FILE.
 
-    All rows of one first file stand in one task, sorted by it, so that each file is read once.
+    All rows with the same first file are in one task, sorted by it, so that each file is read once.
     """
 
     request: TagRequest
@@ -181,30 +185,31 @@ class ResolveMoves:
 
     @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        homes = np.array([place.partition for place in self.request.candidates], dtype=object)
+        candidate_partitions = np.array([place.partition for place in self.request.candidates], dtype=object)
         for batch in batches:
             table = pa.Table.from_batches([batch])
             files = table.column(FILES).combine_chunks()
             rows = conform_table(table.select(self.schema.names), self.schema)
             pairs_place = np.asarray(files.flatten(), dtype=np.int64)
             pairs_row = np.asarray(pc.list_parent_indices(files), dtype=np.int64)
-            own = np.array(rows.column(PARTITION_PATH).to_pylist(), dtype=object)
-            goes = homes[pairs_place] != own[pairs_row]
+            incoming_partitions = np.array(rows.column(PARTITION_PATH).to_pylist(), dtype=object)
+            goes = candidate_partitions[pairs_place] != incoming_partitions[pairs_row]
             settled, at, numbers = resolve_moves(self.request, rows, pairs_row, pairs_place, goes)
-            found = np.zeros(settled.num_rows, dtype=np.bool_)
-            found[at] = True
-            new = np.flatnonzero(~found)
-            taken = settled.take(pa.array(np.concatenate([at, new])))
+            is_found = np.zeros(settled.num_rows, dtype=np.bool_)
+            is_found[at] = True
+            new = np.flatnonzero(~is_found)
+            selected = settled.take(pa.array(np.concatenate([at, new])))
             number = pa.concat_arrays([pa.array(numbers, pa.int32()), pa.nulls(len(new), pa.int32())])
-            yield from taken.append_column(FILE, number).combine_chunks().to_batches()
+            yield from selected.append_column(FILE, number).combine_chunks().to_batches()
 
 
 @dataclass(frozen=True, slots=True)
 class LookupInRecordIndex:
-    """Keys (column RECORD_KEY, distinct) to RECORD_KEY, HOME and FILE_ID of those that the record index knows.
+    """Looks up distinct keys (column RECORD_KEY) in the record index: RECORD_KEY, KEY_PARTITION and FILE_ID of known
+    ones.
 
-    Rows are sorted by the file group of the index that would hold them, so that a question to the index concerns few of them.
-    within: each key is asked in the section of its partition (column PARTITION_PATH, by which rows are sorted first).
+    Rows are sorted by the file group of the index for their keys, so that each query reads few of them.
+    within: look up each key in the section of its partition (column PARTITION_PATH, the first sort column).
     """
 
     index: MetadataPartition
@@ -213,29 +218,29 @@ class LookupInRecordIndex:
     @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self.within:
-            yield from self._ask_within(batches)
+            yield from self._lookup_within(batches)
             return
         reader = PartitionReader(self.index)
-        held: list[pa.Array] = []
+        pending: list[pa.Array] = []
         for batch in batches:
-            held.append(batch.column(batch.schema.get_field_index(RECORD_KEY)).cast(pa.string()))
-            if sum(map(len, held)) >= _KEYS_PER_QUESTION:
-                yield from self._ask(reader, held)
-                held = []
-        if held:
-            yield from self._ask(reader, held)
+            pending.append(batch.column(batch.schema.get_field_index(RECORD_KEY)).cast(pa.string()))
+            if sum(map(len, pending)) >= _KEYS_PER_LOOKUP:
+                yield from self._lookup(reader, pending)
+                pending = []
+        if pending:
+            yield from self._lookup(reader, pending)
 
-    def _ask_within(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _lookup_within(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reader_of = cache(lambda path: PartitionReader(self.index.section(path)))
         for batch in batches:
             paths = batch.column(batch.schema.get_field_index(PARTITION_PATH)).cast(pa.string())
             keys = batch.column(batch.schema.get_field_index(RECORD_KEY)).cast(pa.string())
             for path in pc.unique(paths).to_pylist():
-                yield from self._ask(reader_of(path), [keys.filter(pc.equal(paths, path))])
+                yield from self._lookup(reader_of(path), [keys.filter(pc.equal(paths, path))])
 
-    def _ask(self, reader: PartitionReader, key_arrays: list[pa.Array]) -> Iterator[pa.RecordBatch]:
-        found = find_records(reader, pa.concat_arrays(key_arrays)).select(["key", "partition", "file_id"])
-        yield from found.rename_columns([RECORD_KEY, KEY_PARTITION, FILE_ID]).combine_chunks().to_batches()
+    def _lookup(self, reader: PartitionReader, key_arrays: list[pa.Array]) -> Iterator[pa.RecordBatch]:
+        records = find_records(reader, pa.concat_arrays(key_arrays)).select(["key", "partition", "file_id"])
+        yield from records.rename_columns([RECORD_KEY, KEY_PARTITION, FILE_ID]).combine_chunks().to_batches()
 
 
 def task_token() -> WriteToken:
@@ -246,7 +251,7 @@ def task_token() -> WriteToken:
 
 
 def combined(rows: Iterator[pa.Table], rule: RecordMergeRule) -> Iterator[pa.Table]:
-    """One row for each key, from tables whose rows are sorted by key; of equal keys the later row counts as newer."""
+    """One row per key, from tables whose rows are sorted by key; of equal keys the later row counts as newer."""
     carry: pa.Table | None = None
     for table in rows:
         if not table.num_rows:
@@ -257,14 +262,14 @@ def combined(rows: Iterator[pa.Table], rule: RecordMergeRule) -> Iterator[pa.Tab
         cut = current.num_rows - open_rows
         if cut:
             yield combine_duplicates(current.slice(0, cut), [RECORD_KEY], rule)
-        # The last key may go on in the next table.
+        # The last key may continue in the next table.
         carry = current.slice(cut) if open_rows == 1 else combine_duplicates(current.slice(cut), [RECORD_KEY], rule)
     if carry is not None:
         yield carry
 
 
 def prepared(request: PrepareRequest, batches: Iterator[pa.RecordBatch], task_partition: int) -> Iterator[pa.RecordBatch]:
-    """The caller's rows in the incoming layout."""
+    """Convert the caller's rows to the incoming layout."""
     first_row = 0
     for batch in batches:
         rows = incoming_rows(request, batch, first_row=first_row, task_partition=task_partition)
@@ -278,12 +283,12 @@ def decode_statuses(rows: pa.Table) -> list[WriteStatus]:
 
 
 def wire_schema(schema: pa.Schema) -> pa.Schema:
-    """The layout with every column nullable, as deletes without a row need it."""
+    """The layout with every column nullable, as required by deletes without a row."""
     return pa.schema([field.with_nullable(True) for field in schema]) if DELETE_COLUMN in schema.names else schema
 
 
 def _runs(batches: Iterator[pa.RecordBatch], column: str, schema: pa.Schema) -> Iterator[tuple[object, pa.Table]]:
-    """Each batch cut where the value of a column changes: (value, rows in the schema)."""
+    """Split each batch where the value of a column changes: (value, rows in the schema)."""
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -296,19 +301,19 @@ def _runs(batches: Iterator[pa.RecordBatch], column: str, schema: pa.Schema) -> 
 
 
 def _gathered(rows: Iterator[pa.Table], schema: pa.Schema, budget_bytes: int, folder: str) -> pa.Table:
-    """All rows as one table, in memory up to the budget, else mapped from a file."""
-    held: list[pa.Table] = []
+    """All rows as one table, in memory up to the budget, else memory-mapped from a file."""
+    buffered: list[pa.Table] = []
     size = 0
     for table in rows:
-        held.append(table)
+        buffered.append(table)
         size += table.nbytes
         if size > budget_bytes:
-            return store_rows(os.path.join(folder, "rows.arrow"), schema, itertools.chain(held, rows))
-    return pa.concat_tables(held) if held else schema.empty_table()
+            return store_rows(os.path.join(folder, "rows.arrow"), schema, itertools.chain(buffered, rows))
+    return pa.concat_tables(buffered) if buffered else schema.empty_table()
 
 
 def _spread(batches: Iterator[pa.RecordBatch], schema: pa.Schema, budget_bytes: int, folder: str) -> dict[str, list[pa.Table]]:
-    """All rows by partition path; what exceeds the budget is mapped from files."""
+    """All rows by partition path; rows beyond the budget are memory-mapped from files."""
     by_path: dict[str, list[pa.Table]] = {}
     in_memory = 0
     for number, chunk in enumerate(_chunks(batches, schema)):
@@ -325,18 +330,18 @@ def _spread(batches: Iterator[pa.RecordBatch], schema: pa.Schema, budget_bytes: 
 
 
 def _chunks(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    held: list[pa.Table] = []
+    buffered: list[pa.Table] = []
     size = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        held.append(conform_table(pa.Table.from_batches([batch]).select(schema.names), schema))
-        size += held[-1].nbytes
+        buffered.append(conform_table(pa.Table.from_batches([batch]).select(schema.names), schema))
+        size += buffered[-1].nbytes
         if size >= _CHUNK_BYTES:
-            yield pa.concat_tables(held)
-            held, size = [], 0
-    if held:
-        yield pa.concat_tables(held)
+            yield pa.concat_tables(buffered)
+            buffered, size = [], 0
+    if buffered:
+        yield pa.concat_tables(buffered)
 
 
 def _status_batch(statuses: tuple[WriteStatus, ...]) -> pa.RecordBatch:

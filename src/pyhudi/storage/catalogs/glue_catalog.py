@@ -77,15 +77,15 @@ class GlueCatalog:
         return self._parameters
 
     def format_location(self, location: str) -> str:
-        scheme, found, rest = location.partition("://")
-        return f"s3://{rest}" if found and scheme in ("s3a", "s3n") else location
+        scheme, separator, bucket_path = location.partition("://")
+        return f"s3://{bucket_path}" if separator and scheme in ("s3a", "s3n") else location
 
     def has_database(self, database: str) -> bool:
-        return self._ask(self._client.get_database, Name=database, absent=True) is not None
+        return self._request(self._client.get_database, Name=database, absent=True) is not None
 
     def create_database(self, database: str, description: str) -> None:
         database_input = {"Name": database, "Description": description}
-        self._ask(self._client.create_database, DatabaseInput=database_input, must_exist=True)
+        self._request(self._client.create_database, DatabaseInput=database_input, must_exist=True)
 
     def table(self, database: str, name: str) -> CatalogTable | None:
         stored = self._stored(database, name)
@@ -111,16 +111,16 @@ class GlueCatalog:
     def create_table(self, table: CatalogTable) -> None:
         table_input = {"Name": table.name, "Owner": table.owner, "PartitionKeys": _fields(table.partition_columns)}
         _fill(table_input, table)
-        self._ask(self._client.create_table, DatabaseName=table.database, TableInput=table_input)
+        self._request(self._client.create_table, DatabaseName=table.database, TableInput=table_input)
 
     def change_table(self, table: CatalogTable) -> None:
         stored = self._require(table)
         changed = {key: value for key, value in stored.items() if key in _INPUT_KEYS}
         _fill(changed, table)
-        self._ask(self._client.update_table, DatabaseName=table.database, TableInput=changed, SkipArchive=self._skip_archive)
+        self._request(self._client.update_table, DatabaseName=table.database, TableInput=changed, SkipArchive=self._skip_archive)
 
     def drop_table(self, database: str, name: str) -> None:
-        self._ask(self._client.delete_table, DatabaseName=database, Name=name, absent=True)
+        self._request(self._client.delete_table, DatabaseName=database, Name=name, absent=True)
 
     def partitions(self, table: CatalogTable) -> Sequence[CatalogPartition]:
         request: dict[str, Any] = {"DatabaseName": table.database, "TableName": table.name, "ExcludeColumnSchema": True}
@@ -128,7 +128,7 @@ class GlueCatalog:
         next_token: str | None = None
         while True:
             page = dict(request) if next_token is None else {**request, "NextToken": next_token}
-            answer = self._ask(self._client.get_partitions, **page)
+            answer = self._request(self._client.get_partitions, **page)
             partitions += [
                 CatalogPartition(tuple(entry["Values"]), entry.get("StorageDescriptor", {}).get("Location", ""))
                 for entry in answer["Partitions"]
@@ -162,7 +162,7 @@ class GlueCatalog:
 
     def _stored(self, database: str, name: str) -> Any:
         """The table in Glue's representation; None if it does not exist."""
-        answer = self._ask(self._client.get_table, DatabaseName=database, Name=name, absent=True)
+        answer = self._request(self._client.get_table, DatabaseName=database, Name=name, absent=True)
         return None if answer is None else answer["Table"]
 
     def _require(self, table: CatalogTable) -> Any:
@@ -176,7 +176,7 @@ class GlueCatalog:
 
         Raises TableState for a partition that is refused with another code.
         """
-        answer = self._ask(call, DatabaseName=table.database, TableName=table.name, **what)
+        answer = self._request(call, DatabaseName=table.database, TableName=table.name, **what)
         for error in answer.get("Errors", ()):
             detail = error.get("ErrorDetail", {})
             if detail.get("ErrorCode") != harmless:
@@ -186,7 +186,7 @@ class GlueCatalog:
                     f"{detail.get('ErrorMessage')}"
                 )
 
-    def _ask(self, call: Callable[..., Any], *, absent: bool = False, must_exist: bool = False, **what: Any) -> Any:
+    def _request(self, call: Callable[..., Any], *, absent: bool = False, must_exist: bool = False, **what: Any) -> Any:
         """Send a request and return its response.  absent, must_exist: return None for a missing or an existing entity."""
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 

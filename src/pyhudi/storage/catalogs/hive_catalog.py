@@ -54,7 +54,7 @@ class HiveCatalog:
 
     def has_database(self, database: str) -> bool:
         try:
-            self._ask("get_database", database)
+            self._request("get_database", database)
         except _messages().NoSuchObjectException:
             return False
         return True
@@ -62,7 +62,7 @@ class HiveCatalog:
     def create_database(self, database: str, description: str) -> None:
         new_database = _messages().Database(name=database, description=description, parameters={})
         with suppress(_messages().AlreadyExistsException):
-            self._ask("create_database", new_database)
+            self._request("create_database", new_database)
 
     def table(self, database: str, name: str) -> CatalogTable | None:
         stored = self._stored(database, name)
@@ -100,7 +100,7 @@ class HiveCatalog:
             partitionKeys=_fields(table.partition_columns),
         )
         _fill(new_table, table)
-        self._ask("create_table", new_table)
+        self._request("create_table", new_table)
 
     def change_table(self, table: CatalogTable) -> None:
         stored = self._require(table)
@@ -109,7 +109,7 @@ class HiveCatalog:
         _fill(stored, table)
         context = _messages().EnvironmentContext(properties={"CASCADE": "true"} if cascades else {})
         try:
-            self._ask("alter_table_with_environment_context", table.database, table.name, stored, context)
+            self._request("alter_table_with_environment_context", table.database, table.name, stored, context)
         except TableState as error:
             if isinstance(error.__cause__, _messages().InvalidOperationException):
                 raise ChangeRefused(str(error)) from error
@@ -117,10 +117,10 @@ class HiveCatalog:
 
     def drop_table(self, database: str, name: str) -> None:
         with suppress(_messages().NoSuchObjectException):
-            self._ask("drop_table", database, name, False)
+            self._request("drop_table", database, name, False)
 
     def partitions(self, table: CatalogTable) -> Sequence[CatalogPartition]:
-        listed = self._ask("get_partitions", table.database, table.name, _ALL)
+        listed = self._request("get_partitions", table.database, table.name, _ALL)
         return [CatalogPartition(tuple(entry.values), entry.sd.location or "") for entry in listed]
 
     def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
@@ -142,24 +142,24 @@ class HiveCatalog:
             request = messages.AddPartitionsRequest(
                 dbName=table.database, tblName=table.name, parts=new_partitions, ifNotExists=True, needResult=False
             )
-            self._ask("add_partitions_req", request)
+            self._request("add_partitions_req", request)
 
     def move_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
         for batch in batches(partitions, batch_size):
             moved = []
             for partition in batch:
                 values = list(partition.values)
-                entry = self._ask("get_partition", table.database, table.name, values)
+                entry = self._request("get_partition", table.database, table.name, values)
                 entry.sd.location = partition.location
                 moved.append(entry)
-            self._ask("alter_partitions", table.database, table.name, moved)
+            self._request("alter_partitions", table.database, table.name, moved)
 
     def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, batch_size: int) -> None:
         # The metastore drops several partitions per request only by names, in its own notation.
         for values in partitions:
             value_list = list(values)
             with suppress(_messages().NoSuchObjectException):
-                self._ask("drop_partition", table.database, table.name, value_list, False)
+                self._request("drop_partition", table.database, table.name, value_list, False)
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -169,7 +169,7 @@ class HiveCatalog:
     def _stored(self, database: str, name: str) -> Any:
         """The table in the server's representation; None if it does not exist."""
         try:
-            return self._ask("get_table", database, name)
+            return self._request("get_table", database, name)
         except _messages().NoSuchObjectException:
             return None
 
@@ -179,7 +179,7 @@ class HiveCatalog:
             raise TableState(f"{self.name}: {table.full_name} was dropped concurrently. Synchronise again")
         return stored
 
-    def _ask(self, call: str, *arguments: Any) -> Any:
+    def _request(self, call: str, *arguments: Any) -> Any:
         """Send one request and return its response.  The server's NoSuchObjectException and AlreadyExistsException
         propagate.
         """

@@ -305,7 +305,7 @@ class HdfsStorage(UriMixin):
         the temporary file was removed. Raises WriteConflict for a removed file with replace=False, because False would
         mean that the name exists.
         """
-        unsure: NoResponse | None = None
+        lost_response: NoResponse | None = None
         for attempt in range(_RENAME_ATTEMPTS):
             with self._translated("write", path):
                 try:
@@ -317,24 +317,24 @@ class HdfsStorage(UriMixin):
                         return False
                     if not is_absence(error):
                         raise
-                    if unsure is None:
+                    if lost_response is None:
                         if not replace:
                             raise temporary_file_missing_error(self.absolute(path)) from error
                         return False
                 except NoResponse as error:
-                    unsure = error
+                    lost_response = error
                 if self._client.status(self._full(temporary)) is None:
-                    return self._has_landed(path, data, unsure)
+                    return self._has_landed(path, data, lost_response)
             time.sleep(_CLAIM_PAUSE_S * 2**attempt)
-        raise StorageUnavailable(f"cannot write {self.absolute(path)}: the NameNode does not respond: {unsure}")
+        raise StorageUnavailable(f"cannot write {self.absolute(path)}: the NameNode does not respond: {lost_response}")
 
     def _has_landed(self, path: str, data: bytes | None, may_have_landed: NoResponse | None) -> bool:
-        found = self.stat(path) if data is None else self.read(path)
-        if found is None:
+        content = self.stat(path) if data is None else self.read(path)
+        if content is None:
             raise StorageUnavailable(
                 f"cannot write {self.absolute(path)}: no response, and the file is missing: {may_have_landed}"
             )
-        return data is None or found == data
+        return data is None or content == data
 
     def _claim(self, path: str, temporary: str, tag: str) -> bool:
         """Obtain the exclusive right to replace the file with that tag; False if another writer has replaced it."""

@@ -68,7 +68,7 @@ class HdfsClient:
     def status(self, path: str) -> FileStatus | None:
         """Status of a path; None if it does not exist."""
         try:
-            status = self._ask("GET", path, "GETFILESTATUS")["FileStatus"]
+            status = self._request("GET", path, "GETFILESTATUS")["FileStatus"]
         except RemoteError as error:
             if is_absence(error):
                 return None
@@ -78,7 +78,7 @@ class HdfsClient:
     def children(self, path: str) -> list[FileStatus] | None:
         """The children of a folder, in no particular order; None if the folder does not exist or is a file."""
         try:
-            statuses = self._ask("GET", path, "LISTSTATUS")["FileStatuses"]["FileStatus"]
+            statuses = self._request("GET", path, "LISTSTATUS")["FileStatuses"]["FileStatus"]
         except RemoteError as error:
             if is_absence(error):
                 return None
@@ -120,29 +120,29 @@ class HdfsClient:
         unknown.
         """
         options = {"destination": target, "renameoptions": "OVERWRITE" if replace else "NONE"}
-        self._ask("PUT", path, "RENAME", options, repeat=False)
+        self._request("PUT", path, "RENAME", options, repeat=False)
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
         """Delete a file, or a folder recursively; a missing one is ignored."""
-        self._ask("DELETE", path, "DELETE", {"recursive": "true" if recursive else "false"})
+        self._request("DELETE", path, "DELETE", {"recursive": "true" if recursive else "false"})
 
     def make_folder(self, path: str) -> None:
         """Create a folder and its parents."""
-        self._ask("PUT", path, "MKDIRS")
+        self._request("PUT", path, "MKDIRS")
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the modification time of a file."""
-        self._ask("PUT", path, "SETTIMES", {"modificationtime": str(modified_ms), "accesstime": "-1"})
+        self._request("PUT", path, "SETTIMES", {"modificationtime": str(modified_ms), "accesstime": "-1"})
 
     def set_attribute(self, path: str, name: str, value: str) -> None:
         """Create an extended attribute.  Raises RemoteError if it exists, NoResponse if the outcome is unknown."""
         options = {"xattr.name": name, "xattr.value": f"0x{value.encode().hex()}", "flag": "CREATE"}
-        self._ask("PUT", path, "SETXATTR", options, repeat=False)
+        self._request("PUT", path, "SETXATTR", options, repeat=False)
 
     def attribute(self, path: str, name: str) -> str | None:
         """An extended attribute; None if the file lacks it."""
         try:
-            attributes = self._ask("GET", path, "GETXATTRS", {"encoding": "hex"})["XAttrs"]
+            attributes = self._request("GET", path, "GETXATTRS", {"encoding": "hex"})["XAttrs"]
         except RemoteError as error:
             if is_absence(error):
                 return None
@@ -150,7 +150,7 @@ class HdfsClient:
         text = next((attribute["value"] for attribute in attributes if attribute["name"] == name), None)
         return None if text is None else bytes.fromhex(text.removeprefix("0x")).decode()
 
-    def _ask(
+    def _request(
         self, method: str, path: str, operation: str, options: Mapping[str, str] | None = None, *, repeat: bool = True
     ) -> Any:
         answer = self._send(method, path, operation, options or {}, repeat=repeat)

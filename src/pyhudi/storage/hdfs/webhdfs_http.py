@@ -112,7 +112,7 @@ class Connections:
 
     def exchange(self, address: str, target: str, method: str, data: bytes | None = None) -> HttpResponse:
         """Send one request and return its complete response.  Raises NoResponse."""
-        connection = self._take(address) or self.open_new(address)
+        connection = self._pop_idle(address) or self.open_new(address)
         try:
             connection.request(method, target, body=data, headers={} if data is None else _BYTES)
         except (OSError, http.client.HTTPException) as error:
@@ -138,7 +138,7 @@ class Connections:
         connection.sock.settimeout(self._timeout_s)
         return connection
 
-    def _take(self, address: str) -> http.client.HTTPConnection | None:
+    def _pop_idle(self, address: str) -> http.client.HTTPConnection | None:
         while True:
             with self._mutex:
                 if self._process != os.getpid():

@@ -127,9 +127,9 @@ class DynamoDbLock(LeaseLock):
     def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
         if outcome_unknown and not acquired:
             self._version = None
-            self._give_back_quietly()
+            self._release_quietly()
 
-    def _try_to_take(self) -> str | None:
+    def _try_acquire(self) -> str | None:
         requested_ms = self._env.monotonic_ms()
         item = self._item()
         if item is None:
@@ -160,14 +160,14 @@ class DynamoDbLock(LeaseLock):
                 return None
         raise StorageUnavailable(f"{self._where}: the item of the lock changes faster than it can be replaced")
 
-    def _give_back(self) -> str | None:
+    def _release_lease(self) -> str | None:
         for _ in range(_WRITE_ATTEMPTS):
             lost = self._find_version()
             if lost is not None or self._change_own("delete_item", {}):
                 return lost
         raise StorageUnavailable(f"{self._where}: the item of the lock changes faster than it can be deleted")
 
-    def _forget(self) -> None:
+    def _clear_lease(self) -> None:
         self._version = None
 
     def _find_version(self) -> str | None:
@@ -184,10 +184,10 @@ class DynamoDbLock(LeaseLock):
 
     def _item(self) -> dict[str, str] | None:
         """The current item of the lock; creates the table if it does not exist."""
-        answer = self._ask("get_item", Key=self._name, ConsistentRead=True)
+        answer = self._request("get_item", Key=self._name, ConsistentRead=True)
         if answer is None:
             self._create_table()
-            answer = self._ask("get_item", Key=self._name, ConsistentRead=True) or {}
+            answer = self._request("get_item", Key=self._name, ConsistentRead=True) or {}
         stored = answer.get("Item")
         return None if stored is None else {name: value.get("S", "") for name, value in stored.items()}
 
@@ -205,7 +205,7 @@ class DynamoDbLock(LeaseLock):
             arguments["ExpressionAttributeNames"] = _KEY_NAME
         if values:
             arguments["ExpressionAttributeValues"] = _texts(values)
-        if self._ask("put_item", **arguments) is None:
+        if self._request("put_item", **arguments) is None:
             return "another writer was faster"
         self._version = version
         return None
@@ -215,7 +215,7 @@ class DynamoDbLock(LeaseLock):
         # Until the response arrives, the current version is unknown.
         version, self._version = self._version or "", None
         arguments: dict[str, Any] = {} if update is None else {"UpdateExpression": update}
-        answer = self._ask(
+        answer = self._request(
             verb,
             Key=self._name,
             ConditionExpression="attribute_exists(#key) AND recordVersionNumber = :old AND ownerName = :me",
@@ -229,7 +229,7 @@ class DynamoDbLock(LeaseLock):
     def _name(self) -> dict[str, dict[str, str]]:
         return _texts({"key": self._key})
 
-    def _ask(self, verb: str, **arguments: object) -> Any:
+    def _request(self, verb: str, **arguments: object) -> Any:
         """Send one request and return its response; None if a condition fails or the table does not exist."""
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -251,14 +251,14 @@ class DynamoDbLock(LeaseLock):
                 "WriteCapacityUnits": settings.write_capacity,
             }
         # Another writer may be creating it concurrently: then it exists, and is not yet active.
-        self._ask(
+        self._request(
             "create_table",
             AttributeDefinitions=[{"AttributeName": "key", "AttributeType": "S"}],
             KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}],
             **arguments,
         )
         deadline_ms = self._env.monotonic_ms() + settings.creation_timeout_ms
-        while ((self._ask("describe_table") or {}).get("Table") or {}).get("TableStatus") != "ACTIVE":
+        while ((self._request("describe_table") or {}).get("Table") or {}).get("TableStatus") != "ACTIVE":
             if self._env.monotonic_ms() >= deadline_ms:
                 raise StorageUnavailable(f"{self._where}: the lock table was not active within {settings.creation_timeout_ms} ms")
             self._env.sleep_ms(_CREATION_POLL_MS)

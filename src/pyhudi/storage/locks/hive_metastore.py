@@ -92,12 +92,12 @@ class HiveLock(LeaseLock):
 
     def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
         if not acquired and (self._in_doubt or self._lock_id is not None):
-            self._give_back_quietly()
+            self._release_quietly()
 
-    def _try_to_take(self) -> str | None:
+    def _try_acquire(self) -> str | None:
         messages, settings = _messages(), self._settings
         if self._in_doubt or self._lock_id is not None:
-            self._give_back()
+            self._release_lease()
         component = messages.LockComponent(
             type=messages.LockType.EXCLUSIVE,
             level=messages.LockLevel.TABLE,
@@ -108,24 +108,24 @@ class HiveLock(LeaseLock):
             component=[component], user=user_name(), hostname=socket.gethostname(), agentInfo=self._agent
         )
         self._in_doubt = True
-        answer = self._ask(lambda client: client.lock(request))
+        answer = self._request(lambda client: client.lock(request))
         self._lock_id, self._in_doubt = answer.lockid, False
         if answer.state == messages.LockState.ACQUIRED:
             return None
         holder = self._holder()
-        self._give_back()
+        self._release_lease()
         return f"{holder} holds it"
 
     def _extend(self) -> str | None:
         messages = _messages()
         request = messages.HeartbeatRequest(lockid=self._lock_id)
         try:
-            self._ask(lambda client: client.heartbeat(request))
+            self._request(lambda client: client.heartbeat(request))
         except (messages.NoSuchLockException, messages.NoSuchTxnException, messages.TxnAbortedException) as error:
             return f"the metastore does not know the lock: {error.message}"
         return None
 
-    def _give_back(self) -> str | None:
+    def _release_lease(self) -> str | None:
         messages = _messages()
         numbers = [self._lock_id] if self._lock_id is not None else []
         if self._in_doubt:
@@ -134,13 +134,13 @@ class HiveLock(LeaseLock):
         for number in numbers:
             request = messages.UnlockRequest(lockid=number)
             try:
-                self._ask(partial(_unlock, request))
+                self._request(partial(_unlock, request))
             except messages.NoSuchLockException as error:
                 lost = f"the metastore does not know the lock: {error.message}"
         self._lock_id, self._in_doubt = None, False
         return lost
 
-    def _forget(self) -> None:
+    def _clear_lease(self) -> None:
         # In a forked child the connection is the parent's: it is dropped without a request.
         self._lock_id, self._client = None, None
 
@@ -154,11 +154,12 @@ class HiveLock(LeaseLock):
 
     def _locks(self) -> list[Any]:
         request = _messages().ShowLocksRequest(dbname=self._settings.database, tablename=self._settings.table)
-        locks: list[Any] = self._ask(lambda client: client.show_locks(request)).locks
+        locks: list[Any] = self._request(lambda client: client.show_locks(request)).locks
         return locks
 
-    def _ask(self, request: Callable[[Any], Any]) -> Any:
-        """Send one request and return its response. Raises StorageUnavailable, or the server's exceptions about unknown
+    def _request(self, request: Callable[[Any], Any]) -> Any:
+        """Send one request and return its response.  Raises StorageUnavailable, or the server's exceptions about
+        unknown
         locks.
         """
         from thriftpy2.thrift import TException

@@ -59,7 +59,7 @@ class LeaseLock(LockProvider):
         """Location of this lock, for messages."""
 
     @abstractmethod
-    def _try_to_take(self) -> str | None:
+    def _try_acquire(self) -> str | None:
         """One attempt to acquire; None if the lock is held, otherwise the obstacle.
 
         Raises StorageUnavailable if the server does not answer; the lock may be held nevertheless.
@@ -73,11 +73,11 @@ class LeaseLock(LockProvider):
         """
 
     @abstractmethod
-    def _give_back(self) -> str | None:
+    def _release_lease(self) -> str | None:
         """Release the lock if it is ours; None on success, otherwise why not.  Raises as `_extend`."""
 
     @abstractmethod
-    def _forget(self) -> None:
+    def _clear_lease(self) -> None:
         """Reset the state of the lease without a request."""
 
     def _begin_to_wait(self) -> None:
@@ -107,7 +107,7 @@ class LeaseLock(LockProvider):
             while True:
                 requested_ms = self._env.monotonic_ms()
                 try:
-                    obstacle = self._try_to_take()
+                    obstacle = self._try_acquire()
                 except StorageFull:
                     raise
                 except StorageUnavailable as error:
@@ -136,10 +136,10 @@ class LeaseLock(LockProvider):
             self._renewal = None
         with self._mutex:
             try:
-                obstacle = self._give_back_quietly() if self._safe_until_ms is not None else None
+                obstacle = self._release_quietly() if self._safe_until_ms is not None else None
             finally:
                 self._safe_until_ms, self._lost = None, None
-                self._forget()
+                self._clear_lease()
         if obstacle is not None:
             _LOG.warning("%s: the lock could not be released and will expire: %s", self._where, obstacle)
 
@@ -163,11 +163,11 @@ class LeaseLock(LockProvider):
     def after_fork(self) -> None:
         self._safe_until_ms, self._lost, self._renewal = None, None, None
         self._mutex = threading.Lock()
-        self._forget()
+        self._clear_lease()
 
-    def _give_back_quietly(self) -> str | None:
+    def _release_quietly(self) -> str | None:
         try:
-            return self._give_back()
+            return self._release_lease()
         except HudiError as error:
             return str(error)
 

@@ -159,7 +159,7 @@ class StorageLock(LeaseLock):
         if outcome_unknown and not acquired:
             # A request without a response may have acquired the lease; it would have no holder.
             self._lease = _Lease(self._owner, 0)
-            self._give_back_quietly()
+            self._release_quietly()
             self._lease = None
         self._queue.leave()
 
@@ -168,7 +168,7 @@ class StorageLock(LeaseLock):
         wall_ms = 0 if self._lease is None else self._lease.valid_until - self._env.now_ms()
         return min(wall_ms, super()._left_ms())
 
-    def _try_to_take(self) -> str | None:
+    def _try_acquire(self) -> str | None:
         self._ahead = 0
         self._ahead = self._queue.waiting_ahead()
         if self._ahead:
@@ -200,7 +200,7 @@ class StorageLock(LeaseLock):
         assert self._lease is not None, "the lock is held"
         return self._replace(self._lease, expired=False)
 
-    def _give_back(self) -> str | None:
+    def _release_lease(self) -> str | None:
         assert self._lease is not None, "the lock is held"
         try:
             return self._replace(self._lease, expired=True)
@@ -212,7 +212,7 @@ class StorageLock(LeaseLock):
             self._storage.delete([self._path])
             return None
 
-    def _forget(self) -> None:
+    def _clear_lease(self) -> None:
         self._lease, self._tag = None, None
 
     def _replace(self, lease: _Lease, *, expired: bool) -> str | None:

@@ -138,9 +138,9 @@ class ZookeeperLock(LeaseLock):
 
     def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
         if not acquired and (self._node is not None or self._in_doubt):
-            self._give_back_quietly()
+            self._release_quietly()
 
-    def _try_to_take(self) -> str | None:
+    def _try_acquire(self) -> str | None:
         nodes = self._children(synced=self._in_doubt)
         if self._in_doubt or self._node not in nodes:
             # A missing node was deleted with its session: rejoin at the end of the queue.
@@ -166,7 +166,7 @@ class ZookeeperLock(LeaseLock):
         self._proven_in = session.id
         return None
 
-    def _give_back(self) -> str | None:
+    def _release_lease(self) -> str | None:
         try:
             nodes = [node for node in self._children(synced=True) if self._is_ours(node)] if self._in_doubt else [self._node]
             missing = [node for node in nodes if not self._session.request("delete", f"{self._path}/{node}")]
@@ -176,7 +176,7 @@ class ZookeeperLock(LeaseLock):
             raise
         return f"its node {missing[0]} is missing" if missing else None
 
-    def _forget(self) -> None:
+    def _clear_lease(self) -> None:
         self._node, self._proven_in = None, None
 
     def _is_ours(self, node: str) -> bool:
@@ -223,8 +223,8 @@ class _Session:
     @property
     def id(self) -> int | None:
         """The session's id on the servers; None without a connection."""
-        found = None if self._client is None else self._client.client_id
-        return None if found is None else found[0]
+        client_id = None if self._client is None else self._client.client_id
+        return None if client_id is None else client_id[0]
 
     def request(self, verb: str, path: str, **arguments: object) -> Any:
         """Send one request and return its response; None if there is no node at `path`.  Raises StorageUnavailable."""

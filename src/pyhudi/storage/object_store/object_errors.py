@@ -26,8 +26,8 @@ def first_line(error: BaseException) -> str:
 
 def http_status(error: BaseException) -> int | None:
     """The HTTP status of a response, if the error message contains it."""
-    _, found, rest = str(error).partition("status code: ")
-    return int(rest[:3]) if found and rest[:3].isdecimal() else None
+    _, separator, status_text = str(error).partition("status code: ")
+    return int(status_text[:3]) if separator and status_text[:3].isdecimal() else None
 
 
 def is_missing_bucket(error: BaseException) -> bool:

@@ -31,8 +31,8 @@ class ObjectRanges:
     def open(self) -> tuple[int, bytes]:
         try:
             try:
-                found = obstore.get(self._store, self._key, options={"range": {"suffix": TAIL_BYTES}})
-                return found.meta["size"], bytes(found.bytes())
+                response = obstore.get(self._store, self._key, options={"range": {"suffix": TAIL_BYTES}})
+                return response.meta["size"], bytes(response.bytes())
             except (FileNotFoundError, NotFoundError):
                 raise
             except (BaseError, OSError, ValueError):

@@ -108,7 +108,7 @@ def store_settings(
             config[name] = parse_boolean(option_name, value)
         else:
             config[name] = value
-    _settle_endpoint(kind, location, config, client)
+    _normalize_endpoint(kind, location, config, client)
     return config, client, retry
 
 
@@ -138,7 +138,7 @@ def _check_azure_auth(options: dict[str, tuple[str, str]]) -> None:
         )
 
 
-def _settle_endpoint(kind: str, location: Location, config: dict[str, Any], client: dict[str, Any]) -> None:
+def _normalize_endpoint(kind: str, location: Location, config: dict[str, Any], client: dict[str, Any]) -> None:
     """Normalize the endpoint for obstore, and allow requests without TLS if it starts with http.
 
     An endpoint of the environment applies if the options have none.

@@ -238,7 +238,7 @@ class ObjectStorage(UriMixin):
         attributes = {_MARK: uuid.uuid4().hex}
         deadline = time.monotonic() + RETRY_TIMEOUT.total_seconds()
         # Whether an earlier request may have succeeded without a response.
-        unsure = False
+        may_have_landed = False
         for attempt in range(self._stores.attempts):
             try:
                 result = obstore.put(
@@ -248,14 +248,14 @@ class ObjectStorage(UriMixin):
             except (BaseError, OSError, ValueError) as error:
                 refused = _refuses(error, mode)
                 if refused:
-                    return self._tag_of_ours(key, where, attributes) if unsure else None
+                    return self._tag_of_ours(key, where, attributes) if may_have_landed else None
                 failure = store_error(error, "write", where)
                 if refused is False or not isinstance(failure, StorageUnavailable):
                     raise failure from error
                 # S3 answers 409 during a concurrent conditional write of the name: no writer has won yet.
-                unsure = unsure or http_status(error) != 409
+                may_have_landed = may_have_landed or http_status(error) != 409
                 if attempt + 1 == self._stores.attempts or time.monotonic() > deadline:
-                    landed = self._tag_of_ours(key, where, attributes) if unsure else None
+                    landed = self._tag_of_ours(key, where, attributes) if may_have_landed else None
                     if landed is not None:
                         return landed
                     raise failure from error
