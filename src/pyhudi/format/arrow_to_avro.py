@@ -86,10 +86,7 @@ def arrow_to_avro(schema: pa.Schema, table_name: str, previous: str | None = Non
 
 
 def minimal_decimal_size(precision: int) -> int:
-    """Return the number of bytes of the smallest two's complement integer that holds every decimal of this precision (1
-    to
-    38).
-    """
+    """Return the bytes of the smallest two's complement integer for all decimals of this precision (1 to 38)."""
     size = 1
     while 10**precision > 1 << (8 * size - 1):
         size += 1
@@ -198,9 +195,7 @@ def check_name(name: str, path: str) -> None:
 
 
 def _with_references(node: Any, namespace: str, visited: dict[str, Json]) -> Any:
-    """Define each named type once and reference it by full name afterwards; omit a namespace equal to the enclosing
-    one.
-    """
+    """Define each named type once and reference it afterwards; omit a namespace equal to the enclosing one."""
     if isinstance(node, list):
         return [_with_references(branch, namespace, visited) for branch in node]
     if not isinstance(node, dict):

@@ -52,13 +52,13 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
 
 
 def avro_to_arrow(text: str) -> pa.Schema:
-    """Return the Arrow schema of a table's Avro JSON text; columns keep their order, meta columns are included if
-    present.
+    """Return the Arrow schema of a table's Avro JSON text, in column order, with meta columns if present.
 
     A union with null, in either order, is a nullable field; T alone is a non-nullable one. An enum becomes string, a
     uuid string, a millisecond timestamp microseconds, a local timestamp one without a zone, a time time32 or time64,
     fixed bytes fixed_size_binary, an array's item `element`. A doc becomes the field's metadata entry `comment`. The
     default of a non-nullable field becomes the entry `default` (see `column_default`).
+
     Specification: docs/formats/base-file.md, "Types".
 
     Raises:
@@ -98,9 +98,7 @@ def arrow_field(field: Json) -> pa.Field:
 
 
 def default_text(field: pa.Field) -> str | None:
-    """Return the default of a non-nullable field as Avro's JSON of its type; None without a default or for a nullable
-    field.
-    """
+    """Return the default of a non-nullable field as Avro's JSON of its type; None for other fields."""
     text = (field.metadata or {}).get(DEFAULT)
     if text is None:
         return None

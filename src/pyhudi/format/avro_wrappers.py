@@ -143,12 +143,11 @@ def mixed_values(branches: npt.NDArray[np.int8], values: Sequence[Any]) -> pa.Un
 
 
 def wrap_ordering(values: pa.Array, *, decimals: bool = False) -> pa.UnionArray:
-    """Wrap the ordering values of deletes as Hudi writes and reads them. For several ordering fields, see
-    `wrap_tuples`.
+    """Wrap the ordering values of deletes as Hudi writes and reads them.
 
-    Int types and dates become IntWrapper (a date in days, the only form of a date that Hudi can compare). Long and
-    timestamp become LongWrapper (microseconds). Float, double, string and boolean become their own wrappers. A null
-    becomes IntWrapper(0).
+    For several ordering fields, see `wrap_tuples`. Int types and dates become IntWrapper (a date in days, the only form
+    of a date that Hudi can compare). Long and timestamp become LongWrapper (microseconds). Float, double, string and
+    boolean become their own wrappers. A null becomes IntWrapper(0).
 
     Args:
         values: The ordering column.
@@ -200,10 +199,11 @@ def _wrapper_of(values: pa.Array) -> tuple[Wrapper, pa.Array]:
 
 
 def wrap_tuples(values: pa.StructArray) -> pa.UnionArray:
-    """Wrap the ordering values of deletes of a table with several ordering fields (a struct per delete) as
-    ArrayWrapper.
+    """Wrap the ordering values of deletes as ArrayWrapper, for a table with several ordering fields.
 
-    A null item becomes IntWrapper(0), as in Hudi 1.1. A null struct becomes IntWrapper(0) in place of the tuple.
+    Args:
+        values: One struct per delete. A null item becomes IntWrapper(0), as in Hudi 1.1. A null struct becomes
+            IntWrapper(0) in place of the tuple.
 
     Raises:
         Unsupported: A type without an order.

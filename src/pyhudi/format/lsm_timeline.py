@@ -161,8 +161,10 @@ def encode_version(number: int) -> bytes:
 
 
 def parse_version(data: bytes) -> int | None:
-    """Return the manifest number in the version file; None if it is unreadable, in which case the highest manifest
-    applies.
+    """Return the manifest number in the version file.
+
+    Returns:
+        None if it is unreadable; the highest existing manifest then applies.
     """
     text = data.strip()
     return int(text) if text.isdigit() and len(text) <= 18 else None

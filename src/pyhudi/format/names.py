@@ -247,8 +247,9 @@ def format_bucket_prefix(bucket: int, prefix: str) -> str:
 
 
 def format_shared_file_id(bucket: int, index: int) -> str:
-    """Return the file id that all concurrent writers of a bucket derive: the bucket number, and zeros in place of a
-    random UUID.
+    """Return the file id that all concurrent writers of a bucket derive.
+
+    It is the bucket number, and zeros in place of a random UUID.
 
     Args:
         bucket: Bucket number.

@@ -46,7 +46,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def redact_secret(key: str, value: str) -> str:
-    """Return the value of a property or option as shown in messages, listings and logs: hidden if the name indicates a
+    """Return the value of a property or option for messages, listings and logs: redacted if its name is that of a
     secret.
     """
     return REDACTED if value and _SECRET.search(key) else value
@@ -139,9 +139,7 @@ def format_java_date(epoch_ms: int) -> str:
 
 
 def _logical_lines(text: str) -> list[tuple[str, int]]:
-    """Return the lines with pairs, joined at trailing backslashes, without leading blanks, with the offset of the
-    first.
-    """
+    """Return the lines with pairs and their offsets, joined at trailing backslashes, without leading blanks."""
     lines: list[tuple[str, int]] = []
     pending: list[str] = []
     pending_offset = offset = 0

@@ -43,7 +43,7 @@ class TimelineLayout(IntEnum):
 
     @property
     def has_lsm_history(self) -> bool:
-        """Archived instants are Parquet files listed by a manifest (LSM timeline); without it log files in the archive
+        """Archived instants form an LSM timeline (Parquet files and a manifest); without it log files in the archive
         folder.
         """
         return self is TimelineLayout.V2
@@ -112,11 +112,11 @@ class TableVersion(IntEnum):
 
     @property
     def has_ordering_fields(self) -> bool:
-        """Several columns may order records, and only `hoodie.table.ordering.fields` names them; without it there is
-        one, which `hoodie.table.precombine.field` names as well.
+        """Several columns may order records, and only `hoodie.table.ordering.fields` names them.
 
-        Readers accept either key in any version: release 1.0 reads the older key only, and release 1.1 writes only the
-        newer key into tables of every version.
+        Without it there is one ordering field, which `hoodie.table.precombine.field` names as well. Readers accept
+        either key in any version: release 1.0 reads the older key only, and release 1.1 writes only the newer key into
+        tables of every version.
         """
         return self >= TableVersion.NINE
 
@@ -132,23 +132,20 @@ class TableVersion(IntEnum):
 
     @property
     def merges_by_modes(self) -> bool:
-        """Merge mode, partial update mode and merge properties replace the payload class, and a delete without an
-        ordering value does not affect the records after it.
+        """Merge mode, partial update mode and merge properties replace the payload class.
+
+        A delete without an ordering value does not affect the records after it.
         """
         return self >= TableVersion.NINE
 
     @property
     def has_hbase_index(self) -> bool:
-        """Writers may store record locations in an HBase table; release 1.1, which introduced version 9, removed this
-        index.
-        """
+        """Writers may store record locations in an HBase table; release 1.1 (version 9) removed this index."""
         return self < TableVersion.NINE
 
     @property
     def has_index_versions(self) -> bool:
-        """Every index definition declares the version of its layout; without it there is one layout, which need not be
-        declared.
-        """
+        """Every index definition declares the version of its layout; without it only one layout exists."""
         return self >= TableVersion.NINE
 
     @property

@@ -23,9 +23,7 @@ def from_json(target: Schema, value: Any) -> Any:
 
 
 def field_slots(node: Record) -> tuple[dict[str, int], list[Any]]:
-    """Return the slot of each field in the argument of `record_builder`, and that argument with the defaults of missing
-    fields.
-    """
+    """Return each field's slot in the argument of `record_builder`, and that argument filled with defaults."""
     if node.value_class is None:
         return {item.name: index for index, item in enumerate(node.fields)}, [None] * len(node.fields)
     init_fields = [item for item in fields(node.value_class) if item.init]

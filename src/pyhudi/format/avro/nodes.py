@@ -47,8 +47,10 @@ class Enumeration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """An array; `default` is the default of the node itself, not its field, which has no meaning but occurs in Hudi's
-    schemas.
+    """An array.
+
+    Attributes:
+        default: Default of the node itself, not its field. It has no meaning, but occurs in Hudi's schemas.
     """
 
     items: Node
@@ -67,8 +69,10 @@ class Map:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Union:
-    """A union; `null` is the decoded value of a null branch, None unless a document defines it; `dict` for a new empty
-    map each time.
+    """A union.
+
+    Attributes:
+        null: Decoded value of a null branch, None unless a document defines it; `dict` for a new empty map each time.
     """
 
     branches: tuple[Node, ...]
@@ -90,7 +94,7 @@ class Record:
     """A record.
 
     Attributes:
-        name: Full or simple name.
+        name: Its name.
         fields: Fields in order.
         value_class: The dataclass of its values; None for dicts.
         attributes: Attribute of each field, in field order.

@@ -72,9 +72,7 @@ def value_offsets(array: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def binary_parts(array: pa.Array) -> tuple[Longs, Octets]:
-    """Return the offsets (one more than values) and the data of a binary or string array without nulls; offsets begin
-    at 0.
-    """
+    """Return the offsets, beginning at 0, and the data of a binary or string array without nulls."""
     large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     _, offsets_buffer, data_buffer = array.buffers()
     if not len(array):

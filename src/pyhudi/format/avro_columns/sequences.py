@@ -20,8 +20,9 @@ from pyhudi.format.byte_cursor import ByteCursor
 
 
 class SequenceNode(Node):
-    """array and map: items in counted blocks, terminated by an empty block. item: a map's is the record of key and
-    value.
+    """array and map: items in counted blocks, terminated by an empty block.
+
+    The item of a map is the record of key and value.
     """
 
     __slots__ = ("item", "item_nullable")
@@ -51,15 +52,15 @@ class SequenceNode(Node):
     def encode(self, array: pa.Array) -> list[pa.Array]:
         offsets = value_offsets(array).astype(np.int64)
         total = int(offsets[-1] - offsets[0])
-        counts = np.diff(offsets)
+        item_counts = np.diff(offsets)
         items = join(self._encode_items(array, int(offsets[0]), total), total)
         ends, data = binary_parts(items)
         # The items of one row are contiguous, so their encoded bytes are one value over the same data.
         values = binary_column(ends[offsets - offsets[0]], data)
-        non_empty = counts > 0
-        closing = np.zeros(len(counts) + 1, np.int64)
+        non_empty = item_counts > 0
+        closing = np.zeros(len(item_counts) + 1, np.int64)
         np.cumsum(non_empty, out=closing[1:])
-        return [varints(counts), values, binary_column(closing, np.zeros(int(closing[-1]), np.uint8))]
+        return [varints(item_counts), values, binary_column(closing, np.zeros(int(closing[-1]), np.uint8))]
 
     def _encode_items(self, array: pa.Array, first: int, count: int) -> list[pa.Array]:
         items = array.values.slice(first, count)

@@ -191,9 +191,7 @@ def _locate(data: memoryview | bytes, offset: int | None) -> tuple[Int64s, Int64
 
 
 def _chain(starts: Int64s, nexts: Int64s, size: int, data: memoryview | bytes, offset: int | None) -> Int64s:
-    """Return the indices of the starts that are reachable from 0, in order, where each entry ends at the start of the
-    next.
-    """
+    """Return the indices of the starts that are reachable from 0 by following entries, in order."""
     count = len(starts)
     if count == 0 or starts[0] != 0:
         raise _broken_entry(data, 0, offset)

@@ -87,8 +87,9 @@ class HFile:
         return self._scan_ranges([] if is_empty else [(start or b"", stop)])
 
     def scan_prefixes(self, prefixes: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
-        """Yield entries whose row starts with one of the prefixes, each entry once. Prefixes may be unordered and may
-        overlap.
+        """Yield entries whose row starts with one of the prefixes, each entry once.
+
+        Prefixes may be unordered and may overlap.
         """
         ranges: list[tuple[bytes, bytes | None]] = []
         for prefix in sorted(set(prefixes)):

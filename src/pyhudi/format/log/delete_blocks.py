@@ -162,9 +162,7 @@ def _block_count(cursor: ByteCursor) -> int:
 
 
 def _walk(cursor: ByteCursor, octets: npt.NDArray[np.uint8], most: int) -> tuple[list[int], bool]:
-    """Parse up to `most` records, fewer if the last ones are equal in size; return their ends and whether they are
-    equal.
-    """
+    """Parse up to `most` records, fewer after a series of equal size; return their ends, and if they are equal."""
     # Indexing plain bytes is several times faster than the bounds-checked cursor. Records inside the window are parsed
     # here, the others through the cursor. Zeros after the end are never interpreted as valid data.
     base = cursor.offset

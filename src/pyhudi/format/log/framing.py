@@ -177,8 +177,10 @@ class LogBlock:
 
 @dataclass(frozen=True, slots=True)
 class CorruptBlock:
-    """Corruption: an incomplete block from its magic up to the next magic or the end of the file; a tail shorter than a
-    magic; or, with size 0, the end of a file in which another block must follow.
+    """A range of corrupt bytes.
+
+    It is an incomplete block from its magic up to the next magic or the end of the file, or a tail shorter than a
+    magic. With size 0 it is the end of a file in which another block must follow.
     """
 
     offset: int
@@ -196,8 +198,9 @@ Block = tuple[BlockType, Mapping[HeaderKey, str], "bytes | memoryview"]
 
 
 class LogFraming:
-    """Encodes the blocks of one log file with their checks. A block is returned when it is known whether another one
-    follows.
+    """Encodes the blocks of one log file with their checks.
+
+    A block is returned only when it is known whether another one follows.
     """
 
     __slots__ = ("_held", "_number")

@@ -51,8 +51,11 @@ def _without_slices(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def schema_from_file(file_schema: pa.Schema, declared_schema: pa.Schema | None) -> pa.Schema:
-    """Return the columns of a file as Arrow types of a table. declared_schema: the schema that the file's writer
-    recorded, if any.
+    """Return the columns of a file as Arrow types of a table.
+
+    Args:
+        file_schema: The types that Arrow reads.
+        declared_schema: The schema that the file's writer recorded, if any.
     """
     known = {} if declared_schema is None else {field.name: field.type for field in declared_schema}
     return pa.schema([pa.field(field.name, known.get(field.name) or _table_type(field.type)) for field in file_schema])

@@ -181,8 +181,9 @@ class OrcFile:
         self._zone: str | None = None
 
     def read_row_group(self, number: int, columns: Sequence[str] | None = None, *, use_threads: bool = True) -> pa.Table:
-        """Return the rows of a stripe in some columns, in the requested order; None for all. `use_threads` has no
-        effect.
+        """Return the rows of a stripe in some columns, in the requested order; None for all.
+
+        `use_threads` has no effect.
         """
         names = self._held.names if columns is None else [name for name in columns if name in self._held.names]
         if not names:

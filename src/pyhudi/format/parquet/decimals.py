@@ -100,8 +100,13 @@ class DecimalChunk:
 def decimal_chunks(
     metadata: pq.FileMetaData, group: int, names: Collection[str] | None, least_rows: int = LEAST_ROWS
 ) -> list[DecimalChunk]:
-    """Return the column chunks of a row group that qualify by the rule above, as far as the footer shows. names: None
-    for all.
+    """Return the column chunks of a row group that qualify by the rule above, as far as the footer shows.
+
+    Args:
+        metadata: The footer.
+        group: Row group.
+        names: Columns; None for all.
+        least_rows: Minimum number of rows of the row group.
     """
     rows = metadata.row_group(group)
     if rows.num_rows < least_rows:
@@ -137,9 +142,7 @@ def decimal_chunks(
 
 
 def _is_full(leaf: Any, chunk: Any) -> bool:
-    """Return whether a chunk has no nulls according to its footer; the definition levels of its pages are verified as
-    well.
-    """
+    """Return whether a chunk has no nulls according to its footer; its definition levels are verified later."""
     if leaf.max_definition_level == 0:
         return True
     statistics = chunk.statistics

@@ -39,7 +39,7 @@ def text_spans(footer: bytes, keys: Collection[bytes]) -> dict[bytes, TextSpan]:
         Empty for a footer that does not have the form above.
     """
     spans: dict[bytes, TextSpan] = {}
-    twice = set()
+    repeated_keys = set()
     cursor = ByteCursor(footer)
     try:
         for number, kind in each_field(cursor):
@@ -50,12 +50,12 @@ def text_spans(footer: bytes, keys: Collection[bytes]) -> dict[bytes, TextSpan]:
             for _ in range(count if kind == STRUCT else 0):
                 key, place = _key_value(cursor)
                 if key in keys and place is not None:
-                    twice |= {key} & spans.keys()
+                    repeated_keys |= {key} & spans.keys()
                     spans[key] = place
             break
     except CorruptData:
         return {}
-    return {key: place for key, place in spans.items() if key not in twice}
+    return {key: place for key, place in spans.items() if key not in repeated_keys}
 
 
 def _key_value(cursor: ByteCursor) -> tuple[bytes, TextSpan | None]:

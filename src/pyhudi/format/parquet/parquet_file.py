@@ -50,10 +50,9 @@ _PARSED: Final = 10
 
 
 class ParquetWriter:
-    """Writes like `pyarrow.parquet.ParquetWriter`, to a sink that the caller opens and closes; use as a context
-    manager.
+    """Writes like `pyarrow.parquet.ParquetWriter`, to a sink that the caller opens and closes.
 
-    After an error nothing more is written.
+    Use it as a context manager. After an error nothing more is written.
 
     Args:
         settings: Arguments of pyarrow's writer.
@@ -197,9 +196,7 @@ def take_rows(rows: pa.Table, positions: npt.NDArray[np.int64]) -> pa.Table:
 
 
 def take_values(column: pa.ChunkedArray, positions: npt.NDArray[np.int64]) -> pa.ChunkedArray:
-    """Return values of a column by row numbers. A single chunk is used directly; several chunks are combined by Arrow
-    first.
-    """
+    """Return values of a column by row numbers. Several chunks are combined first, a single chunk is not copied."""
     if column.num_chunks == 1:
         return pa.chunked_array([column.chunk(0).take(pa.array(positions))])
     return column.take(pa.array(positions))
@@ -318,9 +315,7 @@ def _parsed(footer: bytes) -> pq.FileMetaData:
 
 
 def _check(footer: bytes, offset: int) -> bool:
-    """Verify the checksum of a footer at `offset`, or validate a footer of another writer; return whether it is
-    PyHudi's.
-    """
+    """Verify PyHudi's checksum of a footer, or validate the footer of another writer; return whether it is PyHudi's."""
     at = _find_seal(footer)
     if at is None:
         check_footer(footer[: -_END.size], offset)
@@ -351,9 +346,7 @@ def _sealed(footer: bytes, offset: int) -> bytes:
 
 
 def _find_seal(footer: bytes) -> int | None:
-    """Return the position of the checksum in a footer: the last text of its form, because user key-values may contain
-    one.
-    """
+    """Return the position of the checksum in a footer: the last match, because user key-values may contain one."""
     at = footer.rfind(_KEY)
     while at >= 0:
         match = _SEAL.match(footer, at)
