@@ -194,9 +194,7 @@ def _interleaved(
     position = 0
     for batch in base.scan() if base is not None else ():
         last = batch.column("key")[-1].as_py()
-        end = position + bisect_right(
-            range(len(keys) - position), last, key=lambda offset, position=position: keys[position + offset].as_py()
-        )  # type: ignore[misc]
+        end = bisect_right(range(len(keys)), last, lo=position, key=lambda index: keys[index].as_py())
         unchanged = (
             batch.filter(pc.invert(pc.is_in(batch.column("key"), value_set=affected_keys))) if len(affected_keys) else batch
         )

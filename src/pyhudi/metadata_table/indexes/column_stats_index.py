@@ -203,10 +203,7 @@ class ColumnStatsIndex(ColumnStatsBase):
         findings = IndexFindings()
         definition = table.definition(COLUMN_STATS)
         if definition is None:
-            findings.add_error(
-                "the index definitions have no entry column_stats, so filters fail in Hudi",
-                "the index definitions have no entry column_stats, so the real Hudi fails on filters",
-            )
+            findings.add_error("", "the index definitions have no entry column_stats, so filters fail in Hudi")
             return findings
         columns = existing_columns(definition, table.schema)
         slices = {slice_.base.path: slice_ for slice_ in table.slices if slice_.base is not None}
@@ -226,10 +223,7 @@ class ColumnStatsIndex(ColumnStatsBase):
                 elif stored_columns:
                     findings.add_error(path, f"has statistics, but none for {name}: Hudi skips this file")
         if without_stats:
-            findings.add_warning(
-                f"{without_stats} of {len(table.chosen)} base files have no statistics and are never pruned",
-                f"{without_stats} of {len(table.chosen)} base files have no statistics, and are never passed over",
-            )
+            findings.add_warning("", f"{without_stats} of {len(table.chosen)} base files have no statistics and are never pruned")
         findings.checked = f"{len(columns)} columns of {len(table.chosen):,} files"
         return findings
 

@@ -301,10 +301,7 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
             elif not covers(stored_range, file_result.range):
                 result.add_error(path, self._differs(file_result.range, stored_range))
         if without_range:
-            result.add_warning(
-                f"{self.partition} has no ranges of {without_range} files, which are never pruned",
-                f"{self.partition} says nothing of {without_range} files, which are never passed over",
-            )
+            result.add_warning("", f"{self.partition} has no ranges of {without_range} files, which are never pruned")
         if table.context.config.keys.partition_fields:
             stored_partitions = self.partition_ranges(table.metadata, self.index.column, type_)
             for partition, parts in sorted(by_partition.items()):
