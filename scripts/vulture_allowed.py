@@ -128,5 +128,8 @@ _.step_ms
 _.stall_ms
 _.write_count
 
+# Fields that declare an option; its value is read from the options before there are settings.
+_.force
+
 # Still to be looked at: this part may only shrink.
 _.commit_metadata_prefix

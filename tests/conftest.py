@@ -75,7 +75,7 @@ def _mark_beyond_samples(items: list[pytest.Item]) -> None:
     """Mark the cases of a test with `sample(size)` as `full` that are not in the sample."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sample") and not item.get_closest_marker("wide"):
+        if item.get_closest_marker("sample") and not (item.get_closest_marker("wide") or item.get_closest_marker("full")):
             cases.setdefault(item.nodeid.split("[")[0], []).append(item)
     for of_test in cases.values():
         marker = of_test[0].get_closest_marker("sample")

@@ -272,11 +272,9 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "a deleted key that is written again before the compaction is left out of the record index": (
         f"{OWN}::test_a_deleted_key_that_is_written_again_is_in_the_record_index",
     ),
-    "change data shows the placeholder of what a change did not carry": (
-        "interop/test_changes_of_version_9.py::test_update_modes_in_turn",
-    ),
+    "change data shows the placeholder of what a change did not carry": ("interop/test_cdc.py::test_update_modes_in_turn",),
     "a partitioned record index puts a key of two partitions into one, and a row is lost": (
-        "interop/test_daily_work_of_version_9.py::test_the_real_hudi_loses_a_key_of_two_partitions",
+        "interop/test_write_indexes.py::test_the_real_hudi_loses_a_key_of_two_partitions",
         "component/operations/test_partitioned_record_index.py::test_every_operation_and_service",
     ),
     "a partitioned record index is written as one of the whole table, or not at all beside a partition with a dot": (
@@ -287,7 +285,7 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "component/operations/test_version_9.py::test_a_partitioned_record_index_is_asked_in_every_partition",
     ),
     "a partition that is due ends its procedure of their time to live": (
-        "interop/test_queries_of_version_9.py::test_partitions_that_have_lived_their_time",
+        "interop/test_procedures.py::test_time_to_live_of_version_9",
     ),
     "times of files in microseconds are taken for milliseconds, where the table has these": (
         "interop/test_local_timestamps.py::test_release_1_1_takes_the_unit_of_a_file_for_that_of_the_table",

@@ -174,7 +174,7 @@ def specified() -> list[list[str]]:
     """The rows of the page of the specification, as cells."""
     text = (ROOT / "docs" / "specification.md").read_text("utf-8")
     rows = [[cell.strip() for cell in line.strip("|").split(" |")] for line in text.splitlines() if line.startswith("| ")]
-    return [row for row in rows if row[0] not in ("what", "---")]
+    return [row for row in rows if row[0] not in ("item", "---")]
 
 
 @cache
@@ -204,15 +204,15 @@ def test_each_row_of_the_specification_has_its_modules_and_its_test() -> None:
     assert not wrong, "docs/specification.md names what is not there:\n" + "\n".join(wrong)
 
 
-def test_what_the_specification_says_is_not_built_stands_under_limits() -> None:
-    """Whoever builds it takes it from the README, and from here as well."""
-    _, _, limits = (ROOT / "README.md").read_text("utf-8").partition("## Limits")
+def test_what_the_specification_page_calls_not_built_is_a_limitation() -> None:
+    """Support for such a feature removes it from docs/limitations.md and from the specification page."""
+    _, _, limits = (ROOT / "docs" / "limitations.md").read_text("utf-8").partition("## Unsupported")
     limits = " ".join(limits.partition("\n## ")[0].split())
-    for what, _, _, here in specified():
-        quoted = re.findall(r'"([^"]+)"', here)
-        assert here.startswith("**not built**") == bool(quoted), f"{what}: name the words of Limits where it is not built"
+    for item, _, _, notes in specified():
+        quoted = re.findall(r'"([^"]+)"', notes)
+        assert notes.startswith("**not built**") == bool(quoted), f"{item}: quote the words of docs/limitations.md"
         for words in quoted:
-            assert words in limits, f"docs/specification.md: {what!r} is said to be not built; the README says so no more"
+            assert words in limits, f"docs/specification.md: {item!r} is not built, and docs/limitations.md lacks {words!r}"
 
 
 def test_every_page_that_a_source_names_is_there() -> None:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
-# Folders that may still import from a test module; this set only shrinks.
-EXEMPT = frozenset({"interop", "spark"})
 
 
 def imported_test_modules(source: str) -> Iterator[str]:
@@ -28,10 +26,9 @@ def imported_test_modules(source: str) -> Iterator[str]:
 def test_no_test_module_is_imported() -> None:
     found = {}
     for path in sorted(TESTS.rglob("*.py")):
-        relative = path.relative_to(TESTS)
-        names = [] if relative.parts[0] in EXEMPT else list(imported_test_modules(path.read_text(encoding="utf-8")))
+        names = list(imported_test_modules(path.read_text(encoding="utf-8")))
         if names:
-            found[relative.as_posix()] = names
+            found[path.relative_to(TESTS).as_posix()] = names
     assert not found, "move what is shared to tests/support"
 
 

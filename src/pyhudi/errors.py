@@ -139,8 +139,7 @@ class IndexStarted(WriteConflict):
 
 class SnapshotOutdated(WriteConflict):
     """The loaded state of the table is outdated: files or instants that it refers to were cleaned, rolled back or
-    archived
-    since.
+    archived since.
 
     Nothing was written, and no row was returned. Load the table again; PyHudi's own operations do so automatically a
     few times.

@@ -127,7 +127,7 @@ def test_columns_side_by_side(kept: Kept) -> None:
 
 def test_two_columns_of_one_name(kept: Kept) -> None:
     twice = pa.Table.from_arrays([pa.array(["a"])] * 2, names=["id", "id"])
-    kept.refuses(lambda: kept.table.upsert(twice), InvalidRequest, "id", "two columns of the name 'id'")
+    kept.refuses(lambda: kept.table.upsert(twice), InvalidRequest, "id", "two columns named 'id'")
 
 
 def test_the_first_write_is_checked_as_well() -> None:
@@ -202,13 +202,16 @@ def test_a_table_is_there_already(kept: Kept) -> None:
         ({"table_type": "copy"}, ("'copy'", "neither cow nor mor")),
         ({"ordering": ["a", "b"]}, ("one ordering field",)),
         ({"record_key": ["a", "a"]}, ("named twice",)),
-        ({"options": {"hoodie.table.precombine.field": "other"}, "ordering": "ts"}, ("other", "ts", "disagree")),
-        ({"options": {"hoodie.datasource.write.recordkey.field": "a,b"}, "record_key": ["a", "c"]}, ("a,b", "a,c", "disagree")),
+        ({"options": {"hoodie.table.precombine.field": "other"}, "ordering": "ts"}, ("other", "ts", "contradicts")),
+        (
+            {"options": {"hoodie.datasource.write.recordkey.field": "a,b"}, "record_key": ["a", "c"]},
+            ("a,b", "a,c", "contradicts"),
+        ),
         (
             {"options": {"hoodie.table.type": "MERGE_ON_READ"}, "table_type": "cow"},
-            ("MERGE_ON_READ", "COPY_ON_WRITE", "disagree"),
+            ("MERGE_ON_READ", "COPY_ON_WRITE", "contradicts"),
         ),
-        ({"options": {"hoodie.table.name": "x"}, "name": "y"}, ("disagree",)),
+        ({"options": {"hoodie.table.name": "x"}, "name": "y"}, ("contradicts",)),
         ({"schema": pa.schema([("a", pa.int64())]), "record_key": "id"}, ("record key field 'id'", "columns are: a")),
         ({"schema": pa.schema([("id", pa.duration("s"))]), "record_key": "id"}, ("duration",)),
         ({"options": {"hoodie.datasource.write.keygenerator.class": "com.example.Mine"}}, ("com.example.Mine",)),
@@ -338,7 +341,7 @@ def test_a_rule_for_times_that_contradicts_the_table(kept: Kept, prefix: str, ch
     ((name, value),) = changed.items()
     with pytest.raises(InvalidRequest, match=rf"{re.escape(prefix + name)}={re.escape(value)}.* contradicts the table"):
         table.upsert(rows(), options={prefix + name: value})
-    kept.refuses(lambda: kept.table.upsert(rows(), options=options), InvalidRequest, prefix, "no rule for times")
+    kept.refuses(lambda: kept.table.upsert(rows(), options=options), InvalidRequest, prefix, "no timestamp rule")
 
 
 @pytest.mark.parametrize("option", sorted(FIXED))
@@ -381,7 +384,7 @@ def test_refused_and_unknown_options(kept: Kept) -> None:
 
 
 def test_keys_that_are_there_already(kept: Kept) -> None:
-    with pytest.raises(InvalidRequest, match=r"1 of the rows to insert have keys that are in the table"):
+    with pytest.raises(InvalidRequest, match=r"1 of the rows to insert have keys that exist in the table"):
         kept.table.insert(rows(id=["a", "new"], city=["oslo", "oslo"]), options={"hoodie.datasource.insert.dup.policy": "fail"})
     assert kept.table.scan().to_arrow().num_rows == 2
     assert not kept.table.timeline().pending()

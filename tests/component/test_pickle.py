@@ -182,7 +182,7 @@ def test_a_child_of_fork_neither_beats_nor_removes_a_heartbeat_of_its_parent(tmp
     before = storage.read(heartbeat._path)
 
     def work() -> None:
-        with pytest.raises(WriteConflict, match="from which this one was forked"):
+        with pytest.raises(WriteConflict, match="the parent of this forked process"):
             heartbeat.check()
         heartbeat.stop()
         assert storage.read(heartbeat._path) == before
@@ -229,7 +229,7 @@ def test_a_child_of_fork_is_told_that_its_parents_object_store_is_of_no_use() ->
 
     def work() -> None:
         for tried in (store, open_storage("s3://bucket/t", options)):
-            with pytest.raises(Unsupported, match='methods "spawn" or "forkserver"'):
+            with pytest.raises(Unsupported, match='method "spawn" or "forkserver"'):
                 tried.read("a")
 
     in_a_child(work)

@@ -311,7 +311,7 @@ def test_a_split_has_the_columns_of_its_scan(tables: dict[str, str]) -> None:
     [split] = Table(tables["cow"]).scan(["id", "fare"], filter="city = 'ny'").splits()
     assert split.to_arrow(["fare"], "id = 'ny2'").to_pylist() == [{"fare": 103.0}]
     assert "fare" not in repr(split) and "ny" in repr(split)
-    with pytest.raises(InvalidRequest, match="no column 'ts' among those that are read: id, fare"):
+    with pytest.raises(InvalidRequest, match="column 'ts' is not among the columns of the read: id, fare"):
         split.to_batches(["ts"])
     with pytest.raises(InvalidRequest, match="ts"):
         split.to_batches(filter="ts = 1")

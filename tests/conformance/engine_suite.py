@@ -201,9 +201,9 @@ class EngineSuite:
             ("id", None, "record key field 'id' is null"),
             ("id", "", "record key field 'id' is"),
             ("ts", None, "ordering field 'ts' is null"),
-            ("part", "a//b", "partition path 'a//b'.* holds an empty folder name"),
+            ("part", "a//b", "partition path 'a//b'.* contains an empty folder name"),
             ("part", "x:y/z", "partition path 'x:y/z'.* has a colon in its first folder"),
-            ("part", ".hoodie/p", "partition path '.hoodie/p'.* is the folder of Hudi's own files"),
+            ("part", ".hoodie/p", "partition path '.hoodie/p'.* is reserved for Hudi's metadata"),
         ],
     )
     def test_rows_that_no_table_holds_are_refused(self, folder: Folder, column: str, value: str | None, message: str) -> None:

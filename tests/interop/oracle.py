@@ -17,7 +17,6 @@ import base64
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -137,10 +136,15 @@ class RealHudi:
         partitions: int | None = None,
         **options: object,
     ) -> None:
-        """`df.write.format("hudi").options(...).mode(mode).save(path)`; `partitions`: tasks to deal the rows out to."""
+        """`df.write.format("hudi").options(...).mode(mode).save(path)`; `partitions`: tasks to deal the rows out to.
+
+        Without a timeline server, which each write would start, unless the options ask for one: each marker is a file.
+        """
         rows = self._store(table)
         try:
-            self._ask("write", rows=str(rows), path=os.fspath(path), mode=mode, options=_texts(options), partitions=partitions)
+            given = {"rows": str(rows), "schema": str(table.schema), "path": os.fspath(path), "mode": mode}
+            without_server = {"hoodie.embed.timeline.server": False, **options}
+            self._ask("write", **given, options=_texts(without_server), partitions=partitions)
         finally:
             rows.unlink()
 
@@ -167,7 +171,7 @@ class RealHudi:
     def view(self, name: str, table: pa.Table) -> None:
         """A temporary view for statements such as MERGE INTO; a view of that name is replaced."""
         # The file must outlive the call: Spark reads it when a statement does.
-        self._ask("view", name=name, rows=str(self._store(table)))
+        self._ask("view", name=name, rows=str(self._store(table)), schema=str(table.schema))
 
     def sql(self, text: str) -> pa.Table:
         """The rows of a statement; a table without columns for one that has no result."""
@@ -326,15 +330,15 @@ class RealHudi:
         pq.write_table(table, path, store_schema=False)
         return path
 
-    def _table(self, folder: str | None) -> pa.Table:
-        if folder is None:
+    def _table(self, file: str | None) -> pa.Table:
+        if file is None:
             return pa.table({})
         try:
-            # A ParquetFile reads just the file: no partition columns are guessed from its path.
-            parts = [pq.ParquetFile(path).read() for path in sorted(Path(folder).glob("part-*.parquet"))]
+            with pa.OSFile(file) as stream:
+                rows = pa.ipc.open_stream(stream).read_all()
         finally:
-            shutil.rmtree(folder)
-        return pa.concat_tables(parts)
+            os.unlink(file)
+        return rows.cast(pa.schema([_nullable(field) for field in rows.schema]))
 
 
 _WRITE_AVRO = """
@@ -400,6 +404,18 @@ result = [
 _PROPERTIES = """
 result = [[str(key), str(value)] for key, value in dict(client.getTableConfig().getProps()).items()]
 """
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    """The field as one that takes nulls, in all depths: the real Hudi does not say which columns it has never seen nulls in."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(kind.field(number)) for number in range(kind.num_fields)])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_type, _nullable(kind.item_field))
+    return pa.field(field.name, kind)
 
 
 def _texts(options: Mapping[str, object]) -> dict[str, str]:

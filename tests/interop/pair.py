@@ -20,6 +20,7 @@ from pyhudi.format.instants import Action
 from pyhudi.metadata_table.reader.index_lookups import find_partitions, find_records, scan_files
 from pyhudi.metadata_table.reader.metadata_reader import MetadataTable
 from tests.interop.oracle import RealHudi
+from tests.support.needs import WIDE
 from tests.support.rows import assert_same_rows, without_meta
 
 Row = dict[str, Any]
@@ -94,6 +95,8 @@ class Pair:
             "hoodie.datasource.write.partitionpath.field": "city",
             "hoodie.datasource.write.precombine.field": "ts",
             "hoodie.metadata.enable": True,
+            # Each file group of an index is a task of Hudi in every write; test_data_skipping.py has two of them.
+            "hoodie.metadata.index.column.stats.file.group.count": 1,
             "hoodie.index.bloom.num_entries": 100,
             "hoodie.compact.inline.max.delta.commits": 3,
             **self.more,
@@ -116,10 +119,13 @@ class Pair:
             self.check(filters)
 
     def theirs(self, operation: str, data: pa.Table, *, filters: int = 0, check: bool = True, **options: Any) -> None:
+        """check: whether PyHudi reads after it.  Hudi reads its own write where it is asked for filters; its next read is after
+        the next write of PyHudi.
+        """
         self.hudi.write(data, self.path, **{**self.options, OPERATION: operation, **options})
         self._apply(operation, data)
         if check:
-            self.check(filters)
+            self.check(filters, by_hudi=WIDE or filters > 0)
 
     def create(self) -> None:
         Table.create(self.path, options=self.options)
@@ -134,20 +140,20 @@ class Pair:
         else:
             self.rows.update(incoming)
 
-    def check(self, filters: int = len(FILTERS)) -> None:
+    def check(self, filters: int = len(FILTERS), *, by_hudi: bool = True) -> None:
         """Everybody reads what must be there, and the metadata table says what is.
 
-        filters: how many of FILTERS the real Hudi reads with; each takes seconds.
+        filters: how many of FILTERS the real Hudi reads with; each takes seconds.  by_hudi: whether it reads at all.
         """
         expected = pa.Table.from_pylist(list(self.rows.values()), SCHEMA)
         found = self.table.scan().to_arrow()
         assert_same_rows(found, expected, key=["id"])
         self.check_listing()
-        assert_same_rows(without_meta(self.hudi.read(self.path, **BY_METADATA)), expected, key=["id"])
-        self.check_filters(FILTERS[:filters])
+        if by_hudi:
+            self.check_filters([("true", lambda row: True), *FILTERS[:filters]])
 
     def check_filters(self, filters: Sequence[tuple[str, Callable[[Row], bool]]]) -> None:
-        """The real Hudi, which prunes by the metadata table, finds for each filter the rows that it chooses."""
+        """One request: the real Hudi, which prunes by the metadata table, finds for each filter the rows that it chooses."""
         found = self.hudi.read_each(self.path, [text for text, _ in filters], **BY_METADATA)
         for (text, keep), real in zip(filters, found, strict=True):
             wanted = pa.Table.from_pylist([row for row in self.rows.values() if keep(row)], SCHEMA)

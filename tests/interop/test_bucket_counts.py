@@ -162,5 +162,5 @@ def test_release_1_0_goes_past_them(hudi: RealHudi, tmp_path: Path) -> None:
     assert hudi.read(turns.path).num_rows == turns.table.scan().to_arrow().num_rows > len(turns.held)
     report = turns.table.validate(keys=True)
     assert {found.check for found in report.found} == {"keys"} and not report.ok, str(report)
-    with pytest.raises(TableState, match="stands in bucket"):
+    with pytest.raises(TableState, match="is stored in bucket"):
         turns.table.upsert(rows(range(24), 3))

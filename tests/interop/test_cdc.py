@@ -28,6 +28,11 @@ frame = spark.read.format("hudi").options(**options).load(path)
 result = [[row["op"], row["ts_ms"], row["before"], row["after"]] for row in frame.collect()]
 """
 
+WRITE = """
+spark.read.format("hudi").options(**options).load(path).write.parquet(out)
+result = spark.read.parquet(out).count()
+"""
+
 MOVES = (
     ("upsert", {"a": "x", "b": "x", "c": "y", "d": "y"}),
     ("upsert", {"a": "y", "c": "x", "b": "x", "e": "y"}),
@@ -191,7 +196,8 @@ def test_rows_that_the_real_hudi_loses(hudi: RealHudi, tmp_path: Path) -> None:
     golden = open_golden("cow_cdc", tmp_path)
     options: dict[str, Any] = {KIND: "incremental", FORMAT: "cdc", BEGIN: "000"}
     assert ours(golden.path) == theirs(hudi, golden.path)
-    assert hudi.read(golden.path, **options).num_rows < len(ours(golden.path)) == 11
+    written = hudi.run(WRITE, path=str(golden.path), options=options, out=str(tmp_path / "out"))
+    assert written < len(ours(golden.path)) == 11
 
 
 def _days(value: Any) -> int:
@@ -199,11 +205,7 @@ def _days(value: Any) -> int:
 
 
 MODEL = "org.apache.hudi.common.model."
-
-
 UNAVAILABLE = "__debezium_unavailable_value"
-
-
 MODE_OPTIONS: dict[str, Any] = {
     "hoodie.table.name": "t",
     "hoodie.datasource.write.table.type": "MERGE_ON_READ",
@@ -213,11 +215,7 @@ MODE_OPTIONS: dict[str, Any] = {
     "hoodie.clean.automatic": False,
     "hoodie.compact.inline": False,
 }
-
-
 COMPACT: dict[str, Any] = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
-
-
 UPDATE_MODES: dict[str, dict[str, Any]] = {
     "IGNORE_DEFAULTS": {
         "hoodie.datasource.write.payload.class": f"{MODEL}PartialUpdateAvroPayload",
@@ -247,7 +245,7 @@ def filled(changes: list[Change], op: str, at: str, text: str | None) -> str | N
     return next(image for image in images if {**json.loads(image), "v": UNAVAILABLE} == json.loads(text))
 
 
-@pytest.mark.parametrize(("way", "logging"), zip(UPDATE_MODES, ("DATA_BEFORE_AFTER", "OP_KEY_ONLY"), strict=True))
+@pytest.mark.parametrize(("way", "logging"), [("IGNORE_DEFAULTS", "DATA_BEFORE_AFTER"), ("FILL_UNAVAILABLE", "OP_KEY_ONLY")])
 def test_update_modes_in_turn(newer_hudi: RealHudi, tmp_path: Path, way: str, logging: str) -> None:
     path = tmp_path / "t"
     options = {**MODE_OPTIONS, **UPDATE_MODES[way], "hoodie.table.cdc.supplemental.logging.mode": logging}

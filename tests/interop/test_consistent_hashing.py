@@ -45,8 +45,6 @@ RESIZE: dict[str, Any] = {
 SPLIT = {**RESIZE, "hoodie.parquet.max.file.size": 2000, "hoodie.bucket.index.merge.threshold": 0.0}
 MERGE = {**RESIZE, "hoodie.parquet.max.file.size": 100_000_000, "hoodie.bucket.index.merge.threshold": 1.0}
 BESIDE = {"hoodie.clustering.updates.strategy": f"{STRATEGIES}.update.strategy.SparkConsistentBucketDuplicateUpdateStrategy"}
-
-
 _HASHES = """
 fields = jvm.java.util.ArrayList()
 fields.add("a")

@@ -53,8 +53,6 @@ def test_both_releases_order_records_of_our_tables_of_version_8(hudi: RealHudi, 
 
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=datetime.UTC)
-
-
 ORDERINGS: dict[str, dict[str, tuple[pa.DataType, Callable[[int], Any]]]] = {
     "decimal": {"o": (pa.decimal128(10, 2), lambda n: Decimal(n) / 4)},
     "timestamp": {"o": (pa.timestamp("us", "UTC"), lambda n: MOMENT + datetime.timedelta(microseconds=n))},

@@ -94,8 +94,6 @@ def test_copy_on_write(turns: ThreeTurns) -> None:
 
 
 ONCE = {"availableNow": True}
-
-
 _THEIR_STREAM = """
 query = (
     spark.readStream.format("hudi").option("hoodie.datasource.streaming.startOffset", "earliest").load(path)

@@ -51,7 +51,7 @@ def test_a_lock_that_the_server_dropped_is_lost(make_lock: MakeLock, env: Replay
     other._give_back()
     other.acquire(0)
     env.stall_ms(5_001)
-    with pytest.raises(StorageUnavailable, match="the table's lock was lost: the metastore does not know it any more"):
+    with pytest.raises(StorageUnavailable, match="the table's lock was lost: the metastore does not know the lock"):
         holder.check()
     holder.release()
     other.check()

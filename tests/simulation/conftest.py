@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
@@ -16,8 +17,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("share", [Share.SMOKE, pytest.param(Share.OTHERS, marks=pytest.mark.full)], indirect=True)
 
 
-@pytest.fixture
-def share(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def active_share(request: pytest.FixtureRequest) -> Iterator[None]:
     """The share of the crash points that a test takes."""
-    with taking(request.param):
+    share = getattr(request.node, "callspec", None) and request.node.callspec.params.get("share")
+    with taking(share) if share else nullcontext():
         yield

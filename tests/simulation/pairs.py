@@ -8,7 +8,7 @@ One action, the first, runs until a point of its life; there the second runs who
 
 What came of each is an `Ending`.  A pair ends well when the rows are those of the two that landed, one after the other.
 
-`python -m tests.simulation.pairs` prints the verdicts anew, as verdicts.py has them.
+`python -m tests.simulation.pairs` prints the verdicts, as verdicts.py has them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Ending(StrEnum):
 
 _WORDS = {
     Ending.LANDS: "",
-    Ending.ANEW: "anew",
+    Ending.ANEW: "retry",
     Ending.NOTHING: "idle",
     Ending.LEFT: "yields",
     Ending.CONFLICT: "yields",

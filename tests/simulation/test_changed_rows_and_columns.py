@@ -416,6 +416,7 @@ IMPOSSIBLE = [("cow", "rings"), ("mor", "omitted")]
 ALL = [(kind, name) for kind in ("cow", "mor") for name in SETTINGS if (kind, name) not in IMPOSSIBLE]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(20 if WIDE else 1))
 @pytest.mark.parametrize(("kind", "settings"), ALL if WIDE else NARROW)
 def test_rows_are_those_of_the_model(kind: str, settings: str, seed: int) -> None:

@@ -228,12 +228,12 @@ def test_a_plan_has_one_executor() -> None:
     class Meddling(LocalEngine):
         def map(self, function, tasks):  # type: ignore[no-untyped-def]
             todo = list(tasks)
-            with pytest.raises(TableState, match="another process carries it out"):
+            with pytest.raises(TableState, match="another process is running it"):
                 run_compaction(world.table.context, ENGINE, settings(world), planned)
             left = run_compaction(world.table.context, ENGINE, settings(world)).remaining
             (only,) = left
             assert only == planned
-            with pytest.raises(TableState, match="being carried out"):
+            with pytest.raises(TableState, match="being run by another process"):
                 unschedule(world.table.context, settings(world), only)
             met.append(only)
             return super().map(function, todo)
@@ -349,10 +349,10 @@ def test_a_log_compaction_that_a_compaction_overtook_is_dropped() -> None:
     world.upsert({"k2": 5, "k1": 6})
     world.table.compact()
     other = world.copy()
-    with pytest.raises(WriteConflict, match="overtaken by"):
+    with pytest.raises(WriteConflict, match="superseded by"):
         run_log_compaction(world.table.context, ENGINE, settings(world), planned)
     left = run_log_compaction(other.table.context, ENGINE, settings(other)).remaining
-    assert "overtaken by" in left[planned]
+    assert "superseded by" in left[planned]
     assert not other.table.timeline().pending()
     assert not world.table.timeline().pending()
     assert world.scanned() == world.rows

@@ -305,7 +305,7 @@ def test_a_write_does_not_build_on_what_was_rolled_back(world: World) -> None:
 def test_a_living_write_is_not_rolled_back(world: World) -> None:
     def attempt() -> None:
         own = world.table.timeline().pending()[0].request_time
-        with pytest.raises(TableState, match="lives"):
+        with pytest.raises(TableState, match="is alive"):
             world.table.rollback(own)
         assert world.table.upsert(rows(world, "b", k1=51)).rolled_back == ()
 

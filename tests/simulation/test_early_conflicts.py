@@ -313,7 +313,7 @@ def test_commits_stop_it_before_its_first_file_where_that_is_asked_for() -> None
 
         context = world.table.context
         storage = FaultyStorage(context.storage, watch=watch)
-        with pytest.raises(WriteConflict, match="changed meanwhile"):
+        with pytest.raises(WriteConflict, match="changed concurrently"):
             write(world, replace(context, storage=storage), rows(world, k0=10), **{checks: asked})
         assert no_data_written(storage) == asked
 
@@ -322,9 +322,9 @@ def test_its_options() -> None:
     def settings(**options: object) -> WriteSettings:
         return WriteSettings.of(parse_options(options), WriteOperation.UPSERT)
 
-    with pytest.raises(InvalidRequest, match=r"goes with .*OPTIMISTIC_CONCURRENCY_CONTROL.*found SINGLE_WRITER"):
+    with pytest.raises(InvalidRequest, match=r"requires .*OPTIMISTIC_CONCURRENCY_CONTROL.*found SINGLE_WRITER"):
         settings(**{ENABLE: True})
-    with pytest.raises(Unsupported, match="Mine is refused"):
+    with pytest.raises(Unsupported, match="Mine is not supported"):
         settings(**OCC, **{STRATEGY: "com.example.Mine"})
     assert not settings(**OCC).early.enabled
     for name in (

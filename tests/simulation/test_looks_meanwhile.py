@@ -145,7 +145,9 @@ def test_nothing_is_found_that_another_process_is_doing(kind: str, act: Act, loo
         assert found == [], f"before call {number}, {calls[number - 1]}: {found}"
 
 
-@pytest.mark.parametrize(("look", "says"), [(validated, "and gone"), (repaired, "it disagrees with the directories on 1 files")])
+@pytest.mark.parametrize(
+    ("look", "says"), [(validated, "and missing"), (repaired, "its file listing differs from the directories in 1 files")]
+)
 def test_what_is_wrong_is_found_beside_others(look: Look, says: str) -> None:
     """At whatever call: each look finds it anew, and nothing else."""
     world = _ground("cow").copy()

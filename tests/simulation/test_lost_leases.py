@@ -219,6 +219,7 @@ SOME = 1 if WIDE else 3
 """Of the many steps of tables with indexes; those of tables without show each rule of the lease."""
 
 
+@pytest.mark.sample(8)
 @pytest.mark.crash_points
 @pytest.mark.parametrize(
     ("act", "kind", "options", "every"),

@@ -130,6 +130,7 @@ class Meeting:
                 assert verb == "log_compact"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("block", range(2))
 def test_streams_that_meet_end_as_one(block: int) -> None:
     with quickly():

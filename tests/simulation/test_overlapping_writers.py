@@ -264,6 +264,7 @@ def meet(kind: str, seed: int, **options: object) -> list[str]:
     return steps
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("seed", "kind"),
     [(1, "cow"), (0, "mor"), *(pytest.param(*other, marks=pytest.mark.wide) for other in ((0, "cow"), (1, "mor")))],

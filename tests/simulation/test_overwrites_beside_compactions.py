@@ -136,6 +136,7 @@ def world(request: pytest.FixtureRequest) -> World:
     return grown(**(INDEXED if request.param else {}))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_planned_compaction(world: World, verb: str) -> None:
     planned = plan(world)
@@ -163,6 +164,7 @@ OTHERS: Mapping[str, Mapping[str, object]] = {
 
 
 # Writers that do not wait for each other overwrite nothing, whether or not a compaction is planned.
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "verb"), [(name, verb) for name in OTHERS for verb in VERBS if name != "non-blocking" or verb == "delete_partitions"]
 )
@@ -176,6 +178,7 @@ def test_a_planned_compaction_in_other_tables(name: str, verb: str) -> None:
     go_on(world)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("policy", [VERSIONS, COMMITS], ids=["versions", "commits"])
 def test_a_clean_and_an_archival_before_the_plan_runs(world: World, verb: str, policy: Mapping[str, object]) -> None:
@@ -206,6 +209,7 @@ class Between(LocalEngine):
         return done
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("clean", [None, VERSIONS, COMMITS], ids=["", "versions", "commits"])
 def test_a_compaction_that_is_under_way(world: World, verb: str, clean: Mapping[str, object] | None) -> None:
@@ -231,6 +235,7 @@ def test_a_compaction_that_is_under_way(world: World, verb: str, clean: Mapping[
     go_on(world)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_compaction_that_completes_while_rows_are_replaced(world: World, verb: str) -> None:
     planned = plan(world)
@@ -311,6 +316,7 @@ def test_deaths_of_a_compaction_whose_groups_were_replaced(verb: str) -> None:
     assert killed_everywhere(made, compact, completed) >= 3
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
 def test_what_a_replacement_hid_comes_back_whole_when_it_is_rolled_back(world: World, verb: str) -> None:
     """The compaction has written nothing for the groups that were replaced then; their logs are still there."""
@@ -338,6 +344,7 @@ def test_a_restore_and_a_time_travel_to_before_the_replacement(world: World) -> 
     check(world)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_plan_that_is_dropped_afterwards(world: World, verb: str) -> None:
     planned = plan(world)
@@ -351,6 +358,7 @@ def test_a_plan_that_is_dropped_afterwards(world: World, verb: str) -> None:
     go_on(world)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_planned_log_compaction(world: World, verb: str) -> None:
     planned = schedule_log_compaction(world.table.context, LocalEngine(1), settings(world)).planned

@@ -17,7 +17,7 @@ from _pytest.mark.structures import ParameterSet
 from tests.simulation.pairs import ACTIONS, BY_NAME, Action, Ending, Point, can_differ, meet, problems_of, verdict_of
 from tests.simulation.verdicts import DIFFERENT, SAME, table_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "concurrency.md"
+PAGE = Path(__file__).parents[2] / "docs" / "concurrency-control.md"
 NAMES = [action.name for action in ACTIONS]
 
 
@@ -41,6 +41,7 @@ def shown(pairs: Iterable[tuple[Action, Action]], every: int) -> list[ParameterS
 UPSERT = BY_NAME["upsert"]
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize(("first", "second"), shown(product(ACTIONS, ACTIONS), 4))
 def test_on_the_same_file_groups(first: Action, second: Action) -> None:
     verdict, wrong = verdict_of("mor", first, second, same=True)
@@ -48,6 +49,7 @@ def test_on_the_same_file_groups(first: Action, second: Action) -> None:
     assert verdict == expected(first, second, same=True)
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize(("first", "second"), shown((pair for pair in product(ACTIONS, ACTIONS) if can_differ(*pair)), 4))
 def test_on_different_file_groups(first: Action, second: Action) -> None:
     verdict, wrong = verdict_of("mor", first, second, same=False)
@@ -66,6 +68,7 @@ def test_copy_on_write_ends_alike(first: Action, second: Action) -> None:
     assert verdict_of("cow", first, second, same=True)[0] == expected(first, second, same=True)
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("change", ["downgrade to 6", "upgrade to 9", "downgrade to 8"])
 @pytest.mark.parametrize("first", ACTIONS, ids=NAMES)
 def test_what_has_looked_at_a_table_before_it_changes_its_version(first: Action, change: str) -> None:

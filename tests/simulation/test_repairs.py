@@ -68,9 +68,7 @@ def test_a_restore_that_died_is_carried_out(kind: str) -> None:
         begun = bool(run.table.timeline().pending(Action.RESTORE))
         done = bool(run.table.timeline().completed(Action.RESTORE))
         if begun:
-            assert [step.finding for step in run.table.repair(["pending"]).steps] == [
-                "a restore is under way, or died a short while ago"
-            ]
+            assert [step.finding for step in run.table.repair(["pending"]).steps] == ["a restore is running, or died recently"]
         run.environment.advance_ms(3_600_000)
         assert [step.finding for step in run.table.repair(["pending"]).steps] == ["a restore died"] * begun
         run.table.repair(dry_run=False)

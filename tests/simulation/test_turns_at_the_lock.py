@@ -69,7 +69,7 @@ def test_a_write_that_has_lost_takes_one_to_begin_and_one_to_be_taken_back(kind:
 
     table, lock = counted(world, meanwhile)
     before = table.scan().to_arrow()
-    with pytest.raises(WriteConflict, match="changed meanwhile"):
+    with pytest.raises(WriteConflict, match="changed concurrently"):
         table.upsert(before)
     assert lock.turns == 2
     timeline = world.table.timeline()
@@ -89,7 +89,7 @@ def test_a_write_on_a_state_that_had_lost_when_it_began_writes_no_file_and_leave
     world.upsert({"k0": 100})
     calls.clear()
     before = world.table.timeline()
-    with pytest.raises(WriteConflict, match="changed meanwhile"):
+    with pytest.raises(WriteConflict, match="changed concurrently"):
         table.upsert(rows, based_on=scan)
     assert lock.turns == 2
     assert not [call for call in calls if call.path.endswith(".inflight") or call.operation == "open_output"]

@@ -145,7 +145,7 @@ def test_the_later_of_two_upgrades_is_refused() -> None:
         try:
             late.upgrade()
         except TableState as error:
-            assert "meanwhile" in str(error)
+            assert "was upgraded or downgraded" in str(error)
         assert run.scanned() == run.rows
         assert run.table.validate().ok
 
@@ -289,7 +289,7 @@ def test_no_verb_begins_on_a_table_of_another_version(verb: str, version: TableV
 
     late = run.table
     late._open.context = Stop(at, change).context(late.context)
-    with pytest.raises(TableState, match=f"of version {int(other)} meanwhile"):
+    with pytest.raises(TableState, match=f"to version {int(other)} by another process"):
         VERBS[verb](late)
     assert contents(run) == changed[0]
     assert run.scanned() == run.rows

@@ -1,7 +1,7 @@
-"""How every ordered pair of actions ends that meet on one table.  The page docs/concurrency.md has the same tables.
+"""How every ordered pair of actions ends that meet on one table.  The page docs/concurrency-control.md has the same tables.
 
 A row is the first action, a column the second, in the order of `pairs.ACTIONS`.  `both`: both land, one after the other.
-Otherwise the words say what becomes of the first (1) and of the second (2): `anew` (planned anew, and lands), `idle` (finds
+Otherwise the words say what becomes of the first (1) and of the second (2): `retry` (planned again, and commits), `idle` (finds
 nothing to do), `yields` (its plan is dropped, or left to whoever carries it out), `refused`.  Two verdicts, where it is not the
 same after the plan of the first and before it publishes.  `-`: there is no such pair.
 """
@@ -12,28 +12,28 @@ from collections.abc import Mapping
 
 SAME: Mapping[str, str] = {
     "upsert": (
-        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both both 2-idle "
-        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 2-yields"
+        "1-retry 1-retry 1-retry 1-retry 1-retry 1-retry 1-retry 2-idle 1-retry both both 2-refused 1-retry both both 2-idle "
+        "1-retry+2-refused 1-retry+2-refused 1-retry+2-refused 2-yields"
     ),
     "insert": (
-        "both both both both both both both 2-idle both both both 2-refused 1-anew both both 2-idle 2-refused 2-refused "
+        "both both both both both both both 2-idle both both both 2-refused 1-retry both both 2-idle 2-refused 2-refused "
         "2-refused both"
     ),
     "delete": (
-        "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both both 2-idle "
-        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 2-yields"
+        "1-retry both 1-retry 1-retry 1-retry 1-retry 1-retry 2-idle 1-retry both both 2-refused 1-retry both both 2-idle "
+        "1-retry+2-refused 1-retry+2-refused 1-retry+2-refused 2-yields"
     ),
     "insert_overwrite": (
-        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both both 1-anew "
-        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 1-anew"
+        "1-retry 1-retry 1-retry 1-retry 1-retry 1-retry 1-retry 2-idle 1-retry both both 2-refused 1-retry both both 1-retry "
+        "1-retry+2-refused 1-retry+2-refused 1-retry+2-refused 1-retry"
     ),
     "insert_overwrite_table": (
-        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both both 1-anew "
-        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 1-anew"
+        "1-retry 1-retry 1-retry 1-retry 1-retry 1-retry 1-retry 2-idle 1-retry both both 2-refused 1-retry both both 1-retry "
+        "1-retry+2-refused 1-retry+2-refused 1-retry+2-refused 1-retry"
     ),
     "delete_partitions": (
-        "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew "
-        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 1-anew"
+        "1-retry both 1-retry 1-retry 1-retry 1-retry 1-retry 2-idle 1-retry both both 2-refused 1-retry both 1-retry 1-retry "
+        "1-retry+2-refused 1-retry+2-refused 1-retry+2-refused 1-retry"
     ),
     "compaction": (
         "both both both both both both 2-yields 2-idle 2-idle both both 2-refused 1-yields both both 2-idle 2-refused "
@@ -83,8 +83,8 @@ SAME: Mapping[str, str] = {
         "1-refused both both 2-idle/both 2-refused/1-refused 2-idle 2-refused/1-refused both/1-refused"
     ),
     "early upsert": (
-        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both both 2-idle "
-        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 2-yields"
+        "1-retry 1-retry 1-retry 1-retry 1-retry 1-retry 1-retry 2-idle 1-retry both both 2-refused 1-retry both both 2-idle "
+        "1-retry+2-refused 1-retry+2-refused 1-retry+2-refused 2-yields"
     ),
 }
 """On the same file groups; what takes all of a table always does."""

@@ -79,12 +79,12 @@ def test_values_become_those_of_their_columns_or_are_refused(spark: SparkSession
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
         for values, said in (
-            ({"n": "'7'"}, "does not take a value of type string"),
-            ({"n": True}, "does not take a value of type boolean"),
+            ({"n": "'7'"}, "does not accept a value of type string"),
+            ({"n": True}, "does not accept a value of type boolean"),
             ({"d": 5}, "does not take"),
             ({"l": "array('x')"}, "does not take"),
             ({"n": "2147483648L"}, "cannot hold 2147483648"),
-            ({"l.element": 1}, "inside of a struct"),
+            ({"l.element": 1}, "a field of a struct"),
         ):
             with pytest.raises((InvalidRequest, Unsupported), match=said):
                 hs.update(spark, table.uri, values, options=OPTIONS)

@@ -46,7 +46,7 @@ def test_keys_of_a_frame_choose_the_files(spark: SparkSession, table: Table, mon
     assert [row["id"] for row in hs.read(spark, table.uri, keys={"n": [4, 4]}).select("id").collect()] == ["b1"]
     new = spark.createDataFrame([("b1", 1), ("b9", 2), (None, 3)], "id string, x int")
     assert sorted(row["x"] for row in table.filter_exists(new).collect()) == [2, 3]
-    monkeypatch.setattr(dataframe_semi_join, "MAX_MATCHED", 1)
+    monkeypatch.setattr(dataframe_semi_join, "MAX_JOIN_KEYS", 1)
     numbers = spark.createDataFrame([(3, "b0"), (5, "b2"), (4, None), (4, "b0")], "n long, id string")
     assert sorted(row["n"] for row in hs.read(spark, table.uri, ["n"], keys=numbers).collect()) == [3, 5]
     nulls = numbers.selectExpr("n", "CAST(NULL AS STRING) AS id")

@@ -79,6 +79,8 @@ def test_nested_nulls_take_the_type_of_the_table(spark: SparkSession, tmp_path: 
         {"id": 2, "s": {"a": 1, "b": None}, "l": [], "m": [("k", None)]},
         {"id": 3, "s": {"a": None, "b": None}, "l": [None], "m": None},
     ]
+    with pytest.raises(InvalidRequest, match=r"'m' has the Spark type map<void,void>.*cast it first"):
+        table.upsert(spark.sql("SELECT 3L AS id, map() AS m"))
     nothing = spark.sql("SELECT NULL AS id WHERE false")
     assert table.delete(nothing).rows_deleted == 0
 
@@ -158,7 +160,7 @@ def test_insert_keeps_duplicates_unless_told(spark: SparkSession, tmp_path: Path
     assert len(rows_of(spark, tmp_path / "t")) == 8
     dropped = written(spark, tmp_path / "t", FIRST[:6], "insert", **{"hoodie.datasource.insert.dup.policy": "drop"})
     assert dropped.rows_inserted == 2
-    with pytest.raises(InvalidRequest, match="in the table already"):
+    with pytest.raises(InvalidRequest, match="exist in the table"):
         written(spark, tmp_path / "t", FIRST[:1], "insert", **{"hoodie.datasource.insert.dup.policy": "fail"})
     assert len(rows_of(spark, tmp_path / "t")) == 10
 
@@ -277,7 +279,7 @@ def test_save_modes(spark: SparkSession, tmp_path: Path) -> None:
     assert rows_of(spark, path) == FIRST[5:6]
     with pytest.raises(InvalidRequest, match="save mode"):
         hs.write(frame, path, mode="sometimes", options=OPTIONS)
-    with pytest.raises(InvalidRequest, match="needs mode append"):
+    with pytest.raises(InvalidRequest, match="requires mode append"):
         hs.write(frame, path, mode="overwrite", options={**OPTIONS, "hoodie.datasource.write.operation": "delete"})
 
 
@@ -385,7 +387,7 @@ def test_no_batch_changes_what_records_are_found_and_compared_by(spark: SparkSes
         return hs.write(frame, path, options={**options, **more})
 
     for select in (["1D as id", "11L as ts"], ["1L as id", "'9' as ts"], ["1L as id", "11D as ts"]):
-        with pytest.raises(InvalidRequest, match="no batch changes"):
+        with pytest.raises(InvalidRequest, match="cannot change"):
             written([*select, "5L as n", "1D as x"], **{"pyhudi.schema.mode": "evolve"})
     with pytest.raises(InvalidRequest, match=r"pyhudi\.schema\.mode=evolve"):
         written(["1L as id", "11L as ts", "1.5D as n", "1D as x"])

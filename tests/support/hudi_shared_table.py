@@ -13,19 +13,13 @@ from tests.interop.oracle import RealHudi
 from tests.support.rows import assert_same_rows
 
 SCHEMA = pa.schema({"id": pa.string(), "city": pa.string(), "ts": pa.int64(), "v": pa.string(), "qty": pa.int32()})
-
-
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
-
-
 FEW_GROUPS: dict[str, Any] = {
     "hoodie.metadata.index.column.stats.file.group.count": 1,
     "hoodie.metadata.index.bloom.filter.file.group.count": 1,
     "hoodie.metadata.record.index.min.filegroup.count": 1,
     "hoodie.metadata.record.index.max.filegroup.count": 1,
 }
-
-
 BY_METADATA: dict[str, Any] = {"hoodie.metadata.enable": True}
 
 

@@ -14,23 +14,11 @@ from tests.interop.oracle import RealHudi
 from tests.support.rows import assert_same_rows
 
 MODEL = "org.apache.hudi.common.model."
-
-
 PAYLOAD = "hoodie.datasource.write.payload.class"
-
-
 ORDERING = "hoodie.datasource.write.precombine.field"
-
-
 MODE = "hoodie.write.record.merge.mode"
-
-
 UNAVAILABLE = "__debezium_unavailable_value"
-
-
 TEXT = pa.string()
-
-
 SCHEMA = pa.schema({"id": TEXT, "p": TEXT, "pos": TEXT, "ts": pa.int64(), "op": TEXT, "v": TEXT, "qty": pa.int32()})
 
 
@@ -48,11 +36,7 @@ def _way(names: Mapping[str, str] | None = None, **options: str) -> Way:
 
 
 POSTGRES = {"ts": "_event_lsn", "op": "_change_operation_type"}
-
-
 MYSQL = {"pos": "_event_bin_file", "ts": "_event_pos", "op": "_change_operation_type"}
-
-
 WAYS = {
     "commit_time": _way(ordering="ts", mode="COMMIT_TIME_ORDERING"),
     "event_time": _way(ordering="ts"),
@@ -66,8 +50,6 @@ WAYS = {
     "Postgres": _way(POSTGRES, payload=MODEL + "debezium.PostgresDebeziumAvroPayload"),
     "MySql": _way(MYSQL, payload=MODEL + "debezium.MySqlDebeziumAvroPayload"),
 }
-
-
 READ: dict[str, Any] = {"hoodie.metadata.enable": True}
 
 
@@ -81,7 +63,7 @@ FEW_GROUPS: dict[str, Any] = {
 
 @dataclass
 class Turns:
-    """One table, and two who write it."""
+    """One table that PyHudi (`ours`) and Apache Hudi (`theirs`) write."""
 
     hudi: RealHudi
     path: Path
@@ -105,25 +87,27 @@ class Turns:
     def table(self) -> Table:
         return Table(self.path, options=self.options)
 
-    def rows(self, *given: tuple[str, int, str, str | None, int | None]) -> pa.Table:
+    def rows(self, *records: tuple[str, int, str, str | None, int | None]) -> pa.Table:
         """(key, position, operation, value, quantity): in partition by key, and the position in two columns."""
         made = [
             {"id": key, "p": "x" if key < "c" else "y", "pos": f"f{at // 10}", "ts": at % 10, "op": op, "v": v, "qty": qty}
-            for key, at, op, v, qty in given
+            for key, at, op, v, qty in records
         ]
         return pa.Table.from_pylist(made, SCHEMA).rename_columns([self.way.names.get(name, name) for name in SCHEMA.names])
 
-    def ours(self, *given: tuple[str, int, str, str | None, int | None], operation: str = "upsert") -> None:
-        getattr(self.table, operation)(self.rows(*given))
+    def ours(self, *records: tuple[str, int, str, str | None, int | None], operation: str = "upsert") -> None:
+        getattr(self.table, operation)(self.rows(*records))
 
-    def theirs(self, *given: tuple[str, int, str, str | None, int | None], operation: str = "upsert", **services: object) -> None:
+    def theirs(
+        self, *records: tuple[str, int, str, str | None, int | None], operation: str = "upsert", **services: object
+    ) -> None:
         real = {
             "hoodie.datasource.write.operation": operation,
             "hoodie.compact.inline": False,
             "hoodie.embed.timeline.server": False,
             "hoodie.metadata.enable": True,
         }
-        self.hudi.write(self.rows(*given), self.path, **{**self.options, **real, **services})
+        self.hudi.write(self.rows(*records), self.path, **{**self.options, **real, **services})
 
     def read_by_both(self) -> None:
         found = self.table.scan(["*"]).to_arrow()
@@ -135,13 +119,9 @@ class Turns:
 
 
 COMPACT: dict[str, Any] = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
-
-
 KEPT: dict[str, Any] = {"hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 3, "hoodie.keep.max.commits": 4}
 
 
 # By other indexes the real one finds a deleted key in its base file, and the record index goes without the record.
 BY_RECORD_INDEX: dict[str, Any] = {"hoodie.index.type": "RECORD_INDEX"}
-
-
 CLUSTER: dict[str, Any] = {"hoodie.clustering.inline": True, "hoodie.clustering.inline.max.commits": 1}

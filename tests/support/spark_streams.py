@@ -21,8 +21,6 @@ OPTIONS = {
     "hoodie.datasource.write.streaming.retry.interval.ms": "10",
     "hoodie.metadata.enable": "false",
 }
-
-
 ONCE = {"availableNow": True}
 
 

@@ -21,8 +21,6 @@ OPTIONS = {
     "hoodie.datasource.write.partitionpath.field": "city",
     "hoodie.datasource.write.precombine.field": "ts",
 }
-
-
 SCHEMA = "id string, city string, ts long, fare double"
 
 

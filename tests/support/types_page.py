@@ -1,4 +1,4 @@
-"""The tables of docs/types.md, for the tests that write each of their rows."""
+"""The tables of docs/data-types.md, for the tests that write each of their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables of delta-rs and PyIceberg have, and by which name it is here.  Source: docs/coming-from-delta-and-iceberg.md."""
+"""What tables of delta-rs and PyIceberg have, and by which name it is here.  Source: docs/migrate-from-delta-and-iceberg.md."""
 
 from __future__ import annotations
 

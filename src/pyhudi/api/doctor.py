@@ -252,7 +252,7 @@ def _parsed(options: Mapping[str, object] | None) -> tuple[Options, list[Finding
             try:
                 parse_options({key: value}, base_options=prefix)
             except HudiError as error:
-                found.append(Finding(Severity.ERROR, "settings", str(error), f"leave {key} out, or see docs/moving-from-hudi.md"))
+                found.append(Finding(Severity.ERROR, "settings", str(error), f"remove {key}; see docs/reference/options.md"))
                 continue
         for warning in caught:
             found.append(Finding(Severity.WARNING, "settings", str(warning.message), f"correct {key} or leave it out"))

@@ -30,6 +30,8 @@ def parse_keys_argument(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
         kind = keys.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
             return keys.cast(pa.string())
+    if _holds_nothing(keys, spec):
+        return pa.array([], pa.string())
     rows = keys_to_delete(keys, spec)
     if isinstance(rows, (Mapping, list, tuple)):
         return arrow_reader(rows).read_all()

@@ -1,1 +1,1 @@
-"""Engines: where tasks run.  `local` runs them in threads of this process, `spark` on a Spark cluster."""
+"""Execution engines: `arrow` runs tasks in threads of this process, `spark` on a Spark cluster."""

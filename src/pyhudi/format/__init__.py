@@ -1,5 +1,5 @@
-"""Bytes, names and documents of the Hudi table format, and the values they stand for.
+"""Codecs of the Hudi table format: bytes, file names and documents to values and back.
 
-Everything here is pure: bytes or text in, a frozen value or one error out, and back.  No module of this package opens a
+Every function here is pure: bytes or text in, one immutable value or one error out. No module of this package opens a
 file, reads the clock, or knows an option.
 """

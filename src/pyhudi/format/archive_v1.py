@@ -1,14 +1,14 @@
-"""The archive of timeline layout 1: log files whose AVRO blocks hold one `ArchivedEntry` for each state of an instant.
+"""Archived timeline of timeline layout 1: log files whose Avro blocks hold one `ArchivedEntry` per state of an instant.
 
     file      `.commits_.archive.<n>_<token>`, in `.hoodie/<hoodie.archivelog.folder>`
     block     headers SCHEMA (of the writer), INSTANT_TIME
     content   int 3, int count, then for each entry an int size and one Avro datum
 
-`rows_from_entries` and `entries_from_row` turn instants of the archive into rows of the history of layout 2, and back.  What a
-row has no place for is lost on the way: documents of requested and inflight states that are not plans.
+`rows_from_entries` and `entries_from_row` convert between archived instants of layout 1 and rows of the LSM timeline of
+layout 2. A row has no column for the documents of requested and inflight states that are not plans: they are dropped.
 
-What this does not do: find the files, or put the rows in order.
-Source: docs/formats/timeline.md, "Version 6".
+Not done here: listing the archive files, or sorting the rows.
+Specification: docs/formats/timeline.md, "Version 6".
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ CONTENT_VERSION: Final = 3
 
 
 def encode_archive_block(entries: Sequence[ArchivedEntry]) -> bytes:
-    """One whole block with the entries, of which there is one at least; its instant, which nobody reads, is the last one's."""
+    """Encode one complete archive block.
+
+    Args:
+        entries: At least one entry. The INSTANT_TIME header is that of the last entry; no reader uses it.
+    """
     pieces = [_HEAD.pack(CONTENT_VERSION, len(entries))]
     for entry in entries:
         datum = encode_datum(ArchivedEntry.SCHEMA, entry)
@@ -47,38 +51,46 @@ def encode_archive_block(entries: Sequence[ArchivedEntry]) -> bytes:
 
 
 def decode_archive_block(block: LogBlock, content: bytes) -> tuple[ArchivedEntry, ...]:
-    """The entries of a block.  Raises CorruptData, Unsupported for another kind or version of block."""
+    """Decode the entries of an archive block.
+
+    Raises:
+        CorruptData: A size or a count does not fit the block.
+        Unsupported: Another block type, or an unknown content version.
+    """
     if block.kind is not BlockType.AVRO:
-        raise Unsupported(f"a {block.kind.name} block in the archive, at byte {block.offset}")
+        raise Unsupported(f"an archive has a {block.kind.name} block at byte {block.offset}, which is not supported")
     writer = parse_schema(block.required(HeaderKey.SCHEMA))
     cursor = ByteCursor(content)
     version, count = cursor.i32(), cursor.i32()
     if not 1 <= version <= CONTENT_VERSION:
-        raise Unsupported(f"version {version} of an archive block; 1 to {CONTENT_VERSION} are read")
+        raise Unsupported(f"unsupported version {version} of an archive block: versions 1 to {CONTENT_VERSION} are supported")
     if not 0 <= count <= cursor.remaining // _SIZE.size:
-        raise CorruptData("impossible number of archived entries", offset=4, found=count)
-    found = []
+        raise CorruptData("invalid number of entries in an archive block", offset=4, found=count)
+    entries = []
     for _ in range(count):
         size = cursor.i32()
         if not 0 <= size <= cursor.remaining:
-            raise CorruptData("an archived entry is longer than its block", expected=cursor.remaining, found=size)
-        found.append(check_type(decode_datum(writer, cursor.read(size), ArchivedEntry.SCHEMA), ArchivedEntry))
-    return tuple(found)
+            raise CorruptData("an archived entry extends past the end of its block", expected=cursor.remaining, found=size)
+        entries.append(check_type(decode_datum(writer, cursor.read(size), ArchivedEntry.SCHEMA), ArchivedEntry))
+    return tuple(entries)
 
 
 def rows_from_entries(entries: Iterable[ArchivedEntry]) -> Iterator[HistoryRow]:
-    """The completed instants among the entries, as rows of the history, in the order of their first entry.
+    """Yield the completed instants among the entries as rows of the LSM timeline, in the order of their first entry.
 
-    completion_time is None where the archive does not say it.  Raises CorruptData for an entry without a time or action.
+    `completion_time` is None where the archive does not record it.
+
+    Raises:
+        CorruptData: An entry without an instant time or action.
     """
     by_instant: dict[tuple[str, Action], list[ArchivedEntry]] = {}
     for entry in entries:
         if not entry.commit_time or not entry.action_type:
-            raise CorruptData("an archived entry names no instant or no action")
+            raise CorruptData("an archived entry has no instant time or no action")
         action = comparable_action(parse_action(entry.action_type))
         by_instant.setdefault((entry.commit_time, action), []).append(entry)
     for (time, action), states in by_instant.items():
-        # Very old releases wrote completed instants alone, and did not say so.
+        # Very old releases archived completed instants only, without a state.
         completed = [entry for entry in states if entry.action_state in (None, State.COMPLETED.name)]
         if not completed:
             continue
@@ -94,9 +106,11 @@ def rows_from_entries(entries: Iterable[ArchivedEntry]) -> Iterator[HistoryRow]:
 
 
 def entries_from_row(row: HistoryRow) -> tuple[ArchivedEntry, ...]:
-    """The states of an archived instant: requested, with its plan where it has one, inflight, completed.
+    """Return the states of an archived instant: requested (with its plan, if any), inflight, completed.
 
-    Raises CorruptData for a document that cannot be read, Unsupported for an action that the archive has no place for.
+    Raises:
+        CorruptData: A document cannot be decoded.
+        Unsupported: The archive of layout 1 has no field for this action.
     """
     action = parse_action(row.action)
     return (
@@ -151,7 +165,7 @@ def _completed_fields(action: Action, metadata: bytes | None) -> dict[str, objec
     }
     name = names.get(type(document))
     if name is None:
-        raise Unsupported(f"the archive before table version 8 has no place for a {action.value}")
+        raise Unsupported(f"the archive before table version 8 cannot store a {action.value} instant")
     return {name: document}
 
 

@@ -1,6 +1,6 @@
-"""Table schemas, Arrow to Avro.
+"""Conversion of table schemas from Arrow to Avro.
 
-Hudi stores a table's schema as Avro JSON; PyHudi works on Arrow.  The mapping (storage format, Types):
+Hudi stores a table's schema as Avro JSON; PyHudi works on Arrow. The mapping (storage format, Types):
 
     Arrow                        Avro
     bool                         boolean
@@ -15,12 +15,12 @@ Hudi stores a table's schema as Avro JSON; PyHudi works on Arrow.  The mapping (
     map<string, T>               map
     struct                       record named after its field, in the namespace of its parent's full name
 
-A nullable field is the union ["null", T] with default null when it is a field of a record, without a default as item of
-an array or value of a map.  A field that is not nullable is T.  These Arrow types are the canonical ones, to which
-`records.type_normalization` brings a user's schema.
+A nullable field is the union ["null", T]. As a field of a record it has the default null; as an array item or a map
+value it has no default. A non-nullable field is T. These Arrow types are the canonical ones, to which
+`records.type_normalization` converts a user's schema.
 
-`avro_to_arrow` reads more than this writes.  So that such a schema survives a commit of ours, `arrow_to_avro` takes the text
-that the table has now and keeps whatever part of it still says the same.
+`avro_to_arrow` reads more types than this module writes. `arrow_to_avro` therefore takes the table's current schema
+text and preserves every part of it that still describes the same type.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from pyhudi.format.meta_columns import is_meta_field
 
 
 def sanitized_name(table_name: str) -> str:
-    """The table's name as Avro takes it: each character that Avro does not allow becomes two underscores.
+    """Return the table name as an Avro name: each character that Avro does not allow becomes two underscores.
 
-    Source: docs/formats/base-file.md, "Types".
+    Specification: docs/formats/base-file.md, "Types".
     """
     if not table_name:
         raise InvalidRequest("the table name is empty")
@@ -59,15 +59,21 @@ def sanitized_name(table_name: str) -> str:
 
 
 def arrow_to_avro(schema: pa.Schema, table_name: str, previous: str | None = None) -> str:
-    """The Avro JSON text of a table's schema, compact, keys in the order in which Hudi prints them.
+    """Return the Avro JSON text of a table schema, compact, with keys in the order in which Hudi prints them.
 
-    schema: canonical Arrow types (see `normalise`); meta columns, when present, carry the empty doc that Hudi gives them.
-    A field's metadata entry `comment` becomes its doc.  table_name: names the record and its namespace.
-    previous: the text that the table has now.  It is returned as it is when it says the same as `schema`; otherwise every
-    column whose type it already states keeps that statement, so that fixed types keep the names by which log blocks find
-    them.  A table without columns is allowed.
-    Raises InvalidRequest for names Avro forbids and types that Hudi cannot hold.
-    Source: docs/formats/base-file.md, "Types".
+    A field's metadata entry `comment` becomes its doc. A table without columns is allowed.
+    Specification: docs/formats/base-file.md, "Types".
+
+    Args:
+        schema: Canonical Arrow types (see `normalise`). Meta columns, if present, get the empty doc that Hudi gives
+            them.
+        table_name: Names the record and its namespace.
+        previous: The table's current schema text. It is returned unchanged if it describes `schema`. Otherwise each
+            column whose type did not change keeps its text, so that fixed types keep the names by which log blocks
+            resolve them.
+
+    Raises:
+        InvalidRequest: A name that Avro forbids, or a type that Hudi cannot store.
     """
     record: Json | None = None
     if previous is not None:
@@ -80,7 +86,10 @@ def arrow_to_avro(schema: pa.Schema, table_name: str, previous: str | None = Non
 
 
 def minimal_decimal_size(precision: int) -> int:
-    """Bytes of the smallest two's complement number that holds every decimal of this precision (1 to 38)."""
+    """Return the number of bytes of the smallest two's complement integer that holds every decimal of this precision (1
+    to
+    38).
+    """
     size = 1
     while 10**precision > 1 << (8 * size - 1):
         size += 1
@@ -166,22 +175,32 @@ def _type_json(type_: pa.DataType, name: str, namespace: str, previous: Any, pat
         return {"type": "map", "values": _item_json(type_.item_field, name, namespace, values, path + "{}")}
     if pa.types.is_struct(type_):
         return _record_json(list(type_.fields), name, namespace, previous if kind == "record" else None, path + ".")
-    raise InvalidRequest(f"column {path!r} has type {type_}, which Hudi cannot hold as it is: call normalise on the schema first")
+    raise InvalidRequest(f"column {path!r} has type {type_}, which Hudi cannot store: call normalise on the schema first")
 
 
 def check_name(name: str, path: str) -> None:
-    """Raises InvalidRequest for a column name that Hudi's schema does not allow.  path: the column's dotted name."""
-    # Java's rule, which is wider than the Avro specification: any letter or digit of Unicode.
+    """Validate a column name.
+
+    Args:
+        name: The name of the field itself.
+        path: The column's dotted name, for the error.
+
+    Raises:
+        InvalidRequest: Hudi's schema does not allow the name.
+    """
+    # Java's rule, which is wider than that of the Avro specification: any Unicode letter or digit.
     good = name and (name[0].isalpha() or name[0] == "_") and all(c.isalpha() or c.isdecimal() or c == "_" for c in name)
     if not good:
         raise InvalidRequest(
-            f"column {path!r} cannot be stored: Hudi's schema allows letters, digits and underscores in a name, "
-            "and no digit in front; rename the column"
+            f"invalid column name {path!r}: Hudi's schema allows letters, digits and underscores in a name, "
+            "and no leading digit; rename the column"
         )
 
 
 def _with_references(node: Any, namespace: str, visited: dict[str, Json]) -> Any:
-    """Print each named type once and refer to it by full name afterwards; leave out a namespace that is the enclosing one."""
+    """Define each named type once and reference it by full name afterwards; omit a namespace equal to the enclosing
+    one.
+    """
     if isinstance(node, list):
         return [_with_references(branch, namespace, visited) for branch in node]
     if not isinstance(node, dict):
@@ -191,7 +210,7 @@ def _with_references(node: Any, namespace: str, visited: dict[str, Json]) -> Any
         full = f"{node['namespace']}.{node['name']}" if node["namespace"] else node["name"]
         if full in visited:
             if visited[full] != node:
-                raise InvalidRequest(f"the Avro name {full} stands for two different types in one schema: rename a column")
+                raise InvalidRequest(f"the Avro name {full} denotes two different types in one schema: rename a column")
             return full
         visited[full] = node
         result = {key: value for key, value in node.items() if key != "namespace" or value != namespace}
@@ -208,7 +227,8 @@ def _with_references(node: Any, namespace: str, visited: dict[str, Json]) -> Any
 
 
 def _field_matches(field: pa.Field, previous: Json) -> bool:
-    # Metadata is compared by hand: the list of a Parquet file calls its items by another name, which says nothing.
+    # Metadata is compared separately: the list of a Parquet file names its items differently, which is no difference in
+    # type.
     stated = arrow_field(previous)
     comment = (field.metadata or {}).get(COMMENT)
     return bool(
@@ -219,7 +239,7 @@ def _field_matches(field: pa.Field, previous: Json) -> bool:
 
 
 def _branch(node: Any) -> Any:
-    """The type beside null of a union, or the type itself."""
+    """Return the non-null type of a union with null, or the type itself."""
     return next((branch for branch in node if branch != "null"), None) if isinstance(node, list) else node
 
 

@@ -1,6 +1,6 @@
-"""The Avro text of a table's schema with its references resolved: each replaced by the type that it names.
+"""Resolution of named types in the Avro schema text of a table: each reference is replaced by the type it names.
 
-Source: Avro specification 1.11, "Names".
+Specification: Avro 1.11, "Names".
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from pyhudi.format.json_document import parse_json
 Json = dict[str, Any]
 
 _MOST_TYPES = 100_000
-"""A schema may name a type over and over, each one twice that before it: a few kilobytes that stand for more than any memory."""
+"""Limit on expanded types. A schema of a few kilobytes can double a named type repeatedly and expand beyond any memory.
+"""
 
 
 def resolve_avro(text: str) -> dict[str, Any]:
-    """The Avro record of a schema text, each reference replaced by what it names and each named type with its namespace.
+    """Return the Avro record of a schema text, with each reference resolved and each named type with its namespace.
 
-    Raises CorruptData when the text is not an Avro record, Unsupported for recursive records and more than 100,000 types, each
-    counted wherever it stands.
+    Raises:
+        CorruptData: The text is not an Avro record.
+        Unsupported: Recursive records, or more than 100,000 types after every reference is expanded.
     """
     document = parse_json(text, "the schema is")
     try:
@@ -32,12 +34,12 @@ def resolve_avro(text: str) -> dict[str, Any]:
     if not isinstance(resolved, dict) or resolved.get("type") != "record":
         raise CorruptData("the schema is not an Avro record", expected="record", found=text[:80])
     if count > _MOST_TYPES:
-        raise Unsupported(f"an Avro schema of more than {_MOST_TYPES} types, each counted wherever it stands")
+        raise Unsupported(f"an Avro schema of more than {_MOST_TYPES} types after its references are expanded")
     return resolved
 
 
 def _type_count(node: Any, cache: dict[int, int]) -> int:
-    """How many types a resolved schema has when each reference is written out; what several refer to is one object here."""
+    """Count the types of a resolved schema with every reference expanded; equal references share one object here."""
     if isinstance(node, list):
         return sum(_type_count(branch, cache) for branch in node)
     if not isinstance(node, dict):
@@ -49,7 +51,7 @@ def _type_count(node: Any, cache: dict[int, int]) -> int:
 
 
 def _resolve(node: Any, namespace: str, names: dict[str, Any], open_: tuple[str, ...], path: str) -> Any:
-    """A schema with every reference replaced by what it names and every named type carrying its namespace."""
+    """Return a schema with each reference replaced by its type and each named type with its namespace."""
     if isinstance(node, list):
         return [_resolve(branch, namespace, names, open_, path) for branch in node]
     if isinstance(node, str):
@@ -62,7 +64,7 @@ def _resolve(node: Any, namespace: str, names: dict[str, Any], open_: tuple[str,
             return names[full]
         if node in names:
             return names[node]
-        raise CorruptData(f"the schema refers to a type that it does not define, at {path!r}", found=node)
+        raise CorruptData(f"the schema references an undefined type at {path!r}", found=node)
     if not isinstance(node, dict):
         raise CorruptData(f"the schema has no type at {path!r}", found=node)
     kind = node.get("type")

@@ -1,10 +1,11 @@
-"""Table schemas, Avro to Arrow.  Source: docs/formats/base-file.md, "Types".
+"""Conversion of table schemas from Avro to Arrow.
 
-Avro has more types than `arrow_to_avro` writes: enums (string), uuid strings, bytes decimals, fixed, millisecond timestamps,
-times and local timestamps are read, too.
+Avro has more types than `arrow_to_avro` writes. Enums (string), uuid strings, bytes decimals, fixed, millisecond
+timestamps, times and local timestamps are read as well.
 
-What is not done: defaults of fields that may be null are not kept (what a file lacks of them is null, whatever they say),
-recursive records and unions of several types are refused, and columns are known by name alone.
+Limits: the defaults of nullable fields are dropped (a column missing from a file reads as null, regardless of its default).
+Recursive records and unions of several types are rejected. Columns are identified by name only.
+Specification: docs/formats/base-file.md, "Types".
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 LOCAL_TIMESTAMP = pa.timestamp("us")
 COMMENT = b"comment"
 DEFAULT = b"default"
-"""Metadata entry of a field that may not be null and has a default: what files from before the field hold of it, as JSON."""
+"""Metadata key of a non-nullable field with a default: the value, as JSON, that the field has in files older than the
+field.
+"""
 ARROW_TYPES: tuple[tuple[pa.DataType, str], ...] = (
     (pa.bool_(), "boolean"),
     (pa.int32(), "int"),
@@ -49,32 +52,40 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
 
 
 def avro_to_arrow(text: str) -> pa.Schema:
-    """The Arrow schema of a table's Avro JSON text; columns keep their order, meta columns included when present.
+    """Return the Arrow schema of a table's Avro JSON text; columns keep their order, meta columns are included if
+    present.
 
-    A union with null, in either order, makes a nullable field; T alone one that is not.  An enum becomes string, a uuid
-    string, a millisecond timestamp microseconds, a local timestamp one without a zone, a time time32 or time64, fixed
-    bytes fixed_size_binary, an array's item `element`.  A doc becomes the field's metadata entry `comment`, a default of a field
-    that may not be null the entry `default` (see `column_default`).
-    Raises CorruptData when the text is not an Avro record, Unsupported for recursive records, unions of several types and
-    logical types on which Arrow has nothing to say.  Source: docs/formats/base-file.md, "Types".
+    A union with null, in either order, is a nullable field; T alone is a non-nullable one. An enum becomes string, a
+    uuid string, a millisecond timestamp microseconds, a local timestamp one without a zone, a time time32 or time64,
+    fixed bytes fixed_size_binary, an array's item `element`. A doc becomes the field's metadata entry `comment`. The
+    default of a non-nullable field becomes the entry `default` (see `column_default`).
+    Specification: docs/formats/base-file.md, "Types".
+
+    Raises:
+        CorruptData: The text is not an Avro record.
+        Unsupported: Recursive records, unions of several types, or logical types without an Arrow equivalent.
     """
     return pa.schema(record_fields(resolve_avro(text)))
 
 
 def without_meta_columns(text: str) -> str:
-    """A table's Avro JSON text without the meta columns, which commits that change columns by ids state."""
+    """Return a table's Avro JSON text without meta columns (commits that evolve the schema by column ids include them)."""
     record = parse_json(text, "the schema is")
     fields = [field for field in record["fields"] if not is_meta_field(field["name"])]
     return json.dumps({**record, "fields": fields}, separators=(",", ":"), ensure_ascii=False)
 
 
 def record_fields(record: Json) -> list[pa.Field]:
-    """The Arrow fields of a resolved Avro record."""
+    """Return the Arrow fields of a resolved Avro record."""
     return [arrow_field(field) for field in record["fields"]]
 
 
 def arrow_field(field: Json) -> pa.Field:
-    """The Arrow field of a resolved Avro field.  Raises Unsupported, with the field's name, as `avro_to_arrow`."""
+    """Return the Arrow field of a resolved Avro field.
+
+    Raises:
+        Unsupported: As `avro_to_arrow`, with the field's name.
+    """
     try:
         type_, nullable = arrow_type(field["type"])
     except Unsupported as error:
@@ -87,20 +98,26 @@ def arrow_field(field: Json) -> pa.Field:
 
 
 def default_text(field: pa.Field) -> str | None:
-    """The default of a field that may not be null, as Avro's JSON of its type; None where it has none, or may be null."""
+    """Return the default of a non-nullable field as Avro's JSON of its type; None without a default or for a nullable
+    field.
+    """
     text = (field.metadata or {}).get(DEFAULT)
     if text is None:
         return None
     if pa.types.is_string(field.type) and not text.startswith(b'"'):
-        # The column was made text after it had a default.
+        # The column's type was changed to string after it got the default.
         return json.dumps(text.decode())
     return str(text, "utf-8")
 
 
 def column_default(field: pa.Field) -> pa.Scalar | None:
-    """What rows of files from before a field hold of it, in its type; None where it has no default, or may be null.
+    """Return the value that rows of files written before the field was added have in it, in the field's type.
 
-    Raises Unsupported for a default inside of which there are types that Avro writes otherwise in JSON.
+    Returns:
+        None if the field has no default or is nullable.
+
+    Raises:
+        Unsupported: The default contains types that Avro's JSON encodes differently.
     """
     text = default_text(field)
     if text is None:
@@ -117,7 +134,7 @@ def column_default(field: pa.Field) -> pa.Scalar | None:
             return pa.scalar(value, pa.int32() if type_.bit_width == 32 else pa.int64()).cast(type_)
         return pa.scalar(list(value.items()) if types.is_map(type_) else value, type_)
     except (pa.ArrowException, TypeError, AttributeError) as error:
-        raise Unsupported(f"the default {value!r} of column {field.name!r} of type {type_} is not read: {error}") from error
+        raise Unsupported(f"the default {value!r} of column {field.name!r} of type {type_} cannot be read: {error}") from error
 
 
 def _in_microseconds(default: Any, node: Any) -> Any:
@@ -129,20 +146,20 @@ _NOT_PLAIN = ("vector", "blob", "variant")
 
 
 def arrow_type(node: Any) -> tuple[pa.DataType, bool]:
-    """The Arrow type of a resolved Avro type, and whether it may be null."""
+    """Return the Arrow type of a resolved Avro type, and whether it is nullable."""
     if isinstance(node, list):
-        others = [branch for branch in node if branch != "null"]
-        if len(others) != 1:
+        non_null = [branch for branch in node if branch != "null"]
+        if len(non_null) != 1:
             kinds = ", ".join(str(b.get("type") if isinstance(b, dict) else b) for b in node)
-            raise Unsupported(f"a union of [{kinds}] is not supported: only null and one type")
-        return arrow_type(others[0])[0], len(others) < len(node)
+            raise Unsupported(f"a union of [{kinds}] is not supported: only unions of null and one type are")
+        return arrow_type(non_null[0])[0], len(non_null) < len(node)
     if isinstance(node, str):
         if node == "null":
-            raise Unsupported("a field of type null holds no data")
+            raise Unsupported("a field of type null is not supported")
         return _AVRO_PRIMITIVES[node], False
     kind, logical = node["type"], node.get("logicalType")
     if logical in _NOT_PLAIN:
-        raise Unsupported(f"the logical type {logical} of release 1.2 is not read, as its plain {kind} is not its value")
+        raise Unsupported(f"the logical type {logical} (Hudi 1.2) is not supported: its underlying type {kind} is not its value")
     if logical == "decimal" and kind in ("bytes", "fixed"):
         return _decimal_type(node), False
     if kind == "record":
@@ -158,17 +175,19 @@ def arrow_type(node: Any) -> tuple[pa.DataType, bool]:
     if kind == "fixed":
         return pa.binary(node["size"]), False
     if kind == "null":
-        raise Unsupported("a field of type null holds no data")
+        raise Unsupported("a field of type null is not supported")
     if logical is None:
         return _AVRO_PRIMITIVES[kind], False
-    # Avro says that a reader ignores a logical type which it does not know and takes the plain type below it.
+    # Avro: a reader ignores a logical type that it does not know and uses the underlying type.
     return _LOGICAL.get((kind, str(logical)), _AVRO_PRIMITIVES[kind]), False
 
 
 def _decimal_type(node: Json) -> pa.DataType:
     precision, scale = node.get("precision"), node.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int) or precision < 1 or not 0 <= scale <= precision:
-        raise CorruptData("a decimal needs a precision of at least 1 and a scale up to it", found=(precision, scale))
+        raise CorruptData(
+            "invalid decimal: it needs a precision of at least 1 and a scale of at most the precision", found=(precision, scale)
+        )
     if precision > 38:
-        raise Unsupported(f"a decimal of precision {precision} is not supported: 38 is the most")
+        raise Unsupported(f"a decimal of precision {precision} is not supported: the maximum is 38")
     return pa.decimal128(precision, scale)

@@ -1,6 +1,6 @@
-"""Values that carry their type with them: the wrapper records of deletes and of column statistics.
+"""Avro wrapper records (IntWrapper, StringWrapper, ...): typed values in delete records and in column statistics.
 
-Source: docs/formats/log-file.md, "Ordering values".  The field is an Avro union of null and records with one field `value`:
+The field is an Avro union of null and records with one field `value`:
 
     branch  record                  Avro value        Arrow child
     0       null                                      null
@@ -16,14 +16,17 @@ Source: docs/formats/log-file.md, "Ordering values".  The field is an Avro union
     10      TimeMicrosWrapper       long              time64[us]
     11      TimestampMicrosWrapper  long              timestamp[us, UTC]
     12      LocalDateWrapper        int, days         date32; in column statistics, and in tuples
-    13      ArrayWrapper            array of these    list of the union of the 13 above: a tuple of several ordering values
+    13      ArrayWrapper            array of these    list of the union of the 13 above: a tuple of values
 
-A column of them is the Arrow dense union WRAPPED, whose type codes are the numbers above.  In the union of a delete ArrayWrapper
-stands at 12, where that of column statistics and of a tuple's items has LocalDateWrapper: what a stored union has is a tuple of
-Wrappers here.
+An Arrow column of them is the dense union WRAPPED, whose type codes are the numbers above. Branch 12 differs by
+context: it is ArrayWrapper in the union of a delete, and LocalDateWrapper in column statistics and tuple items.
+`WrappedNode.branches` therefore lists the Wrapper at each branch of the stored union.
 
-In a delete, IntWrapper(0) stands for "no ordering value": the delete applies to whatever it meets.  In a table that is
-ordered by an int column, the value 0 means the same; a tuple never does.  What this does not do: compare (records.ordering).
+In a delete, IntWrapper(0) means "no ordering value": the delete applies to every record of its key. In a table ordered
+by an int column, the value 0 means the same; a tuple never does. Not done here: comparison of ordering values
+(`records.ordering`).
+
+Specification: docs/formats/log-file.md, "Ordering values".
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ from pyhudi.format.byte_cursor import ByteCursor
 
 
 class Wrapper(IntEnum):
-    """The branches of the union."""
+    """Branches of the union."""
 
     NULL = 0
     BOOLEAN = 1
@@ -74,10 +77,10 @@ class Wrapper(IntEnum):
 
 
 STATISTICS_BRANCHES: Final = tuple(Wrapper)[: Wrapper.ARRAY]
-"""The union of a bound of column statistics, and of an item of a tuple."""
+"""Union of a bound of column statistics, and of a tuple item."""
 
 DELETE_BRANCHES: Final = (*STATISTICS_BRANCHES[: Wrapper.LOCAL_DATE], Wrapper.ARRAY)
-"""The union of a delete's ordering value.  Before release 1.1 it ended before the last one."""
+"""Union of a delete's ordering value. Before release 1.1 it had no last branch (ArrayWrapper)."""
 
 DECIMAL: Final = pa.decimal128(30, 15)
 _TIMESTAMP: Final = pa.timestamp("us", "UTC")
@@ -106,13 +109,18 @@ _CHILDREN: Final = (*_SCALARS, pa.list_(_ITEM))
 WRAPPED: Final = pa.dense_union(
     [pa.field(name, kind) for name, kind in zip(_NAMES, _CHILDREN, strict=True)], type_codes=list(range(len(_NAMES)))
 )
-"""The Arrow type of a column of wrapped values; all 14 children are there, also where a union has fewer branches."""
+"""Arrow type of a column of wrapped values; it has all 14 children even where the stored union has fewer branches."""
 
 
 def wrap_ordering_values(values: pa.Array, wrapper: Wrapper) -> pa.UnionArray:
-    """A WRAPPED column with every value on one branch, and nulls on branch NULL.
+    """Return a WRAPPED column with every value on one branch, and nulls on branch NULL.
 
-    values: the branch's Arrow type.  Raises InvalidRequest for another type.
+    Args:
+        values: Values of the branch's Arrow type.
+        wrapper: The branch.
+
+    Raises:
+        InvalidRequest: `values` has another type.
     """
     kind = _CHILDREN[wrapper]
     if values.type != kind:
@@ -122,12 +130,12 @@ def wrap_ordering_values(values: pa.Array, wrapper: Wrapper) -> pa.UnionArray:
 
 
 def no_ordering(count: int) -> pa.UnionArray:
-    """`count` times IntWrapper(0), for deletes that apply to whatever they meet."""
+    """Return `count` times IntWrapper(0), for deletes that apply to every record of their key."""
     return wrap_ordering_values(pa.array(np.zeros(count, np.int32)), Wrapper.INT)
 
 
 def mixed_values(branches: npt.NDArray[np.int8], values: Sequence[Any]) -> pa.UnionArray:
-    """A WRAPPED column of Python values, each on its own branch; for small columns."""
+    """Return a WRAPPED column of Python values, each on its own branch; intended for small columns."""
     columns: dict[int, pa.Array] = {}
     for branch in np.unique(branches).tolist():
         columns[branch] = pa.array([values[row] for row in np.nonzero(branches == branch)[0].tolist()], _CHILDREN[branch])
@@ -135,13 +143,19 @@ def mixed_values(branches: npt.NDArray[np.int8], values: Sequence[Any]) -> pa.Un
 
 
 def wrap_ordering(values: pa.Array, *, decimals: bool = False) -> pa.UnionArray:
-    """The ordering values of deletes as real Hudi writes and reads them, by the type of the ordering column; of a struct of
-    several, see `wrap_tuples`.
+    """Wrap the ordering values of deletes as Hudi writes and reads them. For several ordering fields, see
+    `wrap_tuples`.
 
-    int types and dates become IntWrapper (a date in days, the only form of it that real Hudi can compare), long and
-    timestamp LongWrapper (microseconds), float, double, string and boolean their own.  A null becomes IntWrapper(0).
-    decimals: they become DecimalWrapper, which releases from 1.1 on read back; else, and for types that have no order, raises
-    Unsupported.
+    Int types and dates become IntWrapper (a date in days, the only form of a date that Hudi can compare). Long and
+    timestamp become LongWrapper (microseconds). Float, double, string and boolean become their own wrappers. A null
+    becomes IntWrapper(0).
+
+    Args:
+        values: The ordering column.
+        decimals: Wrap decimals as DecimalWrapper, which Hudi reads since release 1.1.
+
+    Raises:
+        Unsupported: A decimal without `decimals`, or a type without an order.
     """
     if pa.types.is_struct(values.type):
         return wrap_tuples(values)
@@ -154,13 +168,13 @@ def wrap_ordering(values: pa.Array, *, decimals: bool = False) -> pa.UnionArray:
 
 
 def _or_zero(wrapper: Wrapper, values: pa.Array, is_present: npt.NDArray[np.bool_]) -> pa.UnionArray:
-    """A WRAPPED column with IntWrapper(0) where nothing is there.  values: those that are."""
+    """Return a WRAPPED column of `values` where `is_present`, and IntWrapper(0) elsewhere."""
     branches = np.where(is_present, np.int8(wrapper), np.int8(Wrapper.INT))
     return _union(branches, {wrapper: values, Wrapper.INT: pa.array(np.zeros(int((~is_present).sum()), np.int32))})
 
 
 def _wrapper_of(values: pa.Array) -> tuple[Wrapper, pa.Array]:
-    """The wrapper of an ordering column's values, and these in that one's type."""
+    """Return the wrapper for an ordering column, and its values in the wrapper's type."""
     types = pa.types
     kind = values.type
     if types.is_int8(kind) or types.is_int16(kind) or types.is_int32(kind) or types.is_date32(kind):
@@ -179,38 +193,41 @@ def _wrapper_of(values: pa.Array) -> tuple[Wrapper, pa.Array]:
         wrapper, stored = Wrapper.BOOLEAN, values
     else:
         raise Unsupported(
-            f"a delete cannot carry an ordering value of type {kind}: write it as a row with _hoodie_is_deleted set, "
+            f"a delete cannot store an ordering value of type {kind}: write it as a row with _hoodie_is_deleted set, "
             "or order the table by another column"
         )
     return wrapper, stored
 
 
 def wrap_tuples(values: pa.StructArray) -> pa.UnionArray:
-    """The ordering values of deletes of a table with several ordering fields, a struct of them each: ArrayWrapper.
+    """Wrap the ordering values of deletes of a table with several ordering fields (a struct per delete) as
+    ArrayWrapper.
 
-    A null in a place becomes IntWrapper(0), as release 1.1 has it; a struct that is null as a whole too, in place of the tuple.
-    Raises Unsupported for types that have no order.
+    A null item becomes IntWrapper(0), as in Hudi 1.1. A null struct becomes IntWrapper(0) in place of the tuple.
+
+    Raises:
+        Unsupported: A type without an order.
     """
-    there = values.drop_null()
-    fields = [_item_of(column) for column in there.flatten()]
-    count, width = len(there), len(fields)
+    present_tuples = values.drop_null()
+    fields = [_item_of(column) for column in present_tuples.flatten()]
+    count, width = len(present_tuples), len(fields)
     branches = np.full((count, width), np.int8(Wrapper.INT))
     parts: dict[int, list[pa.Array]] = {}
-    places: dict[int, list[npt.NDArray[np.int64]]] = {}
+    positions: dict[int, list[npt.NDArray[np.int64]]] = {}
 
-    def stand(branch: int, column: pa.Array, at: npt.NDArray[np.int64]) -> None:
+    def append_values(branch: int, column: pa.Array, at: npt.NDArray[np.int64]) -> None:
         parts.setdefault(branch, []).append(column)
-        places.setdefault(branch, []).append(at)
+        positions.setdefault(branch, []).append(at)
 
-    for place, (wrapper, column) in enumerate(fields):
+    for position, (wrapper, column) in enumerate(fields):
         valid = valid_mask(column)
-        rows = np.arange(count, dtype=np.int64) * width + place
-        branches[valid, place] = np.int8(wrapper)
-        stand(int(wrapper), column.drop_null(), rows[valid])
+        rows = np.arange(count, dtype=np.int64) * width + position
+        branches[valid, position] = np.int8(wrapper)
+        append_values(int(wrapper), column.drop_null(), rows[valid])
         if not valid.all():
-            stand(int(Wrapper.INT), pa.array(np.zeros(column.null_count, np.int32)), rows[~valid])
+            append_values(int(Wrapper.INT), pa.array(np.zeros(column.null_count, np.int32)), rows[~valid])
     columns = {
-        branch: pa.concat_arrays(arrays).take(pa.array(np.argsort(np.concatenate(places[branch]), kind="stable")))
+        branch: pa.concat_arrays(arrays).take(pa.array(np.argsort(np.concatenate(positions[branch]), kind="stable")))
         for branch, arrays in parts.items()
     }
     items = _union(branches.reshape(-1), columns, _ITEM)
@@ -219,7 +236,7 @@ def wrap_tuples(values: pa.StructArray) -> pa.UnionArray:
 
 
 def _item_of(values: pa.Array) -> tuple[Wrapper, pa.Array]:
-    """The wrapper of one place of tuples, and its values in that one's type."""
+    """Return the wrapper for one position of tuples, and its values in the wrapper's type."""
     if pa.types.is_date32(values.type):
         return Wrapper.LOCAL_DATE, values
     if pa.types.is_decimal(values.type):
@@ -228,10 +245,18 @@ def _item_of(values: pa.Array) -> tuple[Wrapper, pa.Array]:
 
 
 def unwrap_ordering(wrapped: pa.UnionArray, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """What the deletes of a table ordered by a column of type `kind` carry: (values, absent), in the order of `wrapped`.
+    """Unwrap the ordering values of deletes of a table ordered by one column.
 
-    values: of type `kind`, null where there is none; absent: bool, True where the delete applies to whatever it meets,
-    which IntWrapper(0) and null say.  Raises Unsupported when a value is of a type that cannot stand in such a column.
+    Args:
+        wrapped: A WRAPPED column.
+        kind: Type of the ordering column.
+
+    Returns:
+        Two arrays in the order of `wrapped`: the values, of type `kind`, null where missing; and a boolean that is True
+        where the delete has no ordering value (IntWrapper(0) or null) and applies to every record of its key.
+
+    Raises:
+        Unsupported: A value of a type that the ordering column cannot hold.
     """
     branches, offsets = _codes(wrapped), _offsets(wrapped)
     absent = _absent(wrapped)
@@ -250,10 +275,15 @@ def unwrap_ordering(wrapped: pa.UnionArray, kind: pa.DataType) -> tuple[pa.Array
 
 
 def unwrap_tuples(wrapped: pa.UnionArray, kinds: Sequence[pa.DataType]) -> tuple[pa.StructArray, pa.Array]:
-    """As `unwrap_ordering`, of a table ordered by several columns of these types: (structs of their values, absent).
+    """Unwrap the ordering values of deletes of a table ordered by several columns; see `unwrap_ordering`.
 
-    A place of a tuple is null where the tuple has no value there, or IntWrapper(0).  Raises CorruptData, and Unsupported, for
-    tuples of another length and for values that are none.
+    Returns:
+        Structs of the values, and a boolean that is True where the delete has no ordering value. An item is null where
+        the tuple has null or IntWrapper(0).
+
+    Raises:
+        CorruptData: A tuple of another length.
+        Unsupported: A value that is not a tuple, or an item of an unsuitable type.
     """
     branches, offsets = _codes(wrapped), _offsets(wrapped)
     tuples = branches == Wrapper.ARRAY
@@ -261,7 +291,7 @@ def unwrap_tuples(wrapped: pa.UnionArray, kinds: Sequence[pa.DataType]) -> tuple
     single = np.flatnonzero(~tuples & ~absent)
     if len(single):
         raise CorruptData(
-            "the ordering value of a delete is not a tuple, and the table has several ordering fields",
+            "the ordering value of a delete is not a tuple, but the table has several ordering fields",
             expected=f"ArrayWrapper of {len(kinds)} values",
             found=Wrapper(int(branches[single[0]])).name,
         )
@@ -270,7 +300,7 @@ def unwrap_tuples(wrapped: pa.UnionArray, kinds: Sequence[pa.DataType]) -> tuple
     wrong = np.flatnonzero(lengths != len(kinds))
     if len(wrong):
         raise CorruptData(
-            "the ordering value of a delete (ArrayWrapper) has another number of values than the table has ordering fields",
+            "the ordering value of a delete (ArrayWrapper) and the table's ordering fields differ in number",
             expected=len(kinds),
             found=int(lengths[wrong[0]]),
         )
@@ -289,7 +319,9 @@ def unwrap_tuples(wrapped: pa.UnionArray, kinds: Sequence[pa.DataType]) -> tuple
 class WrappedNode(Node):
     """The union as a node of the columnar Avro codec.
 
-    branches: what stands at each, Wrapper.ARRAY at the last alone; arrow: WRAPPED, or the same without tuples.
+    Attributes:
+        branches: The Wrapper at each branch of the stored union; Wrapper.ARRAY only at the last.
+        arrow: WRAPPED, or the same type without tuples.
     """
 
     __slots__ = ("_nodes", "branches")
@@ -302,7 +334,7 @@ class WrappedNode(Node):
 
     def decode(self, rows: RowCursors) -> pa.Array:
         codes = rows.octet()
-        rows.fail((codes >= 2 * len(self.branches)) | (codes & 1 != 0), "a union has no such branch")
+        rows.fail((codes >= 2 * len(self.branches)) | (codes & 1 != 0), "invalid branch of a union")
         stored = codes >> 1
         branches = np.array(self.branches, np.int8)[stored]
         columns: dict[int, pa.Array] = {}
@@ -312,15 +344,15 @@ class WrappedNode(Node):
             if node is None:
                 columns[self.branches[branch]] = pa.nulls(len(index))
                 continue
-            some = rows.subset(index)
-            columns[self.branches[branch]] = node.decode(some)
-            rows.advance(index, some)
+            branch_rows = rows.subset(index)
+            columns[self.branches[branch]] = node.decode(branch_rows)
+            rows.advance(index, branch_rows)
         return _union(branches, columns, self.arrow)
 
     def walk(self, cursor: ByteCursor) -> None:
         branch = cursor.zigzag()
         if not 0 <= branch < len(self.branches):
-            raise cursor.corrupt("a union has no such branch", found=branch)
+            raise cursor.corrupt("invalid branch of a union", found=branch)
         node = self._nodes[branch]
         if node is not None:
             node.walk(cursor)
@@ -332,7 +364,7 @@ class WrappedNode(Node):
         used = np.unique(branches)
         strange = used[stored[used] < 0]
         if len(strange):
-            raise InvalidRequest(f"wrapped values of {Wrapper(strange[0]).name}, which the union has not")
+            raise InvalidRequest(f"wrapped values of {Wrapper(strange[0]).name}, which is not a branch of the union")
         parts = [octet_column((stored[branches] * 2).astype(np.uint8))]
         for branch in used.tolist():
             node = self._nodes[stored[branch]]
@@ -364,12 +396,12 @@ _NODES: Final[tuple[Node | None, ...]] = (
 
 
 def _tuple_node() -> Node:
-    """ArrayWrapper's one field: a nullable array, of which null is damage."""
+    """Return the node of ArrayWrapper's one field: a nullable array in which null is corruption."""
     return _TupleNode(SequenceNode(pa.list_(_ITEM), WrappedNode(STATISTICS_BRANCHES, _ITEM), item_nullable=False))
 
 
 class _TupleNode(Node):
-    """`["null", array]` where null stands for nothing that a delete could have."""
+    """`["null", array]`, where null is invalid because a delete cannot have such a value."""
 
     __slots__ = ("_items",)
 
@@ -378,7 +410,7 @@ class _TupleNode(Node):
         self._items = items
 
     def decode(self, rows: RowCursors) -> pa.Array:
-        rows.fail(rows.octet() != _THERE, "a tuple of ordering values (ArrayWrapper) without values")
+        rows.fail(rows.octet() != _NON_NULL, "a tuple of ordering values (ArrayWrapper) without values")
         return self._items.decode(rows)
 
     def walk(self, cursor: ByteCursor) -> None:
@@ -388,15 +420,15 @@ class _TupleNode(Node):
         self._items.walk(cursor)
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
-        return [octet_column(np.full(len(array), _THERE, np.uint8)), *self._items.encode(array)]
+        return [octet_column(np.full(len(array), _NON_NULL, np.uint8)), *self._items.encode(array)]
 
 
-_THERE: Final = 2
-"""The octet of a union's second branch."""
+_NON_NULL: Final = 2
+"""The byte that encodes the second branch of a union."""
 
 
 def _union(branches: npt.NDArray[np.int8], columns: dict[int, pa.Array], kind: pa.DataType = WRAPPED) -> pa.UnionArray:
-    """The column whose row i is on branch `branches[i]`; columns: the values of each branch, in the order of their rows."""
+    """Build the dense union whose row i is on branch `branches[i]`; `columns` has each branch's values in row order."""
     offsets = np.zeros(len(branches), np.int32)
     for branch, values in columns.items():
         offsets[branches == branch] = np.arange(len(values), dtype=np.int32)
@@ -406,7 +438,7 @@ def _union(branches: npt.NDArray[np.int8], columns: dict[int, pa.Array], kind: p
 
 
 def _empty(branch: int) -> pa.Array:
-    """No values of a branch."""
+    """Return an empty array of a branch's type."""
     kind = _CHILDREN[branch]
     if not pa.types.is_list(kind):
         return pa.array([], kind)
@@ -415,13 +447,13 @@ def _empty(branch: int) -> pa.Array:
 
 
 def _absent(wrapped: pa.UnionArray) -> npt.NDArray[np.bool_]:
-    """Where there is no ordering value: null, or IntWrapper(0)."""
+    """Return where there is no ordering value: null, or IntWrapper(0)."""
     branches, offsets = _codes(wrapped), _offsets(wrapped)
     absent: npt.NDArray[np.bool_] = branches == Wrapper.NULL
     ints = branches == Wrapper.INT
     if ints.any():
-        held = np.asarray(wrapped.field(int(Wrapper.INT)).take(pa.array(offsets[ints])))
-        absent[np.nonzero(ints)[0][held == 0]] = True
+        int_values = np.asarray(wrapped.field(int(Wrapper.INT)).take(pa.array(offsets[ints])))
+        absent[np.nonzero(ints)[0][int_values == 0]] = True
     return absent
 
 
@@ -434,16 +466,16 @@ def _codes(wrapped: pa.UnionArray) -> npt.NDArray[np.int8]:
 def _offsets(wrapped: pa.UnionArray) -> npt.NDArray[np.int32]:
     if not len(wrapped):
         return np.zeros(0, np.int32)
-    # The property of that name forgets that the array is a slice.
+    # The `offsets` property of pyarrow ignores the offset of a sliced array.
     return np.frombuffer(wrapped.buffers()[2], np.int32)[wrapped.offset : wrapped.offset + len(wrapped)]
 
 
 def _stored_as(values: pa.Array, wrapper: Wrapper, kind: pa.DataType) -> pa.Array:
-    """Values of one branch as values of the ordering column."""
+    """Convert values of one branch to the type of the ordering column."""
     types = pa.types
     if wrapper is Wrapper.ARRAY:
         raise CorruptData(
-            "the ordering value of a delete (ArrayWrapper) is a tuple, and the table has one ordering field",
+            "the ordering value of a delete (ArrayWrapper) is a tuple, but the table has one ordering field",
             expected=1,
             found=int(pc.list_value_length(values)[0].as_py()),
         )
@@ -462,8 +494,8 @@ def _stored_as(values: pa.Array, wrapper: Wrapper, kind: pa.DataType) -> pa.Arra
         Wrapper.LOCAL_DATE: types.is_date32(kind),
     }
     if not fits[wrapper]:
-        raise Unsupported(f"a delete carries a {wrapper.name} value, the table is ordered by a column of type {kind}")
+        raise Unsupported(f"a delete has an ordering value of type {wrapper.name}, but the ordering column has type {kind}")
     try:
         return pc.cast(values, kind)
     except pa.ArrowInvalid as error:
-        raise CorruptData(f"the ordering value of a delete does not fit {kind}: {error}") from error
+        raise CorruptData(f"the ordering value of a delete cannot be converted to {kind}: {error}") from error

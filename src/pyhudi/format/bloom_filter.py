@@ -1,24 +1,25 @@
-"""Bloom filters over record keys and their stored form.  Source: docs/formats/bloom-filter.md.
+"""Bloom filters over record keys, and their serialized form.
 
-A base file carries one filter in its footer, so that an upsert can skip files that cannot hold a key.  Two kinds exist:
-a SIMPLE filter is one bit vector; a DYNAMIC_V0 filter is a list of such vectors ("rows") that grows while keys arrive,
-until a stated number of keys, and then spreads further keys over the rows it has.
+A base file stores one filter in its footer, so that an upsert can skip files that cannot contain a key. Two types
+exist. A SIMPLE filter is one bit vector. A DYNAMIC_V0 filter is a list of bit vectors ("rows") that grows with the
+number of keys up to a limit, and then distributes further keys over its existing rows.
 
 Bytes (big endian; the text is their base64):
 
-    row      int -1 | int hash count | byte hash type (1 = Murmur) | int bits | (bits + 7) / 8 bytes, least significant bit first
+    row      int -1 | int hash count | byte hash type (1 = Murmur) | int bits | (bits + 7) / 8 bytes, least bit first
     SIMPLE   row
     DYNAMIC  the first 13 bytes of a row | int keys per row | int keys counted | int rows | rows
 
-One key sets `hash count` bits: iv starts at 0, is replaced by murmur2(key, seed=iv) again and again, and each value gives
-the bit |iv| mod bits.
+One key sets `hash count` bits: iv starts at 0, is replaced by murmur2(key, seed=iv) `hash count` times, and
+each value selects the bit |iv| mod bits.
 
-How it is made fast: keys are brought into order of their byte length and cut into chunks whose arrays stay in the
-processor's cache.  The four-byte words of the keys are mixed once, since the mixing does not depend on the seed; each of
-the chained rounds is then one multiply and one xor per word over the whole chunk.  Bits are one byte each in memory, which
-makes setting them a plain scatter, and are packed when the filter is encoded.  numpy lets other threads run meanwhile.
+Vectorization: keys are sorted by byte length and cut into chunks whose arrays fit the processor's cache. The four-byte
+words of the keys are mixed once, because mixing does not depend on the seed. Each of the chained rounds is then one
+multiply and one xor per word over the whole chunk. In memory each bit is one byte, so that setting bits is a plain
+scatter; bits are packed when the filter is encoded. numpy releases the GIL during these operations.
 
-Not here: the Jenkins hash and the unversioned layout of Hadoop, which Hudi never wrote (Unsupported).
+Not supported: the Jenkins hash and the unversioned layout of Hadoop, which Hudi never wrote (Unsupported).
+Specification: docs/formats/bloom-filter.md.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ DEFAULT_MAX_ENTRIES: Final = 100_000
 
 
 class BloomKind(StrEnum):
-    """The names that `hoodie_bloom_filter_type_code` in a footer uses; no such key means SIMPLE."""
+    """Filter types as named by the footer key `hoodie_bloom_filter_type_code`; without the key the type is SIMPLE."""
 
     SIMPLE = "SIMPLE"
     DYNAMIC_V0 = "DYNAMIC_V0"
 
 
 class BloomFilter:
-    """A set of keys that may answer yes wrongly and never answers no wrongly.
+    """A set of keys with false positives and without false negatives.
 
-    Not safe for two threads that add at once; any number of threads may ask.  Make one with `create` or `from_text`.
+    Concurrent lookups are safe; concurrent `add` calls are not. Construct one with `create` or `from_text`.
     """
 
     __slots__ = ("_counted", "_hash_count", "_kind", "_max_entries", "_num_entries", "_rows")
@@ -82,11 +83,16 @@ class BloomFilter:
         fpp: float = DEFAULT_FPP,
         max_entries: int = DEFAULT_MAX_ENTRIES,
     ) -> BloomFilter:
-        """An empty filter.
+        """Return an empty filter.
 
-        num_entries: keys that one row is sized for; fpp: the wanted rate of wrong yes answers, 0 < fpp < 1;
-        max_entries: a DYNAMIC_V0 filter stops growing at that many keys (SIMPLE ignores it, as real Hudi does).
-        Raises InvalidRequest for numbers out of range.
+        Args:
+            kind: Filter type.
+            num_entries: Number of keys that one row is sized for.
+            fpp: Target false positive probability, 0 < fpp < 1.
+            max_entries: Number of keys at which a DYNAMIC_V0 filter stops growing. SIMPLE ignores it, as Hudi does.
+
+        Raises:
+            InvalidRequest: A number is out of range.
         """
         kind = _kind_of(kind)
         bits, hash_count = bloom_size(num_entries, fpp)
@@ -98,10 +104,16 @@ class BloomFilter:
     def from_text(
         text: str | bytes, kind: BloomKind | str = BloomKind.SIMPLE, max_entries: int = DEFAULT_MAX_ENTRIES
     ) -> BloomFilter:
-        """The filter that a footer's text holds.
+        """Decode the filter from the text in a footer.
 
-        max_entries: the bound on growth for keys added later; it is a setting of the writer and is not stored.
-        Raises CorruptData for text that is not such a filter, Unsupported for the Jenkins hash and the unversioned layout.
+        Args:
+            text: Base64.
+            kind: Filter type.
+            max_entries: Growth limit for keys added later. It is a setting of the writer and is not stored.
+
+        Raises:
+            CorruptData: The text is not such a filter.
+            Unsupported: The Jenkins hash, or the unversioned layout.
         """
         raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
         try:
@@ -114,13 +126,13 @@ class BloomFilter:
     def decode(
         data: bytes | memoryview, kind: BloomKind | str = BloomKind.SIMPLE, max_entries: int = DEFAULT_MAX_ENTRIES
     ) -> BloomFilter:
-        """The filter in its bytes; see `from_text`."""
+        """Decode the filter from its bytes; see `from_text`."""
         kind = _kind_of(kind)
         view = memoryview(data).cast("B")
         if kind is BloomKind.SIMPLE:
             row, end = _decode_row(view, 0)
             if end != len(view):
-                raise CorruptData("bytes follow a bloom filter", offset=end, expected=end, found=len(view))
+                raise CorruptData("trailing bytes after a bloom filter", offset=end, expected=end, found=len(view))
             return BloomFilter(kind, row.hash_count, [row.bits], 0, max_entries, 0)
         return _decode_dynamic(view, max_entries)
 
@@ -134,12 +146,12 @@ class BloomFilter:
 
     @property
     def size_bytes(self) -> int:
-        """The length of `encode()`."""
+        """Length of `encode()`."""
         rows = sum(_ROW_HEADER.size + (len(row) + 7) // 8 for row in self._rows)
         return rows if self._kind is BloomKind.SIMPLE else rows + _ROW_HEADER.size + _DYNAMIC_HEADER.size
 
     def copy(self, max_entries: int | None = None) -> BloomFilter:
-        """An independent filter with the same keys, for a writer that rewrites a file and adds keys to it."""
+        """Return an independent filter with the same keys, for a writer that rewrites a file and adds keys to it."""
         return BloomFilter(
             self._kind,
             self._hash_count,
@@ -150,9 +162,10 @@ class BloomFilter:
         )
 
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        """Add every key, in order.  One call with many keys leaves the same bytes as many calls with one.
+        """Add every key, in order. One call with many keys produces the same bytes as many calls with one.
 
-        keys: string, large_string, binary or string_view, without nulls and without empty keys (InvalidRequest).
+        Args:
+            keys: string, large_string, binary or string_view; null and empty keys raise InvalidRequest.
         """
         for array in _key_arrays(keys):
             if self._kind is BloomKind.SIMPLE:
@@ -161,15 +174,16 @@ class BloomFilter:
                 self._add_dynamic(array)
 
     def might_contain(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """For each key, in order: False when it was never added for certain, True when it probably was.
+        """Return for each key, in order, False if it was certainly never added, and True if it probably was.
 
-        keys: as for `add`; an empty key, which no filter can hold, is answered with True.
+        Args:
+            keys: As for `add`, except that an empty key, which no filter can contain, returns True.
         """
         answers = [self._test_with_empty(array) for array in _key_arrays(keys, may_be_empty=True)]
         return np.concatenate(answers) if answers else np.zeros(0, np.bool_)
 
     def encode(self) -> bytes:
-        """The stored bytes."""
+        """Return the serialized bytes."""
         parts: list[bytes] = []
         if self._kind is BloomKind.DYNAMIC_V0:
             parts.append(_row_header(self._hash_count, len(self._rows[0])))
@@ -180,28 +194,29 @@ class BloomFilter:
         return b"".join(parts)
 
     def to_text(self) -> str:
-        """The text of the footer key `org.apache.hudi.bloomfilter`: base64 with padding, on one line."""
+        """Return the value of the footer key `org.apache.hudi.bloomfilter`: base64 with padding, on one line."""
         return base64.b64encode(self.encode()).decode("ascii")
 
     def _add_dynamic(self, keys: pa.Array) -> None:
-        # The rule is stated for one key at a time; here each row takes its whole run of keys at once.
-        taken = 0
-        while taken < len(keys):
+        # Hudi's rule is defined one key at a time; this assigns each row its whole run of keys at once.
+        position = 0
+        while position < len(keys):
             if self._counted < self._num_entries:
-                run = min(self._num_entries - self._counted, len(keys) - taken)
-                self._set(len(self._rows) - 1, keys.slice(taken, run))
+                run = min(self._num_entries - self._counted, len(keys) - position)
+                self._set(len(self._rows) - 1, keys.slice(position, run))
                 self._counted += run
-                taken += run
+                position += run
             elif len(self._rows) * self._num_entries < self._max_entries:
                 self._rows.append(np.zeros(len(self._rows[0]), np.bool_))
                 self._counted = 0
             else:
-                self._spread(keys.slice(taken))
-                self._counted += len(keys) - taken
-                taken = len(keys)
+                self._spread(keys.slice(position))
+                self._counted += len(keys) - position
+                position = len(keys)
 
     def _spread(self, keys: pa.Array) -> None:
-        # The key that finds the filter full goes to row 0 without moving the turn, so row 0 takes two keys in a row.
+        # The key that finds the filter full goes to row 0 without advancing the round robin, so row 0 gets two keys in
+        # a row.
         first = self._counted - self._num_entries
         turns = np.arange(first, first + len(keys), dtype=np.int64)
         rows = np.where(turns == 0, 0, (turns - 1) % len(self._rows))
@@ -232,20 +247,26 @@ class BloomFilter:
 
 
 def bloom_size(num_entries: int, fpp: float) -> tuple[int, int]:
-    """(bits, hash count) of one row for `num_entries` keys at the error rate `fpp`; InvalidRequest when out of range."""
+    """Return (bits, hash count) of one row for `num_entries` keys at the false positive probability `fpp`.
+
+    Raises:
+        InvalidRequest: A number is out of range.
+    """
     if num_entries < 1:
         raise InvalidRequest(f"a bloom filter needs num_entries of at least 1, not {num_entries}")
     if not 0.0 < fpp < 1.0:
-        raise InvalidRequest(f"the error rate of a bloom filter lies between 0 and 1, not at {fpp}")
+        raise InvalidRequest(f"the error rate of a bloom filter must be between 0 and 1, not {fpp}")
     bits = math.ceil(num_entries * (-math.log(fpp) / (math.log(2) * math.log(2))))
     hash_count = math.ceil(math.log(2) * bits / num_entries)
     if bits > _MAX_BITS:
-        raise InvalidRequest(f"a bloom filter for {num_entries} keys at {fpp} needs {bits} bits; the format ends at {_MAX_BITS}")
+        raise InvalidRequest(
+            f"a bloom filter for {num_entries} keys at {fpp} needs {bits} bits; the format's maximum is {_MAX_BITS}"
+        )
     return bits, hash_count
 
 
 def murmur2(keys: pa.Array | pa.ChunkedArray, seed: int = 0) -> npt.NDArray[np.int32]:
-    """The signed hash of each key with one seed (signed 32 bits), in order; the single step of the chain above."""
+    """Return the signed 32-bit Murmur2 hash of each key with one seed, in order: one step of the chain above."""
     parts: list[npt.NDArray[np.int32]] = []
     for array in _key_arrays(keys):
         hashes = np.empty(len(array), np.int32)
@@ -263,12 +284,12 @@ _VERSION: Final = -1
 _MURMUR: Final = 1
 _MAX_BITS: Final = 2**31 - 1
 
-# The smallest positive double as error rate asks for 1,075 hashes; a larger count in a file can only be damage, and it
+# The smallest positive double as error rate requires 1,075 hashes. A larger count in a file can only be corruption, and
 # would make each lookup run for minutes.
 _MAX_HASH_COUNT: Final = 1_100
 
-# 16,384 keys of 30 bytes and the working arrays take under a megabyte: larger chunks leave the cache of one core, smaller
-# ones spend their time in calls.
+# 16,384 keys of 30 bytes and the working arrays take less than a megabyte. Larger chunks exceed the cache of one core;
+# smaller ones spend their time in calls.
 _CHUNK_BYTES: Final = 512 * 1024
 _CHUNK_KEYS: Final = 16_384
 
@@ -283,11 +304,16 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _KeyChunk:
-    """Some keys, longest first, ready to be hashed with any seed.
+    """Keys in descending order of length, prepared for hashing with any seed.
 
-    words: one array per four-byte word, already mixed; words[j] covers the keys long enough to have word j, which are
-    the first ones.  tail, tail_factor: the last one to three bytes as one word, and what to multiply by after it
-    (1 for keys without a tail).  index: where each key stands in the caller's array.
+    Attributes:
+        size: Number of keys.
+        lengths: Byte length of each key.
+        words: One array per four-byte word, already mixed. words[j] covers the keys long enough to have word j: a
+            prefix.
+        tail: The last one to three bytes as one word.
+        tail_factor: The factor to multiply by after the tail (1 for keys without one).
+        index: Position of each key in the caller's array.
     """
 
     size: int
@@ -298,7 +324,7 @@ class _KeyChunk:
     index: Any
 
     def select(self, selection: npt.NDArray[np.bool_]) -> _KeyChunk:
-        """The chunk with the kept keys alone."""
+        """Return the chunk of the selected keys."""
         factor = self.tail_factor
         return _KeyChunk(
             size=int(np.count_nonzero(selection)),
@@ -324,21 +350,21 @@ def _row_header(hash_count: int, bits: int) -> bytes:
 def _decode_row_header(view: memoryview, offset: int) -> tuple[int, int]:
     if len(view) - offset < _ROW_HEADER.size:
         raise CorruptData(
-            "a bloom filter ends inside its header", offset=offset, expected=_ROW_HEADER.size, found=len(view) - offset
+            "a bloom filter is truncated in its header", offset=offset, expected=_ROW_HEADER.size, found=len(view) - offset
         )
     version, hash_count, hash_type, bits = _ROW_HEADER.unpack_from(view, offset)
     if version > 0:
-        raise Unsupported("a bloom filter in Hadoop's unversioned layout (Jenkins hash)")
+        raise Unsupported("a bloom filter in Hadoop's unversioned layout (Jenkins hash) is not supported")
     if version != _VERSION:
         raise CorruptData("unknown version of a bloom filter", offset=offset, expected=_VERSION, found=version)
     if hash_type == 0:
-        raise Unsupported("a bloom filter with the Jenkins hash")
+        raise Unsupported("a bloom filter with the Jenkins hash is not supported")
     if hash_type != _MURMUR:
         raise CorruptData("unknown hash of a bloom filter", offset=offset + 8, expected=_MURMUR, found=hash_type)
     if not 1 <= hash_count <= _MAX_HASH_COUNT:
-        raise CorruptData("impossible hash count of a bloom filter", offset=offset + 4, found=hash_count)
+        raise CorruptData("invalid hash count of a bloom filter", offset=offset + 4, found=hash_count)
     if bits < 1:
-        raise CorruptData("impossible size of a bloom filter", offset=offset + 9, found=bits)
+        raise CorruptData("invalid size of a bloom filter", offset=offset + 9, found=bits)
     return hash_count, bits
 
 
@@ -347,7 +373,7 @@ def _decode_row(view: memoryview, offset: int) -> tuple[_Row, int]:
     start = offset + _ROW_HEADER.size
     end = start + (bits + 7) // 8
     if end > len(view):
-        raise CorruptData("a bloom filter ends inside its bits", offset=start, expected=end - start, found=len(view) - start)
+        raise CorruptData("a bloom filter is truncated in its bits", offset=start, expected=end - start, found=len(view) - start)
     packed = np.frombuffer(view[start:end], np.uint8)
     return _Row(hash_count, np.unpackbits(packed, count=bits, bitorder="little").view(np.bool_)), end
 
@@ -356,15 +382,15 @@ def _decode_dynamic(view: memoryview, max_entries: int) -> BloomFilter:
     hash_count, bits = _decode_row_header(view, 0)
     offset = _ROW_HEADER.size
     if len(view) - offset < _DYNAMIC_HEADER.size:
-        raise CorruptData("a dynamic bloom filter ends inside its header", offset=offset)
+        raise CorruptData("a dynamic bloom filter is truncated in its header", offset=offset)
     num_entries, counted, row_count = _DYNAMIC_HEADER.unpack_from(view, offset)
     if num_entries < 1 or counted < 0 or row_count < 1:
-        raise CorruptData("impossible counts of a dynamic bloom filter", offset=offset, found=(num_entries, counted, row_count))
+        raise CorruptData("invalid counts of a dynamic bloom filter", offset=offset, found=(num_entries, counted, row_count))
     offset += _DYNAMIC_HEADER.size
     row_size = _ROW_HEADER.size + (bits + 7) // 8
     if row_count * row_size != len(view) - offset:
         raise CorruptData(
-            "the rows of a dynamic bloom filter do not fill it",
+            "the rows of a dynamic bloom filter do not match its length",
             offset=offset,
             expected=row_count * row_size,
             found=len(view) - offset,
@@ -390,7 +416,7 @@ def _key_arrays(keys: pa.Array | pa.ChunkedArray, *, may_be_empty: bool = False)
         kind = chunk.type
         if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
             if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
-                raise InvalidRequest(f"record keys of a bloom filter are strings, not {kind}")
+                raise InvalidRequest(f"record keys of a bloom filter must be strings, not {kind}")
             if pa.types.is_string_view(kind):
                 chunk = chunk.cast(pa.large_string())
             large = pa.types.is_large_string(chunk.type)
@@ -406,16 +432,18 @@ def _key_arrays(keys: pa.Array | pa.ChunkedArray, *, may_be_empty: bool = False)
 def _chunks(keys: pa.Array, *, ordered: bool) -> Iterator[_KeyChunk]:
     """Cut the keys (binary, no nulls, none empty) into chunks of descending length.
 
-    ordered: give each chunk the `index` of its keys; adding does not ask for it.
+    Args:
+        keys: The keys.
+        ordered: Set the `index` of each chunk; adding does not need it.
     """
     lengths = pc.binary_length(keys).to_numpy(zero_copy_only=False).astype(np.int64)
     order: npt.NDArray[np.int64] | None = None
     if lengths.min() != lengths.max():
         order = np.argsort(-lengths, kind="stable")
         lengths = lengths[order]
-        taken = cast("pa.Array | pa.ChunkedArray", keys.take(pa.array(order)))
-        # More bytes than the offsets of one array can count come in chunks.
-        keys = taken.cast(pa.large_binary()).combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+        sorted_keys = cast("pa.Array | pa.ChunkedArray", keys.take(pa.array(order)))
+        # Keys whose total bytes exceed the offsets of one array arrive in chunks.
+        keys = sorted_keys.cast(pa.large_binary()).combine_chunks() if isinstance(sorted_keys, pa.ChunkedArray) else sorted_keys
     start = 0
     while start < len(keys):
         step = int(min(_CHUNK_KEYS, max(1, _CHUNK_BYTES // lengths[start])))
@@ -429,7 +457,7 @@ def _chunks(keys: pa.Array, *, ordered: bool) -> Iterator[_KeyChunk]:
 
 
 def _data_of(keys: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of the keys, one after the other, without a copy."""
+    """Return the concatenated bytes of the keys, without a copy."""
     _, offsets_buffer, data_buffer = keys.buffers()
     width = np.int64 if pa.types.is_large_binary(keys.type) else np.int32
     offsets = np.frombuffer(offsets_buffer, width)
@@ -438,11 +466,11 @@ def _data_of(keys: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def _mix(data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64], index: Any) -> _KeyChunk:
-    """Prepare keys that stand one after the other in `data`, longest first."""
+    """Prepare keys that are concatenated in `data`, longest first."""
     size = len(lengths)
     word_counts = lengths >> 2
     has_tail = (lengths & 3) != 0
-    # word_counts falls, so the keys that have word j are a prefix.
+    # word_counts descends, so the keys that have word j are a prefix.
     reach = size - np.searchsorted(word_counts[::-1], np.arange(1, int(word_counts[0]) + 1), side="left")
     words = [np.empty(int(count), np.uint32) for count in reach]
     tail = np.zeros(size, np.uint32) if bool(has_tail.any()) else None
@@ -457,8 +485,8 @@ def _mix(data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64], index: Any
             for j in range(full):
                 words[j][first:last] = table[:, j]
         if length & 3 and tail is not None:
-            # The reference reads the tail as signed bytes, so one above 127 also flips all bits to its left, and from the
-            # end: the last byte of the key is the lowest of the word.
+            # The reference reads the tail as signed bytes, so a byte above 127 also flips all bits to its left. It
+            # reads from the end: the last byte of the key is the lowest of the word.
             signed = block[:, full * 4 :].astype(np.int8).astype(np.int32).astype(np.uint32)
             for i in range(length & 3):
                 tail[first:last] ^= signed[:, -1 - i] << np.uint32(8 * i)
@@ -492,7 +520,7 @@ def _murmur_step(chunk: _KeyChunk, h: npt.NDArray[np.uint32], scratch: npt.NDArr
 
 
 def _rounds(chunk: _KeyChunk, hash_count: int) -> Iterator[npt.NDArray[np.uint32]]:
-    """The chain of hashes of every key, round by round; the array is reused."""
+    """Yield the chained hashes of all keys, round by round; the array is reused."""
     iv = np.zeros(chunk.size, np.uint32)
     scratch = np.empty_like(iv)
     for _ in range(hash_count):
@@ -501,10 +529,10 @@ def _rounds(chunk: _KeyChunk, hash_count: int) -> Iterator[npt.NDArray[np.uint32
 
 
 def _positions(iv: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.int64]:
-    # The absolute value of the smallest int is itself, and read unsigned it is 2**31, just what the reference arrives at.
+    # The absolute value of the smallest int is itself; read as unsigned it is 2**31, which is the reference's result.
     magnitude = np.abs(iv.view(np.int32)).view(np.uint32)
     size = np.uint32(bits)
-    # numpy divides by a constant with vector instructions, but takes remainders one by one.
+    # numpy divides by a constant with vector instructions, but computes remainders one by one.
     quotient = magnitude // size
     quotient *= size
     magnitude -= quotient
@@ -512,24 +540,24 @@ def _positions(iv: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.int64]:
 
 
 def _test_chunk(chunk: _KeyChunk, bits: npt.NDArray[np.bool_], hash_count: int) -> npt.NDArray[np.bool_]:
-    """Which keys of the chunk have all their bits set."""
+    """Return which keys of the chunk have all their bits set."""
     alive: npt.NDArray[np.bool_] = np.ones(chunk.size, np.bool_)
     where = np.arange(chunk.size)
     iv = np.zeros(chunk.size, np.uint32)
     scratch = np.empty_like(iv)
-    found: npt.NDArray[np.bool_] = np.ones(chunk.size, np.bool_)
+    contained: npt.NDArray[np.bool_] = np.ones(chunk.size, np.bool_)
     for _ in range(hash_count):
         _murmur_step(chunk, iv, scratch)
         alive &= bits[_positions(iv, len(bits))]
-        living = int(np.count_nonzero(alive))
-        # Most lookups ask for absent keys, which drop out in the first rounds: go on with the others alone.
-        if living * 2 <= chunk.size:
-            found[where[~alive]] = False
-            if not living:
-                return found
+        alive_count = int(np.count_nonzero(alive))
+        # Most lookups are for absent keys, which drop out in the first rounds: continue with the remaining keys only.
+        if alive_count * 2 <= chunk.size:
+            contained[where[~alive]] = False
+            if not alive_count:
+                return contained
             chunk = chunk.select(alive)
             where, iv = where[alive], iv[alive]
             scratch = np.empty_like(iv)
-            alive = np.ones(living, np.bool_)
-    found[where[~alive]] = False
-    return found
+            alive = np.ones(alive_count, np.bool_)
+    contained[where[~alive]] = False
+    return contained

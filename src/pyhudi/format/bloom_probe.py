@@ -1,8 +1,9 @@
-"""A few keys asked of a Bloom filter in the text of a footer, of which only the bits that they set are decoded.
+"""Lookup of a few keys in a serialized Bloom filter, decoding only the bits that those keys set.
 
-Most absent keys are told after two bits; unpacking a filter of some hundred thousand keys takes a thousand times as long.
+Most absent keys are ruled out after two bits. Decoding a filter of some hundred thousand keys takes a thousand times as
+long.
 
-Source: docs/formats/bloom-filter.md.
+Specification: docs/formats/bloom-filter.md.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.bloom_filter import BloomFilter, BloomKind
 
 MAX_KEYS: Final = 16
-"""More keys are asked of the whole filter."""
+"""For more keys than this, decode the whole filter."""
 
 _ROW: Final = struct.Struct(">iibi")
 _DYNAMIC: Final = struct.Struct(">iii")
@@ -31,9 +32,12 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def text_might_contain(text: bytes, kind: str, keys: pa.StringArray) -> bool:
-    """Whether a filter may hold one of some keys, which are neither null nor empty.
+    """Return whether a filter may contain any of some keys, which are neither null nor empty.
 
-    text, kind: as of `BloomFilter.from_text`, with its errors for what is looked at.
+    Args:
+        text: As for `BloomFilter.from_text`, with its errors for the bytes that are decoded.
+        kind: As for `BloomFilter.from_text`.
+        keys: At most `MAX_KEYS` keys.
     """
     rows = _rows(text, kind) if len(keys) <= MAX_KEYS else None
     if rows is None:
@@ -47,9 +51,7 @@ def text_might_contain(text: bytes, kind: str, keys: pa.StringArray) -> bool:
 
 
 def _rows(text: bytes, kind: str) -> tuple[range, int, int] | None:
-    """Where the bits of each row begin in the bytes of a filter, how many bits a key sets, and how many a row has; None where the
-    head is not that of a sound filter.
-    """
+    """Return the byte offset of each row's bits, the bits per key and the bits per row; None if the header is invalid."""
     padding = 4 - len(text[-4:].rstrip(b"="))
     size = len(text) // 4 * 3 - padding
     head = _decoded(text, 0, _HEAD_CHARACTERS)
@@ -68,12 +70,12 @@ def _rows(text: bytes, kind: str) -> tuple[range, int, int] | None:
 
 @lru_cache(maxsize=MAX_KEYS)
 def _bits_of(key: bytes, hash_count: int, bits: int) -> tuple[int, ...]:
-    """The bits that a key sets, which are asked of one file after the other."""
+    """Return the bits that a key sets; cached, because the same key is looked up in many files."""
     return tuple(_each_bit(key, hash_count, bits))
 
 
 def _each_bit(key: bytes, hash_count: int, bits: int) -> Iterator[int]:
-    """One key is hashed sooner number by number than as an array of one."""
+    """Hash one key with Python integers, which is faster than an array of one."""
     full = len(key) // 4 * 4
     words = [_mixed(int.from_bytes(key[at : at + 4], "little")) for at in range(0, full, 4)]
     tail = 0

@@ -1,12 +1,13 @@
-"""The bootstrap index: which source file holds the rows of a file group whose base file has meta columns alone.
+"""Bootstrap index: maps each file group whose base file has meta columns only to the source file with its rows.
 
     .hoodie/.aux/.bootstrap/.fileids/<name>.hfile      `part=<partition>;fileid=<file id>` -> one source file
     .hoodie/.aux/.bootstrap/.partitions/<name>.hfile   `part=<partition>` -> all of a partition
 
-Each value is a whole Avro container with one record, `HoodieBootstrapFilePartitionInfo` or `HoodieBootstrapPartitionMetadata`; of
-a source file it has URI, length and time.  The entry INDEX_INFO of the file info is a third one, and has the number of keys.
+Each value is a complete Avro container with one record, `HoodieBootstrapFilePartitionInfo` or
+`HoodieBootstrapPartitionMetadata`. A source file is recorded with URI, length and modification time. The file info
+entry INDEX_INFO is a third record, with the number of keys.
 
-Source: docs/formats/writing.md, "Bootstrap".
+Specification: docs/formats/writing.md, "Bootstrap".
 """
 
 from __future__ import annotations
@@ -27,12 +28,18 @@ from pyhudi.format.hfile.hfile_writer import HFileOptions, encode_hfile
 INDEX_FILE_NAME: Final = "00000000-0000-0000-0000-000000000000-0_1-0-1_00000000000001.hfile"
 _INDEX_INFO = "INDEX_INFO"
 _BLOCK_BYTES = 32 << 20
-"""What files say of the size of their blocks, which nobody goes by."""
+"""Block size that the files record; no reader uses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file outside of the table as it was when the table was made over it.  modified_ms: epoch milliseconds."""
+    """A file outside of the table, as it was when the table was bootstrapped.
+
+    Attributes:
+        uri: Full URI.
+        size_bytes: Length.
+        modified_ms: Modification time, milliseconds since 1970 UTC.
+    """
 
     uri: str
     size_bytes: int
@@ -41,9 +48,13 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class BootstrappedGroup:
-    """A file group whose rows lie outside of the table.
+    """A file group whose rows are stored outside of the table.
 
-    partition: of the table; source_partition: the folder of the source file, relative to that of all source files.
+    Attributes:
+        partition: Partition path in the table.
+        source_partition: Folder of the source file, relative to the bootstrap base path.
+        file_id: The file group.
+        source: The source file.
     """
 
     partition: str
@@ -53,12 +64,18 @@ class BootstrappedGroup:
 
 
 def group_key(partition: str, file_id: str) -> str:
-    """The key of a file group in the index by file ids."""
+    """Return the key of a file group in the index by file ids."""
     return f"part={partition};fileid={file_id}"
 
 
 def encode_file_ids(groups: Sequence[BootstrappedGroup], base_path: str, created_ms: int) -> bytes:
-    """The index by file ids.  base_path: the folder of all source files, as the table's properties name it."""
+    """Encode the index by file ids.
+
+    Args:
+        groups: The bootstrapped file groups.
+        base_path: The bootstrap base path, as in the table's properties.
+        created_ms: Milliseconds since 1970 UTC.
+    """
     entries = {
         group_key(group.partition, group.file_id): encode_container(
             _FILE_SCHEMA,
@@ -75,32 +92,36 @@ def encode_file_ids(groups: Sequence[BootstrappedGroup], base_path: str, created
 
 
 def encode_partitions(groups: Sequence[BootstrappedGroup], base_path: str, created_ms: int) -> bytes:
-    """The index by partitions.  base_path: as of `encode_file_ids`."""
-    found: dict[str, list[BootstrappedGroup]] = {}
+    """Encode the index by partitions; arguments as for `encode_file_ids`."""
+    groups_by_partition: dict[str, list[BootstrappedGroup]] = {}
     for group in groups:
-        found.setdefault(group.partition, []).append(group)
+        groups_by_partition.setdefault(group.partition, []).append(group)
     entries = {
         f"part={partition}": encode_container(
             _PARTITION_SCHEMA,
             {
                 "version": None,
-                "bootstrapPartitionPath": own[0].source_partition,
+                "bootstrapPartitionPath": partition_groups[0].source_partition,
                 "partitionPath": partition,
-                "fileIdToBootstrapFile": {group.file_id: _status(group.source) for group in own},
+                "fileIdToBootstrapFile": {group.file_id: _status(group.source) for group in partition_groups},
             },
         )
-        for partition, own in found.items()
+        for partition, partition_groups in groups_by_partition.items()
     }
     return _encode_index(entries, base_path, created_ms)
 
 
 def decode_source_file(value: bytes) -> SourceFile:
-    """The source file that a value of the index by file ids names.  Raises CorruptData for other bytes, and for less."""
+    """Decode the source file in a value of the index by file ids.
+
+    Raises:
+        CorruptData: Invalid bytes, or a missing field.
+    """
     return _source_of(_part(_record(value), "bootstrapFileStatus", dict))
 
 
 def decode_group(value: bytes, file_id: str) -> BootstrappedGroup:
-    """What a value of the index by file ids says of a file group.  Raises as `decode_source_file`."""
+    """Decode the file group in a value of the index by file ids. Raises as `decode_source_file`."""
     record = _record(value)
     partition, source_partition = _part(record, "partitionPath", str), _part(record, "bootstrapPartitionPath", str)
     return BootstrappedGroup(partition, source_partition, file_id, _source_of(_part(record, "bootstrapFileStatus", dict)))
@@ -109,7 +130,7 @@ def decode_group(value: bytes, file_id: str) -> BootstrappedGroup:
 def _record(value: bytes) -> Any:
     records = decode_container(value)[1]
     if len(records) != 1:
-        raise CorruptData("an entry of the bootstrap index holds one record", expected=1, found=len(records))
+        raise CorruptData("an entry of the bootstrap index must hold one record", expected=1, found=len(records))
     return records[0]
 
 
@@ -126,7 +147,7 @@ def _part(record: Any, name: str, kind: type) -> Any:
 
 
 def _status(source: SourceFile) -> dict[str, Any]:
-    said = {
+    fields = {
         "path": {"version": 1, "uri": source.uri},
         "length": source.size_bytes,
         "isDir": False,
@@ -135,7 +156,7 @@ def _status(source: SourceFile) -> dict[str, Any]:
         "modificationTime": source.modified_ms,
         "accessTime": source.modified_ms,
     }
-    return {**dict.fromkeys(["version", *(name for name, _ in _STATUS_FIELDS)]), **said}
+    return {**dict.fromkeys(["version", *(name for name, _ in _STATUS_FIELDS)]), **fields}
 
 
 def _encode_index(entries: Mapping[str, bytes], base_path: str, created_ms: int) -> bytes:
@@ -151,7 +172,7 @@ _TEXT = {"type": "string", "avro.java.string": "String"}
 
 
 def _schema(name: str, *fields: tuple[str, Any], **more: Any) -> dict[str, Any]:
-    """A record of Hudi's model: its version, then fields that may all be null."""
+    """Return a record schema of Hudi's model: its version, then nullable fields."""
     version = {"name": "version", "type": ["int", "null"], "default": 1}
     others = [{"name": field, "type": ["null", kind], "default": None} for field, kind in fields]
     return {"type": "record", "name": name, **more, "fields": [version, *others]}

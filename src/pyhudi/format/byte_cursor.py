@@ -1,14 +1,14 @@
-"""Numbers as bytes: a bounded big-endian cursor, and the three variable-length integers that Hudi's files use.
+"""Binary cursor and the variable-length integers of Hudi's files.
 
     fixed       big-endian, two's complement where signed
     varint      unsigned LEB128, 7 bits a byte, low bits first        (protobuf trailers of HFile)
     zigzag      varint of (n << 1) ^ (n >> 63)                        (Avro int and long)
-    vlong       Hadoop's: -112..127 in one byte; else a byte that says sign and length, then the magnitude, big-endian
+    vlong       Hadoop's: -112..127 in one byte; else a byte for sign and length, then the magnitude, big-endian
 
-A cursor never reads past its end: a length that was decoded is compared with what is left before it is used, so a damaged
-length costs an error and no memory.  What it does not do: compression, checksums of a whole file.
+A cursor never reads past its end. A decoded length is compared with the remaining bytes before use, so a corrupt length
+costs an error and no memory. Not done here: compression, checksums of a whole file.
 
-Text is UTF-8 everywhere.  Python's text may hold half a character (a lone surrogate), which has no UTF-8.
+Text is UTF-8. Python's str can contain a lone surrogate, which UTF-8 cannot encode.
 """
 
 from __future__ import annotations
@@ -29,23 +29,33 @@ _U64_MAX = (1 << 64) - 1
 
 
 def checked_text(text: str, description: str) -> str:
-    """The text itself.  description: for the error.  Raises InvalidRequest when it holds half a character."""
+    """Return the text unchanged.
+
+    Args:
+        text: The text.
+        description: Names the text in the error.
+
+    Raises:
+        InvalidRequest: It contains a lone surrogate.
+    """
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidRequest(
-                f"{description} {text!r} holds half a character (a lone surrogate), which is not text"
-            ) from error
+            raise InvalidRequest(f"{description} {text!r} contains a lone surrogate, which UTF-8 cannot encode") from error
     return text
 
 
 class ByteCursor:
-    """Reads values one after the other from `data[offset:end]`.
+    """Reads consecutive values from `data[offset:end]`.
 
-    data: bytes, bytearray or memoryview; it is not copied.  offset, end: bytes from its start; end None means all of it.
-    base: what is added to offsets in errors, for a `data` that is a window of a file.
-    Every method raises CorruptData when fewer bytes are left than it needs, and then does not advance.
+    Every method raises CorruptData if fewer bytes remain than it needs, and then does not advance.
+
+    Args:
+        data: bytes, bytearray or memoryview; it is not copied.
+        offset: Start, in bytes from the start of `data`.
+        end: End, in bytes from the start of `data`; None means its length.
+        base: Added to offsets in errors, for a `data` that is a window of a file.
     """
 
     __slots__ = ("_base", "_view", "end", "offset")
@@ -56,43 +66,43 @@ class ByteCursor:
         self.end = len(self._view) if end is None else end
         self.offset = offset
         if not 0 <= offset <= self.end <= len(self._view):
-            raise self.corrupt("a range that is not inside its data", expected=len(self._view), found=(offset, self.end))
+            raise self.corrupt("a range exceeds its data", expected=len(self._view), found=(offset, self.end))
 
     @property
     def remaining(self) -> int:
-        """Bytes that are left."""
+        """Number of remaining bytes."""
         return self.end - self.offset
 
     def corrupt(self, message: str, *, expected: object = None, found: object = None) -> CorruptData:
-        """The error to raise for damage at the current offset."""
+        """Return the error for corruption at the current offset."""
         return CorruptData(message, offset=self._base + self.offset, expected=expected, found=found)
 
     def read(self, size_bytes: int) -> memoryview:
-        """The next `size_bytes` bytes, not copied."""
+        """Return the next `size_bytes` bytes, not copied."""
         start = self.offset
         if size_bytes < 0 or size_bytes > self.end - start:
-            raise self.corrupt("the data ends too early", expected=size_bytes, found=self.end - start)
+            raise self.corrupt("unexpected end of data", expected=size_bytes, found=self.end - start)
         self.offset = start + size_bytes
         return self._view[start : start + size_bytes]
 
     def skip(self, size_bytes: int) -> None:
-        """Pass over `size_bytes` bytes."""
+        """Skip `size_bytes` bytes."""
         self.read(size_bytes)
 
     def expect(self, literal: bytes, description: str) -> None:
         """Read `literal`; `description` names it in the error."""
-        found = bytes(self._view[self.offset : min(self.offset + len(literal), self.end)])
-        if found != literal:
-            raise self.corrupt(f"{description} is not there", expected=literal, found=found)
+        actual = bytes(self._view[self.offset : min(self.offset + len(literal), self.end)])
+        if actual != literal:
+            raise self.corrupt(f"{description} is missing", expected=literal, found=actual)
         self.offset += len(literal)
 
     def expect_end(self, description: str) -> None:
-        """`description` must end here: bytes that are left are damage."""
+        """Raise CorruptData if bytes remain; `description` names the structure that ends here."""
         if self.offset != self.end:
-            raise self.corrupt(f"{description} goes on after its end", expected=0, found=self.remaining)
+            raise self.corrupt(f"trailing bytes after {description}", expected=0, found=self.remaining)
 
     def text(self, size_bytes: int) -> str:
-        """The next `size_bytes` bytes, which must be UTF-8."""
+        """Return the next `size_bytes` bytes decoded as UTF-8."""
         start = self.offset
         try:
             return str(self.read(size_bytes), "utf-8")
@@ -102,7 +112,7 @@ class ByteCursor:
 
     def u8(self) -> int:
         if self.offset >= self.end:
-            raise self.corrupt("the data ends too early", expected=1, found=0)
+            raise self.corrupt("unexpected end of data", expected=1, found=0)
         value = self._view[self.offset]
         self.offset += 1
         return value
@@ -126,7 +136,7 @@ class ByteCursor:
         return float(self._fixed(_F64))
 
     def varint(self) -> int:
-        """Unsigned LEB128, 0 to 2**64 - 1."""
+        """Read an unsigned LEB128, 0 to 2**64 - 1."""
         at, end, view = self.offset, self.end, self._view
         if at < end and (byte := view[at]) < 0x80:
             self.offset = at + 1
@@ -134,7 +144,7 @@ class ByteCursor:
         value = shift = 0
         while True:
             if at >= end:
-                raise self.corrupt("a variable-length number has no end")
+                raise self.corrupt("a variable-length integer is not terminated")
             byte = view[at]
             at += 1
             value |= (byte & 0x7F) << shift
@@ -142,19 +152,19 @@ class ByteCursor:
                 break
             shift += 7
             if shift > 63:
-                raise self.corrupt("a variable-length number is longer than 10 bytes")
+                raise self.corrupt("a variable-length integer is longer than 10 bytes")
         if value > _U64_MAX:
-            raise self.corrupt("a variable-length number needs more than 64 bits")
+            raise self.corrupt("a variable-length integer exceeds 64 bits")
         self.offset = at
         return value
 
     def zigzag(self) -> int:
-        """Avro's int and long, -2**63 to 2**63 - 1."""
+        """Read Avro's int or long, -2**63 to 2**63 - 1."""
         value = self.varint()
         return (value >> 1) ^ -(value & 1)
 
     def vlong(self) -> int:
-        """Hadoop's variable-length long, -2**63 to 2**63 - 1."""
+        """Read Hadoop's variable-length long, -2**63 to 2**63 - 1."""
         start = self.offset
         first = self.u8()
         if first >= 0x80:
@@ -165,26 +175,26 @@ class ByteCursor:
         size = -120 - first if negative else -112 - first
         if size > self.end - self.offset:
             self.offset = start
-            raise self.corrupt("a variable-length number has no end", expected=size)
+            raise self.corrupt("a variable-length integer is not terminated", expected=size)
         value = int.from_bytes(self.read(size), "big")
         if value >= 1 << 63:
             self.offset = start
-            raise self.corrupt("a variable-length number needs more than 64 bits")
+            raise self.corrupt("a variable-length integer exceeds 64 bits")
         return ~value if negative else value
 
     def _fixed(self, layout: struct.Struct) -> int | float:
         start = self.offset
         if layout.size > self.end - start:
-            raise self.corrupt("the data ends too early", expected=layout.size, found=self.end - start)
+            raise self.corrupt("unexpected end of data", expected=layout.size, found=self.end - start)
         self.offset = start + layout.size
         value: int | float = layout.unpack_from(self._view, start)[0]
         return value
 
 
 def encode_varint(value: int) -> bytes:
-    """Unsigned LEB128.  value: 0 to 2**64 - 1."""
+    """Encode an unsigned LEB128. value: 0 to 2**64 - 1."""
     if not 0 <= value <= _U64_MAX:
-        raise ValueError(f"{value} does not fit an unsigned 64-bit number")
+        raise ValueError(f"{value} does not fit an unsigned 64-bit integer")
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -194,16 +204,16 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_zigzag(value: int) -> bytes:
-    """Avro's int and long.  value: -2**63 to 2**63 - 1."""
+    """Encode Avro's int or long. value: -2**63 to 2**63 - 1."""
     return encode_varint((value << 1) ^ (value >> 63))
 
 
 def encode_vlong(value: int) -> bytes:
-    """Hadoop's variable-length long.  value: -2**63 to 2**63 - 1."""
+    """Encode Hadoop's variable-length long. value: -2**63 to 2**63 - 1."""
     if -112 <= value <= 127:
         return bytes([value & 0xFF])
     if not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(f"{value} does not fit a signed 64-bit number")
+        raise ValueError(f"{value} does not fit a signed 64-bit integer")
     magnitude = ~value if value < 0 else value
     size = (magnitude.bit_length() + 7) // 8
     first = (-120 if value < 0 else -112) - size

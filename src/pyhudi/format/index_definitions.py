@@ -1,5 +1,4 @@
-"""Definitions of indexes: the document `.hoodie/.index_defs/index.json`.
-Source: docs/formats/metadata-table.md, index definitions.
+"""Index definitions of the metadata table: the document `.hoodie/.index_defs/index.json`.
 
     { "indexDefinitions" : { <name> : { indexName, indexType, indexFunction, sourceFields [...], indexOptions {...} } } }
 
@@ -8,11 +7,14 @@ Source: docs/formats/metadata-table.md, index definitions.
     secondary_index_x   secondary_index              identity      the column               none
     expr_index_x        column_stats, bloom_filters  its name      the column               expr, and what the function takes
 
-Since release 1.1 a definition has a `version` too, "V1" or "V2": the layout of its records.  Without one it is V1.
+Since release 1.1 a definition also has a `version`, "V1" or "V2": the layout of its records. Without one it is V1.
 
-The name is that of the index's partition in the metadata table.  Readers take the columns that they may prune by from the
-`column_stats` entry, and fail on filtered queries when a table has column statistics and no such entry.  Readers look at the
-document only when the table's property hoodie.table.index.defs.path names it.  Fields that we do not know are kept.
+The name is that of the index's partition in the metadata table. Readers take the columns available for data skipping
+from the `column_stats` entry, and fail on filtered queries if a table has column statistics without such an entry.
+Readers open the document only if the table property hoodie.table.index.defs.path names it. Unknown fields are
+preserved.
+
+Specification: docs/formats/metadata-table.md, index definitions.
 """
 
 from __future__ import annotations
@@ -33,7 +35,16 @@ _KNOWN = ("indexName", "indexType", "indexFunction", "sourceFields", "indexOptio
 
 @dataclass(frozen=True, slots=True)
 class IndexDefinition:
-    """One index.  options: in the order of the document; other: fields of later versions as JSON strings."""
+    """One index definition.
+
+    Attributes:
+        name: Partition of the metadata table.
+        kind: Index type.
+        function: Index function.
+        source_fields: Indexed columns.
+        options: In the order of the document.
+        other: Fields of later versions, as JSON strings.
+    """
 
     name: str
     kind: str
@@ -48,35 +59,35 @@ class IndexDefinition:
 
     @property
     def layout(self) -> int:
-        """The layout of the index's records, 1 or 2.  Raises Unsupported for a later one."""
+        """Layout of the index's records, 1 or 2. Raises Unsupported for a later one."""
         text = dict(self.other).get(_VERSION)
         if text is None:
             return 1
         if text not in _LAYOUTS:
-            raise Unsupported(f"layout {text} of index {self.name!r}; known are {', '.join(_LAYOUTS)}")
+            raise Unsupported(f"unsupported layout {text} of index {self.name!r}: supported are {', '.join(_LAYOUTS)}")
         return _LAYOUTS[text]
 
     @property
     def by_partition(self) -> bool:
-        """Whether a key of the index is unique within a partition of the table, and looked up there."""
+        """True if a record key is unique within a partition of the table only, and is looked up there."""
         return self.option(_PARTITIONED) == "true"
 
     @property
     def names_layout(self) -> bool:
-        """Whether the definition names the layout, as release 1.1 and later have it."""
+        """True if the definition declares its layout, as release 1.1 and later require."""
         return _VERSION in dict(self.other)
 
     def with_declared_layout(self) -> IndexDefinition:
-        """The same definition, which says its layout."""
+        """Return the same definition with its layout declared."""
         return self if self.names_layout else replace(self, other=(*self.other, (_VERSION, f'"V{self.layout}"')))
 
     def option(self, name: str) -> str | None:
-        """The value of an option; None when it is not set."""
+        """Return the value of an option; None if it is not set."""
         return dict(self.options).get(name)
 
 
 def check_declares_layout(definition: IndexDefinition) -> None:
-    """Raises CorruptData for a definition that names no layout: its records could be of any."""
+    """Raise CorruptData for a definition that declares no layout, because its records could have any."""
     if not definition.names_layout:
         raise CorruptData(
             f"the definition of index {definition.name!r} has no version, which a table of version 9 needs",
@@ -85,28 +96,36 @@ def check_declares_layout(definition: IndexDefinition) -> None:
 
 
 def column_stats_definition(columns: Iterable[str], layout: int | None = None) -> IndexDefinition:
-    """The definition of the column statistics over these columns, in the order that the document shall have.
+    """Return the definition of column statistics.
 
-    layout: of the records, None where definitions do not name it.
+    Args:
+        columns: The columns, in the order of the document.
+        layout: Layout of the records; None if definitions do not declare it.
     """
     return IndexDefinition("column_stats", "column_stats", "column_stats", tuple(columns), other=declared_layout(layout))
 
 
 def record_index_definition(*, by_partition: bool = False) -> IndexDefinition:
-    """The definition of a record index, which tables have whose definitions name their layouts.  by_partition: of an index in
-    which a key is unique within a partition of the table.
+    """Return the definition of a record index, for tables whose definitions declare their layouts.
+
+    Args:
+        by_partition: Record keys are unique within a partition of the table only.
     """
     option = (_PARTITIONED, "true" if by_partition else "false")
     return IndexDefinition("record_index", "record_index", "", (), (option,), declared_layout(1))
 
 
 def declared_layout(layout: int | None) -> tuple[tuple[str, str], ...]:
-    """The layout as a definition names it among its other fields."""
+    """Return the entry of `IndexDefinition.other` that declares the layout."""
     return () if layout is None else ((_VERSION, f'"V{layout}"'),)
 
 
 def parse_index_definitions(data: bytes) -> dict[str, IndexDefinition]:
-    """The definitions by name, in the order of the document.  Raises CorruptData when it is not such a document."""
+    """Return the definitions by name, in the order of the document.
+
+    Raises:
+        CorruptData: The document is invalid.
+    """
     document = parse_json(data, "the index definitions are")
     entries = document.get("indexDefinitions") if isinstance(document, dict) else None
     if not isinstance(entries, dict):
@@ -115,7 +134,11 @@ def parse_index_definitions(data: bytes) -> dict[str, IndexDefinition]:
 
 
 def format_index_definitions(definitions: Iterable[IndexDefinition]) -> bytes:
-    """The document, laid out as the Java writer does.  Raises InvalidRequest when two definitions have one name."""
+    """Return the document in the layout of the Java writer.
+
+    Raises:
+        InvalidRequest: Two definitions share a name.
+    """
     entries: dict[str, Any] = {}
     for definition in definitions:
         if definition.name in entries:
@@ -139,7 +162,7 @@ def _parse_definition(name: str, entry: Any) -> IndexDefinition:
     if not name or not isinstance(kind, str) or not kind or not isinstance(function, str | None):
         raise CorruptData(f"the definition of index {name!r} has no type or function")
     if not isinstance(fields, list) or not all(isinstance(field, str) for field in fields) or not isinstance(options, dict):
-        raise CorruptData(f"the definition of index {name!r} has no proper fields or options")
+        raise CorruptData(f"the definition of index {name!r} has invalid fields or options")
     return IndexDefinition(
         name,
         kind,
@@ -151,7 +174,7 @@ def _parse_definition(name: str, entry: Any) -> IndexDefinition:
 
 
 def _format(value: Any, indent: str) -> str:
-    """JSON with a line for each field, a blank on both sides of the colon, and arrays on one line."""
+    """Format JSON with one field a line, a blank on both sides of the colon, and arrays on one line."""
     if isinstance(value, Mapping):
         if not value:
             return "{ }"

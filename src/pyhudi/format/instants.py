@@ -1,18 +1,19 @@
-"""Instants: the steps of a table's history, their file names, and instant times.
+"""Timeline instants: actions, states, file names and instant times.
 
     requested    t.<action>.requested
     inflight     t.<action>.inflight        a commit's is t.inflight
     completed    t_c.<action>               layout 2; t is the request time, c the completion time
                  t.<action>                 layout 1, and legacy instants of layout 2: c is the file's modification time
 
-Three actions end under another name: a compaction as a commit, a log compaction as a deltacommit, a clustering as a
-replacecommit.  In layout 1 a pending clustering is named a replacecommit as well.  The instants of one action at one request
-time are states of the same step; the highest state counts.  Files of earlier states stay until the instant is archived.
+Three actions complete under another name: a compaction as a commit, a log compaction as a deltacommit, a clustering as
+a replacecommit. In layout 1 a pending clustering is named a replacecommit as well. The instants of one action at one
+request time are states of the same step; the highest state counts. Files of earlier states remain until the instant is
+archived.
 
-An instant time is text of digits, normally yyyyMMddHHmmssSSS in the table's time zone, and is compared as text.
+An instant time is a string of digits, normally yyyyMMddHHmmssSSS in the table's time zone, and is compared as a string.
 
-What this does not do: order the files of a whole timeline, or decide which transition to take.
-Source: docs/formats/timeline.md.
+Not done here: ordering a whole timeline, or choosing a state transition.
+Specification: docs/formats/timeline.md.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ INSTANT_TIME_LENGTH = 17
 
 
 class Action(StrEnum):
-    """What an instant does; the value is the word in file names."""
+    """Timeline action; the value is the word in file names."""
 
     COMMIT = "commit"
     DELTACOMMIT = "deltacommit"
@@ -51,7 +52,7 @@ class Action(StrEnum):
 
     @property
     def is_write(self) -> bool:
-        """True when its completed form adds data, and its pending form is an ordinary write."""
+        """True if its completed form adds data, and its pending form is an ordinary write."""
         return self in (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 
     @property
@@ -61,20 +62,20 @@ class Action(StrEnum):
 
     @property
     def retains_plan(self) -> bool:
-        """True when a failed attempt leaves the plan, to be carried out anew."""
+        """True if a failed attempt keeps the plan, so that it can be executed again."""
         return self in (Action.COMPACTION, Action.CLUSTERING)
 
 
 def parse_action(word: str) -> Action:
-    """The action of a word.  Raises CorruptData for one that is none."""
+    """Return the action with this name. Raises CorruptData for an unknown one."""
     try:
         return Action(word)
     except ValueError:
-        raise CorruptData("this is not an action of an instant", found=word) from None
+        raise CorruptData("unknown action of an instant", found=word) from None
 
 
 class State(IntEnum):
-    """How far an instant is; the order is that of progress."""
+    """State of an instant; states compare by progress."""
 
     REQUESTED = 0
     INFLIGHT = 1
@@ -116,21 +117,26 @@ LEGAL_TRANSITIONS: dict[Action, frozenset[tuple[State | None, State | None]]] = 
     Action.SAVEPOINT: frozenset({(None, State.INFLIGHT), (State.INFLIGHT, State.COMPLETED), (State.COMPLETED, None)}),
     Action.SCHEMACOMMIT: _FORWARD | _ARCHIVED,
 }
-"""Which state may follow which, None being "not on the timeline".
+"""Allowed state transitions; None means "not on the timeline".
 
-Everything goes forward one state at a time; a savepoint has no requested state.  A failed write and a failed log compaction
-are rolled back and vanish; a completed write loses its completed file first.  A failed compaction or clustering goes back to
-requested, and its plan may then be dropped.  Completed writes, cleans and rollbacks are archived; a savepoint is deleted;
-restores and indexings stay.
+Every step advances one state at a time; a savepoint has no requested state. A failed write and a failed log compaction
+are rolled back and removed; a completed write loses its completed file first. A failed compaction or clustering returns
+to requested, and its plan may then be removed. Completed writes, cleans and rollbacks are archived. A savepoint is
+deleted. Restores and indexing instants remain.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """One state of one step.
+    """One state of one timeline step.
 
-    completion_time: only when completed; None in a completed instant whose file name does not say it.
-    is_legacy: completed by an older writer: in layout 2 its name lacks the completion time and its content is layout 1's.
+    Attributes:
+        request_time: Instant time at which the action was requested.
+        action: The action in the file name.
+        state: The state.
+        completion_time: Only if completed; None for a completed instant whose file name does not include it.
+        is_legacy: Completed by an older writer: in layout 2 its name lacks the completion time and its content is of
+            layout 1.
     """
 
     request_time: str
@@ -141,7 +147,7 @@ class Instant:
 
     def __post_init__(self) -> None:
         if not _is_digits(self.request_time) or not (self.completion_time is None or _is_digits(self.completion_time)):
-            raise InvalidRequest(f"An instant time is made of digits: {self.request_time!r}, {self.completion_time!r}")
+            raise InvalidRequest(f"invalid instant time, which must be digits: {self.request_time!r}, {self.completion_time!r}")
         if self.state is not State.COMPLETED and (self.completion_time is not None or self.is_legacy):
             raise InvalidRequest(f"Only a completed instant has a completion time: {self.request_time} {self.action.value}")
 
@@ -156,23 +162,23 @@ class Instant:
 
     @property
     def step(self) -> tuple[str, Action]:
-        """What the states of one step have in common: the request time and the comparable action."""
+        """What all states of one step share: the request time and the comparable action."""
         return (self.request_time, comparable_action(self.action))
 
     @property
     def sort_key(self) -> tuple[str, str, int]:
-        """The order of the timeline: request time, comparable action, state."""
+        """Sort key of the timeline: request time, comparable action, state."""
         return (self.request_time, comparable_action(self.action).value, self.state.value)
 
     def file_name(self, layout: TimelineLayout = TimelineLayout.V2) -> str:
-        """The name of the instant's file.  Raises Internal for a state or action that has no file in this layout."""
+        """Return the file name of the instant. Raises Internal for a state or action without a file in this layout."""
         names = _NAMES.get((self.action, self.state))
         if names is None or (self.action is Action.CLUSTERING and not layout.has_clustering_action):
-            raise Internal(f"No file stands for {self.action.value} {self.state.name} in timeline layout {layout.value}.")
+            raise Internal(f"No file exists for {self.action.value} {self.state.name} in timeline layout {layout.value}.")
         if self.state is not State.COMPLETED or not layout.has_completion_time_in_names or self.is_legacy:
             return self.request_time + names
         if self.completion_time is None:
-            raise Internal(f"The completion time of {self.request_time} {self.action.value} is not known.")
+            raise Internal(f"The completion time of {self.request_time} {self.action.value} is unknown.")
         return f"{self.request_time}_{self.completion_time}{names}"
 
     def __str__(self) -> str:
@@ -181,27 +187,27 @@ class Instant:
 
 
 def completed_action(action: Action) -> Action:
-    """The action under which it completes: a compaction as a commit, and so on."""
+    """Return the action under which an action completes: a compaction as a commit, and so on."""
     return COMPLETED_AS[action]
 
 
 def comparable_action(action: Action) -> Action:
-    """The action that all states of one step share: that under which it completes."""
+    """Return the action that all states of one step share: the one under which it completes."""
     return COMPLETED_AS[action]
 
 
-# A timeline is listed again and again, and most of its names stay.
+# A timeline is listed repeatedly, and most of its file names do not change.
 @lru_cache(maxsize=1 << 14)
 def parse_instant_file(name: str, layout: TimelineLayout = TimelineLayout.V2) -> Instant | None:
-    """The instant that a file of the timeline folder stands for, or None when it is none (other files live there too)."""
+    """Return the instant of a file in the timeline folder; None for other files, which the folder may contain."""
     match = _FILE.fullmatch(name)
     if match is None:
         return None
     request_time, completion_time, suffix = match[1], match[2], match[3]
-    found = _BY_SUFFIX.get(suffix)
-    if found is None:
+    action_and_state = _BY_SUFFIX.get(suffix)
+    if action_and_state is None:
         return None
-    action, state = found
+    action, state = action_and_state
     if action is Action.CLUSTERING and not layout.has_clustering_action:
         return None
     if completion_time is not None:
@@ -213,15 +219,20 @@ def parse_instant_file(name: str, layout: TimelineLayout = TimelineLayout.V2) ->
 
 
 def format_instant_time(epoch_ms: int, zone: tzinfo) -> str:
-    """The 17 digits of a moment.  epoch_ms: milliseconds since 1970 UTC; zone: the table's.
+    """Return the 17-digit instant time of a timestamp.
 
-    Raises InvalidRequest for a moment outside the years 1 to 9999.
+    Args:
+        epoch_ms: Milliseconds since 1970 UTC.
+        zone: The table's time zone.
+
+    Raises:
+        InvalidRequest: A timestamp outside the years 1 to 9999.
     """
     try:
         moment = (_EPOCH + timedelta(milliseconds=epoch_ms)).astimezone(zone)
     except OverflowError:
-        raise InvalidRequest(f"No instant time stands for {epoch_ms} ms since 1970.") from None
-    # strftime pads the year on some platforms and not on others.
+        raise InvalidRequest(f"{epoch_ms} ms since 1970 cannot be represented as an instant time.") from None
+    # strftime pads the year on some platforms only.
     return (
         f"{moment.year:04d}{moment.month:02d}{moment.day:02d}{moment.hour:02d}{moment.minute:02d}{moment.second:02d}"
         f"{moment.microsecond // 1000:03d}"
@@ -229,10 +240,13 @@ def format_instant_time(epoch_ms: int, zone: tzinfo) -> str:
 
 
 def parse_instant_time(text: str, zone: tzinfo) -> int:
-    """The moment of an instant time, in milliseconds since 1970 UTC.
+    """Return the timestamp of an instant time, in milliseconds since 1970 UTC.
 
-    14 digits mean the last millisecond of that second; more than 17 are cut.  A time that a zone has twice is the first of
-    the two.  Raises InvalidRequest for digits that are not a date (bootstrap and counter instants are none) and for other text.
+    14 digits denote the last millisecond of that second; digits after the 17th are ignored. An ambiguous local time
+    (end of daylight saving) is the first of the two.
+
+    Raises:
+        InvalidRequest: Digits that are not a date (such as bootstrap and counter instants), or other text.
     """
     moment = _moment(text, zone)
     if moment is None:
@@ -241,12 +255,15 @@ def parse_instant_time(text: str, zone: tzinfo) -> int:
 
 
 def timestamp_from_instant(text: str, zone: tzinfo) -> int:
-    """As `parse_instant_time`, and the number that the instant of a bootstrap is, which is older than every date, as in Hudi."""
+    """Return the timestamp of an instant time as `parse_instant_time`, and a bootstrap instant as its plain number.
+
+    That number is older than every date, as in Hudi.
+    """
     return int(text) if text in BOOTSTRAP_INSTANT_TIMES else parse_instant_time(text, zone)
 
 
 def shift_instant_time(text: str, delta_ms: int, zone: tzinfo) -> str:
-    """The instant time `delta_ms` later; digits that are not a date are shifted as the number they are, in 17 digits."""
+    """Return the instant time `delta_ms` later; digits that are not a date are shifted as an integer, in 17 digits."""
     moment = _moment(text, zone)
     if moment is not None:
         return format_instant_time(moment + delta_ms, zone)

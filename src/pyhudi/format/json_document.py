@@ -1,6 +1,6 @@
-"""JSON documents as values, and values as JSON in the layout of the real Hudi.
+"""JSON documents: parsing, and formatting in Hudi's layout (Jackson's pretty printer).
 
-JSON can write half a character (a lone surrogate), which no text of a table is.
+JSON escapes can encode a lone surrogate, which is not valid text in a table.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ from pyhudi.errors import CorruptData
 
 
 def parse_json(data: bytes | bytearray | memoryview | str, description: str) -> Any:
-    """The value of a JSON text.  description: the document, for the error, as `the index definitions are`.
+    """Return the value of a JSON text.
 
-    Raises CorruptData when it is not JSON, is nested too deeply, or holds half a character.
+    Args:
+        data: The text.
+        description: Names the document in the error, with its verb: `the index definitions are`.
+
+    Raises:
+        CorruptData: It is not JSON, is nested too deeply, or contains a lone surrogate.
     """
     try:
         value = json.loads(bytes(data) if isinstance(data, memoryview) else data)
-        # Every half that stands in a value was written as an escape.
+        # A lone surrogate in a value can only come from an escape.
         has_escapes = "\\u" in data if isinstance(data, str) else b"\\u" in bytes(data)
         if has_escapes:
             json.dumps(value, ensure_ascii=False).encode()
@@ -29,7 +34,7 @@ def parse_json(data: bytes | bytearray | memoryview | str, description: str) -> 
 
 
 def jackson_text(value: Any, depth: int = 0) -> str:
-    """JSON as Jackson's pretty printer lays it out: a field a line, the entries of a list beside each other."""
+    """Format JSON as Jackson's pretty printer: one field a line, list entries on one line."""
     if isinstance(value, Mapping):
         inner = "  " * (depth + 1)
         fields = ",\n".join(f"{inner}{json.dumps(name)} : {jackson_text(field, depth + 1)}" for name, field in value.items())

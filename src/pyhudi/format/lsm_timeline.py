@@ -1,19 +1,21 @@
-"""The history of a timeline of layout 2: archived instants as Parquet files under a manifest.
+"""LSM timeline of timeline layout 2: archived instants as Parquet files listed by a manifest.
 
     _version_                       the number of the current manifest, decimal, no newline
-    manifest_<n>                    JSON: the files that count, n from 1; never changed once written
+    manifest_<n>                    JSON: the files of the snapshot, n from 1; immutable once written
     <min>_<max>_<level>.parquet     rows; min and max are request times of the first and last row, level is one digit
 
-A reader takes the manifest that the version file names; where that file is missing or unreadable, the highest there is; where
-there is none, the history is empty.  A Parquet file that no manifest names is garbage or not finished.  Rows need not be
-sorted and min may be greater than max, so only a test of overlap with both orders may skip a file.
+A reader uses the manifest named by the version file. If that manifest is missing or unreadable, it uses the highest
+existing one; if none exists, the history is empty. A Parquet file that no manifest lists is an orphan or not finished.
+Rows need not be sorted and min may be greater than max, so a file may be skipped only by an overlap test that accepts
+both orders.
 
     row: instantTime, completionTime, action: string; metadata, plan: binary; version: int32, never null
 
-action is the completed one; metadata holds the bytes of the completed file and plan those of the requested one (null where
-there are none): `actions/archived.py` reads them.  What this does not do: open the files, or compact them.
+`action` is the completed action. `metadata` holds the bytes of the completed file, `plan` those of the requested file;
+each is null if there is no such file. `actions/archived_instants.py` decodes them. Not done here: opening or compacting
+the files.
 
-Source: docs/formats/timeline.md, "History".
+Specification: docs/formats/timeline.md, "History".
 """
 
 from __future__ import annotations
@@ -52,7 +54,13 @@ _FILE = re.compile(r"([0-9]{1,40})_([0-9]{1,40})_([0-9])\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class HistoryFileName:
-    """min_time, max_time: request times of the first and last row; level: 0 to 9, one more with each merge."""
+    """Name of a Parquet file of the LSM timeline.
+
+    Attributes:
+        min_time: Request time of the first row.
+        max_time: Request time of the last row.
+        level: 0 to 9; a compaction of files increments it.
+    """
 
     min_time: str
     max_time: str
@@ -60,14 +68,14 @@ class HistoryFileName:
 
     def __post_init__(self) -> None:
         if not _FILE.fullmatch(self.text):
-            raise InvalidRequest(f"This is not a name of a history file: {self.text}")
+            raise InvalidRequest(f"invalid name of a history file: {self.text}")
 
     @property
     def text(self) -> str:
         return f"{self.min_time}_{self.max_time}_{self.level}.parquet"
 
     def may_contain(self, first: str | None, last: str | None) -> bool:
-        """Whether rows with first <= request time <= last may stand in the file; None means no bound."""
+        """Return whether the file may contain rows with first <= request time <= last; None means no bound."""
         low, high = min(self.min_time, self.max_time), max(self.min_time, self.max_time)
         return (last is None or low <= last) and (first is None or high >= first)
 
@@ -85,12 +93,12 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The files that make up the history, in the order of the manifest."""
+    """Files of the history, in the order of the manifest."""
 
     files: tuple[ManifestEntry, ...] = ()
 
     def encode(self) -> bytes:
-        """The JSON file."""
+        """Return the JSON file."""
         if not self.files:
             return b'{\n  "files" : [ ]\n}'
         entries = ", ".join(
@@ -101,7 +109,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
-        """From JSON in any layout; unknown keys are passed over.  Raises CorruptData."""
+        """Decode JSON in any layout; unknown keys are ignored. Raises CorruptData."""
         document = parse_json(data, "a manifest of the history is")
         files = document.get("files") if isinstance(document, dict) else None
         if not isinstance(files, list):
@@ -111,7 +119,16 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One archived instant.  action: the word of the completed action; metadata, plan: bytes of its files, None without."""
+    """One archived instant.
+
+    Attributes:
+        instant_time: Request time.
+        completion_time: None if unknown.
+        action: Name of the completed action.
+        metadata: Bytes of the completed file; None without one.
+        plan: Bytes of the requested file; None without one.
+        version: Layout version of the row.
+    """
 
     instant_time: str
     completion_time: str | None
@@ -122,35 +139,42 @@ class HistoryRow:
 
 
 def format_manifest_name(number: int) -> str:
-    """The name of manifest `number`, from 1."""
+    """Return the file name of manifest `number`, from 1."""
     return f"manifest_{number}"
 
 
 def parse_manifest_name(name: str) -> int | None:
-    """The number of a manifest, or None for another file."""
+    """Return the number of a manifest; None for another file."""
     match = _MANIFEST.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def parse_history_file(name: str) -> HistoryFileName | None:
-    """The parts of a history file's name, or None for another file."""
+    """Return the parts of a history file's name; None for another file."""
     match = _FILE.fullmatch(name)
     return HistoryFileName(match[1], match[2], int(match[3])) if match else None
 
 
 def encode_version(number: int) -> bytes:
-    """The content of the version file."""
+    """Return the content of the version file."""
     return str(number).encode()
 
 
 def parse_version(data: bytes) -> int | None:
-    """The manifest number of the version file; None when it cannot be read, and the highest manifest counts."""
+    """Return the manifest number in the version file; None if it is unreadable, in which case the highest manifest
+    applies.
+    """
     text = data.strip()
     return int(text) if text.isdigit() and len(text) <= 18 else None
 
 
 def encode_history(rows: Sequence[HistoryRow], compression: str = "gzip") -> bytes:
-    """A history file of `rows`, in their order.  compression: a codec name of Parquet."""
+    """Encode `rows`, in their order, as a history file.
+
+    Args:
+        rows: The archived instants.
+        compression: A codec name of Parquet.
+    """
     sink = io.BytesIO()
     writer = ParquetWriter(sink, HISTORY_SCHEMA, compression=compression)
     writer.write_table(history_table(rows))
@@ -159,12 +183,12 @@ def encode_history(rows: Sequence[HistoryRow], compression: str = "gzip") -> byt
 
 
 def history_footer() -> dict[str, str]:
-    """What the real writer leaves in the footer, so that Hudi's reader resolves the rows as it does its own."""
+    """Return the footer entries that Hudi's writer adds, so that Hudi's reader resolves the rows as it does its own."""
     return {"parquet.avro.schema": ROW_SCHEMA.text, "writer.model.name": "avro"}
 
 
 def history_table(rows: Sequence[HistoryRow]) -> pa.Table:
-    """The rows as a table of HISTORY_SCHEMA."""
+    """Return the rows as a table of HISTORY_SCHEMA."""
     columns = [
         pa.array([row.instant_time for row in rows], pa.string()),
         pa.array([row.completion_time for row in rows], pa.string()),
@@ -177,13 +201,16 @@ def history_table(rows: Sequence[HistoryRow]) -> pa.Table:
 
 
 def history_rows(batch: pa.RecordBatch | pa.Table) -> Iterator[HistoryRow]:
-    """The rows of a batch.  Columns that were not read (metadata, plan, version) may be missing.
+    """Yield the rows of a batch. The columns metadata, plan and version may be missing.
 
-    Raises CorruptData for a row without an instant time or action.
+    Raises:
+        CorruptData: A row without an instant time or action.
     """
     names = set(batch.schema.names)
     if not {"instantTime", "action"} <= names:
-        raise CorruptData("a history file lacks a column", expected="instantTime, action", found=", ".join(sorted(names))[:200])
+        raise CorruptData(
+            "a history file is missing a column", expected="instantTime, action", found=", ".join(sorted(names))[:200]
+        )
     for row in batch.select([name for name in HISTORY_SCHEMA.names if name in names]).to_pylist():
         instant_time, action = row["instantTime"], row["action"]
         if not isinstance(instant_time, str) or not isinstance(action, str):
@@ -197,7 +224,7 @@ def _decode_entry(entry: object) -> ManifestEntry:
     name = entry.get("fileName") if isinstance(entry, dict) else None
     size = entry.get("fileLen") if isinstance(entry, dict) else None
     if not isinstance(name, str) or parse_history_file(name) is None:
-        raise CorruptData("a manifest of the history names a file that is none", found=str(name)[:200])
+        raise CorruptData("a manifest of the history lists an invalid file name", found=str(name)[:200])
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise CorruptData("a manifest of the history has a file without a size", found=str(size)[:100])
     return ManifestEntry(name, size)
@@ -215,4 +242,4 @@ ROW_SCHEMA: Final[Schema] = schema_from_record(
         version=required(INT, 1),
     )
 )
-"""The Avro schema of a row, which the footer of a history file names."""
+"""Avro schema of a row, stored in the footer of a history file."""

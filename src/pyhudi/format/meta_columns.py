@@ -1,4 +1,4 @@
-"""The meta columns that Hudi puts in front of a table's own.  Source: docs/formats/base-file.md."""
+"""Hudi's meta columns, which precede the data columns of every record. Specification: docs/formats/base-file.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ META_FIELDS: tuple[str, ...] = (
     "_hoodie_partition_path",
     "_hoodie_file_name",
 )
-"""The meta columns that open every data file, in file order; each a nullable string."""
+"""The meta columns at the start of every data file, in file order; each a nullable string."""
 
 OPERATION_FIELD = "_hoodie_operation"
 """The sixth meta column, present only with `hoodie.allow.operation.metadata.field`; a nullable string."""
@@ -23,14 +23,16 @@ _Data = TypeVar("_Data", pa.Schema, pa.RecordBatch, pa.Table)
 
 
 def is_meta_field(name: str) -> bool:
-    """Whether the column is one of Hudi's own."""
+    """Return whether the column is a meta column."""
     return name in META_FIELDS or name == OPERATION_FIELD
 
 
 def with_meta_fields(schema: pa.Schema, *, operation_field: bool = False) -> pa.Schema:
-    """The schema of a data file: the meta columns as nullable strings, then the data columns in their order.
+    """Return the schema of a data file: the meta columns as nullable strings, then the data columns in their order.
 
-    Meta columns that the schema holds already move to the front.  operation_field: also `_hoodie_operation`, the sixth.
+    Args:
+        schema: Data columns. Meta columns among them move to the front.
+        operation_field: Also add `_hoodie_operation`, the sixth meta column.
     """
     names = (*META_FIELDS, OPERATION_FIELD) if operation_field else META_FIELDS
     meta = [pa.field(name, pa.string()) for name in names]
@@ -38,25 +40,25 @@ def with_meta_fields(schema: pa.Schema, *, operation_field: bool = False) -> pa.
 
 
 def without_meta_fields(data: _Data) -> _Data:
-    """The schema, batch or table without Hudi's own columns, which a user's data holds when it was read from a table."""
+    """Return the schema, batch or table without meta columns (user data contains them if it was read from a table)."""
     names = (data if isinstance(data, pa.Schema) else data.schema).names  # type: ignore[redundant-expr]
-    kept = [index for index, name in enumerate(names) if not is_meta_field(name)]
-    if len(kept) == len(names):
+    data_indices = [index for index, name in enumerate(names) if not is_meta_field(name)]
+    if len(data_indices) == len(names):
         return data
     if isinstance(data, pa.Schema):
-        return pa.schema([data.field(index) for index in kept], metadata=data.metadata)
-    return data.select(kept)
+        return pa.schema([data.field(index) for index in data_indices], metadata=data.metadata)
+    return data.select(data_indices)
 
 
-# The five `_hoodie_` columns that stand before the data columns of every record.
+# The five `_hoodie_` columns that precede the data columns of every record.
 #
 #     _hoodie_commit_time      instant that last changed the record
 #     _hoodie_commit_seqno     <instant>_<task partition>_<row number>, unique within a commit
 #     _hoodie_record_key       the record key
-#     _hoodie_partition_path   the partition path, '' in a table without partitions
+#     _hoodie_partition_path   the partition path, '' in a non-partitioned table
 #     _hoodie_file_name        the file that holds the row (in log records: the file id)
 #
-# Source: docs/formats/base-file.md.
+# Specification: docs/formats/base-file.md.
 
 COMMIT_TIME = "_hoodie_commit_time"
 COMMIT_SEQNO = "_hoodie_commit_seqno"
@@ -68,13 +70,13 @@ META_COLUMNS = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME
 
 
 def constant(value: str | None, row_count: int) -> pa.Array:
-    """A string column that repeats one value."""
+    """Return a string column that repeats one value."""
     if value is None:
         return pa.nulls(row_count, pa.string())
     return pa.repeat(pa.scalar(value, pa.string()), row_count)
 
 
 def sequence_numbers(instant_time: str, task_partition: int, first: int, row_count: int) -> pa.Array:
-    """`<instant>_<task partition>_<n>` for n from `first`.  Strings, no nulls."""
+    """Return `<instant>_<task partition>_<n>` for n from `first`, as strings without nulls."""
     counter = pc.cast(pa.array(np.arange(first, first + row_count, dtype=np.int64)), pa.string())
     return pc.binary_join_element_wise(f"{instant_time}_{task_partition}", counter, "_")

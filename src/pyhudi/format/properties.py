@@ -1,23 +1,22 @@
-r"""hoodie.properties and its kind: the text that Java's Properties writes, and the checksum of a table's.
+r"""Java properties files (hoodie.properties), and the checksum of a table's properties.
 
     file     = (comment | pair)*          ISO-8859-1, lines end with \n, \r or \r\n
     comment  = blanks ("#" | "!") anything
     pair     = key separator value        separator: blanks, "=" or ":", with blanks around
-    escapes    \t \n \r \f, \uXXXX (UTF-16 units), and a backslash before any other character, which stands for itself;
-               a backslash at the end of a line joins the next one to it, without its leading blanks
+    escapes    \t \n \r \f, \uXXXX (UTF-16 units), and a backslash before any other character, which represents itself;
+               a backslash at the end of a line joins the next line to it, without its leading blanks
 
-Keys come back in the order of the text; of a key that stands twice the last value counts.  On writing, the order is that of
-the mapping.
+Parsing preserves the order of keys; of a repeated key the last value counts. Formatting uses the order of the mapping.
 
-The checksum that Hudi keeps among the pairs covers the database and the table name and nothing else.  So the pairs of a table's
-file that PyHudi writes stand between two equal comments:
+Hudi's own checksum among the pairs covers only the database and the table name. PyHudi therefore writes the pairs of a
+table's file between two equal comments:
 
     #pyhudi.pairs.crc32=1b2c3d4e      CRC-32 of all lines that are not comments
 
-Other readers know nothing of them, and Java's Properties leaves them out when another writer changes the file.  The line that
-says the format of base files is not in the sum: a reader refuses every format but the one that it expects.
+Other readers ignore them, and Java's Properties drops them when another writer changes the file. The line with the base
+file format is excluded from the sum: a reader rejects every format except the one that it expects.
 
-Source: docs/formats/timeline.md, "Other files of a table".
+Specification: docs/formats/timeline.md, "Other files of a table".
 """
 
 from __future__ import annotations
@@ -47,14 +46,17 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def redact_secret(key: str, value: str) -> str:
-    """The value of a property or an option as messages, listings and logs show it: hidden where the name tells of a secret."""
+    """Return the value of a property or option as shown in messages, listings and logs: hidden if the name indicates a
+    secret.
+    """
     return REDACTED if value and _SECRET.search(key) else value
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    r"""The pairs of a properties file, values as they stand (blanks at their end included).
+    r"""Return the pairs of a properties file; trailing blanks of values are preserved.
 
-    Raises CorruptData for a broken \uXXXX or for UTF-16 units that make no character.
+    Raises:
+        CorruptData: An invalid \uXXXX, or UTF-16 units that form no character.
     """
     pairs: dict[str, str] = {}
     for line, offset in _logical_lines(data.decode("latin-1")):
@@ -65,14 +67,15 @@ def parse_properties(data: bytes) -> dict[str, str]:
 
 
 def format_properties(values: Mapping[str, str], comments: Sequence[str] = ()) -> bytes:
-    """The file of `values`, below one line for each comment.
+    """Return the file of `values`, below one line for each comment.
 
-    Raises InvalidRequest for a comment of several lines, and for half a character in a key or value.
+    Raises:
+        InvalidRequest: A comment of several lines, or a lone surrogate in a key or value.
     """
     lines = []
     for comment in comments:
         if "\n" in comment or "\r" in comment:
-            raise InvalidRequest(f"A comment of a properties file is one line: {comment!r}")
+            raise InvalidRequest(f"a comment of a properties file must be one line: {comment!r}")
         lines.append("#" + _escape_wide(comment))
     for key, value in values.items():
         checked_text(key, "the property")
@@ -82,21 +85,21 @@ def format_properties(values: Mapping[str, str], comments: Sequence[str] = ()) -
 
 
 def format_checksummed_properties(values: Mapping[str, str], comments: Sequence[str]) -> bytes:
-    """As `format_properties`, with the checksum of the pairs before and after them."""
+    """Return the file as `format_properties`, with the checksum of the pairs before and after them."""
     pairs = format_properties(values)
     seal = f"#{_SEAL}{_sum_of_pairs(pairs)}\n".encode()
     return format_properties({}, comments) + seal + pairs + seal
 
 
 def check_checksum(data: bytes) -> None:
-    """Raises CorruptData when the pairs of a file are not those that its checksum is of; a file that has none passes."""
+    """Raise CorruptData if the pairs of a file do not match its checksum; a file without one passes."""
     places = {data.find(_SEAL.encode()), data.rfind(_SEAL.encode())}
     if places == {-1}:
         return
     expected = {data[place + len(_SEAL) :][:8].decode("latin-1") for place in places}
     if len(places) == 1 or expected != {_sum_of_pairs(data)}:
         raise CorruptData(
-            "the pairs are not those that were written here; whoever changed them by hand, and means it, deletes the lines "
+            "the pairs do not match their checksum; if the change by hand is intended, delete the lines "
             f"that begin with #{_SEAL}",
             expected=" and ".join(sorted(expected)),
             found=_sum_of_pairs(data),
@@ -108,22 +111,27 @@ def _sum_of_pairs(data: bytes) -> str:
 
 
 def table_checksum(database: str, name: str) -> int:
-    """The value of `hoodie.table.checksum`: unsigned CRC-32 of `database.name`; database: empty when the table has none."""
-    return zlib.crc32(checked_text(f"{database}.{name}", "the table's name").encode())
+    """Return the value of `hoodie.table.checksum`: unsigned CRC-32 of `database.name`.
+
+    Args:
+        database: Empty if the table has none.
+        name: The table name.
+    """
+    return zlib.crc32(checked_text(f"{database}.{name}", "the table name").encode())
 
 
 def format_saved_comments(epoch_ms: int) -> tuple[str, str]:
-    """The two comments above a new hoodie.properties.  epoch_ms: milliseconds since 1970 UTC."""
+    """Return the two comments above a new hoodie.properties. epoch_ms: milliseconds since 1970 UTC."""
     return (f"Properties saved on {_iso(epoch_ms)}", format_java_date(epoch_ms))
 
 
 def format_updated_comments(epoch_ms: int) -> tuple[str, str]:
-    """The two comments above a changed hoodie.properties.  epoch_ms: milliseconds since 1970 UTC."""
+    """Return the two comments above a changed hoodie.properties. epoch_ms: milliseconds since 1970 UTC."""
     return (f"Updated at {_iso(epoch_ms)}", format_java_date(epoch_ms))
 
 
 def format_java_date(epoch_ms: int) -> str:
-    """The moment as Java's Date prints it in UTC: `Sat Nov 21 04:46:52 UTC 2026`.  English whatever the locale."""
+    """Return a timestamp as Java's Date prints it in UTC: `Sat Nov 21 04:46:52 UTC 2026`. Always English."""
     at = _moment(epoch_ms)
     return (
         f"{_DAYS[at.weekday()]} {_MONTHS[at.month - 1]} {at.day:02d} {at.hour:02d}:{at.minute:02d}:{at.second:02d} UTC {at.year}"
@@ -131,7 +139,9 @@ def format_java_date(epoch_ms: int) -> str:
 
 
 def _logical_lines(text: str) -> list[tuple[str, int]]:
-    """Lines that hold a pair: joined where a backslash ends one, without leading blanks; with the offset of the first."""
+    """Return the lines with pairs, joined at trailing backslashes, without leading blanks, with the offset of the
+    first.
+    """
     lines: list[tuple[str, int]] = []
     pending: list[str] = []
     pending_offset = offset = 0
@@ -144,7 +154,7 @@ def _logical_lines(text: str) -> list[tuple[str, int]]:
             pending_offset = start
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            # An empty continuation still continues, which is why the list keeps empty parts.
+            # An empty continuation still continues the line, so the list keeps empty parts.
             pending.append(line[:-1])
             continue
         pending.append(line)
@@ -166,7 +176,7 @@ def _natural_lines(text: str) -> list[str]:
 
 
 def _with_pairs_joined(lines: list[str]) -> list[str]:
-    r"""Lines where a \r that a \n follows no longer stands alone."""
+    r"""Join each line that ends in \r to a following \n."""
     joined: list[str] = []
     for line in lines:
         if line == "\n" and joined and joined[-1].endswith("\r"):
@@ -177,7 +187,7 @@ def _with_pairs_joined(lines: list[str]) -> list[str]:
 
 
 def _split(line: str) -> tuple[int, int]:
-    """Where the key ends and where the value starts."""
+    """Return where the key ends and where the value starts."""
     at, size = 0, len(line)
     while at < size and line[at] not in "=: \t\f":
         at += 2 if line[at] == "\\" else 1
@@ -198,19 +208,19 @@ def _unescape(text: str, offset: int) -> str:
     out: list[str] = []
     at, size, has_units = 0, len(text), False
     while True:
-        found = text.find("\\", at)
-        if found < 0 or found + 1 >= size:
-            out.append(text[at : size if found < 0 else found])
+        backslash = text.find("\\", at)
+        if backslash < 0 or backslash + 1 >= size:
+            out.append(text[at : size if backslash < 0 else backslash])
             break
-        out.append(text[at:found])
-        escape = text[found + 1]
-        at = found + 2
+        out.append(text[at:backslash])
+        escape = text[backslash + 1]
+        at = backslash + 2
         if escape != "u":
             out.append(_PLAIN.get(escape, escape))
             continue
         digits = text[at : at + 4]
         if len(digits) != 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-            raise CorruptData("a \\uXXXX of a properties file has no four digits", offset=offset, found=digits)
+            raise CorruptData("an invalid \\uXXXX escape in a properties file", offset=offset, found=digits)
         out.append(chr(int(digits, 16)))
         has_units = True
         at += 4
@@ -220,7 +230,7 @@ def _unescape(text: str, offset: int) -> str:
     try:
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError as error:
-        raise CorruptData("a \\uXXXX of a properties file is half a character", offset=offset) from error
+        raise CorruptData("a lone surrogate \\uXXXX in a properties file", offset=offset) from error
 
 
 def _escape(text: str, *, is_key: bool) -> str:

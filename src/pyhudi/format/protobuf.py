@@ -1,8 +1,8 @@
-"""The little of Protocol Buffers that HFiles and ORC files use: a message as a run of (field number, number or bytes).
+"""Minimal Protocol Buffers codec for HFiles and ORC files: a message is a sequence of (field number, number or bytes).
 
     field   varint of (number << 3 | wire type), then: type 0 a varint, 1 eight bytes, 2 a varint length and bytes, 5 four bytes
 
-Unknown fields are handed on like known ones: the caller skips what it does not know.  Groups (types 3 and 4) are refused.
+Unknown fields are returned like known ones; the caller ignores them. Groups (types 3 and 4) are rejected.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def decode_fields(cursor: ByteCursor) -> Iterator[tuple[int, int | memoryview]]:
-    """Each field of the message that fills the cursor, in order.
+    """Yield each field of the message that fills the cursor, in order.
 
-    Varints and fixed numbers come as unsigned int (fixed ones are little endian), strings and messages as memoryview.
-    Raises CorruptData when a field is cut short or has a wire type that does not exist.
+    Varints and fixed numbers are returned as unsigned int (fixed ones are little endian), strings and messages as
+    memoryview.
+
+    Raises:
+        CorruptData: A truncated field, or an unknown wire type.
     """
     while cursor.remaining:
         tag = cursor.varint()
@@ -32,14 +35,14 @@ def decode_fields(cursor: ByteCursor) -> Iterator[tuple[int, int | memoryview]]:
         elif wire_type == _FIXED32:
             yield number, int.from_bytes(cursor.read(4), "little")
         else:
-            raise cursor.corrupt("wire type of a protobuf field", found=wire_type)
+            raise cursor.corrupt("unsupported wire type of a protobuf field", found=wire_type)
 
 
 def encode_number(number: int, value: int) -> bytes:
-    """A varint field.  value: 0 to 2**64 - 1, negative ones as their two's complement."""
+    """Encode a varint field. value: 0 to 2**64 - 1, negative numbers as their two's complement."""
     return encode_varint(number << 3 | _VARINT) + encode_varint(value & 0xFFFFFFFFFFFFFFFF)
 
 
 def encode_bytes(number: int, value: bytes) -> bytes:
-    """A length-delimited field: a string, bytes or an encoded message."""
+    """Encode a length-delimited field: a string, bytes or an encoded message."""
     return encode_varint(number << 3 | _BYTES) + encode_varint(len(value)) + value

@@ -1,4 +1,4 @@
-"""Schemas with column ids, of tables that evolve on read: the history in `.hoodie/.schema`, and one schema of it as text.
+"""Schema on read (InternalSchema): versioned schemas with column ids, and their history in `.hoodie/.schema`.
 
     schemacommit    {"schemas": [schema, ...]}              newest first, the whole history each time
     schema          {"max_column_id", "version_id", "type": "record", "fields": [column, ...]}
@@ -8,13 +8,13 @@
                     {"type": "array", "element_id", "element", "element_optional"}
                     {"type": "map", "key_id", "key", "value_id", "value", "value_optional"}
 
-A column keeps its id through renames and moves, so a file is read by the ids of the schema it was written with.  version_id is
-the request time of the instant that made the schema, as a number; 0 is the schema before the first change.  The same text,
-for one schema, stands in the extra metadata of commits under `latest_schema`.
+A column keeps its id through renames and moves, so a file is read by the ids of the schema it was written with.
+`version_id` is the request time of the instant that created the schema, as a number; 0 is the schema before the first
+change. The same text of one schema is stored in the extra metadata of commits under `latest_schema`.
 
-Whatever is decoded holds together: no id twice in one schema, none above its max_column_id, no name twice in one record, and
-types that are known.  What it does not do: turn types into Arrow's, or apply a change.
-Source: docs/formats/timeline.md, "Other files of a table".
+Decoding validates each schema: ids are unique and at most its max_column_id, names are unique within a record, and
+types are known. Not done here: conversion of types to Arrow, or schema changes.
+Specification: docs/formats/timeline.md, "Other files of a table".
 """
 
 from __future__ import annotations
@@ -37,7 +37,15 @@ _WORDS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SchemaField:
-    """doc: None where the file has none."""
+    """A column.
+
+    Attributes:
+        column_id: Unique in the schema.
+        name: Name without its parents.
+        optional: True if nullable.
+        type: Its type.
+        doc: None if the file has none.
+    """
 
     column_id: int
     name: str
@@ -78,7 +86,13 @@ ColumnType: TypeAlias = str | StructType | ArrayType | MapType
 
 @dataclass(frozen=True, slots=True)
 class VersionedSchema:
-    """One schema.  max_column_id: the highest id ever given, so that none is given twice."""
+    """One schema.
+
+    Attributes:
+        version_id: Request time of the instant that created it; 0 before the first change.
+        max_column_id: Highest id ever assigned, so that no id is reused.
+        columns: Top-level columns.
+    """
 
     version_id: int
     max_column_id: int
@@ -86,7 +100,7 @@ class VersionedSchema:
 
 
 def decode_schema_history(data: bytes) -> tuple[VersionedSchema, ...]:
-    """The schemas of a completed schemacommit, newest first.  Raises CorruptData."""
+    """Decode the schemas of a completed schemacommit, newest first. Raises CorruptData."""
     document = _load(data)
     schemas = document.get("schemas") if isinstance(document, dict) else None
     if not isinstance(schemas, list):
@@ -95,17 +109,17 @@ def decode_schema_history(data: bytes) -> tuple[VersionedSchema, ...]:
 
 
 def decode_schema(text: str) -> VersionedSchema:
-    """One schema, as a commit carries it under `latest_schema`.  Raises CorruptData."""
+    """Decode one schema, as stored in a commit under `latest_schema`. Raises CorruptData."""
     return _schema(_load(text))
 
 
 def encode_schema(schema: VersionedSchema) -> str:
-    """One schema, as a commit carries it under `latest_schema`."""
+    """Encode one schema, as stored in a commit under `latest_schema`."""
     return json.dumps(_document(schema), separators=(",", ":"), ensure_ascii=False)
 
 
 def encode_schema_history(schemas: Iterable[VersionedSchema]) -> bytes:
-    """What a completed schemacommit holds.  schemas: newest first."""
+    """Encode the content of a completed schemacommit. schemas: newest first."""
     return f'{{"schemas":[{",".join(map(encode_schema, schemas))}]}}'.encode()
 
 
@@ -133,7 +147,7 @@ def _column_document(column: SchemaField) -> dict[str, Any]:
 
 
 def all_ids(kind: ColumnType) -> Iterator[int]:
-    """All ids of a type, those of the entries of lists and maps among them."""
+    """Yield all ids of a type, including those of list elements and map entries."""
     if isinstance(kind, StructType):
         for column in kind.columns:
             yield column.column_id
@@ -157,7 +171,7 @@ def _schema(document: Any) -> VersionedSchema:
     schema = VersionedSchema(_int(document, "version_id"), _int(document, "max_column_id"), kind.columns)
     ids = list(all_ids(kind))
     if len(set(ids)) < len(ids):
-        raise CorruptData("a schema with column ids has one of them twice", found=Counter(ids).most_common(1)[0][0])
+        raise CorruptData("a schema with column ids has a duplicate id", found=Counter(ids).most_common(1)[0][0])
     if ids and not 0 <= min(ids) <= max(ids) <= schema.max_column_id:
         raise CorruptData("a schema has a column id out of range", expected=f"0 to {schema.max_column_id}", found=max(ids))
     return schema
@@ -175,10 +189,10 @@ def _type(document: Any, depth: int) -> ColumnType:
         columns = document.get("fields")
         if not isinstance(columns, list):
             raise CorruptData("a record of a schema with column ids has no fields")
-        found = tuple(_column(column, depth + 1) for column in columns)
-        if len({column.name for column in found}) < len(found):
-            raise CorruptData("a record of a schema with column ids has a name twice")
-        return StructType(found)
+        columns_of_type = tuple(_column(column, depth + 1) for column in columns)
+        if len({column.name for column in columns_of_type}) < len(columns_of_type):
+            raise CorruptData("a record of a schema with column ids has a duplicate name")
+        return StructType(columns_of_type)
     if kind == "array":
         element = _type(document.get("element"), depth + 1)
         return ArrayType(_int(document, "element_id"), element, _bool(document, "element_optional"))
@@ -198,12 +212,12 @@ def _column(document: Any, depth: int) -> SchemaField:
 def _int(document: Any, key: str) -> int:
     value = document.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise CorruptData("a schema with column ids lacks a number", expected=key, found=str(value)[:100])
+        raise CorruptData("a schema with column ids is missing a number", expected=key, found=str(value)[:100])
     return value
 
 
 def _bool(document: Any, key: str) -> bool:
     value = document.get(key)
     if not isinstance(value, bool):
-        raise CorruptData("a schema with column ids lacks a flag", expected=key, found=str(value)[:100])
+        raise CorruptData("a schema with column ids is missing a flag", expected=key, found=str(value)[:100])
     return value

@@ -1,10 +1,10 @@
-"""Table versions and timeline layouts, as questions about what a table of that version has.
+"""Table versions and timeline layouts, and the features of each.
 
     table version   0   1..7   8   9 (release 1.1)
     layout          0   1      2   2
 
-Readers and writers ask a version what it has; no other module compares version numbers.  A table whose properties name no
-table version has the current one, 8; one that names no layout is not a table.  What this does not do: upgrade or downgrade.
+Readers and writers query features of a version; no other module compares version numbers. A table whose properties have
+no table version has the current one, 8. A table without a layout is invalid. Not done here: upgrade or downgrade.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyhudi.errors import CorruptData, Unsupported
 
 
 class TimelineLayout(IntEnum):
-    """How the timeline is laid out in files."""
+    """Layout of the timeline's files."""
 
     V0 = 0
     V1 = 1
@@ -28,22 +28,24 @@ class TimelineLayout(IntEnum):
 
     @property
     def has_timeline_folder(self) -> bool:
-        """Instants live in `.hoodie/<timeline path>`; without it in `.hoodie` itself, among other files."""
+        """Instants are stored in `.hoodie/<timeline path>`; without it in `.hoodie` itself, among other files."""
         return self is TimelineLayout.V2
 
     @property
     def has_avro_commit_metadata(self) -> bool:
-        """commit, deltacommit and replacecommit files hold Avro; without it JSON."""
+        """commit, deltacommit and replacecommit files contain Avro; without it JSON."""
         return self is TimelineLayout.V2
 
     @property
     def has_clustering_action(self) -> bool:
-        """A pending clustering has an action of its own; without it, it is a pending replacecommit with a plan."""
+        """A pending clustering has its own action; without it, it is a pending replacecommit with a plan."""
         return self is TimelineLayout.V2
 
     @property
     def has_lsm_history(self) -> bool:
-        """Archived instants are Parquet files under a manifest; without it log files in the archive folder."""
+        """Archived instants are Parquet files listed by a manifest (LSM timeline); without it log files in the archive
+        folder.
+        """
         return self is TimelineLayout.V2
 
 
@@ -63,12 +65,12 @@ class TableVersion(IntEnum):
 
     @classmethod
     def current(cls) -> TableVersion:
-        """The version of the tables PyHudi creates, and of a table that does not say."""
+        """The version of the tables PyHudi creates, and of a table without the property."""
         return cls.EIGHT
 
     @property
     def layout(self) -> TimelineLayout:
-        """The timeline layout that belongs to the version."""
+        """The timeline layout of the version."""
         if self >= TableVersion.EIGHT:
             return TimelineLayout.V2
         return TimelineLayout.V0 if self is TableVersion.ZERO else TimelineLayout.V1
@@ -80,7 +82,7 @@ class TableVersion(IntEnum):
 
     @property
     def precedes_readable(self) -> bool:
-        """PyHudi reads no table of this version, and none of an earlier one."""
+        """PyHudi reads neither tables of this version nor of an earlier one."""
         return self < min(version for version in TableVersion if version.is_readable)
 
     @property
@@ -90,7 +92,7 @@ class TableVersion(IntEnum):
 
     @property
     def has_one_log_file_per_commit(self) -> bool:
-        """A log file is named after the delta commit that wrote it; without it after the base file it belongs to."""
+        """A log file is named after the delta commit that wrote it; without it after its base file."""
         return self >= TableVersion.EIGHT
 
     @property
@@ -105,66 +107,72 @@ class TableVersion(IntEnum):
 
     @property
     def has_merge_mode(self) -> bool:
-        """The properties name a record merge mode; without it the payload class decides."""
+        """The properties name a record merge mode; without it the payload class determines it."""
         return self >= TableVersion.EIGHT
 
     @property
     def has_ordering_fields(self) -> bool:
-        """Several columns may order records, and `hoodie.table.ordering.fields` alone names them; without it there is one, which
-        `hoodie.table.precombine.field` names too.
+        """Several columns may order records, and only `hoodie.table.ordering.fields` names them; without it there is
+        one, which `hoodie.table.precombine.field` names as well.
 
-        Readers take either key in any version: release 1.0 knows the older one alone, and release 1.1 writes the newer one alone
-        into tables of every version.
+        Readers accept either key in any version: release 1.0 reads the older key only, and release 1.1 writes only the
+        newer key into tables of every version.
         """
         return self >= TableVersion.NINE
 
     @property
     def prefixes_single_keys(self) -> bool:
-        """Whether the key generator COMPLEX writes `field:value` for a record key of one field too, as for several."""
+        """The key generator COMPLEX writes `field:value` for a record key of one field too, as for several."""
         return self >= TableVersion.NINE
 
     @property
     def names_format(self) -> bool:
-        """Creators say in `hoodie.table.format` that the files are Hudi's own; without it nothing else is known."""
+        """`hoodie.table.format` is written and declares Hudi's own format; without it no other format exists."""
         return self >= TableVersion.NINE
 
     @property
     def merges_by_modes(self) -> bool:
-        """The merge mode, an update mode and merge properties say what a payload class says without it, and a delete without an
-        ordering value is forgotten by what follows it.
+        """Merge mode, partial update mode and merge properties replace the payload class, and a delete without an
+        ordering value does not affect the records after it.
         """
         return self >= TableVersion.NINE
 
     @property
     def has_hbase_index(self) -> bool:
-        """Writers may keep the places of records in a table of HBase; release 1.1, which brought version 9, took that away."""
+        """Writers may store record locations in an HBase table; release 1.1, which introduced version 9, removed this
+        index.
+        """
         return self < TableVersion.NINE
 
     @property
     def has_index_versions(self) -> bool:
-        """Every index definition names the version of its layout; without it there is one that need not be named."""
+        """Every index definition declares the version of its layout; without it there is one layout, which need not be
+        declared.
+        """
         return self >= TableVersion.NINE
 
     @property
     def has_local_timestamps(self) -> bool:
-        """The release that writes such tables has columns of timestamps without a zone; without it they read as numbers."""
+        """The release that writes such tables supports timestamps without a zone; without it they read as numbers."""
         return self >= TableVersion.NINE
 
     @property
     def has_open_ranges(self) -> bool:
-        """Incremental queries leave out what completed at their start; without it they take it in."""
+        """Incremental queries exclude what completed at their start; without it they include it."""
         return self >= TableVersion.NINE
 
 
 def written_versions() -> str:
-    """The versions that PyHudi writes, for messages."""
+    """Return the versions that PyHudi writes, for messages."""
     return " and ".join(str(int(version)) for version in TableVersion if version.is_writable)
 
 
 def parse_table_version(text: str | None) -> TableVersion:
-    """The value of `hoodie.table.version`; None, for an absent key, is the current version.
+    """Return the value of `hoodie.table.version`; None, for a missing key, is the current version.
 
-    Raises Unsupported for a version that does not exist yet, CorruptData for a text that is not a number.
+    Raises:
+        Unsupported: A version that is newer than all known ones.
+        CorruptData: The text is not a number.
     """
     if text is None:
         return TableVersion.current()
@@ -172,21 +180,25 @@ def parse_table_version(text: str | None) -> TableVersion:
     try:
         return TableVersion(number)
     except ValueError:
-        raise Unsupported(f"Table version {number} is newer than the newest that is known, {max(TableVersion).value}.") from None
+        raise Unsupported(
+            f"table version {number} is not supported: the newest known version is {max(TableVersion).value}"
+        ) from None
 
 
 def parse_timeline_layout(text: str) -> TimelineLayout:
-    """The value of `hoodie.timeline.layout.version`.  Raises as `parse_table_version`."""
+    """Return the value of `hoodie.timeline.layout.version`. Raises as `parse_table_version`."""
     number = _number("hoodie.timeline.layout.version", text)
     try:
         return TimelineLayout(number)
     except ValueError:
-        raise Unsupported(f"Timeline layout {number} is newer than the newest known, {max(TimelineLayout).value}.") from None
+        raise Unsupported(
+            f"timeline layout {number} is not supported: the newest known layout is {max(TimelineLayout).value}"
+        ) from None
 
 
 def _number(key: str, text: str) -> int:
     stripped = text.strip()
-    # A dozen digits cover every version that will ever be, and keep int() from chewing on a damaged megabyte.
+    # Twelve digits suffice for every version, and bound the cost of int() on a corrupt value of megabytes.
     if not (stripped.isascii() and stripped.isdigit() and len(stripped) <= 12):
         raise CorruptData(f"{key} is not a number", found=text[:100])
     return int(stripped)

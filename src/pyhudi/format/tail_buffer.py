@@ -1,4 +1,4 @@
-"""A sink that holds back the end of a file, for writers of Arrow whose last bytes are changed before they are stored."""
+"""Sink that buffers the end of a file, so that the footer written by Arrow can be changed before it is stored."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 
 class Sink(Protocol):
-    """Where bytes go."""
+    """Destination of bytes."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 class TailBufferSink(io.RawIOBase):
-    """A sink that lets bytes through until it is told to hold them."""
+    """Sink that passes bytes through until buffering starts."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
@@ -39,14 +39,14 @@ class TailBufferSink(io.RawIOBase):
 
     @property
     def buffered(self) -> bytes:
-        """What came since `start_buffering`."""
+        """Return the bytes written since `start_buffering`."""
         return b"".join(self._parts)
 
     def start_buffering(self) -> None:
-        """From now on nothing gets through."""
+        """Buffer all bytes from now on."""
         self._holds = True
 
     def release(self, data: bytes) -> None:
-        """Let these bytes through in the place of those that are held."""
+        """Write these bytes to the sink in place of the buffered ones."""
         self._sink.write(data)
         self._parts = []

@@ -2,10 +2,10 @@
 Format: docs/formats/metadata-table.md.
 
     run_secondary      a file group before and after a commit -> added and removed pairs of value and record key: a side
-    file
-                       for each secondary index, sharded by the index's file groups, as `tasks.file_stats` writes them
+                       file for each secondary index, sharded by the index's file groups, as `tasks.file_stats` writes
+                       them
     run_expressions    data files -> for each expression index the range of its results in the file, or a Bloom filter
-    of them
+                       of them
 
 Both read stored rows: a secondary index depends on the merged rows, not on the written ones, and function results can
 only be computed from values. Only record keys and the indexes' columns are read.
@@ -222,8 +222,7 @@ def log_batches(
     ids: ColumnIds | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a log file's valid data blocks in the given columns; delete blocks have none. `ids` are the
-    column
-    ids.
+    column ids.
     """
     log_name = parse_log_file(file_name(path))
     assert log_name is not None, "the path belongs to a log file"

@@ -1,6 +1,5 @@
 """Keys of metadata table records for files, columns and partitions. Format: docs/formats/metadata-table.md, partitions
-and
-hash functions.
+and hash functions.
 
     column_stats                     H(column) + H(partition) + M(file)
     partition_stats                  H(column) + H(partition)

@@ -3,10 +3,9 @@
     by call        register_merger, register_payload, register_compaction_strategy, register_clustering_strategy,
                    register_time_generator
     installed      an entry point of the group `pyhudi.plugins` refers to a function without arguments that makes such
-    calls;
-                   it is called once per process, before an unregistered name is refused
+                   calls; it is called once per process, before an unregistered name is refused
     by module      load_plugin("my.module"), or `pyhudi --plugin my.module ...`: the module is imported, and makes the
-    calls
+                   calls
 
 Table properties never import code: they refer to registered names. `pyhudi.testing` contains checks for such rules.
 """

@@ -1,20 +1,17 @@
 """Which operations accept which options, and how unsupported combinations are rejected.
-Rationale: docs/decisions/0011-option-scopes.md.
 
 An operation lists the settings that it reads; their options are the ones it accepts. Options reach it in two ways:
 
-    call options     passed with the call: the operation must accept each of them, or the call is refused with the names
-        of the
-                     operations that do
-    table options    passed with the table, or in the one mapping of a Spark job: they may belong to other calls.
-        Options that
-                     choose the rows of a read, or what a write does, must still be accepted unless their value is the
-                     default.
-                     Otherwise the result would differ from the request. Reads ignore options that choose writes, and
-                     services
-                     ignore both
+    call options    passed with the call: the operation must accept each of them, or the call is refused with the names of
+                    the operations that do
+    table options   passed with the table, or in the one mapping of a Spark job: they may belong to other calls. Options that
+                    choose the rows of a read, or what a write does, must still be accepted unless their value is the
+                    default: otherwise the result would differ from the request. Reads ignore options that choose writes,
+                    and services ignore both
 
 Options that are table properties are allowed in every call: they are compared with the table.
+
+Rationale: docs/decisions/0011-option-scopes.md.
 """
 
 from __future__ import annotations

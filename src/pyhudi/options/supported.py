@@ -1,19 +1,20 @@
-"""Registry and validation of the `hoodie.*` options. Reference: docs/reference/options.md.
+"""Registry and validation of the `hoodie.*` options.
 
 A caller's mapping is parsed once into an `Options` value; lower layers use typed settings. Options are declared on the
 fields of those settings (see `pyhudi.options.declaration`); importing their modules here registers them all.
 
 Every key belongs to one of these classes:
-    supported  declared, parsed and applied (`SUPPORTED`)
-    no effect  valid, but what it tunes does not exist here, so every value gives the same table (`NO_OP`, with the
-    reason)
-    refused    valid in Hudi, but not implemented in PyHudi: an error, unless the value is neutral (`REFUSED`); and
-        names that
-               only Hudi's Flink connector uses (`FLINK`)
-    unknown    a warning with the nearest known key, except for keys with the prefix of commit metadata
+
+    supported   declared, parsed and applied (`SUPPORTED`)
+    no effect   valid, but what it tunes does not exist here, so every value gives the same table (`NO_OP`, with the reason)
+    refused     valid in Hudi, but not implemented in PyHudi: an error, unless the value is neutral (`REFUSED`); and names
+                that only Hudi's Flink connector uses (`FLINK`)
+    unknown     a warning with the nearest known key, except for keys with the prefix of commit metadata
 
 `pyhudi.options.scope` defines which operations use a supported option. Table properties (`hoodie.table.*` and others)
 are allowed among the options, as in Spark jobs; they are compared with the table.
+
+Source: docs/reference/options.md, "Supported".
 """
 
 from __future__ import annotations

@@ -3,16 +3,16 @@
 A write conflicts with another instant when both touch one file group, and the other instant either completed since the write
 read the table or is a service that will rewrite the group.
 
-A write that looked keys up and found some nowhere has also read that no file group has them.  So it touches the *new keys* of
-each partition into which it inserts, and every write touches them that inserts there, into a file group that it makes or one that
-was there: of two upserts that bring the same new key, the later one finds the key when it is planned again.  Plain inserts look
-nothing up; they meet those that do, and not each other.
-What a write reads about keys for which it writes nothing counts too: file groups with keys that an insert passes over, and the
-new keys of partitions in which what is to be deleted stands nowhere.
-A compaction leaves out what logs had deleted.  A write that was requested before it completed may bring such a key back in a log,
-where it still found the key in the base file; a write that was requested later finds the key nowhere and inserts it.  So where a
-compaction completed beside a write, what the write appends to the compacted file groups counts as inserted and as looked up.
-Under a bucket index a write has read of a bucket that it has no file group; two writes that make one for it meet.
+A write that looked keys up and found some nowhere has also read that no file group has them. So it touches the *new
+keys* of each partition into which it inserts, and every write touches them that inserts there, into a file group that
+it makes or one that was there: of two upserts that bring the same new key, the later one finds the key when it is
+planned again. Plain inserts look nothing up; they meet those that do, and not each other. What a write reads about keys
+for which it writes nothing counts too: file groups with keys that an insert passes over, and the new keys of partitions
+in which what is to be deleted stands nowhere. A compaction leaves out what logs had deleted. A write that was requested
+before it completed may bring such a key back in a log, where it still found the key in the base file; a write that was
+requested later finds the key nowhere and inserts it. So where a compaction completed beside a write, what the write
+appends to the compacted file groups counts as inserted and as looked up. Under a bucket index a write has read of a
+bucket that it has no file group; two writes that make one for it meet.
 
 Writers that do not wait for each other (non-blocking concurrency control) append to the same file groups, and that is none.  They
 meet only what takes such a group from under them: another instant that replaced it, or that wrote to another file group of the
@@ -124,9 +124,9 @@ def schema_to_commit(own_time: str, start: str, current_schema: str) -> str | No
 def instants_to_check(own_time: str, start: WriteStart, current_timeline: Timeline) -> tuple[Instant, ...]:
     """The instants whose file groups a completing write has to be compared with, in timeline order.
 
-    own_time: the write's request time.  Completed since the start: by completion time; or requested after the newest completed
-    write seen then, or pending then, for the clocks of others need not agree with ours.
-    Pending: compactions and clusterings requested after this write.
+    own_time: the write's request time. Completed since the start: by completion time; or requested after the newest
+    completed write seen then, or pending then, for the clocks of others need not agree with ours. Pending: compactions
+    and clusterings requested after this write.
     """
     found = []
     for instant in current_timeline.instants:

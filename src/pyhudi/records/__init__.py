@@ -1,4 +1,4 @@
-"""Pure functions on Arrow schemas, arrays and batches: schemas, keys, filters, hashes, column ranges, merging.
+"""Pure functions on Arrow schemas, arrays and batches: schemas, keys, filters, hashes, column statistics, merging.
 
-Nothing here knows a file, a clock, an option dictionary or Spark.
+Modules in this package do no I/O and use no clock, option dictionary or Spark.
 """

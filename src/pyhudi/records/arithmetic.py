@@ -1,7 +1,8 @@
-"""Arithmetic and comparisons of columns, as Spark's try_add, try_divide and their like do it under ANSI rules.
+"""Arithmetic and comparisons of columns, with the semantics of Spark's try_add, try_divide and similar functions under
+ANSI rules.
 
-A result that its type does not hold is null, and so is a division by zero.  Whole numbers keep the wider of their types and meet
-floating point as doubles.  NaN equals NaN and is above every number, -0.0 equals 0.0.
+Overflow and division by zero give null. Whole numbers keep the wider of their types; with floating point the common
+type is double. NaN equals NaN and is above every number, -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ _LONG = np.iinfo(np.int64)
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """The type in which two numbers meet, or the one that two other values have.  Raises InvalidRequest when there is none."""
+    """Return the common type of two numeric types, or of two equal types.
+
+    Raises:
+        InvalidRequest: There is no common type.
+    """
     types = pa.types
     if left == right:
         return left
@@ -32,28 +37,31 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
             return left if left.bit_width >= right.bit_width else right
         if types.is_floating(left) or types.is_floating(right):
             return pa.float64()
-        one, other = as_decimal(left), as_decimal(right)
-        scale = max(one.scale, other.scale)
-        return _decimal(max(one.precision - one.scale, other.precision - other.scale) + scale, scale)
-    raise InvalidRequest(f"values of types {left} and {right} do not meet without a cast")
+        left_decimal, right_decimal = as_decimal(left), as_decimal(right)
+        scale = max(left_decimal.scale, right_decimal.scale)
+        return _decimal(
+            max(left_decimal.precision - left_decimal.scale, right_decimal.precision - right_decimal.scale) + scale, scale
+        )
+    raise InvalidRequest(f"values of types {left} and {right} have no common type: cast one of them")
 
 
 def as_decimal(kind: pa.DataType) -> pa.DataType:
-    """The decimals that hold every whole number of a type; decimals as they are."""
+    """Return the decimal type that represents every value of an integer type; decimal types are unchanged."""
     return kind if pa.types.is_decimal(kind) else pa.decimal128({8: 3, 16: 5, 32: 10}.get(kind.bit_width, 20), 0)
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether there is arithmetic on values of a type."""
+    """Return True if arithmetic is supported on values of a type."""
     types = pa.types
     return bool(types.is_signed_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_decimal128(kind))
 
 
 def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """The type of the results of + - * / %.
+    """Return the result type of the operators + - * / %.
 
-    Raises InvalidRequest for what are no numbers, Unsupported for decimals of more digits than Spark keeps, and where it would
-    round them.
+    Raises:
+        InvalidRequest: An operand is not a number.
+        Unsupported: Decimals of more digits than Spark supports, or operations in which Spark rounds decimals.
     """
     for kind in (left, right):
         if not is_number(kind):
@@ -61,21 +69,21 @@ def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.
     if operator == "/":
         exact = not pa.types.is_floating(left) and not pa.types.is_floating(right)
         if exact and (pa.types.is_decimal(left) or pa.types.is_decimal(right)):
-            raise Unsupported("division of decimals: cast them to double")
+            raise Unsupported("division of decimals is not supported: cast them to double")
         return pa.float64()
     kind = common_type(left, right)
     if not pa.types.is_decimal(kind):
         return kind
     if operator == "*":
-        one, other = as_decimal(left), as_decimal(right)
-        return _decimal(one.precision + other.precision + 1, one.scale + other.scale)
+        left_decimal, right_decimal = as_decimal(left), as_decimal(right)
+        return _decimal(left_decimal.precision + right_decimal.precision + 1, left_decimal.scale + right_decimal.scale)
     if operator == "%":
-        raise Unsupported("the remainder of decimals: cast them to double")
+        raise Unsupported("the remainder of decimals is not supported: cast them to double")
     return _decimal(kind.precision + 1, kind.scale)
 
 
 def run_arithmetic(operator: str, left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The results of an operator, of their `arithmetic_type`."""
+    """Evaluate an operator; `kind` is its `arithmetic_type`."""
     if pa.types.is_decimal(kind):
         operations = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
         return operations[operator](left.cast(as_decimal(left.type)), right.cast(as_decimal(right.type))).cast(kind)
@@ -85,13 +93,13 @@ def run_arithmetic(operator: str, left: pa.Array, right: pa.Array, kind: pa.Data
     results, failed = run(_numbers(left, computed), _numbers(right, computed))
     if not is_floating:
         failed |= (results < -(1 << kind.bit_width - 1)) | (results > (1 << kind.bit_width - 1) - 1)
-    # NaN is a value: only what the mask says is null.
+    # NaN is a value: only the mask marks nulls.
     masked = pa.array(np.where(failed, results.dtype.type(0), results), mask=unknown | failed, from_pandas=False)
     return masked.cast(kind)
 
 
 def absolute(values: pa.Array) -> pa.Array:
-    """Numbers without their sign; the least whole number of a type has none there."""
+    """Return absolute values; null for the minimum of an integer type, which has no positive counterpart."""
     if pa.types.is_integer(values.type):
         least = pa.scalar(-(1 << values.type.bit_width - 1), values.type)
         values = pc.if_else(pc.equal(values, least), pa.scalar(None, values.type), values)
@@ -99,7 +107,7 @@ def absolute(values: pa.Array) -> pa.Array:
 
 
 def compare(operator: str, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
-    """Whether each value compares so with the one beside it, of their `common_type`; null where one of them is."""
+    """Compare two columns row by row in their `common_type`; null if either value is null."""
     kind = common_type(left.type, right.type)
     left, right = (_comparable(side, kind) for side in (left, right))
     if operator in (">", ">="):
@@ -116,7 +124,7 @@ def compare(operator: str, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
 
 def _decimal(precision: int, scale: int) -> pa.DataType:
     if precision > 38:
-        raise Unsupported(f"decimals of {precision} digits: cast one side to double")
+        raise Unsupported(f"decimals of {precision} digits are not supported: cast one side to double")
     return pa.decimal128(precision, scale)
 
 
@@ -145,12 +153,12 @@ def _subtract_whole(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
 def _multiply_whole(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
     results = left * right
     divisor = np.where((right == 0) | (right == -1), 1, right)
-    wrong = (results // divisor != left) & (right != 0) & (right != -1)
-    return results, wrong | ((right == -1) & (left == _LONG.min))
+    overflow = (results // divisor != left) & (right != 0) & (right != -1)
+    return results, overflow | ((right == -1) & (left == _LONG.min))
 
 
 def _remainder_whole(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
-    # The remainder by -1 is 0, also of the least number, whose quotient no number holds.
+    # The remainder by -1 is 0, also for the minimum integer, whose quotient overflows.
     return np.fmod(left, np.where((right == 0) | (right == -1), 1, right)), right == 0
 
 

@@ -1,11 +1,11 @@
-"""Assignments: what an update or a merge puts into columns of the table.
+"""Assignments of updates and merges: the value that each column gets.
 
-    text        a literal as filters write it (`'done'`, `1.5`, `DATE '2024-05-06'`, `NULL`), or a column of the rows beside
-                which it stands (`fare`, `source.fare`)
-    others      values of Python, as they are
+    string      a literal in filter syntax (`'done'`, `1.5`, `DATE '2024-05-06'`, `NULL`), or a column of the source
+                rows (`fare`, `source.fare`)
+    others      Python values
 
-A literal becomes a value of its column's type exactly, or is refused.  What is not done: functions, arithmetic, fields inside of
-a struct.
+A literal is converted to its column's type exactly, or rejected. Not supported: functions, arithmetic, fields of
+structs.
 """
 
 from __future__ import annotations
@@ -28,42 +28,52 @@ from pyhudi.records.schema_cast import conform, refuse_rounding
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One column of the table and what it gets: the values of a column beside it, or one value in every row."""
+    """One column of the table and its new value: a column of the source rows, or one value for every row.
+
+    Attributes:
+        column: Column of the table.
+        value: Column of the source rows, or a value.
+    """
 
     column: str
     value: ColumnRef | pa.Scalar
 
     def values(self, other_rows: pa.Table) -> pa.Array:
-        """The values for each of the rows."""
+        """Return the value for each row."""
         if isinstance(self.value, ColumnRef):
-            found = column_at(other_rows, self.value.name)
-            return found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
+            source_column = column_at(other_rows, self.value.name)
+            return source_column.combine_chunks() if source_column.num_chunks != 1 else source_column.chunk(0)
         return pa.repeat(self.value, other_rows.num_rows)
 
 
 def parse_assignments(values: Any, table: pa.Schema, other_schema: pa.Schema) -> tuple[Assignment, ...]:
-    """What a caller assigns.  table: the columns that may be assigned; beside: those that may be copied.
+    """Parse the caller's assignments.
 
-    Raises InvalidRequest for columns that are not there and for values that a column cannot hold, Unsupported for other
-    expressions than literals and columns, and for fields inside of a struct.
+    Args:
+        values: Mapping of column names to values.
+        table: Columns that may be assigned.
+        other_schema: Columns that may be copied.
+
+    Raises:
+        InvalidRequest: A missing column, or a value that a column cannot store.
+        Unsupported: Other expressions than literals and columns, and fields of a struct.
     """
     if not isinstance(values, Mapping) or not values:
-        raise InvalidRequest(
-            f"columns are assigned as a mapping of their names to values, such as {{'fare': 1.5}}, not {values!r}"
-        )
+        raise InvalidRequest(f"assignments must be a mapping of column names to values, such as {{'fare': 1.5}}, not {values!r}")
     return tuple(_assignment(name, value, table, other_schema) for name, value in values.items())
 
 
 def assigned_columns(assignments: tuple[Assignment, ...], other_schema: pa.Schema) -> pa.Schema:
-    """The columns that are copied, under the names of those that they are assigned to."""
+    """Return the fields of the copied columns, under the names of the columns they are assigned to."""
     copied = [(a.column, a.value.name) for a in assignments if isinstance(a.value, ColumnRef)]
     return pa.schema([field_at(other_schema, source).with_name(column) for column, source in copied])
 
 
 def assign(assignments: tuple[Assignment, ...], other_rows: pa.Table, rows: pa.Table | None, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows in the columns of a schema: what is assigned, else what `rows` hold, else null.
+    """Build rows in the columns of a schema: assigned values, else values of `rows`, else null.
 
-    Raises InvalidRequest for values that do not fit their columns.
+    Raises:
+        InvalidRequest: A value does not fit its column.
     """
     columns: dict[str, pa.Array] = {}
     if rows is not None:
@@ -81,14 +91,14 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 def _assignment(name: str, value: Any, table: pa.Schema, other_schema: pa.Schema) -> Assignment:
     type_ = field_at(table, name).type
     if "." in name:
-        raise Unsupported(f"assigning {name!r}, a field inside of a struct: assign the whole column {name.split('.')[0]!r}")
+        raise Unsupported(f"cannot assign {name!r}, a field of a struct: assign the whole column {name.split('.')[0]!r}")
     if isinstance(value, str):
         value = parse_value(value)
         if isinstance(value, ColumnRef):
             try:
                 field_at(other_schema, value.name)
             except InvalidRequest as error:
-                raise InvalidRequest(f"the value of column {name!r}: {error} (text stands in single quotes)") from error
+                raise InvalidRequest(f"the value of column {name!r}: {error} (string literals need single quotes)") from error
             return Assignment(name, value)
     return Assignment(name, _literal(name, value.as_py() if isinstance(value, pa.Scalar) else value, type_))
 
@@ -98,11 +108,11 @@ def _literal(name: str, value: Any, type_: pa.DataType) -> pa.Scalar:
         return pa.scalar(None, type_)
     package = type(value).__module__.partition(".")[0]
     if (package, type(value).__name__) in (("polars", "Expr"), ("pyarrow", "Expression")):
-        raise Unsupported(f"column {name!r}: an expression of {package} is given; only a literal or a column can be: {COMPUTED}")
+        raise Unsupported(f"column {name!r}: a {package} expression cannot be assigned, only a literal or a column: {COMPUTED}")
     problem = InvalidRequest(f"column {name!r} of type {type_} cannot hold {value!r} ({type(value).__name__})")
     if pa.types.is_nested(type_):
         raise problem
-    # A comparison is bound to a column's type exactly or not at all, and so is what is put into the column.
+    # A comparison is bound to a column's type exactly or not at all; assigned values follow the same rule.
     try:
         bound = _bound(name, value, type_)
     except InvalidRequest as error:
@@ -116,11 +126,11 @@ def _literal(name: str, value: Any, type_: pa.DataType) -> pa.Scalar:
 
 
 def _bound(name: str, value: Any, type_: pa.DataType) -> Any:
-    """The value as the column holds it, None where it does not."""
+    """Return the value in the column's type; None if it cannot be represented."""
     if pa.types.is_floating(type_):
         number = bind_to_family(name, value, type_)
         if number == 0 and not isinstance(value, str):
-            # To a comparison one zero stands for both; a column holds either.
+            # A comparison does not distinguish the zeros; a column does.
             number = math.copysign(0.0, value)
         return number if _held(value, number) else None
     bound = bind(Compare(name, "=", value), pa.schema([pa.field(name, type_)]))
@@ -128,8 +138,8 @@ def _bound(name: str, value: Any, type_: pa.DataType) -> Any:
 
 
 def _held(value: Any, bound: Any) -> bool:
-    """Whether floating point holds a number: a whole one as it is, a fraction as near as it comes, and none as infinity."""
+    """Return True if floating point represents a number: an integer exactly, a fraction rounded, and none as infinity."""
     if isinstance(value, int):
         return bool(bound == value)
-    # A decimal beyond the doubles is no infinity, which `isinf` would make of it.
+    # `isinf` would convert a decimal beyond the range of doubles to infinity.
     return not math.isinf(bound) or isinstance(value, str) or value in (math.inf, -math.inf)

@@ -1,4 +1,4 @@
-"""Casts of columns as Spark's try_cast makes them in UTC: null where a value does not become one of the other type."""
+"""Vectorized casts with the semantics of Spark's try_cast in UTC: null where a value cannot be cast."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LONG = np.iinfo(np.int64)
 
 
 def canonical_type(kind: pa.DataType) -> pa.DataType:
-    """The type that functions know among those of the same values."""
+    """Return the type that functions support in place of an equivalent one."""
     return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind
 
 
 def try_cast(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array], pa.Array] | None:
-    """How values of one type become those of another as Spark's try_cast makes them; None where that is not built."""
+    """Return the cast function between two types, with the semantics of Spark's try_cast; None if it is not supported."""
     types = pa.types
     if source == target:
         return lambda values: values
@@ -66,29 +66,31 @@ def _kind_of(kind: pa.DataType) -> str:
 
 
 def _within(values: pa.Int64Array, target: pa.DataType) -> pa.Array:
-    """Whole numbers in a type, null where it does not hold them."""
-    half = 1 << target.bit_width - 1
-    fits = pc.and_(pc.greater_equal(values, -half), pc.less_equal(values, half - 1))
+    """Cast integers to a narrower type; null on overflow."""
+    limit = 1 << target.bit_width - 1
+    fits = pc.and_(pc.greater_equal(values, -limit), pc.less_equal(values, limit - 1))
     return pc.if_else(fits, values, pa.scalar(None, pa.int64())).cast(target)
 
 
 def _whole(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Floating point without its fraction, null where the type does not hold that."""
-    half = float(1 << target.bit_width - 1)
+    """Truncate floating point numbers to an integer type; null on overflow."""
+    limit = float(1 << target.bit_width - 1)
     numbers = pc.trunc(values.cast(pa.float64(), safe=False))
-    # The greatest long has no double: what is next above it becomes it, as in Java.
-    top = pc.less_equal(numbers, half) if target == pa.int64() else pc.less(numbers, half)
-    fits = pc.and_(pc.greater_equal(numbers, -half), top)
-    kept = pc.if_else(fits, numbers, pa.scalar(None, pa.float64()))
-    at_top = pc.equal(kept, half)
-    small = pc.if_else(at_top, pa.scalar(0.0), kept).cast(pa.int64())
+    # The maximum long has no double: 2^63 becomes it, as in Java.
+    top = pc.less_equal(numbers, limit) if target == pa.int64() else pc.less(numbers, limit)
+    fits = pc.and_(pc.greater_equal(numbers, -limit), top)
+    in_range = pc.if_else(fits, numbers, pa.scalar(None, pa.float64()))
+    at_top = pc.equal(in_range, limit)
+    small = pc.if_else(at_top, pa.scalar(0.0), in_range).cast(pa.int64())
     return pc.if_else(at_top, pa.scalar(_LONG.max, pa.int64()), small).cast(target)
 
 
 def _read_whole(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Text as whole numbers; null where it is none, or the type does not hold it."""
-    found = pc.extract_regex(values.cast(pa.string()), r"^[\x00-\x20\x7f-\x{9f}]*(?P<number>[+-]?[0-9]+)[\x00-\x20\x7f-\x{9f}]*$")
-    signed = pc.struct_field(found, "number")
+    """Parse strings as integers; null if invalid or on overflow."""
+    groups = pc.extract_regex(
+        values.cast(pa.string()), r"^[\x00-\x20\x7f-\x{9f}]*(?P<number>[+-]?[0-9]+)[\x00-\x20\x7f-\x{9f}]*$"
+    )
+    signed = pc.struct_field(groups, "number")
     negative = pc.starts_with(signed, "-")
     digits = pc.ascii_ltrim(pc.ascii_ltrim(signed, "+-"), "0")
     digits = pc.if_else(pc.equal(digits, ""), "0", digits)

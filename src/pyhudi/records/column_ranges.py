@@ -1,7 +1,8 @@
-"""Pruning many files at once: the rules of `predicates.prune_ranges`, over columns of ranges.
+"""Data skipping over many files at once: the rules of `filters.range_pruning.prune_ranges`, vectorized over columns of
+statistics.
 
-A `RangeColumn` holds what is known of one column in each of many files.  `may_match` says for each file whether a row of it may
-make a filter true, as `prune_ranges` does file by file.
+A `RangeColumn` contains the statistics of one column in many files. `may_match` returns for each file whether a row of
+it may match a filter.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class RangeColumn:
-    """One column in many files.  low, high: arrays of the column's type, both null where no bounds are known.
+    """Statistics of one column in many files. As in `ColumnRange`, missing bounds imply nothing about the values.
 
-    null_count, value_count (nulls included): int64, null where not known.  As in `ColumnRange`, no bounds say nothing of the
-    values.
+    Attributes:
+        low: Lower bounds, of the column's type; null if unknown.
+        high: Upper bounds, of the column's type; null if unknown.
+        null_count: Number of nulls, int64; null if unknown.
+        value_count: Number of values, nulls included, int64; null if unknown.
     """
 
     low: pa.Array
@@ -43,7 +47,7 @@ class RangeColumn:
 
     @property
     def nbytes(self) -> int:
-        """What the arrays take."""
+        """Size of the arrays in bytes."""
         return sum(array.nbytes for array in (self.low, self.high, self.null_count, self.value_count))
 
     def __post_init__(self) -> None:
@@ -52,27 +56,30 @@ class RangeColumn:
 
 
 def may_match(expr: Expr, columns: Mapping[Operand, RangeColumn], count: int) -> Flags:
-    """For each of `count` files whether a row of it may make the filter true.
+    """Return for each of `count` files whether a row of it may match the filter.
 
-    expr: bound; columns: by dotted name, each of `count` files, or by what functions make of columns, where their results have
-    ranges of their own; what is not named may hold anything.
+    Args:
+        expr: Bound filter.
+        columns: Statistics by dotted column name, or by function call if its results have statistics of their own.
+            Operands without statistics may have any value.
+        count: Number of files.
     """
-    none = np.zeros(count, dtype=np.uint8)
-    found: Flags = outcomes(expr, lambda leaf: _leaf_outcomes(leaf, columns, count), none) & TRUE > 0
-    return found
+    no_outcome = np.zeros(count, dtype=np.uint8)
+    flags: Flags = outcomes(expr, lambda leaf: _leaf_outcomes(leaf, columns, count), no_outcome) & TRUE > 0
+    return flags
 
 
 def _range_of(operand: Operand, columns: Mapping[Operand, RangeColumn]) -> RangeColumn | None:
-    """What is known of an operand; of a call, when nobody has said it, from the ranges of its column."""
-    found = columns.get(operand)
-    if found is not None or isinstance(operand, str):
-        return found
+    """Return the statistics of an operand; those of a call without statistics are derived from its column."""
+    known = columns.get(operand)
+    if known is not None or isinstance(operand, str):
+        return known
     column = derived_column(operand)
     source = None if column is None else columns.get(column.name)
     if column is None or source is None or source.low.type != column.type:
         return None
     low, high = derived_bounds(operand, source.low, source.high)
-    # Where a bound gives null, so may values between them.
+    # If the function of a bound is null, so may be values between the bounds.
     nulls = pc.if_else(low.is_valid(), source.null_count, pa.scalar(None, pa.int64()))
     return RangeColumn(low, high, nulls, source.value_count)
 
@@ -111,17 +118,17 @@ def _listed(leaf: In, column: RangeColumn, count: int) -> Bits:
             inside: Bits = _compared(">=", least, column, leaf.type) & _compared("<=", greatest, column, leaf.type)
             return (inside & np.uint8(TRUE)) | miss
         return np.full(count, np.uint8(TRUE) | miss, dtype=np.uint8)
-    may = np.zeros(count, dtype=np.uint8)
-    must = np.zeros(count, dtype=np.bool_)
+    may_match = np.zeros(count, dtype=np.uint8)
+    must_match = np.zeros(count, dtype=np.bool_)
     for value in leaf.values:
-        each = _compared("=", value, column, leaf.type)
-        may |= each & np.uint8(TRUE)
-        must |= each == TRUE
-    return may | np.where(must, np.uint8(0), miss).astype(np.uint8)
+        outcome = _compared("=", value, column, leaf.type)
+        may_match |= outcome & np.uint8(TRUE)
+        must_match |= outcome == TRUE
+    return may_match | np.where(must_match, np.uint8(0), miss).astype(np.uint8)
 
 
 def _compared(op: str, literal: Any, column: RangeColumn, type_: pa.DataType | None) -> Bits:
-    """As `predicates` compares a literal with a range; what stands where bounds are null is of no account."""
+    """Compare a literal with ranges, as `range_pruning` does; results for null bounds are ignored."""
     count = len(column.low)
     if type_ is None:
         raise Internal("the filter is not bound to a schema")
@@ -129,16 +136,16 @@ def _compared(op: str, literal: Any, column: RangeColumn, type_: pa.DataType | N
         return np.full(count, TRUE | FALSE, dtype=np.uint8)
     scalar = arrow_scalar(literal, type_)
     low, high = column.low, column.high
-    # NaN is above every number; as a lower bound it says nothing.
+    # NaN is above every number; as a lower bound it implies nothing.
     low_nan, high_nan = _nan_flags(low), _nan_flags(high)
     if literal != literal:
-        below, above, at = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_), high_nan
+        below, above, can_equal = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_), high_nan
     else:
         below = low_nan | _flags(pc.fill_null(pc.less(low, scalar), False))
         above = high_nan | _flags(pc.fill_null(pc.greater(high, scalar), False))
         reaches = low_nan | _flags(pc.fill_null(pc.less_equal(low, scalar), False))
-        at = reaches & (high_nan | _flags(pc.fill_null(pc.greater_equal(high, scalar), False)))
-    true_when = {"=": at, "<>": below | above, "<": below, "<=": below | at, ">": above, ">=": above | at}
+        can_equal = reaches & (high_nan | _flags(pc.fill_null(pc.greater_equal(high, scalar), False)))
+    true_when = {"=": can_equal, "<>": below | above, "<": below, "<=": below | can_equal, ">": above, ">=": above | can_equal}
     return _bits(true_when[op], TRUE) | _bits(true_when[NEGATED[op]], FALSE)
 
 

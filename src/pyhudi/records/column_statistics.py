@@ -1,17 +1,19 @@
-"""Column ranges: the smallest and largest value, nulls and sizes of a column, from Parquet footers or from Arrow batches.
+"""Column statistics: minimum, maximum, null count and sizes of a column, from Parquet footers or Arrow batches.
 
-A range holds values in stored form, which is what Hudi's column statistics hold and what filters are compared with:
+Bounds are in stored form, which Hudi's column statistics use and filters are compared with:
 
     boolean bool | int, long int | float, double float | string str | bytes bytes | decimal Decimal at the column's scale
     date int, days since 1970-01-01 | timestamp int, microseconds since the epoch
 
-Two sources, two rules (metadata table, column_stats):
-- A base file's range comes from its footer.  Parquet widens zeros: a smallest value of +0.0 is stated as -0.0, a largest of
-  -0.0 as +0.0, and so do we.  The bounds of Arrow's footers leave NaN out, so a writer that has seen one adds it with `with_nan`.
-- A log file's range is collected while it is written and exact: -0.0 is below +0.0, and NaN above everything, as in Java.
-Indexes state NaN as +Infinity (`stated`), and what they state so is taken for NaN again (`nan_safe_upper`).
+The two sources follow different rules (metadata table, column_stats):
+- Statistics of a base file come from its footer. Parquet widens zeros: a minimum of +0.0 is written as -0.0, a maximum
+  of -0.0 as +0.0, and this module does the same. The bounds of Arrow's footers ignore NaN, so a writer that has seen
+  NaN adds it with `with_nan`.
+- Statistics of a log file are collected while it is written and are exact: -0.0 is below +0.0, and NaN above
+  everything, as in Java.
+Indexes store NaN as +Infinity (`stated`), and readers treat +Infinity as a possible NaN (`nan_safe_upper`).
 
-Nothing here knows which columns an index covers; see the metadata table for that.
+The metadata table decides which columns an index covers.
 """
 
 from __future__ import annotations
@@ -31,18 +33,23 @@ from pyhudi.records.dotted_columns import column_at, field_at
 from pyhudi.records.java_strings import is_binary_like, is_string_like, timestamp_micros
 
 NAN_KEY, NAN_HAS_NO_BOUNDS = "pyhudi.nan", "no bounds"
-"""The entry of a base file's footer which says that columns with NaN have no bounds in it."""
+"""Footer entry of a base file: columns with NaN have no bounds in the footer."""
 
 Value = bool | int | float | str | bytes | Decimal
-"""A value in stored form."""
+"""Value in stored form."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnRange:
-    """What is known of a column's values in one file or partition.
+    """Statistics of a column in one file or partition.
 
-    min, max: in stored form, both or neither; None when every value is null or nothing is known.  null_count and
-    value_count (nulls included): rows; None when not known.  Sizes: bytes of the column's chunks, 0 for log files.
+    Attributes:
+        min: Lower bound in stored form; None if every value is null or the bound is unknown.
+        max: Upper bound; None exactly if `min` is None.
+        null_count: Number of nulls in rows; None if unknown.
+        value_count: Number of values in rows, nulls included; None if unknown.
+        total_size_bytes: Size of the column chunks; 0 for log files.
+        total_uncompressed_size_bytes: Uncompressed size of the column chunks; 0 for log files.
     """
 
     min: Value | None = None
@@ -58,30 +65,30 @@ class ColumnRange:
 
     @property
     def is_all_null(self) -> bool:
-        """Whether every value is known to be null (also when there is none)."""
+        """True if all values are known to be null (also if there are none)."""
         return self.null_count is not None and self.null_count == self.value_count
 
     def with_nan(self) -> ColumnRange:
-        """The range of the same floating point column when it holds NaN, which Java and Spark sort above every number."""
+        """Return the range of the same floating point column with NaN, which Java and Spark order above every number."""
         return replace(self, min=math.nan if self.min is None else self.min, max=math.nan)
 
 
 NO_VALUES = ColumnRange(null_count=0, value_count=0)
-"""The range of a column without values."""
+"""Statistics of a column without values."""
 
 
 def merge_ranges(ranges: Iterable[ColumnRange]) -> ColumnRange:
-    """The range of several files together: bounds widened, counts and sizes summed.
+    """Merge the statistics of several files: bounds widened, counts and sizes summed.
 
-    A range without bounds adds nothing when it is all null, and makes the bounds unknown otherwise; an unknown count makes
-    the sum unknown.  No range at all is an empty column.
+    A range without bounds adds nothing if it is all null, and makes the bounds unknown otherwise. An unknown count
+    makes the sum unknown. Without ranges, the result is that of an empty column.
     """
     parts = list(ranges)
     bounded = [part for part in parts if part.min is not None]
-    known = all(part.min is not None or part.is_all_null for part in parts) and bool(bounded)
+    bounds_known = all(part.min is not None or part.is_all_null for part in parts) and bool(bounded)
     return ColumnRange(
-        min=_least([part.min for part in bounded]) if known else None,
-        max=_greatest([part.max for part in bounded]) if known else None,
+        min=_least([part.min for part in bounded]) if bounds_known else None,
+        max=_greatest([part.max for part in bounded]) if bounds_known else None,
         null_count=_sum_of([part.null_count for part in parts]),
         value_count=_sum_of([part.value_count for part in parts]),
         total_size_bytes=sum(part.total_size_bytes for part in parts),
@@ -92,43 +99,60 @@ def merge_ranges(ranges: Iterable[ColumnRange]) -> ColumnRange:
 def exchanged_range(
     full_range: ColumnRange, leaving: Sequence[ColumnRange | None], arriving: Sequence[ColumnRange | None]
 ) -> ColumnRange | None:
-    """The range of several files when some of them are exchanged for others.
+    """Update the merged statistics of several files when some files are replaced by others.
 
-    full_range: of all before, exact; leaving: of some of these; arriving: of those that come; None for one that is not known.
-    None where it cannot be told from these: something is unknown, or one that leaves held a bound that none that arrives holds.
+    Args:
+        full_range: Exact statistics of all files before.
+        leaving: Statistics of the removed files; None for an unknown one.
+        arriving: Statistics of the added files; None for an unknown one.
+
+    Returns:
+        The new statistics. None if they cannot be computed: something is unknown, or a removed file had a bound that no
+        added file has.
     """
-    gone = [part for part in leaving if part is not None]
-    new = [part for part in arriving if part is not None]
-    if len(gone) < len(leaving) or len(new) < len(arriving) or not all(_is_clear(part) for part in (full_range, *gone, *new)):
+    removed = [part for part in leaving if part is not None]
+    added = [part for part in arriving if part is not None]
+    if (
+        len(removed) < len(leaving)
+        or len(added) < len(arriving)
+        or not all(_is_clear(part) for part in (full_range, *removed, *added))
+    ):
         return None
-    nulls, values, packed, unpacked = (
-        (getattr(full_range, name) or 0) + sum(getattr(p, name) for p in new) - sum(getattr(p, name) for p in gone)
+    nulls, values, compressed_size, uncompressed_size = (
+        (getattr(full_range, name) or 0) + sum(getattr(p, name) for p in added) - sum(getattr(p, name) for p in removed)
         for name in ("null_count", "value_count", "total_size_bytes", "total_uncompressed_size_bytes")
     )
     if not 0 <= nulls <= values:
         return None
-    ended = [part for part in gone if part.min is not None]
+    removed_bounded = [part for part in removed if part.min is not None]
     if full_range.min is None:
-        if ended:
+        if removed_bounded:
             return None
-        bounds = merge_ranges(new)
-        return ColumnRange(bounds.min, bounds.max, nulls, values, max(0, packed), max(0, unpacked))
-    fresh = [part for part in new if part.min is not None]
-    low, high = _least([part.min for part in (full_range, *fresh)]), _greatest([part.max for part in (full_range, *fresh)])
-    keeps_low = all(_order(low) < _order(part.min) for part in ended) or any(_order(part.min) == _order(low) for part in fresh)
-    keeps_high = all(_order(part.max) < _order(high) for part in ended) or any(_order(part.max) == _order(high) for part in fresh)
+        bounds = merge_ranges(added)
+        return ColumnRange(bounds.min, bounds.max, nulls, values, max(0, compressed_size), max(0, uncompressed_size))
+    added_bounded = [part for part in added if part.min is not None]
+    low, high = (
+        _least([part.min for part in (full_range, *added_bounded)]),
+        _greatest([part.max for part in (full_range, *added_bounded)]),
+    )
+    keeps_low = all(_order(low) < _order(part.min) for part in removed_bounded) or any(
+        _order(part.min) == _order(low) for part in added_bounded
+    )
+    keeps_high = all(_order(part.max) < _order(high) for part in removed_bounded) or any(
+        _order(part.max) == _order(high) for part in added_bounded
+    )
     if not (keeps_low and keeps_high):
         return None
-    return ColumnRange(low, high, nulls, values, max(0, packed), max(0, unpacked))
+    return ColumnRange(low, high, nulls, values, max(0, compressed_size), max(0, uncompressed_size))
 
 
 def _is_clear(part: ColumnRange) -> bool:
-    """Whether counts and bounds are known."""
+    """Return True if counts and bounds are known."""
     return part.null_count is not None and part.value_count is not None and (part.min is not None or part.is_all_null)
 
 
 def covers(wide: ColumnRange, narrow: ColumnRange) -> bool:
-    """Whether every value that `narrow` speaks of is within `wide`, nulls among them; both are of one column."""
+    """Return True if every value that `narrow` allows, nulls included, is within `wide`; both are of one column."""
     if narrow.null_count and wide.null_count == 0:
         return False
     if narrow.min is None or narrow.max is None:
@@ -139,23 +163,23 @@ def covers(wide: ColumnRange, narrow: ColumnRange) -> bool:
 
 
 def stated(bound: Value | None) -> Value | None:
-    """A bound as it is written into indexes: +Infinity for NaN.
+    """Return a bound as indexes store it: +Infinity for NaN.
 
-    The real Hudi finds no row by a filter in a file or partition one of whose bounds is NaN, although it sorts NaN above every
-    number, and writes such bounds.
+    Hudi orders NaN above every number and writes NaN bounds, but with a filter it prunes every file or partition with
+    such a bound.
     """
     return math.inf if isinstance(bound, float) and math.isnan(bound) else bound
 
 
 def nan_safe_upper(bounds: pa.Array) -> pa.Array:
-    """Upper bounds of indexes as readers have to take them: what is stated as +Infinity may be NaN, which is above it."""
+    """Return upper bounds of an index for comparison: a stored +Infinity may be NaN, which is larger."""
     if not pa.types.is_floating(bounds.type):
         return bounds
     return pc.if_else(pc.equal(bounds, math.inf), pa.scalar(math.nan, bounds.type), bounds)
 
 
 def has_range(type_: pa.DataType) -> bool:
-    """Whether columns of this canonical type have a smallest and a largest value."""
+    """Return True if columns of this canonical type have a minimum and a maximum."""
     types = pa.types
     return bool(
         types.is_boolean(type_)
@@ -170,7 +194,11 @@ def has_range(type_: pa.DataType) -> bool:
 
 
 def stored_value(scalar: pa.Scalar) -> Value | None:
-    """An Arrow scalar in stored form; None for null.  Raises Internal for a type without a range."""
+    """Convert an Arrow scalar to stored form; None for null.
+
+    Raises:
+        Internal: A type without a range.
+    """
     if not scalar.is_valid:
         return None
     type_ = scalar.type
@@ -187,15 +215,18 @@ def stored_value(scalar: pa.Scalar) -> Value | None:
 
 
 def batch_ranges(batch: pa.RecordBatch, columns: Sequence[str]) -> dict[str, ColumnRange]:
-    """The exact range of each column (dotted names) of a batch in canonical types; sizes are 0.
+    """Compute the exact statistics of columns (dotted names) of a batch in canonical types; sizes are 0.
 
-    Columns of a type without a range get counts alone.  Raises InvalidRequest for a column that the batch lacks.
+    Columns of a type without a range only have counts.
+
+    Raises:
+        InvalidRequest: The batch lacks a column.
     """
     return {name: _array_range(column_at(batch, name)) for name in columns}
 
 
 class RangeCollector:
-    """Ranges of the batches that pass by: hand each to `add`, then ask for `ranges`.  Holds one value per bound."""
+    """Collects column statistics over a stream of batches, in constant memory per column."""
 
     __slots__ = ("_columns", "_ranges")
 
@@ -204,26 +235,34 @@ class RangeCollector:
         self._ranges: dict[str, ColumnRange] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch into account; errors as of `batch_ranges`.  Columns that it lacks (partial updates) are passed over."""
-        held = set(batch.schema.names)
-        present = [name for name in self._columns if name.split(".")[0] in held]
-        for name, found in batch_ranges(batch, present).items():
-            before = self._ranges.get(name)
-            self._ranges[name] = found if before is None else merge_ranges((before, found))
+        """Add a batch; errors as in `batch_ranges`. Columns that it lacks (partial updates) are skipped."""
+        names = set(batch.schema.names)
+        present = [name for name in self._columns if name.split(".")[0] in names]
+        for name, batch_range in batch_ranges(batch, present).items():
+            previous = self._ranges.get(name)
+            self._ranges[name] = batch_range if previous is None else merge_ranges((previous, batch_range))
 
     def ranges(self) -> dict[str, ColumnRange]:
-        """The range of each column over all batches; of an empty column when there was none."""
+        """Return the statistics of each column over all batches."""
         return {name: self._ranges.get(name, NO_VALUES) for name in self._columns}
 
 
 def footer_ranges(
     metadata: Any, schema: pa.Schema, columns: Sequence[str], *, row_groups: Sequence[int] | None = None
 ) -> dict[str, ColumnRange]:
-    """The range of each column (dotted names) of a Parquet file, or of some of its row groups, from its footer alone.
+    """Read the statistics of columns (dotted names) of a Parquet file, or of some row groups, from its footer alone.
 
-    metadata: a pyarrow.parquet.FileMetaData; schema: the table's, canonical.  Columns that the file lacks, or stores under
-    another type family than the schema says, or without a range, are left out or get counts alone.
-    Bounds are unknown when a row group that holds values states none.  Raises CorruptData for bounds of impossible length.
+    Columns that the file lacks are omitted. Columns of a type without a range, or stored under another type family than
+    the schema's, only have counts. Bounds are unknown if a row group with values has none.
+
+    Args:
+        metadata: A pyarrow.parquet.FileMetaData.
+        schema: Canonical schema of the table.
+        columns: Dotted column names.
+        row_groups: Row groups to merge; None for all.
+
+    Raises:
+        CorruptData: A bound of impossible length.
     """
     leaves = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
     result: dict[str, ColumnRange] = {}
@@ -242,16 +281,22 @@ def footer_ranges(
 
 
 def has_page_bounds(type_: pa.DataType) -> bool:
-    """Whether `page_range` tells of columns of a type: whole numbers, dates, times and text."""
+    """Return True if `page_range` supports columns of a type: integers, dates, timestamps and strings."""
     types = pa.types
     return types.is_signed_integer(type_) or types.is_date(type_) or types.is_timestamp(type_) or types.is_string(type_)
 
 
 def page_range(least: Any, greatest: Any, leaf: Any, type_: pa.DataType) -> ColumnRange | None:
-    """The range of a page from its bounds as a footer states them; how many nulls it has is not known.  None where the bounds do
-    not fit the type.
+    """Convert the bounds of a page; its null count is unknown.
 
-    leaf: the column in the schema of a pyarrow.parquet.FileMetaData; type_: the table's.
+    Args:
+        least: Lower bound as the footer stores it.
+        greatest: Upper bound as the footer stores it.
+        leaf: The column in the schema of a pyarrow.parquet.FileMetaData.
+        type_: Type of the table's column.
+
+    Returns:
+        The range; None if the bounds do not match the type.
     """
     low, high = (_footer_value(raw, leaf, type_) for raw in (least, greatest))
     if low is None or high is None:
@@ -260,17 +305,20 @@ def page_range(least: Any, greatest: Any, leaf: Any, type_: pa.DataType) -> Colu
 
 
 def may_omit_nan(metadata: Any) -> bool:
-    """Whether the bounds in a Parquet footer may leave out a NaN.
+    """Return True if the bounds in a Parquet footer may ignore a NaN.
 
-    metadata: a pyarrow.parquet.FileMetaData.  parquet-mr states no bounds where there is one; Arrow states those of the others,
-    but in files of which NAN_KEY says that they have none then.
+    parquet-mr writes no bounds for a chunk with NaN. Arrow writes those of the other values; files with NAN_KEY have
+    none.
+
+    Args:
+        metadata: A pyarrow.parquet.FileMetaData.
     """
     of_java = (metadata.created_by or "").startswith("parquet-mr")
     return not of_java and (metadata.metadata or {}).get(NAN_KEY.encode()) != NAN_HAS_NO_BOUNDS.encode()
 
 
 def widen_zeros(found: ColumnRange) -> ColumnRange:
-    """The range as a footer states it: floating point zeros with the sign that is further out."""
+    """Return the range as footers store it: floating point zeros with the sign that widens the range."""
     if not isinstance(found.min, float) or not isinstance(found.max, float):
         return found
     return replace(found, min=found.min if found.min else -0.0, max=found.max if found.max else 0.0)
@@ -285,7 +333,7 @@ def _sum_of(counts: Sequence[int | None]) -> int | None:
 
 
 def _order(value: Any) -> tuple[int, Any, int]:
-    """A sort key in Java's order of doubles: -0.0 below 0.0, NaN above all; other values as they are."""
+    """Return a sort key in Java's order of doubles: -0.0 below 0.0, NaN above all; other values unchanged."""
     if isinstance(value, float):
         if math.isnan(value):
             return 1, 0.0, 0
@@ -321,8 +369,8 @@ def _float_range(array: pa.Array, counts: ColumnRange) -> ColumnRange:
         negative = np.signbit(numbers[numbers == 0.0])
         low = low if low else (-0.0 if negative.any() else 0.0)
         high = high if high else (-0.0 if negative.all() else 0.0)
-    found = replace(counts, min=low, max=high)
-    return found.with_nan() if len(numbers) < len(values) else found
+    finite_range = replace(counts, min=low, max=high)
+    return finite_range.with_nan() if len(numbers) < len(values) else finite_range
 
 
 def _chunk_range(chunk: Any, leaf: Any, type_: pa.DataType) -> ColumnRange:
@@ -345,7 +393,7 @@ def _chunk_range(chunk: Any, leaf: Any, type_: pa.DataType) -> ColumnRange:
 
 
 def _footer_value(raw: Any, leaf: Any, type_: pa.DataType) -> Any:
-    """A bound of a footer in stored form; None when the file's type is of another family than the column's."""
+    """Return a footer's bound in stored form; None if the file's type is of another family than the column's."""
     types = pa.types
     if types.is_boolean(type_):
         return raw if isinstance(raw, bool) else None
@@ -362,7 +410,7 @@ def _footer_value(raw: Any, leaf: Any, type_: pa.DataType) -> Any:
     if is_binary_like(type_):
         return data
     try:
-        # A bound that was cut within a character does not bound text.
+        # A bound that was truncated within a character is no bound of the string.
         return data.decode()
     except UnicodeDecodeError:
         return None
@@ -379,7 +427,7 @@ def _footer_decimal(raw: Any, leaf: Any) -> Decimal | None:
 
 
 def decimal_from_unscaled(unscaled: int, scale: int) -> Decimal:
-    """The decimal `unscaled` / 10**scale, exactly, whatever the context's precision."""
+    """Return the decimal `unscaled` / 10**scale, exactly, whatever the context's precision."""
     return Decimal((1 if unscaled < 0 else 0, tuple(int(digit) for digit in str(abs(unscaled))), -scale))
 
 

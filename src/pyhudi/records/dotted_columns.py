@@ -1,4 +1,4 @@
-"""Columns by dotted name (`city`, `address.city`): their fields and their values."""
+"""Look up fields and values of columns by dotted name (`city`, `address.city`)."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from pyhudi.errors import InvalidRequest
 
 
 def field_at(schema: pa.Schema, name: str) -> pa.Field:
-    """The field of a dotted name (`city`, `address.city`); nullable when it or a struct around it is.
+    """Return the field of a dotted name (`city`, `address.city`); nullable if it or a parent struct is.
 
-    Raises InvalidRequest with the nearest name when there is none, and when a part on the way is not a struct.
+    Raises:
+        InvalidRequest: No such column (names the closest match), or a parent is not a struct.
     """
     first, *rest = name.split(".")
-    # Arrow looks names up in a table of its own: a schema may have thousands of columns, each of which is asked for by name.
-    place = schema.get_field_index(first)
-    if place < 0:
+    # Arrow has an index of names: a schema may have thousands of columns, each looked up by name.
+    index = schema.get_field_index(first)
+    if index < 0:
         raise InvalidRequest(_unknown_column(name, schema))
-    found = schema.field(place)
+    field = schema.field(index)
     if not rest:
-        return found
-    nullable = found.nullable
+        return field
+    nullable = field.nullable
     for depth, part in enumerate(rest, 1):
-        if not pa.types.is_struct(found.type):
+        if not pa.types.is_struct(field.type):
             raise InvalidRequest(f"column {'.'.join(name.split('.')[:depth])!r} is not a struct: {name!r} cannot be found in it")
-        place = found.type.get_field_index(part)
-        if place < 0:
+        index = field.type.get_field_index(part)
+        if index < 0:
             raise InvalidRequest(_unknown_column(name, schema))
-        found = found.type.field(place)
-        nullable = nullable or found.nullable
-    return found.with_name(name).with_nullable(nullable)
+        field = field.type.field(index)
+        nullable = nullable or field.nullable
+    return field.with_name(name).with_nullable(nullable)
 
 
 @overload
@@ -41,9 +42,10 @@ def column_at(rows: pa.RecordBatch, name: str) -> pa.Array: ...
 @overload
 def column_at(rows: pa.Table, name: str) -> pa.ChunkedArray: ...
 def column_at(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array | pa.ChunkedArray:
-    """The values of a dotted name, null where a struct on the way is; dictionaries are decoded.
+    """Return the values of a dotted name, null where a parent struct is; dictionaries are decoded.
 
-    Raises InvalidRequest with the nearest name when there is no such column.
+    Raises:
+        InvalidRequest: No such column (names the closest match).
     """
     field_at(rows.schema, name)
     first, *rest = name.split(".")
@@ -55,16 +57,16 @@ def column_at(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array | pa.Chunk
 
 def _unknown_column(name: str, schema: pa.Schema) -> str:
     known = [dotted for field in schema for dotted in _dotted_names(field, field.name)]
-    folded = [other for other in known if other.lower() == name.lower()]
-    near = folded or get_close_matches(name, known, 1)
+    same_ignoring_case = [other for other in known if other.lower() == name.lower()]
+    suggestions = same_ignoring_case or get_close_matches(name, known, 1)
     hint = (
-        f"did you mean {near[0]!r}?"
-        if near
+        f"did you mean {suggestions[0]!r}?"
+        if suggestions
         else "the columns are " + ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
     )
     return f"there is no column {name!r}; {hint}"
 
 
 def _dotted_names(field: pa.Field, path: str) -> list[str]:
-    below = field.type.fields if pa.types.is_struct(field.type) else []
-    return [path, *(dotted for child in below for dotted in _dotted_names(child, f"{path}.{child.name}"))]
+    children = field.type.fields if pa.types.is_struct(field.type) else []
+    return [path, *(dotted for child in children for dotted in _dotted_names(child, f"{path}.{child.name}"))]

@@ -1,9 +1,9 @@
-"""When the events of rows happened, as commits tell it: milliseconds since 1970 of the earliest and the latest row of a file.
+"""Event time watermarks of commits: milliseconds since 1970 of the earliest and the latest row of a file.
 
-    timestamp                          the time
-    whole number or text of 13 digits  milliseconds
-    whole number or text of 10 digits  seconds
-    anything else, null                says nothing: such a row does not count
+    timestamp                            the time
+    whole number or string of 13 digits  milliseconds
+    whole number or string of 10 digits  seconds
+    anything else, null                  ignored
 
 Source: docs/formats/writing.md, "Files of a write".
 """
@@ -22,8 +22,10 @@ _MILLISECONDS = (10**12, 10**13)
 
 
 class EventTimes:
-    """Takes rows and keeps the bounds of their event times.  field: a column, or a field inside of structs by its dotted name;
-    None keeps nothing.
+    """Collects the minimum and maximum event time of rows.
+
+    Args:
+        field: Column, or a field of structs by its dotted name; None collects nothing.
     """
 
     def __init__(self, field: str | None) -> None:
@@ -32,7 +34,7 @@ class EventTimes:
         self.greatest: int | None = None
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Take rows into account; those of a partial update may lack the column."""
+        """Add rows; those of a partial update may lack the column."""
         if self._field is None or self._field.split(".")[0] not in rows.schema.names:
             return
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
@@ -44,21 +46,26 @@ class EventTimes:
 
 
 def check_event_time(field: str, schema: pa.Schema) -> None:
-    """Raises InvalidRequest where the schema has no such column, Unsupported where its type tells no time."""
+    """Check that the event time column exists and has a supported type.
+
+    Raises:
+        InvalidRequest: The schema has no such column.
+        Unsupported: The column's type is not a time.
+    """
     if field.split(".")[0] not in schema.names:
         raise InvalidRequest(
             f"hoodie.payload.event.time.field={field} is not a column of the files; columns: {', '.join(schema.names)}"
         )
-    kind = field_at(schema, field).type
-    if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_string(kind)):
+    type_ = field_at(schema, field).type
+    if not (pa.types.is_timestamp(type_) or pa.types.is_integer(type_) or pa.types.is_string(type_)):
         raise Unsupported(
-            f"hoodie.payload.event.time.field={field} is a column of type {kind}; event times are taken from timestamps, "
-            "and from whole numbers and text of 10 digits (seconds since 1970) or 13 (milliseconds)"
+            f"hoodie.payload.event.time.field={field} is a column of type {type_}; event times must be timestamps, or "
+            "whole numbers or strings of 10 digits (seconds since 1970) or 13 digits (milliseconds)"
         )
 
 
 def event_milliseconds(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values of a column as milliseconds since 1970, null where they say no time."""
+    """Convert values of a column to milliseconds since 1970; null if a value is not a time."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if pa.types.is_timestamp(values.type):

@@ -1,25 +1,25 @@
-"""The functions of expression indexes, column at a time, as Spark evaluates them.
+"""Functions of expression indexes with Spark's semantics, vectorized over columns.
 
     identity                                the value itself
     year, month, day, hour                  of a date or timestamp, int
-    date_format(format)                     of a date or timestamp, text
-    from_unixtime(format)                   of seconds since the epoch, text
-    unix_timestamp(format)                  of text, a date or a timestamp, seconds since the epoch
-    to_date(format), to_timestamp(format)   of text; of a date or timestamp without a format
+    date_format(format)                     of a date or timestamp, string
+    from_unixtime(format)                   of seconds since the epoch, string
+    unix_timestamp(format)                  of a string, date or timestamp, seconds since the epoch
+    to_date(format), to_timestamp(format)   of a string; of a date or timestamp without a format
     date_add(days), date_sub(days)          of a date
-    upper, lower, length                    of text
-    substring(pos, len)                     of text; pos counts from 1, from the end when negative
-    trim, ltrim, rtrim (trimString)         of text
-    regexp_replace(pattern, replacement), regexp_extract(pattern, idx)   of text
+    upper, lower, length                    of a string
+    substring(pos, len)                     of a string; pos counts from 1, from the end if negative
+    trim, ltrim, rtrim (trimString)         of a string
+    regexp_replace(pattern, replacement), regexp_extract(pattern, idx)   of a string
 
-Null gives null, and so does text that is not a date.  Timestamps with a zone are taken apart in the zone of the expression, which
-has to be that of the queries, as in Spark, where it is the session's.
+The result is null for null and for strings that are not dates. Timestamps with a time zone are evaluated in the time
+zone of the expression. It must equal that of the queries, which in Spark is the session's.
 
-Patterns of dates are Java's; the letters y M d H h m s S a E D are known, others are refused.  Regular expressions are Java's as
-far as they mean the same without backtracking: what looks around, refers back or is possessive is refused.  Unlike real Hudi,
-columns of other types than those above are refused, not cast.
+Date patterns are Java's; the letters y M d H h m s S a E D are supported. Regular expressions are Java's, as far as
+they mean the same without backtracking: lookaround, backreferences and possessive quantifiers are rejected. Unlike
+Hudi, columns of other types than those above are rejected, not cast.
 
-`split` is known and refused: its result is a list, of which there are neither ranges nor filters.
+`split` is rejected: its result is a list, for which there are no statistics and no filters.
 
 Source: docs/formats/metadata-table.md, expression index.
 """
@@ -43,7 +43,7 @@ from pyhudi.records.java_strings import value_text
 IDENTITY = "identity"
 
 _OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    # function: options that it needs, options that it may have
+    # function: required options, optional ones
     IDENTITY: ((), ()),
     "year": ((), ()),
     "month": ((), ()),
@@ -71,7 +71,7 @@ _NUMBER_OPTIONS = frozenset({"days", "pos", "len", "idx"})
 _FIELDS_OF_TIMES = ("year", "month", "day", "hour")
 
 OPTION_NAMES = frozenset(name for pair in _OPTIONS.values() for names in pair for name in names)
-"""Every option that some function has."""
+"""Options of all functions."""
 
 _SECONDS_FORMAT = "yyyy-MM-dd HH:mm:ss"
 _DEFAULTS = {
@@ -85,7 +85,13 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class IndexExpression:
-    """A function with its options.  zone: the IANA name of the zone in which timestamps are taken apart."""
+    """A function with its options.
+
+    Attributes:
+        function: Name of the function.
+        options: Names and values of the options.
+        zone: IANA name of the time zone in which timestamps are evaluated.
+    """
 
     function: str
     options: tuple[tuple[str, str], ...] = ()
@@ -93,45 +99,50 @@ class IndexExpression:
 
     def __post_init__(self) -> None:
         if self.function == "split":
-            raise Unsupported("an expression index over split: lists have neither ranges nor filters")
+            raise Unsupported("expression indexes over split are not supported: lists have neither statistics nor filters")
         known = _OPTIONS.get(self.function)
         if known is None:
-            raise InvalidRequest(f"no expression index has the function {self.function!r}; there are: {', '.join(_OPTIONS)}")
-        given = {name for name, _ in self.options}
-        missing = [name for name in known[0] if name not in given]
-        strange = sorted(given.difference(*known))
-        if missing or strange:
-            takes = ", ".join((*known[0], *(f"[{name}]" for name in known[1]))) or "none"
-            raise InvalidRequest(f"the options of {self.function} are {takes}; it got {', '.join(sorted(given)) or 'none'}")
+            raise InvalidRequest(
+                f"function {self.function!r} is not supported in expression indexes; supported are: {', '.join(_OPTIONS)}"
+            )
+        names = {name for name, _ in self.options}
+        missing = [name for name in known[0] if name not in names]
+        unknown = sorted(names.difference(*known))
+        if missing or unknown:
+            accepted = ", ".join((*known[0], *(f"[{name}]" for name in known[1]))) or "none"
+            raise InvalidRequest(
+                f"function {self.function} has the options {accepted}, but options {', '.join(sorted(names)) or 'none'} are set"
+            )
 
     def option(self, name: str) -> str | None:
-        """The value of an option; None when it is not set."""
+        """Return the value of an option; None if it is not set."""
         return dict(self.options).get(name)
 
     def result_type(self, column: pa.DataType) -> pa.DataType:
-        """The type of the results for a column of this type.  Raises as `evaluate` does."""
+        """Return the result type for a column of this type. Raises as `evaluate`."""
         return self.evaluate(pa.array([], column)).type
 
     def evaluate(self, values: pa.Array) -> pa.Array:
-        """The result for each value, in order.
+        """Evaluate the function for each value.
 
-        Raises InvalidRequest when the function does not take values of this type or an option is not a value of its kind,
-        Unsupported for patterns that are not understood.
+        Raises:
+            InvalidRequest: The function does not support values of this type, or an option has an invalid value.
+            Unsupported: A pattern that is not supported.
         """
         result: pa.Array = _FUNCTIONS[self.function](self, values)
         return result
 
     def normalised(self) -> IndexExpression:
-        """The expression of the same results with every option written out, in one way."""
-        found = dict(self.options)
-        for name in found.keys() & _NUMBER_OPTIONS:
-            found[name] = str(self.number(name))
+        """Return an equivalent expression with all options set, in canonical form."""
+        options = dict(self.options)
+        for name in options.keys() & _NUMBER_OPTIONS:
+            options[name] = str(self.number(name))
         for name, value in _DEFAULTS.get(self.function, {}).items():
-            found.setdefault(name, value)
-        return replace(self, options=tuple(sorted(found.items())))
+            options.setdefault(name, value)
+        return replace(self, options=tuple(sorted(options.items())))
 
     def depends_on_zone(self, column: pa.DataType) -> bool:
-        """Whether results for a column of this type are others in another zone."""
+        """Return True if results for a column of this type depend on the time zone."""
         if self.function == "from_unixtime":
             return True
         if pa.types.is_timestamp(column) and column.tz is not None:
@@ -139,7 +150,7 @@ class IndexExpression:
         return self.function == "unix_timestamp" or (self.function == "to_timestamp" and not pa.types.is_timestamp(column))
 
     def number(self, name: str) -> int:
-        """An option that is a whole number."""
+        """Return the value of an integer option."""
         text = self.option(name) or ""
         if re.fullmatch(r"[+-]?[0-9]{1,9}", text) is None:
             raise InvalidRequest(f"option {name}={text!r} of {self.function} is not a whole number")
@@ -148,7 +159,7 @@ class IndexExpression:
 
 def _fails(expression: IndexExpression, values: pa.Array, expected: str) -> InvalidRequest:
     return InvalidRequest(
-        f"an expression index over {expression.function} needs a column of {expected}, this one is {values.type}"
+        f"an expression index over {expression.function} requires a column of {expected}, not of type {values.type}"
     )
 
 
@@ -159,19 +170,19 @@ def _text(expression: IndexExpression, values: pa.Array) -> pa.StringArray:
 
 
 def _local(expression: IndexExpression, values: pa.Array) -> pa.Array:
-    """Dates and timestamps as timestamp[us] without a zone: what clocks show."""
-    kind = values.type
-    if pa.types.is_date32(kind):
+    """Convert dates and timestamps to wall clock times: timestamp[us] without a time zone."""
+    type_ = values.type
+    if pa.types.is_date32(type_):
         return values.cast(pa.timestamp("us"))
-    if not pa.types.is_timestamp(kind):
+    if not pa.types.is_timestamp(type_):
         raise _fails(expression, values, "dates or timestamps")
-    if kind.tz is None:
+    if type_.tz is None:
         return values.cast(pa.timestamp("us"), safe=False)
     return pc.local_timestamp(values.cast(pa.timestamp("us", expression.zone), safe=False))
 
 
 def _instant(expression: IndexExpression, local: pa.Array) -> pa.Array:
-    """What clocks show as timestamp[us, UTC]."""
+    """Convert wall clock times to timestamp[us, UTC]."""
     zoned = pc.assume_timezone(local, expression.zone, ambiguous="earliest", nonexistent="latest")
     return zoned.cast(pa.timestamp("us", "UTC"))
 
@@ -188,22 +199,22 @@ def _from_unixtime(expression: IndexExpression, values: pa.Array) -> pa.Array:
     if not pa.types.is_integer(values.type):
         raise _fails(expression, values, "whole numbers")
     seconds = values.cast(pa.int64())
-    # Seconds that microseconds cannot hold are not a time that Spark could print either.
+    # Spark cannot format seconds that overflow microseconds either.
     limit = np.iinfo(np.int64).max // MICROS
     seconds = pc.if_else(pc.less_equal(pc.abs(seconds), limit), seconds, pa.scalar(None, pa.int64()))
-    moments = pc.multiply(seconds, MICROS).cast(pa.timestamp("us", "UTC"))
-    return format_times(_local(expression, moments), expression.option("format") or _SECONDS_FORMAT)
+    instants = pc.multiply(seconds, MICROS).cast(pa.timestamp("us", "UTC"))
+    return format_times(_local(expression, instants), expression.option("format") or _SECONDS_FORMAT)
 
 
 def _unix_timestamp(expression: IndexExpression, values: pa.Array) -> pa.Array:
     if pa.types.is_string(values.type):
-        moments = _instant(expression, parse_times(values, expression.option("format") or _SECONDS_FORMAT))
+        instants = _instant(expression, parse_times(values, expression.option("format") or _SECONDS_FORMAT))
     elif pa.types.is_timestamp(values.type) and values.type.tz is not None:
-        moments = values
+        instants = values
     else:
-        moments = _instant(expression, _local(expression, values))
-    # Towards zero, as Spark divides here; its cast of a timestamp to a number rounds down.
-    micros = micros_from_timestamps(moments)
+        instants = _instant(expression, _local(expression, values))
+    # Rounds towards zero, as Spark does here; its cast of a timestamp to a number rounds down.
+    micros = micros_from_timestamps(instants)
     return pc.divide(micros, pa.scalar(MICROS, pa.int64()))
 
 
@@ -222,7 +233,7 @@ def _to_timestamp(expression: IndexExpression, values: pa.Array) -> pa.Array:
     if pa.types.is_string(values.type):
         pattern = expression.option("format")
         if pattern is None:
-            raise Unsupported("an expression index over to_timestamp of text without a format")
+            raise Unsupported("an expression index over to_timestamp of strings requires option format")
         return _instant(expression, parse_times(values, pattern))
     return _instant(expression, _local(expression, values))
 
@@ -255,7 +266,7 @@ def _lower(expression: IndexExpression, values: pa.Array) -> pa.Array:
     texts = _text(expression, values)
     if pc.all(pc.string_is_ascii(texts), min_count=0).as_py():
         return pc.ascii_lower(texts)
-    # A sigma at the end of a word has a form of its own, and a dotted capital I keeps its dot.
+    # A sigma at the end of a word has a special lower case, and a dotted capital I keeps its dot.
     texts = pc.replace_substring_regex(texts, r"(\pL\pM*)Σ(\PL|$)", r"\1ς\2")
     return pc.utf8_lower(pc.replace_substring(texts, "İ", "i̇"))
 
@@ -273,7 +284,7 @@ def _substring(expression: IndexExpression, values: pa.Array) -> pa.Array:
         return pc.utf8_slice_codeunits(texts, position - 1, position - 1 + count)
     if position == 0:
         return pc.utf8_slice_codeunits(texts, 0, count)
-    # Counted from the end; what lies before the beginning counts, and is not there.
+    # Counted from the end; positions before the beginning count, but have no characters.
     stop = position + count
     tail = pc.utf8_slice_codeunits(texts, position, stop) if stop < 0 else pc.utf8_slice_codeunits(texts, position)
     return tail if stop >= 0 or position >= -1 else _clipped(texts, position, count, tail)
@@ -306,9 +317,9 @@ def _regexp_extract(expression: IndexExpression, values: pa.Array) -> pa.Array:
     number = expression.number("idx")
     if not 0 <= number <= groups:
         raise InvalidRequest(f"option idx={number} of regexp_extract: the pattern has {groups} groups")
-    found = matched(lambda: pc.extract_regex(texts, f"(?P<g0>{pattern})"))
-    # extract_regex is null where nothing matches; Spark gives an empty text there.
-    return pc.if_else(texts.is_valid(), pc.fill_null(pc.struct_field(found, f"g{number}"), ""), texts)
+    groups_of_rows = matched(lambda: pc.extract_regex(texts, f"(?P<g0>{pattern})"))
+    # extract_regex returns null without a match; Spark returns the empty string.
+    return pc.if_else(texts.is_valid(), pc.fill_null(pc.struct_field(groups_of_rows, f"g{number}"), ""), texts)
 
 
 _FUNCTIONS: dict[str, Callable[[IndexExpression, pa.Array], pa.Array]] = {
@@ -341,39 +352,41 @@ _FUNCTIONS: dict[str, Callable[[IndexExpression, pa.Array], pa.Array]] = {
 
 @lru_cache(maxsize=1)
 def _longer_upper() -> tuple[tuple[str, str], ...]:
-    """Characters whose upper case is several characters."""
+    """Return the characters whose upper case is several characters."""
     return tuple((chr(code), chr(code).upper()) for code in range(0x80, 0x10000) if len(chr(code).upper()) > 1)
 
 
 def _replacement(text: str, groups: int) -> str:
-    """A Java replacement for RE2."""
-    out, place = [], 0
-    while place < len(text):
-        char = text[place]
-        following = text[place + 1 : place + 2]
+    """Translate a Java replacement string to RE2."""
+    out, index = [], 0
+    while index < len(text):
+        char = text[index]
+        following = text[index + 1 : index + 2]
         if char == "\\":
             if not following:
                 raise InvalidRequest(f"option replacement={text!r} ends with a backslash")
             out.append("\\\\" if following == "\\" else following)
-            place += 2
+            index += 2
         elif char == "$":
-            if not following.isdigit() or int(following) > groups or text[place + 2 : place + 3].isdigit():
-                raise Unsupported(f"the replacement {text!r}")
+            if not following.isdigit() or int(following) > groups or text[index + 2 : index + 3].isdigit():
+                raise Unsupported(f"replacement {text!r} is not supported")
             out.append(f"\\{following}")
-            place += 2
+            index += 2
         else:
             out.append(char)
-            place += 1
+            index += 1
     return "".join(out)
 
 
 def filter_texts(results: pa.Array) -> pa.StringArray:
-    """Results as a Bloom filter holds them, nulls left out.
+    """Return results as a Bloom filter contains them, without nulls.
 
-    Raises Unsupported for types whose text differs between versions of Spark and Java, such as floating point and timestamps.
+    Raises:
+        Unsupported: Types whose string form differs between versions of Spark and Java, such as floating point and
+            timestamps.
     """
-    kind = results.type
+    type_ = results.type
     types = pa.types
-    if not (types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_date32(kind)):
-        raise Unsupported(f"a Bloom filter over results of type {kind}")
+    if not (types.is_string(type_) or types.is_integer(type_) or types.is_boolean(type_) or types.is_date32(type_)):
+        raise Unsupported(f"a Bloom filter over results of type {type_} is not supported")
     return value_text(results.drop_null())

@@ -1,13 +1,14 @@
-"""Hashes by which Hudi places rows and names index keys.
+"""Hash functions of Hudi for placing records and for keys of the metadata table.
 
-    java_string_hash      String.hashCode over UTF-16 units      buckets of the bucket index, shards of metadata partitions
-    consistent_hashes     XXH32, seed 0                          place on the ring of a consistent hashing bucket index
+    java_string_hash      String.hashCode over UTF-16 units      buckets of the bucket index, shards of metadata
+                          partitions
+    consistent_hashes     XXH32, seed 0                          hash of a consistent hashing bucket index
     name_hash, file_hash  XXH64 and MD5 as base64                parts of keys of the metadata table
 
-Functions of arrays work on whole columns in numpy: rows are taken in runs of equal byte length, each a matrix of bytes, or, for
-the Java hash, as one run of units with the powers of 31 beside them.  Memory is that of one slice of rows at a time.
+Array functions are vectorized in numpy over slices of rows, which bounds memory. XXH32 groups rows by byte length, each
+group a matrix of bytes. The Java hash multiplies all units of a slice by powers of 31.
 
-Vectors in the tests come from the real Hudi.
+The test vectors were generated with Apache Hudi.
 """
 
 from __future__ import annotations
@@ -29,23 +30,26 @@ _NAME_SEED = 0xFFFFFFFFDABADABA
 
 
 def java_string_hash(texts: pa.StringArray) -> np.ndarray:
-    """`String.hashCode` of each text, int32; 0 for null and for the empty text.
+    """Compute `String.hashCode` of each string, int32; 0 for null and for the empty string.
 
-    A character above U+FFFF counts as its two UTF-16 units.  Source: docs/formats/metadata-table.md.
+    A character above U+FFFF counts as its two UTF-16 units. Source: docs/formats/metadata-table.md.
     """
     result = np.zeros(len(texts), dtype=np.int32)
     for start in range(0, len(texts), _SLICE_ROWS):
-        part = texts.slice(start, _SLICE_ROWS)
-        data, offsets = _bytes_of(part)
+        slice_ = texts.slice(start, _SLICE_ROWS)
+        data, offsets = _bytes_of(slice_)
         units, bounds = _utf16(data, offsets)
-        result[start : start + len(part)] = _polynomial(units, bounds)
+        result[start : start + len(slice_)] = _polynomial(units, bounds)
     return result
 
 
 def key_shards(keys: pa.StringArray, shard_count: int) -> np.ndarray:
-    """The file group, 0 to shard_count - 1, of each key of a metadata partition (int32).  Source: as `java_string_hash`."""
+    """Compute the file group, 0 to shard_count - 1, of each key of a metadata partition (int32).
+
+    Source: docs/formats/metadata-table.md.
+    """
     _require_positive(shard_count, "shard_count")
-    # Java's abs leaves -2^31 negative and its remainder keeps the sign: hence the abs of the remainder.
+    # Java's abs leaves -2^31 negative and its remainder keeps the sign, so the result is the abs of the remainder.
     magnitude = np.abs(java_string_hash(keys).astype(np.int64))
     return (magnitude % shard_count).astype(np.int32)
 
@@ -53,38 +57,45 @@ def key_shards(keys: pa.StringArray, shard_count: int) -> np.ndarray:
 def bucket_ids(
     keys: pa.StringArray, bucket_count: int, record_fields: Sequence[str], hash_fields: Sequence[str] = ()
 ) -> np.ndarray:
-    """The bucket, 0 to bucket_count - 1, of each record key (int32).
-
-    Arguments and errors as of `bucket_hashes`.
+    """Compute the bucket, 0 to bucket_count - 1, of each record key (int32). Arguments and errors as in
+    `bucket_hashes`.
     """
     _require_positive(bucket_count, "bucket_count")
     return (bucket_hashes(keys, record_fields, hash_fields) % bucket_count).astype(np.int32)
 
 
 def bucket_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_fields: Sequence[str] = ()) -> np.ndarray:
-    """What the bucket of each record key is a remainder of, 0 to 2^31 - 1.
+    """Compute the bucket hash of each record key, 0 to 2^31 - 1; the bucket is its remainder.
 
-    hash_fields: the fields of `hoodie.bucket.index.hash.field`; empty for all record key fields, else some of them.
-    Raises InvalidRequest when they are not.  Source: docs/formats/writing.md, "Bucket index".
+    Source: docs/formats/writing.md, "Bucket index".
+
+    Args:
+        keys: Record keys.
+        record_fields: Record key fields.
+        hash_fields: Fields of `hoodie.bucket.index.hash.field`; empty for all record key fields.
+
+    Raises:
+        InvalidRequest: A hash field is not a record key field.
     """
     return _list_hashes(_hash_parts(keys, record_fields, hash_fields)) & 0x7FFFFFFF
 
 
 def consistent_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_fields: Sequence[str] = ()) -> np.ndarray:
-    """The place of each record key on the ring of a consistent hashing index, 0 to 2^31 - 1 (int64).
+    """Compute the hash of each record key in a consistent hashing bucket index, 0 to 2^31 - 1 (int64).
 
-    Arguments and errors as of `bucket_hashes`.  Source: docs/formats/writing.md, "Bucket index".
+    Arguments and errors as in `bucket_hashes`. Source: docs/formats/writing.md, "Bucket index".
     """
     parts = _hash_parts(keys, record_fields, hash_fields)
     if parts.values.null_count:
-        # Java joins a null into a text by its name.
+        # Java joins null as the string "null".
         parts = pa.ListArray.from_arrays(parts.offsets, pc.fill_null(parts.values, "null"))
     joined = pc.binary_join(parts, "")
     return _by_length(pc.fill_null(joined, ""), _xxh32_matrix, np.int64) & 0x7FFFFFFF
 
 
 def name_hash(text: str) -> str:
-    """The 12 characters that stand for a column or partition name in keys of the metadata table; `""` counts as `.`.
+    """Return the 12 characters that encode a column or partition name in keys of the metadata table; `""` counts as
+    `.`.
 
     Source: docs/formats/metadata-table.md.
     """
@@ -92,7 +103,7 @@ def name_hash(text: str) -> str:
 
 
 def path_hash(path: str) -> str:
-    """The 16 hexadecimal digits, upper case, that stand for a table's base path in the names of locks.
+    """Return the 16 upper-case hexadecimal digits that encode a table's base path in lock names.
 
     Source: docs/formats/writing.md, "Conflicts".
     """
@@ -100,7 +111,10 @@ def path_hash(path: str) -> str:
 
 
 def file_hash(file_name: str) -> str:
-    """The 24 characters that stand for a bare file name in keys of the metadata table.  Source: as `name_hash`, M."""
+    """Return the 24 characters that encode a file name without folder in keys of the metadata table.
+
+    Source: docs/formats/metadata-table.md.
+    """
     return base64.b64encode(hashlib.md5(file_name.encode(), usedforsecurity=False).digest()).decode()
 
 
@@ -117,7 +131,7 @@ def _or_root(text: str) -> str:
 
 
 def _bytes_of(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-    """The UTF-8 bytes of the texts in one run, and the bounds of each in it (one more than rows); null is empty."""
+    """Return the UTF-8 bytes of all strings, concatenated, and their offsets (one more than rows); null is empty."""
     if texts.null_count:
         texts = pc.fill_null(texts, "")
     buffers = texts.buffers()
@@ -129,11 +143,11 @@ def _bytes_of(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _utf16(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same texts as UTF-16 units, and their bounds."""
+    """Convert concatenated UTF-8 strings to UTF-16 units and their offsets."""
     if not len(data) or data.max() < 0x80:
         return data, offsets
     units = np.frombuffer(data.tobytes().decode().encode("utf-16-le"), dtype="<u2")
-    # One unit for each byte that begins a character, one more for those of four bytes.
+    # One unit for each byte that begins a character, one more for characters of four bytes.
     begins = ((data & 0xC0) != 0x80).astype(np.int64) + (data >= 0xF0)
     return units, np.concatenate([[0], np.cumsum(begins)])[offsets]
 
@@ -146,36 +160,36 @@ def _polynomial(units: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     powers = np.full(int(lengths.max()), 31, dtype=np.uint32)
     powers[0] = 1
     powers = np.multiply.accumulate(powers, dtype=np.uint32)
-    # The last unit of a text has power 0, the one before it 1, and so on.
+    # The last unit of a string has power 0, the one before it power 1, and so on.
     from_end = np.repeat(bounds[1:], lengths) - 1 - np.arange(len(units))
     products = units.astype(np.uint32) * powers[from_end]
-    filled = np.flatnonzero(lengths)
-    result[filled] = np.add.reduceat(products, bounds[:-1][filled], dtype=np.uint32).view(np.int32)
+    non_empty = np.flatnonzero(lengths)
+    result[non_empty] = np.add.reduceat(products, bounds[:-1][non_empty], dtype=np.uint32).view(np.int32)
     return result
 
 
 def _hash_parts(keys: pa.StringArray, record_fields: Sequence[str], hash_fields: Sequence[str]) -> pa.ListArray:
-    """The values of each key that are hashed, in key order: list<string>, null where `__null__` stood."""
+    """Return the hashed values of each key, in key order: list<string>, null for `__null__`."""
     unknown = [field for field in hash_fields if field not in record_fields]
     if unknown:
         raise InvalidRequest(
-            f"the bucket index cannot hash {', '.join(unknown)}: it takes record key fields ({', '.join(record_fields)})"
+            f"hoodie.bucket.index.hash.field must name record key fields ({', '.join(record_fields)}), not {', '.join(unknown)}"
         )
     fields = hash_fields or record_fields
     parts = split_record_keys(keys)
     flat = parts.flatten()
     names, values = flat.field("name"), flat.field("value")
-    # A key that was not split has no name and counts whole.
-    wanted = pc.or_(pc.is_null(names), pc.fill_null(pc.is_in(names, pa.array(fields, pa.string())), False))
-    chosen: np.ndarray = wanted.to_numpy(zero_copy_only=False)
+    # A key without field names is one value, hashed whole.
+    is_hashed = pc.or_(pc.is_null(names), pc.fill_null(pc.is_in(names, pa.array(fields, pa.string())), False))
+    hashed_mask: np.ndarray = is_hashed.to_numpy(zero_copy_only=False)
     counts = pc.fill_null(pc.list_value_length(parts), 0).to_numpy(zero_copy_only=False)
     ends = np.concatenate([[0], np.cumsum(counts)])
-    offsets = np.concatenate([[0], np.cumsum(chosen)])[ends].astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), values.filter(wanted))
+    offsets = np.concatenate([[0], np.cumsum(hashed_mask)])[ends].astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.filter(is_hashed))
 
 
 def _list_hashes(parts: pa.ListArray) -> np.ndarray:
-    """`List.hashCode` of each list of texts, as int64: h = 31 * h + hash, from 1, in 32 bits; null counts 0."""
+    """Compute `List.hashCode` of each list of strings, as int64: h = 31 * h + hash, from 1, in 32 bits; null counts 0."""
     hashes = java_string_hash(parts.values).view(np.uint32)
     offsets: np.ndarray = parts.offsets.to_numpy()
     counts = np.diff(offsets)
@@ -187,7 +201,7 @@ def _list_hashes(parts: pa.ListArray) -> np.ndarray:
 
 
 def _runs(texts: pa.StringArray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows of equal byte length: their numbers, and their bytes as a matrix of one row each."""
+    """Yield groups of rows of equal byte length: row numbers, and their bytes as a matrix with one row each."""
     for start in range(0, len(texts), _SLICE_ROWS):
         data, bounds = _bytes_of(texts.slice(start, _SLICE_ROWS))
         lengths = np.diff(bounds)
@@ -221,13 +235,13 @@ def _xxh32_matrix(matrix: np.ndarray) -> np.ndarray:
     )
     done = length // 16 * 4
     if done:
-        # The sums wrap on purpose, which numpy reports for scalars alone.
+        # The sums overflow on purpose; numpy warns about overflow of scalars only.
         starts = [(int(p1) + int(p2)) & 0xFFFFFFFF, int(p2), 0, -int(p1) & 0xFFFFFFFF]
         lanes = [np.full(count, value, dtype=np.uint32) for value in starts]
         for block in range(0, done, 4):
             lanes = [_rotate(lane + words[block + index] * p2, np.uint32(13)) * p1 for index, lane in enumerate(lanes)]
-        turns = (1, 7, 12, 18)
-        result = sum((_rotate(lane, np.uint32(t)) for lane, t in zip(lanes, turns, strict=True)), np.zeros(count, np.uint32))
+        rotations = (1, 7, 12, 18)
+        result = sum((_rotate(lane, np.uint32(t)) for lane, t in zip(lanes, rotations, strict=True)), np.zeros(count, np.uint32))
     else:
         result = np.full(count, p5, dtype=np.uint32)
     result = result + np.uint32(length & 0xFFFFFFFF)

@@ -1,4 +1,4 @@
-"""How values are shown in notebooks: as HTML in which nothing of the data is markup."""
+"""HTML representation of values in notebooks, with all data escaped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyhudi.errors import visible
 
 
 class HtmlRepr:
-    """A value that a notebook shows as the text it prints, with its lines and columns kept."""
+    """Mixin for values that a notebook displays as their preformatted string."""
 
     __slots__ = ()
 
@@ -18,7 +18,7 @@ class HtmlRepr:
 
 
 def facts_as_html(facts: Mapping[str, object]) -> str:
-    """A table of two columns."""
+    """Format a mapping as an HTML table of two columns."""
     rows = "".join(
         f'<tr><th style="text-align: left">{escaped(name)}</th><td style="text-align: left">{escaped(value)}</td></tr>'
         for name, value in facts.items()
@@ -27,5 +27,5 @@ def facts_as_html(facts: Mapping[str, object]) -> str:
 
 
 def escaped(value: object) -> str:
-    """A value's text for HTML.  Keys, paths and values come from whoever wrote the data."""
+    """Return a value's string escaped for HTML. Keys, paths and values are untrusted data."""
     return escape(visible(str(value)))

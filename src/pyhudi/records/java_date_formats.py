@@ -1,6 +1,6 @@
-"""Times as text and text as times, by the date patterns of Java, column at a time, as Spark does it.
+"""Format and parse timestamps by Java date patterns with Spark's semantics, vectorized over columns.
 
-The letters y M d H h m s S a E D are known, others are refused.
+Supported pattern letters: y M d H h m s S a E D; others raise Unsupported.
 
 Source: docs/formats/metadata-table.md, expression index.
 """
@@ -39,12 +39,12 @@ MICROS = 1_000_000
 
 @lru_cache(maxsize=64)
 def _tokens(pattern: str) -> tuple[tuple[str, str], ...]:
-    """The pieces of a date pattern: (letter, the run of it), or ('', literal text)."""
+    """Split a date pattern into (letter, run of the letter) and ('', literal text)."""
     tokens: list[tuple[str, str]] = []
     for match in re.finditer(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+|'", pattern):
         piece = match.group(0)
         if piece == "'" or piece[0] in "[]{}#":
-            raise Unsupported(f"the date pattern {pattern!r}")
+            raise Unsupported(f"date pattern {pattern!r} is not supported")
         if piece.startswith("'"):
             tokens.append(("", (match.group(1) or "'").replace("''", "'")))
         elif piece[0].isalpha():
@@ -55,9 +55,18 @@ def _tokens(pattern: str) -> tuple[tuple[str, str], ...]:
 
 
 def format_times(local: pa.Array, pattern: str) -> pa.StringArray:
-    """timestamp[us] without a zone as text."""
+    """Format timestamp[us] without a time zone as strings.
+
+    Args:
+        local: Timestamps.
+        pattern: Java date pattern.
+
+    Raises:
+        InvalidRequest: The pattern is empty.
+        Unsupported: A pattern letter that is not supported.
+    """
     if not pattern:
-        raise InvalidRequest("a date pattern that is empty")
+        raise InvalidRequest("the date pattern is empty")
     parts = [_piece(local, letter, run, pattern) for letter, run in _tokens(pattern)]
     return pc.binary_join_element_wise(*parts, "") if parts else local.cast(pa.string())
 
@@ -79,7 +88,7 @@ def _piece(local: pa.Array, letter: str, run: str, pattern: str) -> pa.Array | p
     if letter == "S" and width <= 9:
         fraction = _padded(_modulo(micros_from_timestamps(local), MICROS), 6)
         return pc.utf8_slice_codeunits(pc.utf8_rpad(fraction, 9, "0"), 0, width)
-    raise Unsupported(f"{run!r} in the date pattern {pattern!r}")
+    raise Unsupported(f"{run!r} in date pattern {pattern!r} is not supported")
 
 
 _NUMBERS: dict[str, tuple[Callable[[pa.Array], pa.Array], int]] = {
@@ -108,63 +117,71 @@ _FIELDS = {"yyyy": r"[0-9]{4}", "MM": "[0-9]{2}", "dd": "[0-9]{2}", "HH": "[0-9]
 
 
 def parse_times(texts: pa.StringArray, pattern: str) -> pa.Array:
-    """Text as timestamp[us] without a zone; null where it does not follow the pattern or is not a time."""
-    expression, seen = "", []
+    """Parse strings as timestamp[us] without a time zone; null if a string does not match the pattern or is not a time.
+
+    Args:
+        texts: Strings.
+        pattern: Java date pattern.
+
+    Raises:
+        Unsupported: The pattern lacks yyyy, or has an element that is not supported.
+    """
+    expression, letters = "", []
     for letter, run in _tokens(pattern):
         if not letter:
             expression += re.escape(run)
-        elif letter == "S" and len(run) <= 6 and "S" not in seen:
+        elif letter == "S" and len(run) <= 6 and "S" not in letters:
             expression += f"(?P<S>[0-9]{{{len(run)}}})"
-            seen.append("S")
-        elif run in _FIELDS and letter not in seen:
+            letters.append("S")
+        elif run in _FIELDS and letter not in letters:
             expression += f"(?P<{letter}>{_FIELDS[run]})"
-            seen.append(letter)
+            letters.append(letter)
         else:
-            raise Unsupported(f"{run!r} in the date pattern {pattern!r}")
-    if "y" not in seen:
-        raise Unsupported(f"the date pattern {pattern!r} without yyyy")
-    found = pc.extract_regex(texts, f"^{expression}$")
-    numbers = {letter: pc.struct_field(found, letter) for letter in seen}
+            raise Unsupported(f"{run!r} in date pattern {pattern!r} is not supported")
+    if "y" not in letters:
+        raise Unsupported(f"date pattern {pattern!r} without yyyy is not supported")
+    groups = pc.extract_regex(texts, f"^{expression}$")
+    numbers = {letter: pc.struct_field(groups, letter) for letter in letters}
     if "S" in numbers:
         numbers["S"] = pc.utf8_rpad(numbers["S"], 6, "0")
     return _assembled(numbers, len(texts))
 
 
 def cast_dates(texts: pa.StringArray) -> pa.Array:
-    """Text as Spark casts it to dates, as timestamp[us] at midnight."""
-    form = r"^\s*(?P<y>[0-9]{4,7})(?:-(?P<M>[0-9]{1,2})(?:-(?P<d>[0-9]{1,2})(?:[ T].*)?)?)?\s*$"
-    found = pc.extract_regex(texts, form)
-    parts = {letter: pc.struct_field(found, letter) for letter in "yMd"}
+    """Cast strings to dates as Spark does, as timestamp[us] at midnight."""
+    regex = r"^\s*(?P<y>[0-9]{4,7})(?:-(?P<M>[0-9]{1,2})(?:-(?P<d>[0-9]{1,2})(?:[ T].*)?)?)?\s*$"
+    groups = pc.extract_regex(texts, regex)
+    parts = {letter: pc.struct_field(groups, letter) for letter in "yMd"}
     for letter in "Md":
         parts[letter] = pc.if_else(pc.equal(parts[letter], ""), "1", parts[letter])
     return _assembled(parts, len(texts))
 
 
 def _assembled(parts: dict[str, pa.StringArray], count: int) -> pa.Array:
-    """Digits of each field, all null together, as timestamp[us]; null where they are not a time."""
-    is_there = np.asarray(parts["y"].is_valid(), dtype=np.bool_)
+    """Combine the digits of each field into timestamp[us]; null if they are not a time."""
+    is_present = np.asarray(parts["y"].is_valid(), dtype=np.bool_)
 
-    def of(letter: str, default: int) -> npt.NDArray[np.int64]:
+    def field_values(letter: str, default: int) -> npt.NDArray[np.int64]:
         digits = parts.get(letter)
         if digits is None:
             return np.full(count, default, dtype=np.int64)
         return np.asarray(pc.fill_null(digits, str(default)).cast(pa.int64()), dtype=np.int64)
 
-    year, month, day = of("y", 1970), of("M", 1), of("d", 1)
-    hour, minute, second, micros = of("H", 0), of("m", 0), of("s", 0), of("S", 0)
-    valid = is_there & (month >= 1) & (month <= 12) & (day >= 1) & (hour < 24) & (minute < 60) & (second < 60)
-    # Years that microseconds can hold.
+    year, month, day = field_values("y", 1970), field_values("M", 1), field_values("d", 1)
+    hour, minute, second, micros = field_values("H", 0), field_values("m", 0), field_values("s", 0), field_values("S", 0)
+    valid = is_present & (month >= 1) & (month <= 12) & (day >= 1) & (hour < 24) & (minute < 60) & (second < 60)
+    # Years that microseconds can represent.
     valid &= (year >= 1) & (year <= 200_000)
     month, year = np.where(valid, month, 1), np.where(valid, year, 1970)
     first = _days_before(year, month)
-    following = _days_before(np.where(month == 12, year + 1, year), np.where(month == 12, 1, month + 1))
-    valid &= first + day <= following
+    next_month = _days_before(np.where(month == 12, year + 1, year), np.where(month == 12, 1, month + 1))
+    valid &= first + day <= next_month
     seconds = (first + day - 1) * 86_400 + hour * 3600 + minute * 60 + second
     return pa.array(np.where(valid, seconds * MICROS + micros, 0), mask=~valid).cast(pa.timestamp("us"))
 
 
 def _days_before(year: npt.NDArray[np.int64], month: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Days from 1970-01-01 to the first of a month of the Gregorian calendar."""
+    """Return the days from 1970-01-01 to the first of a month of the Gregorian calendar."""
     shifted = year - (month <= 2)
     era, of_era = shifted // 400, shifted % 400
     of_year = (153 * ((month + 9) % 12) + 2) // 5
@@ -173,11 +190,11 @@ def _days_before(year: npt.NDArray[np.int64], month: npt.NDArray[np.int64]) -> n
 
 
 def micros_from_timestamps(timestamps: pa.Array) -> pa.Int64Array:
-    """Microseconds since the epoch of timestamps, whose digits below are cut off."""
+    """Return the microseconds since the epoch of timestamps; finer digits are truncated."""
     return timestamps.cast(pa.timestamp("us", timestamps.type.tz), safe=False).view(pa.int64())
 
 
 def _modulo(numbers: pa.Array, divisor: int) -> pa.Array:
-    """The remainder that is never negative."""
+    """Return the non-negative remainder."""
     values = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
     return pa.array(values % divisor, mask=np.asarray(numbers.is_null(), dtype=np.bool_))

@@ -1,7 +1,7 @@
-"""Regular expressions of Java, as the engine of Arrow's kernels (RE2) reads them.
+"""Translate Java regular expressions to RE2, the engine of Arrow's kernels.
 
-What means the same in both is taken over or written anew; what RE2 has not (backreferences, looking ahead), and what the two
-read in different ways, is refused.
+Elements with equal meaning are kept or rewritten. Elements that RE2 lacks (backreferences, lookaround), and those that
+the two engines interpret differently, are rejected.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ _ESCAPED_SPACE = {"s": " \\t\\n\\x0B\\f\\r", "S": "^ \\t\\n\\x0B\\f\\r"}
 
 @lru_cache(maxsize=64)
 def translated(pattern: str) -> tuple[str, int]:
-    """A Java pattern for RE2, its groups named g1, g2, ...; and how many there are.  Raises Unsupported."""
-    refused = Unsupported(f"the regular expression {pattern!r}")
-    out, groups, place, depth = [], 0, 0, 0
-    while place < len(pattern):
-        char = pattern[place]
+    """Translate a Java pattern to RE2, with groups named g1, g2, ...; returns the pattern and the number of groups.
+
+    Raises:
+        Unsupported: The pattern cannot be translated.
+    """
+    refused = Unsupported(f"regular expression {pattern!r} is not supported")
+    out, groups, index, depth = [], 0, 0, 0
+    while index < len(pattern):
+        char = pattern[index]
         if char == "\\":
-            following = pattern[place + 1 : place + 2]
+            following = pattern[index + 1 : index + 2]
             if not following or following in "123456789kGRXhHvVZQEN":
                 raise refused
             if following in _ESCAPED_SPACE:
@@ -35,10 +39,10 @@ def translated(pattern: str) -> tuple[str, int]:
                 out.append(_ESCAPED_SPACE[following] if depth else f"[{_ESCAPED_SPACE[following]}]")
             else:
                 out.append(char + following)
-            place += 2
+            index += 2
             continue
         if depth:
-            if char == "[" or pattern.startswith("&&", place):
+            if char == "[" or pattern.startswith("&&", index):
                 raise refused
             depth -= char == "]"
             out.append(char)
@@ -46,36 +50,44 @@ def translated(pattern: str) -> tuple[str, int]:
             depth += 1
             out.append(char)
             for literal in ("^", "]"):
-                if pattern.startswith(literal, place + 1):
+                if pattern.startswith(literal, index + 1):
                     if literal == "]":
                         raise refused
                     out.append(literal)
-                    place += 1
+                    index += 1
         elif char == "(":
-            if pattern.startswith("(?", place):
-                if not pattern.startswith("(?:", place):
+            if pattern.startswith("(?", index):
+                if not pattern.startswith("(?:", index):
                     raise refused
                 out.append(char)
             else:
                 groups += 1
                 out.append(f"(?P<g{groups}>")
-        elif (char == "$" and place + 1 < len(pattern)) or (char in "*+?}" and pattern[place + 1 : place + 2] == "+"):
+        elif (char == "$" and index + 1 < len(pattern)) or (char in "*+?}" and pattern[index + 1 : index + 2] == "+"):
             raise refused
         else:
             out.append(_OUTSIDE.get(char, char))
-        place += 1
+        index += 1
     return "".join(out), groups
 
 
 def matched(run: Callable[[], pa.Array]) -> pa.Array:
-    """What a kernel gives that is asked for a translated pattern.  Raises Unsupported for a pattern that RE2 refuses."""
+    """Run a kernel with a translated pattern.
+
+    Raises:
+        Unsupported: RE2 rejects the pattern.
+    """
     try:
         return run()
     except pa.ArrowInvalid as error:
-        raise Unsupported(f"a regular expression that needs backtracking, or is none: {error}") from error
+        raise Unsupported(f"regular expression is invalid or needs backtracking: {error}") from error
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """Whether a Java pattern is found anywhere in a text, as by `Matcher.find`.  Raises Unsupported."""
+    """Return True if a Java pattern matches anywhere in a string, as `Matcher.find` does.
+
+    Raises:
+        Unsupported: The pattern cannot be translated.
+    """
     regex, _ = translated(pattern)
     return bool(matched(lambda: pc.match_substring_regex(pa.array([text], pa.string()), regex))[0].as_py())

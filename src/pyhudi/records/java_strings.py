@@ -1,25 +1,26 @@
-"""Values as the text that Java prints, column at a time.
+"""Convert values to the strings that Java's `toString` prints, vectorized over columns.
 
-Hudi builds record keys, partition paths and string-widened columns from `toString()` of the Avro value.  Two systems that
-print one value in two ways make two keys of one row, so the forms are reproduced here exactly:
+Hudi builds record keys, partition paths and string-widened columns from `toString()` of the Avro value. If two systems
+print one value differently, one row gets two keys. So this module reproduces the formats exactly:
 
     boolean    true, false
     int, long  decimal
-    float      the shortest digits that read back; plain between 1e-3 (inclusive) and 1e7, else 1.0E20, 1.0E-5; NaN, Infinity
+    float      the shortest digits that read back; plain between 1e-3 (inclusive) and 1e7, else 1.0E20, 1.0E-5; NaN,
+               Infinity
     date       2024-05-06
     timestamp  microseconds since the epoch, as decimal
-    decimal    BigDecimal.toString: with its scale (1.50), scientific once the adjusted exponent is below -6 (1E-8, 0E-8)
-    string     as it is
+    decimal    BigDecimal.toString: with its scale (1.50), scientific if the adjusted exponent is below -6 (1E-8, 0E-8)
+    string     unchanged
     binary     lower-case hexadecimal
 
-Java 19 and later print the shortest digits, and so does this module.  Older releases print a digit more for some numbers that
-are whole and large (above 2^53 for doubles, 2^24 for floats: 5.9028721132322368E16 for 5.902872113232237E16) and write 1E23
-as 9.999999999999999E22; such numbers make no good keys on any of them.
+Java 19 and later print the shortest digits, and so does this module. Older releases print one more digit for some large
+whole numbers (above 2^53 for doubles, 2^24 for floats: 5.9028721132322368E16 for 5.902872113232237E16) and print 1E23
+as 9.999999999999999E22. Avoid such numbers as keys.
 
-Everything runs on Arrow kernels and numpy.  Only subnormal numbers of one digit, of which there are few different ones,
-pass through Python.
+Everything runs on Arrow kernels and numpy, except for subnormal numbers of one digit, of which few distinct values
+exist.
 
-It does not format `java.sql.Timestamp` strings (see keys/values.py) and does not format nested values.
+`java.sql.Timestamp` strings are formatted in `records.keys.key_values`. Nested values are not supported.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _HEX = np.frombuffer(b"".join(b"%02x" % value for value in range(256)), dtype=np
 
 
 def has_text(type_: pa.DataType) -> bool:
-    """Whether `value_text` can print values of this Arrow type."""
+    """Return True if `value_text` supports values of this Arrow type."""
     return bool(
         pa.types.is_boolean(type_)
         or pa.types.is_integer(type_)
@@ -55,12 +56,12 @@ def has_text(type_: pa.DataType) -> bool:
 
 
 def is_string_like(type_: pa.DataType) -> bool:
-    """Whether the Arrow type holds UTF-8 text in plain, large or view layout."""
+    """Return True if the Arrow type is a UTF-8 string in plain, large or view layout."""
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
 def is_binary_like(type_: pa.DataType) -> bool:
-    """Whether the Arrow type holds bytes in plain, large, view or fixed layout."""
+    """Return True if the Arrow type is binary in plain, large, view or fixed-size layout."""
     return bool(
         pa.types.is_binary(type_)
         or pa.types.is_large_binary(type_)
@@ -70,10 +71,15 @@ def is_binary_like(type_: pa.DataType) -> bool:
 
 
 def value_text(array: pa.Array) -> pa.StringArray:
-    """The text of each value, as Java's `toString` on Hudi's Avro value gives it; nulls stay null, order is kept.
+    """Convert each value to the string that Java's `toString` returns for Hudi's Avro value; nulls remain null.
 
-    array: any type for which `has_text` holds; a timestamp is printed as microseconds since the epoch.
-    Raises InvalidRequest for any other type.  Source: docs/formats/record-keys.md, "Values as text".
+    Source: docs/formats/record-keys.md, "Values as text".
+
+    Args:
+        array: Values of a type for which `has_text` is True. A timestamp is converted to microseconds since the epoch.
+
+    Raises:
+        InvalidRequest: Another type.
     """
     type_ = array.type
     if pa.types.is_string(type_):
@@ -85,22 +91,26 @@ def value_text(array: pa.Array) -> pa.StringArray:
     if is_binary_like(type_):
         return _hex_text(pc.cast(array, pa.binary()))
     if not has_text(type_):
-        raise InvalidRequest(f"a value of type {type_} has no text form: use a string, number, boolean, date or timestamp column")
+        raise InvalidRequest(
+            f"values of type {type_} cannot be converted to strings: use a string, number, boolean, date or timestamp column"
+        )
     return pc.cast(array, pa.string())
 
 
 def java_order(texts: pa.StringArray) -> pa.BinaryArray:
-    """Bytes that compare as Java compares the strings, by UTF-16 units; nulls stay null.  `text_in_java_order` undoes it.
+    """Encode strings as bytes that sort in Java's string order, by UTF-16 units; nulls remain null.
+    `text_in_java_order`
+    decodes.
 
-    The order differs from that of UTF-8, which Arrow and Python have, only where a text goes beyond U+FFFF: such a character is
-    a pair of surrogates, which stand before U+E000.  So the first bytes of such characters change places with those of the last
-    three-byte ones.
+    The order differs from that of UTF-8, used by Arrow and Python, only for characters above U+FFFF: UTF-16 encodes
+    them as surrogate pairs, which sort before U+E000. So the lead bytes of these characters are swapped with those of
+    the last three-byte characters.
     """
     return _with_bytes(texts, _TO_JAVA)
 
 
 def text_in_java_order(ordered: bytes) -> str:
-    """The text of one value of `java_order`."""
+    """Decode one value of `java_order`."""
     return ordered.translate(_FROM_JAVA.tobytes()).decode()
 
 
@@ -114,10 +124,14 @@ def _with_bytes(texts: pa.StringArray, table: np.ndarray[Any, np.dtype[np.uint8]
 
 
 def timestamp_micros(array: pa.Array, where: str = "") -> pa.Int64Array:
-    """Microseconds since the epoch of each timestamp, finer units rounded down; nulls stay null.
+    """Convert timestamps to microseconds since the epoch, rounding finer units down; nulls remain null.
 
-    A timestamp without a zone is taken as UTC.  where: begins the error, such as the name of the column.  Raises InvalidRequest
-    when an instant does not fit 64 bits of microseconds.
+    Args:
+        array: Timestamps; without a time zone they count as UTC.
+        where: Prefix of the error message, such as the column name.
+
+    Raises:
+        InvalidRequest: An instant does not fit into 64 bits of microseconds.
     """
     if array.type.unit == "ns":
         array = pc.floor_temporal(array, unit="microsecond")
@@ -128,9 +142,10 @@ def timestamp_micros(array: pa.Array, where: str = "") -> pa.Int64Array:
 
 
 def float_text(array: pa.Array) -> pa.StringArray:
-    """`Float.toString` or `Double.toString` of each value; nulls stay null.
+    """Convert each value with `Float.toString` or `Double.toString`; nulls remain null.
 
-    array: float32 or float64.
+    Args:
+        array: float32 or float64 values.
     """
     shortest = pc.cast(array, pa.string())
     magnitude = pc.abs(pc.cast(array, pa.float64()))
@@ -143,14 +158,18 @@ def float_text(array: pa.Array) -> pa.StringArray:
     finite = pc.is_finite(magnitude)
     scientific = pc.and_(pc.invert(plain), finite)
     result = pc.if_else(plain, with_point, _special_text(array))
-    mask = pc.fill_null(scientific, False)
-    if pc.any(mask).as_py():
-        result = pc.replace_with_mask(result, mask, _scientific_text(array.filter(mask), shortest.filter(mask)))
+    scientific_mask = pc.fill_null(scientific, False)
+    if pc.any(scientific_mask).as_py():
+        result = pc.replace_with_mask(
+            result, scientific_mask, _scientific_text(array.filter(scientific_mask), shortest.filter(scientific_mask))
+        )
     return result
 
 
 def widen_floats_as_text(array: pa.FloatArray) -> pa.DoubleArray:
-    """float32 to float64 by way of the shortest text, as Hudi widens: 0.1f becomes 0.1, not 0.10000000149011612."""
+    """Cast float32 to float64 through the shortest decimal string, as Hudi does: 0.1f becomes 0.1, not
+    0.10000000149011612.
+    """
     return pc.cast(pc.cast(array, pa.string()), pa.float64())
 
 
@@ -166,7 +185,7 @@ def _scientific_text(values: pa.Array, shortest: pa.Array) -> pa.Array:
     significant = pc.utf8_ltrim(digits, characters="0")
     leading_zeros = pc.subtract(pc.utf8_length(digits), pc.utf8_length(significant))
     significant = pc.utf8_rtrim(significant, characters="0")
-    # A number without an exponent has an empty group, which is power 0; the plus sign is not part of an Arrow integer text.
+    # A number without an exponent has an empty group, which means power 0. Arrow does not parse a plus sign.
     power = pc.utf8_ltrim(pc.if_else(pc.equal(power, ""), "0", power), characters="+")
     exponent = pc.subtract(pc.add(pc.cast(power, pa.int32()), pc.subtract(pc.utf8_length(whole), 1)), leading_zeros)
     tail = pc.utf8_slice_codeunits(significant, 1)
@@ -174,8 +193,8 @@ def _scientific_text(values: pa.Array, shortest: pa.Array) -> pa.Array:
         pc.utf8_slice_codeunits(significant, 0, 1), pc.if_else(pc.equal(tail, ""), "0", tail), "."
     )
     text = pc.binary_join_element_wise(parts.field("sign"), mantissa, "E", pc.cast(exponent, pa.string()), "")
-    # Java prints at least two digits and takes the nearest two: only where neighbours are further apart than a tenth of
-    # the value, among the smallest subnormals, do they differ from one digit and a zero (4.9E-324, not 5.0E-324).
+    # Java prints at least two digits and selects the nearest two. They differ from one digit and a zero only where
+    # neighbours are further apart than a tenth of the value, among the smallest subnormals (4.9E-324, not 5.0E-324).
     tiny = 1e-320 if pa.types.is_float64(values.type) else 1e-42
     short = pc.and_(pc.less(pc.abs(pc.cast(values, pa.float64())), tiny), pc.equal(tail, ""))
     if pc.any(short).as_py():

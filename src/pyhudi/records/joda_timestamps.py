@@ -1,19 +1,20 @@
-"""Joda-Time patterns: strings to instants and instants to strings, for the timestamp based key generator.
+"""Joda-Time patterns: parse strings to instants and format instants, for the timestamp-based key generator.
 
-A pattern is a run of one letter per field, text in single quotes, and any other character as itself (two quotes are one):
+A pattern consists of runs of one letter per field, literals in single quotes, and other characters, which represent
+themselves (two quotes are one):
 
     y Y   year              yyyy 2024, yy 24 (printing only)        H   hour 0-23        k   hour 1-24
     M     month             M 5, MM 05, MMM May, MMMM May           K   hour 0-11        h   hour 1-12
     d     day of month                                              m   minute           s   second
     D     day of year                                               S   fraction of a second, as many digits as letters
     E     day of week       E Mon, EEEE Monday                      a   AM or PM
-    Z     offset            Z +0900, ZZ +09:00 (parsing also takes the letter Z)
+    Z     offset            Z +0900, ZZ +09:00 (parsing also accepts the letter Z)
 
-A number has at least as many digits as letters when printed; when parsed it may have fewer, and it stops after two digits
-(three for D), except that a year goes on for nine unless another number follows it at once.
+A number is printed with at least as many digits as letters. When parsed it may have fewer digits, and ends after two
+digits (three for D), except that a year may have nine digits unless another number follows it immediately.
 
-Texts are English.  Not done, and refused with Unsupported: the letters G C x w e z, ZZZ, and parsing yy, whose century depends
-on the day of the run.
+Names are English. Not supported: the letters G C x w e z, ZZZ, and parsing yy, whose century depends on the current
+date.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MONTHS = (
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _NUMBERS = frozenset("yYDdHhKkmsS")
 _SUPPORTED = _NUMBERS | frozenset("MEaZ")
-# The time for which the text of each letter stays the same; a pattern changes as often as its finest letter.
+# Interval in which the text of each letter is constant; a pattern changes as often as its finest letter.
 _GRANULARITY_MS = {
     **dict.fromkeys("yYMdDE", 86_400_000),
     "a": 43_200_000,
@@ -46,13 +47,17 @@ _GRANULARITY_MS = {
 }
 MIN_INSTANT_MS = -62_135_510_400_000
 MAX_INSTANT_MS = 253_402_214_400_000
-"""The instants that have a wall clock in every zone: a day inside the years 1 to 9999."""
+"""Instants whose wall clock is within the years 1 to 9999 in every time zone, with a margin of a day."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_zone(name: str) -> tzinfo:
-    """The zone of an identifier: `UTC`, `Z`, `GMT`, `Asia/Tokyo`, `+09:00`, `GMT+9`.  Raises InvalidRequest when unknown."""
+    """Return the time zone of an identifier: `UTC`, `Z`, `GMT`, `Asia/Tokyo`, `+09:00`, `GMT+9`.
+
+    Raises:
+        InvalidRequest: Unknown identifier.
+    """
     offset = re.fullmatch(r"(?:GMT|UTC)?([+-])(\d{1,2})(?::?(\d{2}))?", name)
     if offset:
         minutes = int(offset[2]) * 60 + int(offset[3] or 0)
@@ -69,7 +74,7 @@ def time_zone(name: str) -> tzinfo:
 
 @dataclass(frozen=True, slots=True)
 class _PatternToken:
-    """A field (letter, how often) or, with letter "", a literal."""
+    """A field (letter and count) or, with letter "", a literal."""
 
     letter: str
     count: int
@@ -82,28 +87,37 @@ class _PatternToken:
 
 @dataclass(frozen=True, slots=True)
 class TimePattern:
-    """A Joda-Time pattern, ready to print and parse.  Build it with `parse_pattern`."""
+    """A parsed Joda-Time pattern. Create it with `parse_pattern`.
+
+    Attributes:
+        text: The pattern.
+        tokens: Fields and literals.
+    """
 
     text: str
     tokens: tuple[_PatternToken, ...]
 
     @property
     def granularity_ms(self) -> int:
-        """Two instants of one zone whose local time falls into the same step of this many milliseconds print alike."""
+        """Step in milliseconds within which all local times of a time zone are printed alike."""
         return min((_GRANULARITY_MS[token.letter] for token in self.tokens if token.letter), default=86_400_000)
 
     @property
     def level_count(self) -> int:
-        """Folder levels that a printed text spans: slashes in it, and one."""
+        """Number of folder levels of a printed text: its slashes plus one."""
         return 1 + sum(token.literal.count("/") for token in self.tokens)
 
     @property
     def has_offset(self) -> bool:
-        """Whether the text says the offset of its zone."""
+        """True if the text contains the offset of its time zone."""
         return any(token.letter == "Z" for token in self.tokens)
 
     def format(self, epoch_ms: int, zone: tzinfo) -> str:
-        """The text of an instant in a zone.  Raises InvalidRequest for instants outside the years 1 to 9999."""
+        """Format an instant in a time zone.
+
+        Raises:
+            InvalidRequest: The instant is outside the years 1 to 9999.
+        """
         try:
             local = (_EPOCH + timedelta(milliseconds=epoch_ms)).astimezone(zone)
         except (OverflowError, ValueError) as error:
@@ -113,22 +127,26 @@ class TimePattern:
         return "".join(_format_token(token, local) if token.letter else token.literal for token in self.tokens)
 
     def parse(self, text: str, zone: tzinfo) -> int:
-        """Milliseconds since the epoch of a text; its own offset counts, else `zone`.
+        """Parse a string to milliseconds since the epoch; an offset in the string overrides `zone`.
 
-        The whole text must match.  Fields that the pattern lacks are those of 1970-01-01T00:00:00, or of 2000 when it has
-        a month or a day and no year.  A local time that the zone has twice is the earlier one.
-        Raises InvalidRequest when the text does not match, and for a local time that the zone skips.
+        The whole string must match. Fields that the pattern lacks are those of 1970-01-01T00:00:00, or of 2000 if it
+        has a month or a day and no year. A local time that occurs twice in the time zone is the earlier one.
+
+        Raises:
+            InvalidRequest: The string does not match, or is a local time that the time zone skips.
         """
         values: dict[str, int] = {}
         position = 0
         for index, token in enumerate(self.tokens):
-            following = self.tokens[index + 1] if index + 1 < len(self.tokens) else None
-            end = _parse_token(token, text, position, values, followed_by_number=following is not None and following.is_number)
+            next_token = self.tokens[index + 1] if index + 1 < len(self.tokens) else None
+            end = _parse_token(token, text, position, values, followed_by_number=next_token is not None and next_token.is_number)
             if end is None:
                 raise InvalidRequest(f"the time {text!r} does not match the pattern {self.text!r} at character {position}")
             position = end
         if position != len(text):
-            raise InvalidRequest(f"the time {text!r} goes on after the pattern {self.text!r} ends, at character {position}")
+            raise InvalidRequest(
+                f"the time {text!r} has more characters than the pattern {self.text!r} matches, from character {position} on"
+            )
         try:
             return _instant_ms(values, zone)
         except (ValueError, OverflowError) as error:
@@ -136,7 +154,12 @@ class TimePattern:
 
 
 def parse_pattern(text: str) -> TimePattern:
-    """The pattern that a text describes.  Raises Unsupported for letters that are not built, InvalidRequest when empty."""
+    """Parse a Joda-Time pattern.
+
+    Raises:
+        InvalidRequest: The pattern is empty.
+        Unsupported: A pattern letter that is not supported.
+    """
     if not text:
         raise InvalidRequest("the time pattern is empty")
     tokens: list[_PatternToken] = []
@@ -169,10 +192,13 @@ def parse_pattern(text: str) -> TimePattern:
 
 
 def local_ms(epoch_ms: np.ndarray, zone: tzinfo) -> np.ndarray:
-    """The wall clock of each instant in a zone, as milliseconds since 1970-01-01T00:00 of that wall clock (int64).
+    """Return the wall clock of each instant in a time zone, as milliseconds since 1970-01-01T00:00 of that wall clock
+    (int64).
 
-    The zone is asked once per day that occurs, and more finely only on days on which its offset changes.
-    Raises InvalidRequest for instants outside the years 1 to 9999.
+    The zone's offset is looked up once per distinct day, and more finely only on days on which it changes.
+
+    Raises:
+        InvalidRequest: An instant is outside the years 1 to 9999.
     """
     if len(epoch_ms) and not (epoch_ms.min() >= MIN_INSTANT_MS and epoch_ms.max() <= MAX_INSTANT_MS):
         raise InvalidRequest("an instant is not in the years 1 to 9999: check the unit of the time column")
@@ -182,9 +208,9 @@ def local_ms(epoch_ms: np.ndarray, zone: tzinfo) -> np.ndarray:
         starts, inverse = np.unique(epoch_ms[pending] // step, return_inverse=True)
         offsets = np.array([_offset_ms(int(start) * step, zone) for start in starts], dtype=np.int64)
         ends = offsets if step == 1 else np.array([_offset_ms(int(start + 1) * step, zone) for start in starts], dtype=np.int64)
-        steady = (offsets == ends)[inverse]
-        result[pending[steady]] += offsets[inverse[steady]]
-        pending = pending[~steady]
+        is_constant = (offsets == ends)[inverse]
+        result[pending[is_constant]] += offsets[inverse[is_constant]]
+        pending = pending[~is_constant]
         if not len(pending):
             break
     return result
@@ -208,7 +234,7 @@ def _quoted(text: str, start: int) -> tuple[str, int]:
         else:
             result += text[position]
             position += 1
-    # Joda takes a quote that is not closed to the end of the pattern.
+    # Joda accepts a quote that is not closed until the end of the pattern.
     return result, position
 
 
@@ -225,7 +251,7 @@ def _format_token(token: _PatternToken, local: datetime) -> str:
     if letter == "a":
         return "AM" if local.hour < 12 else "PM"
     if letter == "S":
-        # Fractions are cut, not rounded: the instant has milliseconds, further digits are zeros.
+        # Fractions are truncated, not rounded: the instant has milliseconds, further digits are zeros.
         return f"{local.microsecond // 1000:03d}"[:count].ljust(count, "0")
     if letter == "Z":
         return _format_offset(local, ":" if count == 2 else "")
@@ -254,15 +280,15 @@ def _format_offset(local: datetime, separator: str) -> str:
     offset = local.utcoffset() or timedelta()
     seconds = int(offset.total_seconds())
     sign = "-" if seconds < 0 else "+"
-    minutes, rest = divmod(abs(seconds), 60)
+    minutes, seconds_left = divmod(abs(seconds), 60)
     text = f"{sign}{minutes // 60:02d}{separator}{minutes % 60:02d}"
-    return f"{text}{separator}{rest:02d}" if rest else text
+    return f"{text}{separator}{seconds_left:02d}" if seconds_left else text
 
 
 def _parse_token(token: _PatternToken, text: str, start: int, values: dict[str, int], *, followed_by_number: bool) -> int | None:
     letter = token.letter
     if not letter:
-        # Joda compares literals without regard to case.
+        # Joda compares literals case-insensitively.
         end = start + len(token.literal)
         return end if text[start:end].lower() == token.literal.lower() else None
     if letter == "M" and token.count > 2:
@@ -278,39 +304,39 @@ def _parse_token(token: _PatternToken, text: str, start: int, values: dict[str, 
             "a pattern with a year of two digits (yy) cannot be parsed: its century depends on today's date; use yyyy"
         )
     if letter == "S":
-        found = re.compile(rf"[0-9]{{1,{token.count}}}").match(text, start)
-        if found:
-            values["S"] = int(found[0].ljust(3, "0")[:3])
-        return found.end() if found else None
+        digits = re.compile(rf"[0-9]{{1,{token.count}}}").match(text, start)
+        if digits:
+            values["S"] = int(digits[0].ljust(3, "0")[:3])
+        return digits.end() if digits else None
     width = (token.count if followed_by_number else 9) if letter in "yY" else 3 if letter == "D" else 2
     sign = "[+-]?" if letter in "yY" else ""
-    found = re.compile(rf"{sign}[0-9]{{1,{width}}}").match(text, start)
-    if found:
-        values["y" if letter == "Y" else letter] = int(found[0])
-    return found.end() if found else None
+    digits = re.compile(rf"{sign}[0-9]{{1,{width}}}").match(text, start)
+    if digits:
+        values["y" if letter == "Y" else letter] = int(digits[0])
+    return digits.end() if digits else None
 
 
 def _parse_name(text: str, start: int, names: tuple[str, ...], key: str, values: dict[str, int]) -> int | None:
     for length in (None, 3):
         for index, name in enumerate(names):
-            part = name[:length]
-            if text[start : start + len(part)].lower() == part.lower():
+            prefix = name[:length]
+            if text[start : start + len(prefix)].lower() == prefix.lower():
                 values[key] = index + 1
-                return start + len(part)
+                return start + len(prefix)
     return None
 
 
 def _parse_offset(text: str, start: int, values: dict[str, int]) -> int | None:
-    found = re.compile(r"[Zz]|([+-])([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?").match(text, start)
-    if found is None:
+    match = re.compile(r"[Zz]|([+-])([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?").match(text, start)
+    if match is None:
         return None
-    seconds = int(found[2] or 0) * 3600 + int(found[3] or 0) * 60 + int(found[4] or 0)
-    values["Z"] = -seconds if found[1] == "-" else seconds
-    return found.end()
+    seconds = int(match[2] or 0) * 3600 + int(match[3] or 0) * 60 + int(match[4] or 0)
+    values["Z"] = -seconds if match[1] == "-" else seconds
+    return match.end()
 
 
 def _instant_ms(values: dict[str, int], zone: tzinfo) -> int:
-    # Joda's default year is a leap year, so that the 29th of February can be parsed without one.
+    # Joda's default year is a leap year, so that February 29 can be parsed without a year.
     year = values.get("y", 2000 if values.keys() & {"M", "d", "D"} else 1970)
     if "D" in values:
         day = date(year, 1, 1) + timedelta(days=values["D"] - 1)
@@ -319,7 +345,7 @@ def _instant_ms(values: dict[str, int], zone: tzinfo) -> int:
     else:
         day = date(year, values.get("M", 1), values.get("d", 1))
     if "E" in values:
-        # Joda moves the date within its week, which begins on Monday, to the day that is named.
+        # Joda moves the date within its week, which begins on Monday, to the parsed day of week.
         day += timedelta(days=values["E"] - 1 - day.weekday())
     local = datetime(
         day.year, day.month, day.day, _hour(values), values.get("m", 0), values.get("s", 0), values.get("S", 0) * 1000

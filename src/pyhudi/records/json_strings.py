@@ -1,17 +1,20 @@
-r"""Arrow values as JSON text, a whole column at a time.
+r"""Serialize Arrow values as JSON, vectorized over columns.
 
-    struct               {"a": 1, "b": null}     all fields in order, nulls too; a blank after each colon and comma
+    struct               {"a": 1, "b": null}     all fields in order, including nulls; a space after each colon and
+                         comma
     list                 [1, 2]
     map                  {"key": 1}              keys as strings, in their order
-    string               "text"                  quotes, backslashes and control characters escaped, everything else as it is
+    string               "text"                  quotes, backslashes and control characters escaped, everything else
+                         unchanged
     boolean, integer     true, 1
     float                1.5, 1.0E10             as Java prints it; NaN and the infinities as strings: "NaN"
     decimal              12.50                   a number
-    date                 days since the epoch    a number; times and timestamps are milliseconds or microseconds, as the type
-    binary               "\u0000é"               a character for each byte, of the same number
+    date                 days since the epoch    a number; times and timestamps are milliseconds or microseconds, as the
+                         type
+    binary               "\u0000é"               one character per byte, with the byte's code point
 
-This is the text of Avro's generic records, which Hudi gives in change data, but for decimals: those stand there as lists of
-bytes.  A value that is null gives null, not the text.
+This is the string form of Avro's generic records, which Hudi returns in change data, except for decimals, which are
+lists of bytes there. A null value gives null, not the string.
 
 Source: docs/formats/reading.md, "Change data".
 """
@@ -31,36 +34,37 @@ _CONTROLS = [chr(code) for code in range(0x20)]
 
 
 def json_text(values: pa.Array) -> pa.StringArray:
-    """The JSON text of each value; nulls stay null, order is kept.
+    """Serialize each value as JSON; nulls remain null, order is kept.
 
-    Raises Unsupported for a type that tables do not have.
+    Raises:
+        Unsupported: A type that tables do not have.
     """
     types = pa.types
-    kind = values.type
-    if types.is_null(kind):
+    type_ = values.type
+    if types.is_null(type_):
         return values.cast(pa.string())
-    if types.is_struct(kind):
+    if types.is_struct(type_):
         return _struct(values)
-    if types.is_map(kind):
+    if types.is_map(type_):
         return _between(values, "{", _joined(values, _entries(values)), "}")
-    if types.is_list(kind) or types.is_large_list(kind):
+    if types.is_list(type_) or types.is_large_list(type_):
         return _between(values, "[", _joined(values, _texts(_items(values))), "]")
-    if is_string_like(kind):
+    if is_string_like(type_):
         return _quoted(values.cast(pa.string()))
-    if is_binary_like(kind):
+    if is_binary_like(type_):
         return _quoted(_latin(values.cast(pa.binary())))
-    if types.is_float32(kind) or types.is_float64(kind):
+    if types.is_float32(type_) or types.is_float64(type_):
         text = float_text(values)
         return pc.if_else(pc.is_finite(values), text, _joined_texts(['"', text, '"']))
-    if types.is_timestamp(kind):
+    if types.is_timestamp(type_):
         return timestamp_micros(values).cast(pa.string())
-    if types.is_date32(kind) or types.is_time32(kind):
+    if types.is_date32(type_) or types.is_time32(type_):
         return values.cast(pa.int32()).cast(pa.string())
-    if types.is_time64(kind):
+    if types.is_time64(type_):
         return values.cast(pa.int64()).cast(pa.string())
-    if types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind):
+    if types.is_boolean(type_) or types.is_integer(type_) or types.is_decimal(type_):
         return values.cast(pa.string())
-    raise Unsupported(f"values of type {kind} have no JSON form")
+    raise Unsupported(f"values of type {type_} have no JSON form")
 
 
 def _struct(values: pa.StructArray) -> pa.StringArray:
@@ -74,13 +78,13 @@ def _struct(values: pa.StructArray) -> pa.StringArray:
 
 
 def _texts(values: pa.Array) -> pa.StringArray:
-    """The text of values inside others, where a null is the word."""
+    """Serialize nested values; a null becomes the string `null`."""
     return pc.fill_null(json_text(values), "null")
 
 
 def _between(values: pa.Array, first: str, texts: pa.Array, last: str) -> pa.StringArray:
-    whole = _joined_texts([first, texts, last])
-    return pc.if_else(values.is_valid(), whole, pa.scalar(None, pa.string())) if values.null_count else whole
+    joined = _joined_texts([first, texts, last])
+    return pc.if_else(values.is_valid(), joined, pa.scalar(None, pa.string())) if values.null_count else joined
 
 
 def _joined_texts(chunks: list[pa.Array | str]) -> pa.StringArray:
@@ -89,7 +93,7 @@ def _joined_texts(chunks: list[pa.Array | str]) -> pa.StringArray:
 
 
 def _items(values: pa.Array) -> pa.Array:
-    """The items of lists or maps, of the rows of this array alone."""
+    """Return the items of lists or maps of this array's rows only."""
     first, last = _bounds(values)
     return values.values.slice(first, last - first)
 
@@ -106,7 +110,7 @@ def _entries(values: pa.MapArray) -> pa.StringArray:
 
 
 def _joined(values: pa.Array, texts: pa.StringArray) -> pa.StringArray:
-    """The texts of the items of each row as one, with commas between."""
+    """Join the serialized items of each row with commas."""
     if not len(values):
         return pa.array([], pa.string())
     offsets: np.ndarray[tuple[int], np.dtype[np.int64]] = np.asarray(values.offsets, dtype=np.int64)
@@ -116,7 +120,7 @@ def _joined(values: pa.Array, texts: pa.StringArray) -> pa.StringArray:
 
 def _quoted(texts: pa.StringArray) -> pa.StringArray:
     if pc.any(pc.match_substring_regex(texts, r'["\\\x00-\x1f]')).as_py():
-        # The backslash comes first: the other replacements bring some.
+        # The backslash must be first: the other replacements insert backslashes.
         texts = pc.replace_substring(texts, "\\", "\\\\")
         texts = pc.replace_substring(texts, '"', '\\"')
         if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
@@ -126,18 +130,18 @@ def _quoted(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _latin(values: pa.BinaryArray) -> pa.StringArray:
-    """Each byte as the character of that number."""
+    """Decode bytes as Latin-1: one character per byte."""
     if not len(values):
         return pa.array([], pa.string())
     values = pa.concat_arrays([values])
     _, raw_offsets, raw = values.buffers()
     offsets = np.frombuffer(raw_offsets, dtype=np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     data = np.frombuffer(raw if raw is not None else b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
-    # A byte of 128 and more takes two in UTF-8.
+    # A byte of 128 or more takes two bytes in UTF-8.
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(data >= 0x80)])
     moved = offsets - offsets[0] + before[offsets - offsets[0]]
     if moved[-1] > np.iinfo(np.int32).max:
-        raise Unsupported("binary values of one batch are too large to be printed")
+        raise Unsupported("binary values of one batch are too large to be converted to JSON: use smaller batches")
     text = data.tobytes().decode("latin-1").encode("utf-8")
     validity = values.is_valid().buffers()[1] if values.null_count else None
     return pa.StringArray.from_buffers(len(values), pa.py_buffer(moved.astype(np.int32)), pa.py_buffer(text), validity)

@@ -1,8 +1,8 @@
-"""Which rule decides between two records of one key: merge mode, strategy id and payload class, and how they imply each other.
+"""Merge mode, merge strategy id and payload class of a table, and how they imply each other.
 
-A table stores all three (`hoodie.record.merge.mode`, `hoodie.record.merge.strategy.id`, `hoodie.compaction.payload.class`);
-they must agree, or real readers refuse the table.  `infer_merge_settings` completes what the caller left open and refuses what
-contradicts.
+A table stores all three (`hoodie.record.merge.mode`, `hoodie.record.merge.strategy.id`,
+`hoodie.compaction.payload.class`); they must agree, or Hudi's readers reject the table. `infer_merge_settings`
+completes the settings that the caller omitted and rejects contradictions.
 
 Source: docs/reference/mergers.md; docs/formats/reading.md, "Merging".
 """
@@ -36,10 +36,11 @@ class MergeMode(StrEnum):
 
 
 class UpdateMode(StrEnum):
-    """`hoodie.table.partial.update.mode`: which values of a record stand for none, so that those of the other one stay.
+    """`hoodie.table.partial.update.mode`: which values count as missing and are filled from the other record.
 
-    IGNORE_DEFAULTS: the default of the column's Avro schema, which is null mostly.  FILL_UNAVAILABLE: in columns of text and
-    bytes the text that stands for a value which the change did not carry.
+    Attributes:
+        IGNORE_DEFAULTS: The default of the column in the Avro schema, which is usually null.
+        FILL_UNAVAILABLE: In string and binary columns, the placeholder for a value that the change did not include.
     """
 
     IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
@@ -48,9 +49,13 @@ class UpdateMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What stands in place of a payload class where tables merge by modes.
+    """Merge settings that replace a payload class in tables that merge by mode (table version 9).
 
-    properties: merge properties without their prefix; ordering: the fields that the class orders by, whatever the table names.
+    Attributes:
+        mode: Merge mode.
+        update_mode: Partial update mode.
+        properties: Merge properties without their prefix.
+        ordering: Ordering fields of the class, which override those of the table.
     """
 
     mode: MergeMode
@@ -62,7 +67,7 @@ class Translation:
 MARKER_FIELD = "hoodie.payload.delete.field"
 MARKER_TEXT = "hoodie.payload.delete.marker"
 UNAVAILABLE_TEXT = "hoodie.write.partial.update.unavailable.value"
-"""Merge properties: what marks a record as a delete, and what stands for a value that a change did not carry."""
+"""Merge properties: the delete marker, and the placeholder for a value that a change did not include."""
 
 _DEBEZIUM_DELETES = ((MARKER_FIELD, "_change_operation_type"), (MARKER_TEXT, "d"))
 
@@ -87,16 +92,23 @@ TRANSLATIONS = {
         MergeMode.EVENT_TIME_ORDERING, properties=_DEBEZIUM_DELETES, ordering=("_event_bin_file", "_event_pos")
     ),
 }
-"""Payload classes that release 1.1 translates, and what a table of version 9 has in their place."""
+"""Payload classes that Hudi 1.1 translates, with the settings that replace them in a table of version 9."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeSettings:
-    """The merge rule of a table, complete.
+    """Complete merge settings of a table.
 
-    by_modes: the modes merge as since table version 9: deletes without an ordering value are forgotten by what follows them, and
-    `update_mode` and `properties` (`hoodie.record.merge.property.*`, without that prefix) have a say.
-    translated: the payload class in whose place mode, update mode and properties stand; it has no say itself.
+    Attributes:
+        mode: Merge mode.
+        strategy_id: Merge strategy id.
+        payload_class: Payload class.
+        ordering: Ordering columns.
+        by_modes: True if modes merge as in table version 9: deletes without an ordering value do not affect later
+            records, and `update_mode` and `properties` apply.
+        update_mode: Partial update mode.
+        properties: Merge properties, `hoodie.record.merge.property.*` without that prefix.
+        translated: Payload class that mode, update mode and properties replace; it has no effect itself.
     """
 
     mode: MergeMode
@@ -110,12 +122,12 @@ class MergeSettings:
 
     @property
     def ordering_field(self) -> str | None:
-        """The one ordering column, by its dotted name; None when there is none, or several."""
+        """The single ordering column, by its dotted name; None if there are none or several."""
         return self.ordering.fields[0] if len(self.ordering.fields) == 1 else None
 
     @property
     def by_payload(self) -> bool:
-        """True when a payload class, not a record merger, decides."""
+        """True if a payload class, not a record merger, merges records."""
         return self.mode is MergeMode.CUSTOM and self.strategy_id == PAYLOAD_STRATEGY
 
 
@@ -127,43 +139,46 @@ def infer_merge_settings(
     ordering_field: str | None,
     version: TableVersion = TableVersion.EIGHT,
 ) -> MergeSettings:
-    """Complete merge settings from those given; None and '' mean not given.
+    """Complete merge settings from the arguments; None and '' mean not set.
 
-    Raises InvalidRequest when two of them contradict each other, or when CUSTOM lacks both a payload class and a strategy id.
+    Raises:
+        InvalidRequest: Two settings contradict each other, or CUSTOM lacks both a payload class and a strategy id.
     """
     payload_class = modern_payload_name(payload_class) if payload_class else None
-    given = _parse_mode(mode) if mode else None
+    requested = _parse_mode(mode) if mode else None
     if not payload_class and not strategy_id:
-        found = given or (MergeMode.EVENT_TIME_ORDERING if ordering_field else MergeMode.COMMIT_TIME_ORDERING)
+        inferred = requested or (MergeMode.EVENT_TIME_ORDERING if ordering_field else MergeMode.COMMIT_TIME_ORDERING)
     else:
         by_payload = _mode_of_payload(payload_class) if payload_class else None
         by_strategy = _mode_of_strategy(strategy_id) if strategy_id else None
-        clash = by_payload and by_strategy and by_strategy is not MergeMode.CUSTOM and by_payload is not by_strategy
-        if version.has_merge_mode and clash:
+        contradiction = by_payload and by_strategy and by_strategy is not MergeMode.CUSTOM and by_payload is not by_strategy
+        if version.has_merge_mode and contradiction:
             raise InvalidRequest(
                 f"payload class {payload_class} and record merge strategy id {strategy_id} contradict each other; set "
                 f"only one of them"
             )
         first, second = (by_strategy, by_payload) if version.has_merge_mode else (by_payload, by_strategy)
-        found = first or second or MergeMode.CUSTOM
-    if given and given is not found:
+        inferred = first or second or MergeMode.CUSTOM
+    if requested and requested is not inferred:
         raise InvalidRequest(
-            f"record merge mode {given} does not go with payload class {payload_class} and record merge strategy id "
-            f"{strategy_id}, which mean {found}; set only one of them"
+            f"record merge mode {requested} contradicts payload class {payload_class} and record merge strategy id "
+            f"{strategy_id}, which imply {inferred}; set only one of them"
         )
-    if found is not MergeMode.CUSTOM:
-        return MergeSettings(found, STRATEGY_BY_MODE[found], PAYLOAD_BY_MODE[found], Ordering.by(ordering_field or None))
+    if inferred is not MergeMode.CUSTOM:
+        return MergeSettings(inferred, STRATEGY_BY_MODE[inferred], PAYLOAD_BY_MODE[inferred], Ordering.by(ordering_field or None))
     if not payload_class and not strategy_id:
         raise InvalidRequest(
-            "record merge mode CUSTOM needs a payload class (hoodie.datasource.write.payload.class) "
+            "record merge mode CUSTOM requires a payload class (hoodie.datasource.write.payload.class) "
             "or a merge strategy id (hoodie.write.record.merge.strategy.id)"
         )
     if strategy_id == PAYLOAD_STRATEGY and not payload_class:
-        raise InvalidRequest(f"strategy id {PAYLOAD_STRATEGY} means merging by payload class, and no payload class is set")
+        raise InvalidRequest(
+            f"record merge strategy id {PAYLOAD_STRATEGY} requires a payload class; set hoodie.datasource.write.payload.class"
+        )
     if payload_class and not version.has_merge_mode:
         strategy_id = PAYLOAD_STRATEGY
     return MergeSettings(
-        found,
+        inferred,
         strategy_id or PAYLOAD_STRATEGY,
         payload_class or DEFAULT_PAYLOAD,
         Ordering.by(ordering_field or None),
@@ -178,10 +193,18 @@ def infer_modes(
     ordering: tuple[str, ...],
     marker: tuple[str, str] | None = None,
 ) -> MergeSettings:
-    """As `infer_merge_settings`, for a table that merges by modes: a payload class with a translation is translated.
+    """Complete merge settings of a table that merges by mode (version 9); a payload class is translated.
 
-    marker: delete field and marker, which are the table's own beside the default payload class alone.  Raises InvalidRequest
-    also for ordering fields other than those that a payload class has of its own.
+    Args:
+        mode: As `infer_merge_settings`.
+        payload_class: As `infer_merge_settings`.
+        strategy_id: As `infer_merge_settings`.
+        ordering: Ordering fields.
+        marker: Delete field and marker. They become the table's own only with the default payload class.
+
+    Raises:
+        InvalidRequest: As `infer_merge_settings`, and if `ordering` differs from the ordering fields of the payload
+            class.
     """
     payload = modern_payload_name(payload_class) if payload_class else None
     translation = TRANSLATIONS.get(payload) if payload else None
@@ -193,14 +216,14 @@ def infer_modes(
     implied = _mode_of_strategy(strategy_id) if strategy_id and strategy_id != PAYLOAD_STRATEGY else None
     if (mode and _parse_mode(mode) is not translation.mode) or implied not in (None, translation.mode):
         raise InvalidRequest(
-            f"record merge mode {mode or implied} does not go with payload class {payload}, in whose place a table of version 9 "
-            f"has {translation.mode}; set only one of them"
+            f"record merge mode {mode or implied} contradicts payload class {payload}, which a table of version 9 "
+            f"replaces by {translation.mode}; set only one of them"
         )
     settings = infer_merge_settings(mode=str(translation.mode), payload_class=None, strategy_id=None, ordering_field=None)
     if translation.ordering and ordering not in ((), translation.ordering):
         raise InvalidRequest(
-            f"payload class {payload} orders records by {','.join(translation.ordering)}, and the ordering given is "
-            f"{','.join(ordering)}; leave it out"
+            f"payload class {payload} orders records by {','.join(translation.ordering)}, not by ordering field "
+            f"{','.join(ordering)}; leave the ordering field out"
         )
     properties = translation.properties
     if payload == DEFAULT_PAYLOAD and marker is not None:
@@ -216,9 +239,9 @@ def infer_modes(
 
 
 def modern_payload_name(name: str) -> str:
-    """A payload class name with the package of before the Apache donation replaced by today's."""
-    old = "com.uber.hoodie"
-    return "org.apache.hudi" + name[len(old) :] if name.startswith(old) else name
+    """Return a payload class name with the package `com.uber.hoodie` replaced by `org.apache.hudi`."""
+    old_package = "com.uber.hoodie"
+    return "org.apache.hudi" + name[len(old_package) :] if name.startswith(old_package) else name
 
 
 STRATEGY_BY_MODE = {
@@ -235,7 +258,7 @@ def _parse_mode(text: str) -> MergeMode:
     try:
         return MergeMode(text.strip().upper())
     except ValueError:
-        raise InvalidRequest(f"record merge mode {text!r} is none of {', '.join(MergeMode)}") from None
+        raise InvalidRequest(f"record merge mode {text!r} is invalid; use one of {', '.join(MergeMode)}") from None
 
 
 def _mode_of_payload(name: str) -> MergeMode:

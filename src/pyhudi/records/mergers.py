@@ -1,10 +1,10 @@
-"""Custom record mergers: a caller's own rule for two records of one key, known to tables by its strategy id.
+"""Custom record mergers: merge functions that the caller registers for a table's merge strategy id.
 
-A table names the strategy id; the code comes from the caller, who registers an object for it:
+A table stores the strategy id; the caller registers an object with that id:
 
     class KeepHighest:
         strategy_id = "8d0c2c5e-5f5e-4e53-9f5c-2f1f2a3b4c5d"
-        ordering_field = None                      # or the column that settles deletes
+        ordering_field = None                      # or the column that orders deletes
 
         def merge(self, older, newer):             # aligned Arrow tables, one row for each key
             keep = pc.greater(older["score"], newer["score"])
@@ -12,41 +12,40 @@ A table names the strategy id; the code comes from the caller, who registers an 
 
     hp.register_merger(KeepHighest())
 
-`merge` returns the merged rows in the newer's columns and which of them are left (a boolean array; None: all).  It must be
-associative, and it is never called with a deleted record: deletes are settled by ordering value.  Among the columns is
-`_hoodie_commit_time`, where the table has it: take it from the row that stays, as `choose_rows` does.  A row that bears the older
-one's and has its values is no change: it keeps its commit time, and no incremental query tells it.  (Where a global index would
-have moved that record, the real Hudi gives the row, as it was, the commit time of the write.)
+`merge` returns the merged rows in the newer table's columns and a boolean array of the rows that remain (None: all). It
+must be associative. It never receives deleted records: deletes are resolved by ordering value. If the table has
+`_hoodie_commit_time`, it is among the columns: copy it from the selected row, as `choose_rows` does. A row with the
+older row's commit time and values is unchanged: it keeps its commit time, and incremental queries do not return it. (If
+a global index would have moved that record, Hudi writes the unchanged row with the commit time of the write.)
 
-A merger that has a say in deletes has another method:
+A merger that decides about deletes has another method:
 
         def deletes(self, older, newer):           # aligned Arrow tables; each newer row deletes its key
-            return pc.greater(newer["score"], older["score"])      # True: the record goes; False or null: the older row stays
+            return pc.greater(newer["score"], older["score"])      # True: delete; False or null: keep the older row
 
-It is asked where a copy-on-write table is written, about rows whose `_hoodie_is_deleted` or delete marker says so, as the real
-Hudi 1.0.2 asks its mergers there.  In log files deletes are settled by ordering value with it too, as the real one's readers and
-compactions settle them; a delete by key always deletes.
+PyHudi calls it when it writes a copy-on-write table, for rows that `_hoodie_is_deleted` or a delete marker marks as
+deletes, as Hudi 1.0.2 does. In log files deletes are resolved by ordering value, as in Hudi's readers and compactions.
+A delete by key always deletes.
 
-Where the real Hudi writes such a table, its option `hoodie.write.record.merge.custom.implementation.classes` lists Java classes.
-It may be given here as it is, once the Python merger is registered under the name of the class as well:
+When Hudi writes such a table, its option `hoodie.write.record.merge.custom.implementation.classes` lists Java classes.
+PyHudi accepts the option once the Python merger is registered under the class name as well:
 
     hp.register_merger(KeepHighest(), "com.example.KeepHighest")
 
-A merger of tables that take partial updates has a second method:
+A merger of tables with partial updates has a second method:
 
-        def partial_merge(self, older, newer):     # aligned Arrow tables, each with the columns that its records hold
+        def partial_merge(self, older, newer):     # aligned Arrow tables, each with the columns of its records
             keep = ...
-            return rows, None                      # with every column that one of the two holds
+            return rows, None                      # with every column of either side
 
-It is called where at least one side lacks columns of the table: for a partial update and the stored row, for two partial
-updates in the log, and for two rows of one key in a partial upsert.  A column that neither has is in no answer, and gets its
-value when the record meets a row that has it.  Meta columns are among the columns where rows come from files; the record key and
-the ordering column are always there.  What `merge` promises holds for it too, and both must agree: merging two partial updates
-and then the row gives what merging one after the other into the row gives.  Without this method partial updates of the table are
-refused.
+It is called if at least one side lacks columns of the table: for a partial update and the stored row, for two partial
+updates in the log, and for two rows of one key in a partial upsert. A column that both sides lack is not in the result;
+it gets its value when the record is merged with a row that has it. Meta columns are included if rows come from files;
+the record key and the ordering column are always included. The contract of `merge` applies to it too, and the two
+methods must agree: merging two partial updates and then the row must give the same result as merging one after the
+other into the row. Without this method, partial updates of the table are rejected.
 
-For rules that think in single records, `record_by_record` wraps functions of two dictionaries; it is convenient and slow.  A
-table's property never imports code.
+`record_by_record` wraps functions of two dictionaries; it is convenient and slow. A table property never imports code.
 
 Source: docs/reference/mergers.md; docs/formats/reading.md, "Merging".
 """
@@ -76,39 +75,43 @@ _payloads: Registry[RecordMerger] = Registry("payload")
 
 
 class RecordMerger(Protocol):
-    """A caller's rule.  strategy_id: `hoodie.record.merge.strategy.id` of the tables that it is for.  Picklable where Spark is to
-    use it.
+    """Custom merge rule of the caller; must be picklable to be used on Spark.
+
+    Attributes:
+        strategy_id: `hoodie.record.merge.strategy.id` of the tables that the merger applies to.
     """
 
     @property
     def strategy_id(self) -> str: ...
 
     def merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask | pa.Array | None]:
-        """Merge aligned rows; see the module's head."""
+        """Merge aligned rows; the module docstring defines the contract."""
         ...
 
 
 @runtime_checkable
 class PartialMerger(RecordMerger, Protocol):
-    """A rule that merges records which hold some columns each, too."""
+    """Custom merge rule that also merges partial updates."""
 
     def partial_merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask | pa.Array | None]:
-        """Merge aligned rows of some columns each into rows of all columns that either has; see the module's head."""
+        """Merge aligned rows with some columns each into rows with the columns of both; the module docstring defines
+        the contract.
+        """
         ...
 
 
 @runtime_checkable
 class DeleteMerger(RecordMerger, Protocol):
-    """A rule that says of deletes whether they count, too."""
+    """Custom merge rule that also decides whether a delete wins."""
 
     def deletes(self, older: pa.Table, newer: pa.Table) -> BoolMask | pa.Array:
-        """Of aligned rows whose newer ones are deletes: True where the record goes; see the module's head."""
+        """Return a mask of the deletes that win, for aligned rows whose newer versions are deletes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MergerRule(CommonRule):
-    """A registered merger as a rule of this package."""
+    """Adapter from a registered custom merger to `RecordMergeRule`."""
 
     merger: RecordMerger
     ordering: Ordering
@@ -117,17 +120,21 @@ class MergerRule(CommonRule):
 
     @property
     def selects_one_side(self) -> bool:
-        """Rows are merged, not picked."""
+        """Return False: rows are merged, not selected."""
         return False
 
     @property
     def custom_merge(self) -> bool:
-        """The merger does."""
+        """Return True: the merger merges every pair."""
         return True
 
     @property
     def partial_merger(self) -> PartialMerger:
-        """The merger, where it has partial merges; else raises Unsupported."""
+        """The merger as `PartialMerger`.
+
+        Raises:
+            Unsupported: The merger has no partial merge.
+        """
         if isinstance(self.merger, PartialMerger):
             return self.merger
         raise Unsupported(
@@ -136,74 +143,75 @@ class MergerRule(CommonRule):
         )
 
     def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
-        """Deletes compete by ordering value."""
+        """Order deletes by ordering value."""
         if not self.ordering:
             return np.ones(newer.num_rows, dtype=np.bool_)
         wins = newer_or_equal(self.ordering.values(older), self.ordering.values(newer))
         return wins if newer_is_plain_delete is None else wins | newer_is_plain_delete
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
-        """Rows that delete their key."""
+        """Return a mask of the rows that delete their key."""
         return deleted_rows(rows, self.marker)
 
     def with_marker(self, marker: DeleteMarker | None) -> MergerRule:
-        """The same rule with another marker."""
+        """Return the same rule with another delete marker."""
         return replace(self, marker=marker)
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """Ask the merger; a soft delete removes the record where it wins by ordering value, or where the merger says so."""
+        """Call the merger. A soft delete removes the record if it wins by ordering value or by the merger's `deletes`."""
         return self._settled(older, newer, self._checked(self.merger.merge(older, newer), newer.schema, newer.num_rows))
 
     def merge_partial(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """As `merge`, of rows that hold some columns each; the outcome has those of both.
+        """Merge rows with some columns each; the result has the columns of both.
 
-        Raises Unsupported for a merger without partial merges.
+        Raises:
+            Unsupported: The merger has no partial merge.
         """
         merger = self.partial_merger
-        more = [field for field in older.schema if field.name not in newer.column_names]
-        schema = pa.schema([*newer.schema, *more])
+        older_only = [field for field in older.schema if field.name not in newer.column_names]
+        schema = pa.schema([*newer.schema, *older_only])
         return self._settled(older, newer, self._checked(merger.partial_merge(older, newer), schema, newer.num_rows))
 
     def combine(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """Two records of one batch: the same rule."""
+        """Merge two records of one batch, by the same rule."""
         return self.merge(older, newer)
 
     def _settled(self, older: pa.Table, newer: pa.Table, result: tuple[pa.Table, BoolMask]) -> Merged:
         rows, alive = result
-        dead = self.deletes(newer)
+        deletes = self.deletes(newer)
         changed = np.ones(newer.num_rows, dtype=np.bool_)
-        if dead is not None:
-            wins = self._deletes_that_count(older, newer, dead)
-            alive = np.where(dead, ~wins, alive)
-            changed = ~(dead & ~wins)
+        if deletes is not None:
+            wins = self._deletes_that_count(older, newer, deletes)
+            alive = np.where(deletes, ~wins, alive)
+            changed = ~(deletes & ~wins)
         return Merged(rows, alive, changed)
 
     def _deletes_that_count(self, older: pa.Table, newer: pa.Table, deleted: BoolMask) -> BoolMask:
-        """Among the rows that are deletes; of the others nothing is said."""
+        """Return the deletes that win; rows that are not deletes are False."""
         if not isinstance(self.merger, DeleteMerger):
             return self.newer_wins(older, newer, None)
-        asked = pa.array(deleted)
-        answer = self.merger.deletes(older.filter(asked), newer.filter(asked))
-        told = np.asarray(pc.fill_null(_flat(answer), False), dtype=np.bool_)
-        if len(told) != deleted.sum():
+        delete_mask = pa.array(deleted)
+        result = self.merger.deletes(older.filter(delete_mask), newer.filter(delete_mask))
+        decisions = np.asarray(pc.fill_null(_flat(result), False), dtype=np.bool_)
+        if len(decisions) != deleted.sum():
             raise InvalidRequest(
-                f"merger {self.merger.strategy_id} was asked about {deleted.sum()} deletes, and answered with {len(told)} marks; "
-                "one for each is wanted"
+                f"merger {self.merger.strategy_id}: method deletes returned {len(decisions)} values for {deleted.sum()} rows; "
+                "return one value for each row"
             )
         wins = np.zeros(len(deleted), dtype=np.bool_)
-        wins[deleted] = told
+        wins[deleted] = decisions
         return wins
 
     def _checked(
         self, result: tuple[pa.Table, BoolMask | pa.Array | None], schema: pa.Schema, count: int
     ) -> tuple[pa.Table, BoolMask]:
-        rows, left = result
+        rows, is_live = result
         if rows.num_rows != count or not set(schema.names) <= set(rows.column_names):
             raise InvalidRequest(
                 f"merger {self.merger.strategy_id} returned {rows.num_rows} rows with columns {', '.join(rows.column_names)}; "
-                f"{count} rows with columns {', '.join(schema.names)} are wanted"
+                f"expected {count} rows with columns {', '.join(schema.names)}"
             )
-        alive = np.ones(count, dtype=np.bool_) if left is None else np.asarray(left, dtype=np.bool_)
+        alive = np.ones(count, dtype=np.bool_) if is_live is None else np.asarray(is_live, dtype=np.bool_)
         return conform_table(rows.select(schema.names), schema), alive
 
 
@@ -213,82 +221,89 @@ def _flat(result: BoolMask | pa.Array | pa.ChunkedArray) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class PartialRows(CommonRule):
-    """The rule for two rows of one batch that hold the same columns, and not all: a merger's partial merge."""
+    """Rule for two rows of one batch that both have the same subset of the columns: the merger's partial merge."""
 
     rule: RecordMergeRule
 
     @property
     def selects_one_side(self) -> bool:
-        """Rows are merged, not picked."""
+        """Return False: rows are merged, not selected."""
         return False
 
     @property
     def custom_merge(self) -> bool:
-        """The merger does."""
+        """Return True: the merger merges every pair."""
         return True
 
     @property
     def ordering(self) -> Ordering:
-        """That of the rule."""
+        """Return the ordering of the wrapped rule."""
         return self.rule.ordering
 
     @property
     def delete_is_barrier(self) -> bool:
-        """As by the rule."""
+        """Return `delete_is_barrier` of the wrapped rule."""
         return self.rule.delete_is_barrier
 
     @property
     def marker(self) -> DeleteMarker | None:
-        """That of the rule."""
+        """Return the delete marker of the wrapped rule."""
         return self.rule.marker
 
     def with_marker(self, marker: DeleteMarker | None) -> PartialRows:
-        """The same for the rule with another marker."""
+        """Return the same rule with another delete marker."""
         return PartialRows(self.rule.with_marker(marker))
 
     def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
-        """As by the rule."""
+        """Delegate to the wrapped rule."""
         return self.rule.newer_wins(older, newer, newer_is_plain_delete)
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
-        """As by the rule."""
+        """Delegate to the wrapped rule."""
         return self.rule.deletes(rows)
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """The rule's partial merge."""
+        """Call the wrapped rule's partial merge."""
         return partial_merge(self.rule, older, newer)
 
     combine = merge
 
 
 def check_partial_merge(rule: RecordMergeRule) -> None:
-    """Raises Unsupported for a rule that merges whole records alone: a payload class, or a merger without partial merges.
+    """Check that a rule can merge partial updates.
 
-    Under an update mode a partial update is completed from what is stored, and becomes a whole row.
+    Under an update mode a partial update is completed from the stored record and becomes a complete row.
+
+    Raises:
+        Unsupported: The rule merges complete records only: a payload class, or a merger without partial merge.
     """
     if isinstance(rule, MergerRule):
         _ = rule.partial_merger
     elif rule.filling is None and not rule.selects_one_side:
         raise Unsupported(
-            "partial updates in a table whose records are merged by a payload class, as those know whole records alone; the real "
-            "Hudi 1.0.2 refuses a MERGE INTO that leaves columns out there (MergeIntoFieldResolutionException): upsert whole rows"
+            "partial updates are not supported in a table whose records are merged by a payload class, which needs "
+            "complete records; Hudi 1.0.2 rejects such a MERGE INTO too (MergeIntoFieldResolutionException): upsert complete rows"
         )
 
 
 def partial_merge(rule: RecordMergeRule, older: pa.Table, newer: pa.Table) -> Merged:
-    """Merge aligned rows that hold some columns each, by a rule that merges; the outcome has the columns of both.
+    """Merge aligned rows with some columns each by a custom merger; the result has the columns of both.
 
-    Raises Unsupported as `check_partial_merge` does.
+    Raises:
+        Unsupported: As `check_partial_merge`.
     """
     check_partial_merge(rule)
-    assert isinstance(rule, MergerRule), "a rule that picks is not asked to merge"
+    assert isinstance(rule, MergerRule), "a rule that selects one side has no partial merge"
     return rule.merge_partial(older, newer)
 
 
 def register_merger(merger: RecordMerger, class_name: str = "") -> None:
-    """Make a merger known in this process for the tables with its strategy id; a later one replaces an earlier one.
+    """Register a merger in this process for the tables with its strategy id; it replaces one registered earlier.
 
-    class_name: of the Java class that does the same for the real Hudi, which lists of such classes may name then; '' for none.
+    Args:
+        merger: The merger.
+        class_name: Name of the equivalent Java class, which Hudi's list of merger classes may then contain; '' for
+            none.
     """
     _registered.register(merger.strategy_id, merger)
     if class_name:
@@ -296,88 +311,101 @@ def register_merger(merger: RecordMerger, class_name: str = "") -> None:
 
 
 def is_merger_class(class_name: str) -> bool:
-    """Whether a merger is registered under the name of this Java class."""
+    """Return True if a merger is registered under the name of this Java class."""
     return _classes.find(class_name) is not None
 
 
 def register_payload(class_name: str, merger: RecordMerger) -> None:
-    """Make the rule of a payload class known in this process for the tables that name the class; a later one replaces an earlier
-    one.
+    """Register a rule for a payload class in this process; it replaces one registered earlier.
 
-    class_name: as `hoodie.compaction.payload.class` has it, with its package.  Raises InvalidRequest for one of Hudi's classes
-    that PyHudi has a rule of.
+    Args:
+        class_name: Fully qualified class name, as in `hoodie.compaction.payload.class`.
+        merger: The rule.
+
+    Raises:
+        InvalidRequest: PyHudi already implements this payload class of Hudi.
     """
     if class_name in supported_payloads():
-        raise InvalidRequest(f"payload class {class_name} has a rule already, which is that of Hudi")
+        raise InvalidRequest(
+            f"payload class {class_name} is implemented by PyHudi and cannot be replaced; register another class name"
+        )
     _payloads.register(class_name, merger)
 
 
 def merge_rule(settings: MergeSettings, defaults: Defaults = ()) -> RecordMergeRule:
-    """The rule of a table.  defaults: of its columns in their Avro schema, where they are not null.
+    """Return the merge rule of a table.
 
-    Raises Unsupported for a payload class without a rule, for a strategy id that nobody registered, and for a merge property
-    that has no meaning here.
+    Args:
+        settings: Merge settings of the table.
+        defaults: Column defaults in the table's Avro schema that are not null.
+
+    Raises:
+        Unsupported: A payload class without a rule, a strategy id that is not registered, or an unknown merge property.
     """
     rule = mode_rule(settings, defaults) if settings.by_modes else built_in_rule(settings)
     if rule is not None:
         return rule
     if settings.by_payload:
-        by_payload = payload_rule(settings.payload_class, settings.ordering, delete_is_barrier=settings.by_modes)
-        if by_payload is not None:
-            return by_payload
-        of_class = _payloads.find(settings.payload_class)
-        if of_class is None:
+        built_in_payload_rule = payload_rule(settings.payload_class, settings.ordering, delete_is_barrier=settings.by_modes)
+        if built_in_payload_rule is not None:
+            return built_in_payload_rule
+        payload_merger = _payloads.find(settings.payload_class)
+        if payload_merger is None:
             raise Unsupported(
-                f"payload class {settings.payload_class} is not known; known are {', '.join(supported_payloads())}, and those "
-                "that "
-                "pyhudi.register_payload is called with"
+                f"payload class {settings.payload_class} is not supported; supported are {', '.join(supported_payloads())} and "
+                "classes registered with pyhudi.register_payload"
             )
-        return MergerRule(of_class, settings.ordering, delete_is_barrier=settings.by_modes)
+        return MergerRule(payload_merger, settings.ordering, delete_is_barrier=settings.by_modes)
     merger = _registered.find(settings.strategy_id)
     if merger is None:
         raise Unsupported(
             f"the table merges records with strategy {settings.strategy_id} (mode {MergeMode.CUSTOM}), and no merger "
-            "is registered for it; call pyhudi.register_merger with one"
+            "is registered for it; register one with pyhudi.register_merger"
         )
     return MergerRule(merger, settings.ordering, delete_is_barrier=settings.by_modes)
 
 
 def honors_delete_markers(settings: MergeSettings) -> bool:
-    """Whether writes to a table honour a delete marker: those whose payload class is the default one or FirstValueAvroPayload.
+    """Return True if writes to a table apply delete markers: the payload class is the default one or
+    FirstValueAvroPayload.
 
-    Reads honour one in the log files of any table.
+    Reads apply delete markers in the log files of any table.
     """
     return settings.payload_class == DEFAULT_PAYLOAD or settings.payload_class in MARKER_PAYLOADS
 
 
 def marked_rule(rule: RecordMergeRule, marker: DeleteMarker | None, schema: pa.Schema) -> RecordMergeRule:
-    """The rule with a marker, which is checked against the columns; as it is when there is none.
+    """Return the rule with a delete marker, checked against the columns; the rule unchanged if there is no marker.
 
-    Raises InvalidRequest for another marker than the table's own.
+    Raises:
+        InvalidRequest: The marker differs from the table's own.
     """
-    own = rule.marker
-    if own is not None and own.field in schema.names:
-        own.check(schema)
+    table_marker = rule.marker
+    if table_marker is not None and table_marker.field in schema.names:
+        table_marker.check(schema)
     if marker is None:
         return rule
-    if own is not None and (own.field, own.text) != (marker.field, marker.text):
+    if table_marker is not None and (table_marker.field, table_marker.text) != (marker.field, marker.text):
         raise InvalidRequest(
-            f"the table's own delete marker is {own.text!r} in {own.field!r} (hoodie.record.merge.property.*), and not "
-            f"{marker.text!r} in {marker.field!r}; leave hoodie.payload.delete.field and hoodie.payload.delete.marker out"
+            f"hoodie.payload.delete.marker={marker.text!r} of {marker.field!r} differs from the table's own delete marker, "
+            f"{table_marker.text!r} in {table_marker.field!r} (hoodie.record.merge.property.*); leave "
+            "hoodie.payload.delete.field and hoodie.payload.delete.marker out"
         )
     marker.check(schema)
-    return rule.with_marker(marker) if own is None else rule
+    return rule.with_marker(marker) if table_marker is None else rule
 
 
 _Function = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]
 
 
 def record_by_record(strategy_id: str, function: _Function, partial: _Function | None = None) -> RecordMerger:
-    """A merger from a function of two records, older and newer, that returns the merged record or None to drop it.  One call a
-    row: slow.
+    """Create a merger from a function of two records; it makes one Python call per row, which is slow.
 
-    partial: the same for records of which one lacks columns at least, whose dictionaries lack them too.  Columns that the result
-    lacks are those of the newer record, or else of the older.  None: partial updates are refused.
+    Args:
+        strategy_id: Merge strategy id.
+        function: Function of the older and the newer record, which returns the merged record, or None to drop it.
+        partial: The same for partial records, whose dictionaries lack columns. Columns missing in the result come from
+            the newer record, or else the older. None: partial updates are rejected.
     """
     return _RowWise(strategy_id, function) if partial is None else _PartialRowWise(strategy_id, function, partial)
 
@@ -404,5 +432,5 @@ def _merged_one_by_one(function: _Function, older: pa.Table, newer: pa.Table) ->
     results = [function(*pair) for pair in pairs]
     alive = np.array([result is not None for result in results], dtype=np.bool_)
     rows = [{**first, **second, **(result or {})} for result, (first, second) in zip(results, pairs, strict=True)]
-    more = [field for field in older.schema if field.name not in newer.column_names]
-    return pa.Table.from_pylist(rows, schema=pa.schema([*newer.schema, *more])), alive
+    older_only = [field for field in older.schema if field.name not in newer.column_names]
+    return pa.Table.from_pylist(rows, schema=pa.schema([*newer.schema, *older_only])), alive

@@ -1,12 +1,12 @@
-"""Ordering values: which of two versions of a record is newer.
+"""Ordering values, which decide which of two versions of a record is newer.
 
     no ordering field     all versions are equally new
     one                   its value
     several               a struct of their values, compared field by field
 
-A null is smaller than every value.  Where tables count one as zero (`null_is_zero`), that is 0 in columns of whole numbers of 32
-bits at most, which is what Hudi's Integer 0 can be compared with; elsewhere it stays the smallest.  Floats compare as Java
-compares them: NaN is the largest and equals itself, -0.0 is smaller than 0.0.
+A null is smaller than every value. With `null_is_zero`, a null counts as 0 in integer columns of at most 32 bits, which
+is what Hudi's Integer 0 can be compared with; in other columns it is the smallest value. Floats compare as in Java: NaN
+is the largest and equals itself, -0.0 is smaller than 0.0.
 
 Source: docs/formats/reading.md, "Merging" and "Table version 9".
 """
@@ -28,14 +28,19 @@ BoolMask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """The columns that order the versions of a record, by weight.  fields: dotted names; none: nothing does."""
+    """Ordering fields of a table, most significant first.
+
+    Attributes:
+        fields: Dotted names of the columns; empty if versions are not ordered.
+        null_is_zero: True if a null counts as 0 in integer columns of at most 32 bits.
+    """
 
     fields: tuple[str, ...] = ()
     null_is_zero: bool = False
 
     @classmethod
     def by(cls, field: str | None) -> Ordering:
-        """By one field, or by none."""
+        """Create the ordering by one field, or by none."""
         return cls(() if field is None else (field,))
 
     def __bool__(self) -> bool:
@@ -43,24 +48,31 @@ class Ordering:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The columns of the table that hold the fields."""
+        """Top-level columns that contain the fields."""
         return tuple(dict.fromkeys(field.split(".")[0] for field in self.fields))
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """The ordering value of each row.  Raises InvalidRequest when a field is not a column; not asked where there is none."""
+        """Return the ordering value of each row. Must not be called without ordering fields.
+
+        Raises:
+            InvalidRequest: A field is not a column.
+        """
         columns = [self._filled(ordering_values(rows, field)) for field in self.fields]
         return columns[0] if len(columns) == 1 else _tuples(columns)
 
     def normalize_delete_values(self, values: pa.Array) -> pa.ChunkedArray:
-        """Ordering values that deletes carry, in the form that `values` gives; null stays where there is none."""
+        """Convert ordering values of delete records to the form of `values`; null remains null."""
         column = pa.chunked_array([values])
         if len(self.fields) < 2:
             return column
-        parts = [self._filled(pc.struct_field(column, place)) for place in range(len(self.fields))]
+        parts = [self._filled(pc.struct_field(column, index)) for index in range(len(self.fields))]
         return _tuples(parts, pc.is_null(column))
 
     def are_zero(self, rows: pa.Table) -> BoolMask:
-        """Where a row's value is Hudi's Integer 0, which stands for none: always without a field, never with several."""
+        """Return where a row's ordering value is Hudi's Integer 0, its placeholder for no value.
+
+        All rows without ordering fields, none with several.
+        """
         if not self.fields:
             return np.ones(rows.num_rows, dtype=np.bool_)
         column = ordering_values(rows, self.fields[0])
@@ -81,7 +93,11 @@ NO_ORDERING = Ordering()
 
 
 def ordering_values(rows: pa.Table, field: str) -> pa.ChunkedArray:
-    """One ordering column, following a dotted path into structs.  Raises InvalidRequest when there is no such column."""
+    """Return one ordering column, following a dotted path into structs.
+
+    Raises:
+        InvalidRequest: There is no such column.
+    """
     head, *rest = field.split(".")
     if head not in rows.column_names:
         raise InvalidRequest(f"ordering field {field!r} is not a column; columns: {', '.join(rows.column_names)}")
@@ -94,44 +110,46 @@ def ordering_values(rows: pa.Table, field: str) -> pa.ChunkedArray:
 
 
 def newer_or_equal(older: pa.ChunkedArray, newer: pa.ChunkedArray) -> BoolMask:
-    """True where the newer ordering value is not smaller.  A null older value loses; a null newer value loses against a value."""
+    """Return where the newer ordering value is not smaller. A null is smaller than a value, and equal to a null."""
     if pa.types.is_struct(older.type):
         return _newer_or_equal_tuples(older, newer)
-    answer = pc.greater_equal(_comparable(newer), _comparable(older))
-    return _mask(pc.if_else(pc.is_null(older), True, pc.fill_null(answer, False)))
+    not_smaller = pc.greater_equal(_comparable(newer), _comparable(older))
+    return _mask(pc.if_else(pc.is_null(older), True, pc.fill_null(not_smaller, False)))
 
 
 def ordering_ranks(values: pa.ChunkedArray) -> Ints:
-    """Order-preserving numbers: equal values have equal numbers, null has the smallest."""
+    """Return order-preserving integer ranks: equal values have equal ranks, null has the smallest."""
     if pa.types.is_struct(values.type):
         ranks = np.zeros(len(values), dtype=np.int64)
-        for place in range(values.type.num_fields):
-            part = ordering_ranks(pc.struct_field(values, place))
-            # Made dense each time, so that the product with the next field's numbers stays small.
-            ranks = np.unique(ranks * (int(part.max(initial=0)) + 1) + part, return_inverse=True)[1].astype(np.int64, copy=False)
+        for index in range(values.type.num_fields):
+            field_ranks = ordering_ranks(pc.struct_field(values, index))
+            # Dense ranks at each step keep the product with the next field's ranks small.
+            ranks = np.unique(ranks * (int(field_ranks.max(initial=0)) + 1) + field_ranks, return_inverse=True)[1].astype(
+                np.int64, copy=False
+            )
         return ranks
     column = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
     encoded = column.dictionary_encode()
     smallest_first = np.asarray(pc.sort_indices(encoded.dictionary), dtype=np.int64)
     rank_of = np.zeros(len(smallest_first) + 1, dtype=np.int64)
     rank_of[smallest_first] = np.arange(1, len(smallest_first) + 1)
-    # Nulls take the last slot, whose rank is 0.
+    # Nulls use the last slot, whose rank is 0.
     return rank_of[np.asarray(pc.fill_null(encoded.indices, len(smallest_first)), dtype=np.int64)]
 
 
 def _newer_or_equal_tuples(older: pa.ChunkedArray, newer: pa.ChunkedArray) -> BoolMask:
-    answer = np.ones(len(older), dtype=np.bool_)
+    result = np.ones(len(older), dtype=np.bool_)
     equal = np.ones(len(older), dtype=np.bool_)
-    for place in range(older.type.num_fields):
-        first, second = pc.struct_field(older, place), pc.struct_field(newer, place)
+    for index in range(older.type.num_fields):
+        first, second = pc.struct_field(older, index), pc.struct_field(newer, index)
         not_smaller, not_larger = newer_or_equal(first, second), newer_or_equal(second, first)
-        answer = np.where(equal, not_smaller, answer)
+        result = np.where(equal, not_smaller, result)
         equal &= not_smaller & not_larger
-    return answer
+    return result
 
 
 def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """The values, or for floats whole numbers in their total order."""
+    """Return the values; for floats, integers in their total order."""
     if not pa.types.is_floating(values.type):
         return values
     numbers: npt.NDArray[np.float64] = pc.cast(values, pa.float64()).to_numpy()
@@ -143,7 +161,7 @@ def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 def _tuples(columns: list[pa.ChunkedArray], missing: pa.ChunkedArray | None = None) -> pa.ChunkedArray:
     arrays = [column.combine_chunks() for column in columns]
-    names = [str(place) for place in range(len(arrays))]
+    names = [str(index) for index in range(len(arrays))]
     mask = None if missing is None else missing.combine_chunks()
     return pa.chunked_array([pa.StructArray.from_arrays(arrays, names=names, mask=mask)])
 

@@ -1,4 +1,4 @@
-"""Pairs of records merged by a rule that decides between them, whole ones or some columns of them.
+"""Merge pairs of complete or partial records by a merge rule.
 
 Source: docs/formats/reading.md, "Merging" and "Partial updates".
 """
@@ -18,7 +18,12 @@ from pyhudi.records.schema_cast import relabel
 
 @dataclass(frozen=True, slots=True)
 class PairSide:
-    """The older or the newer records of pairs.  present: for each column which of them have it; None when all are whole."""
+    """The older or the newer records of pairs.
+
+    Attributes:
+        rows: Records in all columns.
+        present: For each column, which records have a value for it; None if all records are complete.
+    """
 
     rows: pa.Table
     present: dict[str, BoolMask] | None
@@ -26,7 +31,14 @@ class PairSide:
 
 @dataclass(frozen=True, slots=True)
 class MergedPairs:
-    """As `Merged`, in all columns.  present: as of `PairSide`."""
+    """Merge result in all columns.
+
+    Attributes:
+        rows: As in `Merged`.
+        is_live: As in `Merged`.
+        changed: As in `Merged`.
+        present: As in `PairSide`.
+    """
 
     rows: pa.Table
     is_live: BoolMask
@@ -35,38 +47,44 @@ class MergedPairs:
 
 
 def merge_pairs(rule: RecordMergeRule, older: PairSide, newer: PairSide, requested_mask: BoolMask, wins: BoolMask) -> MergedPairs:
-    """What a rule that merges makes of pairs where it is asked; of the others the newer record where it wins, else the older."""
+    """Merge the pairs in `requested_mask` by the rule; for other pairs select the newer record where `wins`, else the
+    older.
+    """
     rows = _choose(older.rows, newer.rows, wins)
-    alive, changed = np.ones(len(wins), dtype=np.bool_), wins.copy()
+    is_live, changed = np.ones(len(wins), dtype=np.bool_), wins.copy()
     present: dict[str, BoolMask] | None = None
-    every = np.ones(len(wins), dtype=np.bool_)
-    sides = [side.present or dict.fromkeys(rows.column_names, every) for side in (older, newer)]
+    all_rows = np.ones(len(wins), dtype=np.bool_)
+    sides = [side.present or dict.fromkeys(rows.column_names, all_rows) for side in (older, newer)]
     if older.present is not None or newer.present is not None:
         present = {name: np.where(wins, sides[1][name], sides[0][name]) for name in rows.column_names}
     values: list[pa.Table] = []
-    places: list[Ints] = []
-    left = requested_mask.copy()
-    while left.any():
-        first = int(np.argmax(left))
-        alike = left.copy()
+    positions: list[Ints] = []
+    remaining = requested_mask.copy()
+    while remaining.any():
+        first = int(np.argmax(remaining))
+        same_columns = remaining.copy()
         for mask in (mask for side in sides for mask in side.values()):
-            alike &= mask == mask[first]
-        left &= ~alike
-        at = np.flatnonzero(alike)
-        held = [[name for name in rows.column_names if side[name][first]] for side in sides]
-        pair = [side.rows.select(names).take(pa.array(at)) for side, names in zip((older, newer), held, strict=True)]
-        is_whole = all(len(names) == rows.num_columns for names in held)
+            same_columns &= mask == mask[first]
+        remaining &= ~same_columns
+        indices = np.flatnonzero(same_columns)
+        columns_by_side = [[name for name in rows.column_names if side[name][first]] for side in sides]
+        pair = [
+            side.rows.select(names).take(pa.array(indices)) for side, names in zip((older, newer), columns_by_side, strict=True)
+        ]
+        is_whole = all(len(names) == rows.num_columns for names in columns_by_side)
         outcome = rule.merge(*pair) if is_whole else partial_merge(rule, *pair)
-        alive[at], changed[at] = outcome.is_live, outcome.changed
+        is_live[indices], changed[indices] = outcome.is_live, outcome.changed
         for name, mask in (present or {}).items():
-            mask[at] = name in held[0] or name in held[1]
-        found = set(outcome.rows.column_names)
-        columns = [outcome.rows.column(f.name) if f.name in found else pa.nulls(len(at), f.type) for f in rows.schema]
+            mask[indices] = name in columns_by_side[0] or name in columns_by_side[1]
+        merged_columns = set(outcome.rows.column_names)
+        columns = [
+            outcome.rows.column(f.name) if f.name in merged_columns else pa.nulls(len(indices), f.type) for f in rows.schema
+        ]
         values.append(pa.table(columns, names=rows.column_names).cast(rows.schema))
-        places.append(at)
+        positions.append(indices)
     if values:
-        rows = overlaid(rows, pa.concat_tables(values), np.concatenate(places))
-    return MergedPairs(rows, alive, changed, present)
+        rows = overlaid(rows, pa.concat_tables(values), np.concatenate(positions))
+    return MergedPairs(rows, is_live, changed, present)
 
 
 def _choose(first: pa.Table, second: pa.Table, pick_second: BoolMask) -> pa.Table:
@@ -78,7 +96,7 @@ def _choose(first: pa.Table, second: pa.Table, pick_second: BoolMask) -> pa.Tabl
 
 
 def overlaid(rows: pa.Table, values: pa.Table, at: Ints) -> pa.Table:
-    """The rows with those at some places replaced, in order, by the rows of `values`."""
+    """Return the rows with those at positions `at` replaced, in order, by the rows of `values`."""
     positions = np.arange(rows.num_rows, dtype=np.int64)
     positions[at] = rows.num_rows + np.arange(len(at))
     return pa.concat_tables([rows, relabel(values, rows.schema)]).take(pa.array(positions))

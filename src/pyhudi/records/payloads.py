@@ -1,21 +1,21 @@
-"""Payload classes: Hudi's older way to say how two records of a key become one, as rules on whole columns.
+"""Payload classes, Hudi's class-based merge rules, implemented on whole columns.
 
     class                              between two records of one batch      between the incoming and the stored record
-    EventTimeAvroPayload               larger ordering value, tie: later     a delete always wins; else the larger ordering value,
-                                                                             tie: incoming
-    OverwriteNonDefaultsWithLatest...  the same                              incoming, its nulls filled from the stored record; a
-                                                                             delete wins
-    PartialUpdateAvroPayload           larger one, its nulls filled          larger one, its nulls filled from the other; a delete
-                                                                             wins
+    EventTimeAvroPayload               larger ordering value, tie: later     a delete always wins; else the larger
+                                       ordering value, tie: incoming
+    OverwriteNonDefaultsWithLatest...  the same                              incoming, its nulls filled from the stored
+                                       record; a delete wins
+    PartialUpdateAvroPayload           larger one, its nulls filled          larger one, its nulls filled from the
+                                       other; a delete wins
     FirstValueAvroPayload              larger one, tie: earlier              larger ordering value, tie: stored
     AWSDmsAvroPayload                  larger one, tie: later                incoming; `Op` = D deletes
-    debezium.MySqlDebezium...          larger one, tie: later                later binlog position `_event_seq`, tie: stored; `d`
-                                                                             deletes
-    debezium.PostgresDebezium...       larger one, tie: later                larger `_event_lsn`, tie: incoming; `d` deletes;
-                                                                             columns that the change lacks keep the stored value
+    debezium.MySqlDebezium...          larger one, tie: later                later binlog position `_event_seq`, tie:
+                                       stored; `d` deletes
+    debezium.PostgresDebezium...       larger one, tie: later                larger `_event_lsn`, tie: incoming; `d`
+                                       deletes; columns missing in the change keep the stored value
 
-DefaultHoodieRecordPayload and OverwriteWithLatestAvroPayload are the two built-in merge modes.  In log files deletes are settled
-by ordering value before a payload is asked (see `records.log_merge.merge_log_blocks`).
+DefaultHoodieRecordPayload and OverwriteWithLatestAvroPayload are the two built-in merge modes. In log files deletes are
+resolved by ordering value before a payload class is applied (see `records.log_merge.merge_log_blocks`).
 
 Source: docs/formats/reading.md, "Payload classes".
 """
@@ -37,7 +37,7 @@ from pyhudi.records.record_merge import CommonRule, DeleteMarker, Merged, choose
 from pyhudi.records.schema_cast import relabel_column
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What Debezium writes for a large column that a change did not carry."""
+"""Placeholder that Debezium writes for a large value that a change did not include."""
 
 _CHANGE_TYPE = "_change_operation_type"
 MYSQL_POSITION = "_event_seq"
@@ -47,7 +47,7 @@ _DMS_OPERATION = "Op"
 
 @dataclass(frozen=True, slots=True)
 class PayloadRule(CommonRule):
-    """The rule of one payload class."""
+    """Merge rule of one payload class."""
 
     payload_class: str
     ordering: Ordering
@@ -56,90 +56,92 @@ class PayloadRule(CommonRule):
 
     @property
     def selects_one_side(self) -> bool:
-        """Rows are merged, not picked."""
+        """Return False: rows are merged, not selected."""
         return False
 
     @property
     def custom_merge(self) -> bool:
-        """The payload class does."""
+        """Return True: the payload class merges every pair."""
         return True
 
     def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
-        """Where a delete or row competes by ordering value alone."""
+        """Return a mask of pairs in which the newer record wins by ordering value alone."""
         return ~_older_is_larger(older, newer, self.ordering)
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
-        """Rows that delete their key."""
-        own = _DELETES.get(self.payload_class)
-        if own is None:
+        """Return a mask of the rows that delete their key."""
+        class_deletes = _DELETES.get(self.payload_class)
+        if class_deletes is None:
             return deleted_rows(rows, self.marker)
-        told = own(rows)
+        flags = class_deletes(rows)
         marked = None if self.marker is None else self.marker.flags(rows)
-        return told if marked is None else _either(told, marked)
+        return flags if marked is None else _either(flags, marked)
 
     def with_marker(self, marker: DeleteMarker | None) -> PayloadRule:
-        """The same rule with another marker."""
+        """Return the same rule with another delete marker."""
         return replace(self, marker=marker)
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """older: stored records; newer: incoming ones."""
+        """Merge stored (older) with incoming (newer) records."""
         return _MERGES[self.payload_class](older, newer, self)
 
     def combine(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """Two records of one batch; none is deleted here, a delete stays a row with its flag."""
-        every = np.ones(newer.num_rows, dtype=np.bool_)
+        """Merge two records of one batch; a delete remains a row with its flag."""
+        all_rows = np.ones(newer.num_rows, dtype=np.bool_)
         if self.payload_class == _PARTIAL_UPDATE:
-            return Merged(_combine_partial(older, newer, self.ordering), every, every)
+            return Merged(_combine_partial(older, newer, self.ordering), all_rows, all_rows)
         wins = ~_older_is_larger(older, newer, self.ordering, tie=self.payload_class == FIRST_VALUE_PAYLOAD)
-        return Merged(choose_rows(older, newer, wins), every, wins)
+        return Merged(choose_rows(older, newer, wins), all_rows, wins)
 
 
 def payload_rule(payload_class: str, ordering: Ordering, *, delete_is_barrier: bool = False) -> PayloadRule | None:
-    """The rule of a payload class, None for one that is not known.  delete_is_barrier: as of `MergeRule`."""
+    """Return the rule of a payload class; None for an unknown class. `delete_is_barrier` as in `RecordMergeRule`."""
     name = PAYLOAD_ALIASES.get(payload_class, payload_class)
     return PayloadRule(name, ordering, delete_is_barrier) if name in _MERGES else None
 
 
 def supported_payloads() -> tuple[str, ...]:
-    """The payload classes that have a rule here."""
+    """Return the payload classes that PyHudi implements."""
     return tuple(_MERGES)
 
 
 FIRST_VALUE_PAYLOAD = MODEL_PACKAGE + "FirstValueAvroPayload"
 MARKER_PAYLOADS = (FIRST_VALUE_PAYLOAD,)
-"""The payload classes beside the default one that look at a delete marker in writes; real Hudi's EventTimeAvroPayload looks at it
-for new keys alone, stores marked updates of a copy-on-write table and fails on those of a merge-on-read one."""
+"""Payload classes, besides the default one, whose writes apply delete markers. Hudi's EventTimeAvroPayload applies them
+to
+new keys only: it stores marked updates of a copy-on-write table and fails on those of a merge-on-read table.
+"""
 
 _NON_DEFAULTS = MODEL_PACKAGE + "OverwriteNonDefaultsWithLatestAvroPayload"
 _PARTIAL_UPDATE = MODEL_PACKAGE + "PartialUpdateAvroPayload"
 _DMS = MODEL_PACKAGE + "AWSDmsAvroPayload"
 _POSTGRES = MODEL_PACKAGE + "debezium.PostgresDebeziumAvroPayload"
 PAYLOAD_ALIASES = {"org.apache.hudi.payload.AWSDmsAvroPayload": _DMS}
-"""Other names that tables give a payload class."""
+"""Alternative names of payload classes in table properties."""
 
 
 def _merge_event_time(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
-    dead = _flags(rule.deletes(newer), newer.num_rows)
-    wins = ~_older_is_larger(older, newer, rule.ordering) | dead
-    return Merged(choose_rows(older, newer, wins), ~dead, wins)
+    deleted = _flags(rule.deletes(newer), newer.num_rows)
+    wins = ~_older_is_larger(older, newer, rule.ordering) | deleted
+    return Merged(choose_rows(older, newer, wins), ~deleted, wins)
 
 
 def _merge_non_defaults(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
-    dead = _flags(delete_flags(newer), newer.num_rows)
-    return Merged(_filled(newer, older), ~dead, np.ones(newer.num_rows, dtype=np.bool_))
+    deleted = _flags(delete_flags(newer), newer.num_rows)
+    return Merged(_filled(newer, older), ~deleted, np.ones(newer.num_rows, dtype=np.bool_))
 
 
 def _merge_partial_update(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
-    dead = _flags(delete_flags(newer), newer.num_rows)
-    stored_first = _older_is_larger(older, newer, rule.ordering)
-    rows = choose_rows(_filled(older, newer, meta_source=newer), _filled(newer, older), ~stored_first)
-    return Merged(rows, ~dead, np.ones(newer.num_rows, dtype=np.bool_))
+    deleted = _flags(delete_flags(newer), newer.num_rows)
+    stored_is_larger = _older_is_larger(older, newer, rule.ordering)
+    rows = choose_rows(_filled(older, newer, meta_source=newer), _filled(newer, older), ~stored_is_larger)
+    return Merged(rows, ~deleted, np.ones(newer.num_rows, dtype=np.bool_))
 
 
 def _merge_first_value(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
     wins = ~_older_is_larger(older, newer, rule.ordering, tie=True)
-    dead = _flags(rule.deletes(newer), newer.num_rows) & wins
-    return Merged(choose_rows(older, newer, wins), ~dead, wins)
+    deleted = _flags(rule.deletes(newer), newer.num_rows) & wins
+    return Merged(choose_rows(older, newer, wins), ~deleted, wins)
 
 
 def _merge_dms(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
@@ -150,20 +152,20 @@ def _merge_mysql(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
     stored, incoming = _binlog_positions(older), _binlog_positions(newer)
     if incoming[0].null_count:
         raise InvalidRequest(
-            f"{MYSQL_POSITION} is null in {incoming[0].null_count} of the changes; a MySQL change has a position"
+            f"{MYSQL_POSITION} is null in {incoming[0].null_count} changes; every MySQL change must have a binlog position"
         )
     later = pc.or_(
         pc.greater(incoming[0], stored[0]), pc.and_(pc.equal(incoming[0], stored[0]), pc.greater(incoming[1], stored[1]))
     )
     wins = np.asarray(pc.fill_null(later, True), dtype=np.bool_)
-    dead = _flags(_change_deletes(newer), newer.num_rows) & wins
-    return Merged(choose_rows(older, newer, wins), ~dead, wins)
+    deleted = _flags(_change_deletes(newer), newer.num_rows) & wins
+    return Merged(choose_rows(older, newer, wins), ~deleted, wins)
 
 
 def _merge_postgres(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
     stored, incoming = _log_positions(older), _log_positions(newer)
     wins = np.asarray(pc.fill_null(pc.greater_equal(incoming, stored), True), dtype=np.bool_)
-    dead = _flags(_change_deletes(newer), newer.num_rows) & wins
+    deleted = _flags(_change_deletes(newer), newer.num_rows) & wins
     columns = []
     for field in newer.schema:
         column = newer.column(field.name)
@@ -173,7 +175,7 @@ def _merge_postgres(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merg
                 pc.fill_null(pc.equal(column, marker), False), relabel_column(older.column(field.name), field), column
             )
         columns.append(column)
-    return Merged(choose_rows(older, pa.table(columns, schema=newer.schema), wins), ~dead, wins)
+    return Merged(choose_rows(older, pa.table(columns, schema=newer.schema), wins), ~deleted, wins)
 
 
 def _combine_partial(older: pa.Table, newer: pa.Table, ordering: Ordering) -> pa.Table:
@@ -184,7 +186,7 @@ def _combine_partial(older: pa.Table, newer: pa.Table, ordering: Ordering) -> pa
 
 
 def _filled(rows: pa.Table, other: pa.Table, meta_source: pa.Table | None = None) -> pa.Table:
-    """`rows` with nulls of data columns taken from `other`; meta columns from `meta_source` where given."""
+    """Return `rows` with nulls of data columns filled from `other`; meta columns come from `meta_source` if it is set."""
     columns = []
     for field in rows.schema:
         column = rows.column(field.name)
@@ -205,15 +207,15 @@ def _coalesce(column: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArra
 
 
 def _older_is_larger(older: pa.Table, newer: pa.Table, ordering: Ordering, *, tie: bool = False) -> BoolMask:
-    """Where the older ordering value is larger (or, with `tie`, not smaller).  A null never is."""
+    """Return where the older ordering value is larger (with `tie`, not smaller). A null is never larger."""
     if not ordering:
         return np.full(newer.num_rows, tie, dtype=np.bool_)
     if len(ordering.fields) > 1:
         first, second = ordering.values(older), ordering.values(newer)
         return newer_or_equal(second, first) if tie else ~newer_or_equal(first, second)
     compare = pc.greater_equal if tie else pc.greater
-    answer = pc.fill_null(compare(ordering.values(older), ordering.values(newer)), False)
-    return np.asarray(answer, dtype=np.bool_)
+    larger = pc.fill_null(compare(ordering.values(older), ordering.values(newer)), False)
+    return np.asarray(larger, dtype=np.bool_)
 
 
 def _flags(mask: BoolMask | None, count: int) -> BoolMask:
@@ -244,7 +246,7 @@ def _log_positions(rows: pa.Table) -> pa.ChunkedArray:
     positions = _column(rows, _POSTGRES_POSITION)
     if not pa.types.is_integer(positions.type):
         raise InvalidRequest(
-            f"the table's payload class compares {_POSTGRES_POSITION} as a whole number, and its type is {positions.type}: "
+            f"column {_POSTGRES_POSITION} has type {positions.type}: the table's payload class compares whole numbers; "
             "cast it to int64"
         )
     return positions.cast(pa.int64())
@@ -252,7 +254,7 @@ def _log_positions(rows: pa.Table) -> pa.ChunkedArray:
 
 def _column(rows: pa.Table, name: str) -> pa.ChunkedArray:
     if name not in rows.column_names:
-        raise InvalidRequest(f"the table's payload class needs the column {name!r}; columns: {', '.join(rows.column_names)}")
+        raise InvalidRequest(f"the table's payload class requires column {name!r}; columns: {', '.join(rows.column_names)}")
     return rows.column(name)
 
 

@@ -1,17 +1,17 @@
-"""Merging records of one key, whole columns at a time.
+"""Merge rules for two versions of one record, vectorized over whole columns.
 
-Records travel as Arrow tables in the *incoming layout* or the *stored layout*: the meta columns first, then the data columns of
-the table.  A rule never looks at one row: it is given aligned columns of the older and the newer record and answers with masks.
+Records travel as Arrow tables in the *incoming layout* or the *stored layout*: the meta columns first, then the data
+columns of the table. A rule receives aligned columns of the older and the newer records and returns masks.
 
     COMMIT_TIME_ORDERING   the newer record wins
-    EVENT_TIME_ORDERING    the newer record wins unless the older one has the larger ordering value; ties go to the newer one;
-                           a null ordering value on the stored side loses
-    deletes                a record with `_hoodie_is_deleted` true takes part with its ordering value and removes the row when it
-                           wins; a delete without an ordering value always wins; the caller may name another column and the text
-                           in it that makes a record a delete (`DeleteMarker`)
+    EVENT_TIME_ORDERING    the newer record wins unless the older one has the larger ordering value; ties go to the
+                           newer one; a null ordering value on the stored side loses
+    deletes                a record with `_hoodie_is_deleted` true competes with its ordering value and removes the row
+                           when it wins; a delete without an ordering value always wins; the caller may name another
+                           column and the value in it that makes a record a delete (`DeleteMarker`)
 
-Not here: partial updates and log scans (see `records.log_merge.merge_log_blocks`), payload classes and custom mergers (see
-`records.payloads`).
+Partial updates and log scans are in `records.log_merge.merge_log_blocks`, payload classes in `records.payloads`, custom
+mergers in `records.mergers`.
 
 Source: docs/reference/mergers.md; docs/formats/reading.md, "Merging".
 """
@@ -38,11 +38,15 @@ IS_DELETED = "_hoodie_is_deleted"
 
 @dataclass(frozen=True, slots=True)
 class DeleteMarker:
-    """The column, and the text in it, that make a row a delete.  Source: docs/formats/reading.md, "Deletes".
+    """The column and the value in it that mark a row as a delete.
 
-    field: a column of strings, whole numbers or booleans, whose values are compared as text; a null is not a delete.
-    combines_with_flag: rows with `_hoodie_is_deleted` are deletes too, as in reads; False: that column is not looked at, as in
-    writes.
+    Source: docs/formats/reading.md, "Deletes".
+
+    Attributes:
+        field: Column of strings, whole numbers or booleans. Its values are compared as text; a null is not a delete.
+        text: Value that marks a delete.
+        combines_with_flag: True if rows with `_hoodie_is_deleted` are deletes too, as in reads. False ignores that
+            column, as in writes.
     """
 
     field: str
@@ -50,55 +54,64 @@ class DeleteMarker:
     combines_with_flag: bool
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises InvalidRequest when the schema lacks the column, Unsupported when its values are not compared as text."""
+        """Check that the schema has the column and that its type is supported.
+
+        Raises:
+            InvalidRequest: The schema lacks the column.
+            Unsupported: The column's type cannot be compared as text.
+        """
         if self.field not in schema.names:
             raise InvalidRequest(
                 f"hoodie.payload.delete.field={self.field} is not a column of the table; columns: {', '.join(schema.names)}"
             )
-        kind = schema.field(self.field).type
-        if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        type_ = schema.field(self.field).type
+        if not (pa.types.is_string(type_) or pa.types.is_integer(type_) or pa.types.is_boolean(type_)):
             raise Unsupported(
-                f"hoodie.payload.delete.field={self.field} is a column of type {kind}; a delete marker is looked for in strings, "
-                "whole numbers and booleans"
+                f"hoodie.payload.delete.field={self.field} is a column of type {type_}; a delete marker must be a column of "
+                "strings, whole numbers or booleans"
             )
 
     def flags(self, rows: pa.Table) -> BoolMask | None:
-        """True where the row is a delete; None when no row is."""
+        """Return a mask of the rows that are deletes; None if there are none."""
         marked = pc.equal(rows.column(self.field).cast(pa.string()), self.text)
         flags = np.asarray(pc.fill_null(marked, False).combine_chunks(), dtype=np.bool_)
-        soft = delete_flags(rows) if self.combines_with_flag else None
-        flags = flags if soft is None else flags | soft
+        soft_deletes = delete_flags(rows) if self.combines_with_flag else None
+        flags = flags if soft_deletes is None else flags | soft_deletes
         return flags if flags.any() else None
 
 
 class MissingValues(Protocol):
-    """Which values of a record stand for none, and are taken from the other record."""
+    """Update mode of partial updates: which values count as missing and are filled from the other record."""
 
     @property
     def mode(self) -> UpdateMode: ...
 
     def missing(self, name: str, column: pa.ChunkedArray) -> BoolMask | None:
-        """Where the values of a column stand for none; None when nowhere."""
+        """Return a mask of the values of a column that count as missing; None if there are none."""
         ...
 
     def fill_missing(self, older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
-        """The winner of each pair with its gaps filled from the other.  Columns and their order are the newer's."""
+        """Return the winner of each pair with its missing values filled from the other record, in the newer table's
+        columns.
+        """
         ...
 
 
 class RecordMergeRule(Protocol):
-    """How two versions of a record become one.
+    """How two versions of a record are merged into one.
 
-    selects_one_side: True when the result is always one of the two versions unchanged; then `newer_wins` answers, else `merge`
-    does. custom_merge: pairs of records are handed to `merge`, whatever their order; False: one of the two wins by commit time or
-    ordering value, and at most its gaps are filled.
-    by_commit_time: the later record wins whatever it holds.
-    filling: how gaps are filled; None when they are left.
-    ordering: the columns whose larger values are newer; none when the rule looks at none.
-    delete_is_barrier: a delete without an ordering value ends with itself: a record that follows meets the base row again, by its
-    ordering value; False: nothing from before such a delete counts any more.
-    marker: what makes a row a delete in place of, or beside, `_hoodie_is_deleted`; None: that column alone.
-    custom_delete_marker: the same where the caller names it, so that no other reader knows of it.
+    Attributes:
+        selects_one_side: True if the result is always one of the two versions unchanged. `newer_wins` decides then,
+            else `merge` does.
+        custom_merge: True if pairs of records are passed to `merge`, whatever their order. False: commit time or
+            ordering value selects the winner, and at most its missing values are filled.
+        by_commit_time: True if the later record wins whatever its values are.
+        filling: How missing values are filled; None if they are not.
+        ordering: Ordering columns, whose larger values are newer; empty if the rule uses none.
+        delete_is_barrier: True if a delete without an ordering value has no effect on later records: a later record is
+            merged with the base row again, by ordering value. False: records from before such a delete are ignored.
+        marker: Delete marker used instead of, or in addition to, `_hoodie_is_deleted`; None: that column alone.
+        custom_delete_marker: Delete marker set by the caller, which other readers of the table do not know.
     """
 
     @property
@@ -126,36 +139,41 @@ class RecordMergeRule(Protocol):
     def custom_delete_marker(self) -> DeleteMarker | None: ...
 
     def with_marker(self, marker: DeleteMarker | None) -> RecordMergeRule:
-        """The same rule with another marker."""
+        """Return the same rule with another delete marker."""
         ...
 
     def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
-        """For aligned rows: True where the newer version wins.
+        """Return a mask of the aligned rows in which the newer version wins.
 
-        older, newer: same number of rows, each with the table's data columns.  newer_is_plain_delete: True where the newer
-        version is a delete that carries no row and no ordering value; None when there is none.
+        Args:
+            older: Older versions, with the table's data columns.
+            newer: Newer versions: as many rows, with the table's data columns.
+            newer_is_plain_delete: Mask of newer versions that are deletes without a row and without an ordering value;
+                None if there are none.
         """
         ...
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
-        """True where a row deletes its key instead of being stored; None when no row does."""
+        """Return a mask of the rows that delete their key instead of being stored; None if there are none."""
         ...
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """For aligned rows: what becomes of each pair."""
+        """Merge aligned rows of older and newer versions."""
         ...
 
     def combine(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """As `merge`, for two records of one batch before they meet the table."""
+        """Merge two records of one batch, before they are merged with stored records. Arguments as of `merge`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The outcome of merging aligned rows.
+    """Result of merging aligned rows.
 
-    rows: the merged rows, in the newer's columns.  is_live: False where the record is deleted.  changed: False where the older
-    row stays as it is, its commit time included.
+    Attributes:
+        rows: Merged rows, in the newer table's columns.
+        is_live: False where the record is deleted.
+        changed: False where the older row is unchanged, its commit time included.
     """
 
     rows: pa.Table
@@ -164,28 +182,30 @@ class Merged:
 
 
 class CommonRule:
-    """What holds for all rules but those of table version 9: no gaps are filled, and a marker is one that the caller names."""
+    """Defaults of all rules except those of table version 9: missing values are not filled, and a marker comes from the
+    caller.
+    """
 
     __slots__ = ()
 
     @property
     def by_commit_time(self) -> bool:
-        """No: values count."""
+        """Return False: the result depends on the records' values."""
         return False
 
     @property
     def filling(self) -> MissingValues | None:
-        """None."""
+        """Return None: missing values are not filled."""
         return None
 
     @property
     def custom_delete_marker(self: RecordMergeRule) -> DeleteMarker | None:
-        """The marker."""
+        """Return the rule's delete marker."""
         return self.marker
 
 
 class CommitTimeRule(CommonRule):
-    """COMMIT_TIME_ORDERING."""
+    """Rule of COMMIT_TIME_ORDERING: the newer record wins."""
 
     selects_one_side = True
     custom_merge = False
@@ -209,26 +229,33 @@ class CommitTimeRule(CommonRule):
         return deleted_rows(rows, self.marker)
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
-        every = np.ones(newer.num_rows, dtype=np.bool_)
-        return Merged(newer, every, every)
+        all_rows = np.ones(newer.num_rows, dtype=np.bool_)
+        return Merged(newer, all_rows, all_rows)
 
     combine = merge
 
 
 class RejectDuplicates(CommitTimeRule):
-    """Between rows of one batch: there may be one of each key.  text: what is said where there are more, with {key}."""
+    """Rule between rows of one batch that rejects duplicate keys.
+
+    Attributes:
+        text: Message of the error, with a {key} placeholder.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
 
     def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
-        """Raises InvalidRequest."""
+        """Raise InvalidRequest: two rows have the same key."""
         raise InvalidRequest(self.text.format(key=newer.column(RECORD_KEY)[0].as_py()))
 
 
 class EventTimeRule(CommonRule):
-    """EVENT_TIME_ORDERING by columns.  Without an ordering field every value counts as equal, so the newer record wins."""
+    """Rule of EVENT_TIME_ORDERING.
+
+    Without an ordering field all values count as equal, so the newer record wins.
+    """
 
     selects_one_side = True
     custom_merge = False
@@ -260,7 +287,7 @@ class EventTimeRule(CommonRule):
 
 
 def built_in_rule(settings: MergeSettings) -> RecordMergeRule | None:
-    """The rule of a built-in merge mode; None for CUSTOM."""
+    """Return the rule of a built-in merge mode; None for CUSTOM."""
     if settings.mode is MergeMode.COMMIT_TIME_ORDERING:
         return CommitTimeRule()
     if settings.mode is MergeMode.EVENT_TIME_ORDERING:
@@ -269,26 +296,29 @@ def built_in_rule(settings: MergeSettings) -> RecordMergeRule | None:
 
 
 def delete_flags(rows: pa.Table) -> BoolMask | None:
-    """True where the row is a soft delete (`_hoodie_is_deleted`); None when the table has no such column or no such row.
+    """Return a mask of soft deletes (`_hoodie_is_deleted`); None if the table has no such column or no such row.
 
-    Raises InvalidRequest when the column is not boolean.
+    Raises:
+        InvalidRequest: The column is not boolean.
     """
     if IS_DELETED not in rows.column_names:
         return None
     column = rows.column(IS_DELETED)
     if not pa.types.is_boolean(column.type):
-        raise InvalidRequest(f"{IS_DELETED} has to be a boolean column, it is {column.type}")
+        raise InvalidRequest(f"column {IS_DELETED} has type {column.type}: it must be boolean")
     flags = np.asarray(pc.fill_null(column, False).combine_chunks(), dtype=np.bool_)
     return flags if flags.any() else None
 
 
 def deleted_rows(rows: pa.Table, marker: DeleteMarker | None) -> BoolMask | None:
-    """True where the row is a delete by the marker, or without one by `_hoodie_is_deleted`; None when no row is."""
+    """Return a mask of rows that are deletes by the marker, or by `_hoodie_is_deleted` if marker is None; None if there
+    are none.
+    """
     return delete_flags(rows) if marker is None else marker.flags(rows)
 
 
 def choose_rows(older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
-    """Row by row the newer version where `newer_wins`, else the older one.  Columns and order are the newer's."""
+    """Select per row the newer version where `newer_wins`, else the older one, in the newer table's columns."""
     if newer_wins.all():
         return newer
     both = pa.concat_tables([conform_table(older.select(newer.column_names), newer.schema), newer])
@@ -296,7 +326,7 @@ def choose_rows(older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Ta
 
 
 def choose_column(first: pa.ChunkedArray, second: pa.ChunkedArray, pick_second: BoolMask) -> pa.ChunkedArray:
-    """Row by row the value of the second column where `pick_second`, else that of the first.  Both have one type."""
+    """Select per row the value of the second column where `pick_second`, else of the first. Both have the same type."""
     if pick_second.all():
         return second
     if not pick_second.any():
@@ -305,7 +335,7 @@ def choose_column(first: pa.ChunkedArray, second: pa.ChunkedArray, pick_second: 
 
 
 def interleave_positions(pick_second: BoolMask) -> pa.Int64Array:
-    """Where each chosen row stands when the second of two tables of as many rows is put below the first."""
+    """Return row positions that select from two tables of equal length, the second concatenated below the first."""
     count = len(pick_second)
     return pa.array(np.arange(count, dtype=np.int64) + np.where(pick_second, count, 0))
 
@@ -316,11 +346,16 @@ def combine_duplicates(
     rule: RecordMergeRule,
     plain_deletes: BoolMask | None = None,
 ) -> pa.Table:
-    """One row for each key of a batch, by the rule; later rows count as newer.
+    """Merge rows of one batch that have the same key; later rows count as newer.
 
-    identity: the columns that name a record (record key and partition path, or the record key alone under a global index).
-    plain_deletes: rows that are deletes without an ordering value.  Rows of keys that occur once keep their order and come
-    without a copy when no key occurs twice.
+    Rows whose key occurs once keep their order. If no key occurs twice, the input is returned without a copy.
+
+    Args:
+        rows: Rows of the batch.
+        identity: Columns that identify a record: record key and partition path, or the record key alone under a global
+            index.
+        rule: Merge rule.
+        plain_deletes: Mask of rows that are deletes without an ordering value.
     """
     codes = row_codes(rows, identity)
     counts = np.bincount(codes) if len(codes) else np.zeros(0, dtype=np.int64)
@@ -358,21 +393,21 @@ def combine_duplicates(
 
 
 def row_codes(rows: pa.Table, columns: list[str]) -> npt.NDArray[np.int64]:
-    """A dense number for each distinct combination of the columns: equal rows have equal numbers."""
+    """Return dense integer codes for the distinct combinations of the columns; equal rows have equal codes."""
     codes = np.zeros(rows.num_rows, dtype=np.int64)
     for name in columns:
         column = rows.column(name).combine_chunks()
         encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column, null_encoding="encode")
         width = len(encoded.dictionary)
-        part = np.asarray(encoded.indices, dtype=np.int64)
+        column_codes = np.asarray(encoded.indices, dtype=np.int64)
         if width <= 1:
             continue
-        codes = codes * width + part
+        codes = codes * width + column_codes
     if len(columns) > 1 and rows.num_rows:
         _, codes = np.unique(codes, return_inverse=True)
     return codes.astype(np.int64, copy=False)
 
 
 def combine_to_array(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array; one that is a single chunk is not copied, as `combine_chunks` would."""
+    """Return the column as one array. A column of one chunk is not copied, unlike in `combine_chunks`."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

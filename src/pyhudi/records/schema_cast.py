@@ -1,4 +1,4 @@
-"""Batches fitted to a schema: columns by name, values cast without loss, nested types field by field.
+"""Cast batches to a schema: columns matched by name, lossless casts, nested types field by field.
 
 Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Schema".
 """
@@ -16,15 +16,22 @@ from pyhudi.records.type_normalization import is_list_like
 
 
 def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """The batch in the target's columns, order and types; rows keep their order.
+    """Cast a batch to the columns, order and types of a target schema; rows keep their order.
 
-    batch: from a user (any layout that `normalise` takes) or from a file that was written under an older schema; target:
-    canonical, or with timestamps of milliseconds, as files may have them.  Columns are found by exact name; a column that the
-    target lacks is left out; one that the batch lacks is null, or its default where it may not be null.  Numbers that become text
-    take Java's forms, float becomes double by way of its text (0.1f becomes 0.1), text for a date or decimal column is parsed,
-    finer timestamps are rounded down.  Nested types are conformed field by field.  A batch that fits already is not copied.
-    Raises InvalidRequest when a value cannot be cast without loss, and when a target column that is not nullable is missing
-    or holds a null.  Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Schema".
+    Columns are matched by exact name. A column that the target lacks is dropped. A column that the batch lacks is null,
+    or its default if it is not nullable. Numbers cast to strings use Java's format, float is cast to double through its
+    text (0.1f becomes 0.1), strings are parsed for date and decimal columns, finer timestamps are rounded down. Nested
+    types are cast field by field. A batch that already matches is not copied.
+
+    Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Schema".
+
+    Args:
+        batch: Batch from the caller (any layout that `normalise` accepts) or from a file with an older schema.
+        target: Canonical schema, or one with millisecond timestamps, as files may have them.
+
+    Raises:
+        InvalidRequest: A value cannot be cast without loss, or a target column that is not nullable is missing or
+            contains a null.
     """
     if batch.schema.equals(target) and not any(_has_required_part(field) for field in target):
         return batch
@@ -43,9 +50,15 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def missing_column(field: pa.Field, count: int, path: str) -> pa.Array:
-    """What rows hold of a column that they were written without: its default where it may not be null, else nulls.
+    """Return the values of a column that rows were written without: its default if it is not nullable, else nulls.
 
-    Raises InvalidRequest, naming `path`, for a column that may not be null and has no default.
+    Args:
+        field: Field of the column.
+        count: Number of rows.
+        path: Dotted name of the column, for the error.
+
+    Raises:
+        InvalidRequest: The column is not nullable and has no default.
     """
     default = column_default(field)
     if default is not None:
@@ -56,13 +69,16 @@ def missing_column(field: pa.Field, count: int, path: str) -> pa.Array:
 
 
 def refuse_rounding(batch: pa.RecordBatch, target: pa.Schema) -> None:
-    """Refuse whole numbers that the target's floating point columns, at any depth, cannot hold as they are.
+    """Reject whole numbers that the target's floating point columns, at any depth, cannot represent exactly.
 
-    Old files are read with rounding, as Java widens; what a caller brings is never changed.  Raises InvalidRequest.
+    Old files are read with rounding, as Java widens numbers; input of the caller must never change.
+
+    Raises:
+        InvalidRequest: A value would be rounded.
     """
-    held = set(batch.schema.names)
+    names = set(batch.schema.names)
     for field in target:
-        if field.name in held:
+        if field.name in names:
             _refuse_rounding(batch.column(field.name), field.type, field.name)
 
 
@@ -81,20 +97,20 @@ def _refuse_rounding(array: pa.Array, type_: pa.DataType, path: str) -> None:
         _refuse_rounding(array.items, type_.item_type, path + "{}")
     elif types.is_floating(type_) and types.is_integer(source) and source.bit_width > _WHOLE_BITS[type_.bit_width]:
         rounded = pc.cast(pc.cast(array, type_, safe=False), source, safe=False)
-        wrong = pc.index(pc.not_equal(rounded, array), True).as_py()
-        if wrong >= 0:
+        position = pc.index(pc.not_equal(rounded, array), True).as_py()
+        if position >= 0:
             raise InvalidRequest(
-                f"column {path!r}: {array[wrong].as_py()} cannot be held by {type_}, which would round it; "
+                f"column {path!r}: {array[position].as_py()} cannot be stored as {type_} without rounding; "
                 "cast the column before writing"
             )
 
 
 _WHOLE_BITS = {32: 24, 64: 53}
-"""Bits of the whole numbers that a floating point type of so many bits holds, without gaps."""
+"""Bit width of a floating point type to the bits of the whole numbers that it represents exactly."""
 
 
 def conform_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """`conform` for a table; chunks stay as they are."""
+    """Apply `conform` to each batch of a table."""
     if rows.schema.equals(schema):
         return rows
     if not rows.num_rows:
@@ -103,37 +119,42 @@ def conform_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def relabel(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same rows under a schema that differs from theirs in nullability alone, at any depth; values are not copied.
+    """Return the rows under a schema that differs only in nullability, at any depth, without copying values.
 
-    schema: the columns of `rows` in their order.  In a struct that is null its required fields are not marked as null, which
-    Arrow's own casts and its Parquet writer would refuse.
-    Raises Internal for other differences, InvalidRequest where a part that may not be null is null and what is around it is
-    there.
+    Nulls of required fields inside a null struct are removed, because Arrow's casts and its Parquet writer reject them.
+
+    Args:
+        rows: Rows.
+        schema: Schema with the columns of `rows` in their order.
+
+    Raises:
+        Internal: The schemas differ in more than nullability.
+        InvalidRequest: A required field is null inside a parent that is not null.
     """
     if rows.schema.equals(schema) and not any(_has_required_part(field) for field in schema):
         return rows
     if rows.column_names != schema.names:
-        raise Internal(f"columns {', '.join(rows.column_names)} cannot be seen as {', '.join(schema.names)}")
+        raise Internal(f"columns {', '.join(rows.column_names)} cannot be relabeled as {', '.join(schema.names)}")
     columns = [relabel_column(column, field) for column, field in zip(rows.columns, schema, strict=True)]
     return pa.table(columns, schema=schema)
 
 
 def relabel_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """One column as `relabel` sees it."""
+    """Apply `relabel` to one column."""
     return pa.chunked_array([relabel_array(chunk, field) for chunk in column.chunks], field.type)
 
 
 def relabel_array(array: pa.Array, field: pa.Field) -> pa.Array:
-    """Values as `relabel` sees them."""
+    """Apply `relabel` to an array."""
     if not same_type(array.type, field.type):
-        raise Internal(f"column {field.name!r} of type {array.type} cannot be seen as {field.type}")
+        raise Internal(f"column {field.name!r} of type {array.type} cannot be relabeled as {field.type}")
     return _conform_array(array, field, field.name, None)
 
 
 def same_values(first: pa.ChunkedArray, second: pa.ChunkedArray) -> bool:
-    """Whether two columns hold the same values, each a NaN like any other.
+    """Return True if two columns contain the same values; NaN equals NaN.
 
-    False may be said of columns with a NaN whose bytes in memory differ where no value lies.
+    May return False for columns with NaN whose memory differs in unused bytes.
     """
     second = second.cast(first.type)
     return bool(first.equals(second)) or _bytes(first) == _bytes(second)
@@ -148,7 +169,9 @@ def _bytes(column: pa.ChunkedArray) -> bytes:
 
 
 def same_type(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether two types hold the same values in the same layout; nullability and the names of list and map entries may differ."""
+    """Return True if two types have the same values and layout; nullability and the names of list and map entries may
+    differ.
+    """
     types = pa.types
     if types.is_struct(left) and types.is_struct(right):
         return left.num_fields == right.num_fields and all(
@@ -162,7 +185,7 @@ def same_type(left: pa.DataType, right: pa.DataType) -> bool:
 
 
 def _has_required_part(field: pa.Field) -> bool:
-    """Whether a part of the field may not be null, so that data of the same types must still be looked at."""
+    """Return True if a part of the field is not nullable, so that data of equal type must still be checked."""
     if not field.nullable:
         return True
     type_ = field.type
@@ -178,24 +201,24 @@ def _conform_array(array: pa.Array, field: pa.Field, path: str, parent_valid: pa
         missing = array.is_null() if parent_valid is None else pc.and_(array.is_null(), parent_valid)
         row = pc.index(missing, True).as_py()
         if row >= 0:
-            raise InvalidRequest(f"column {path!r} may not be null, and is at row {row} (counted from 0)")
+            raise InvalidRequest(f"column {path!r} may not be null: row {row} (counted from 0) is null")
     type_ = field.type
-    fitting = array.type == type_ and not _has_required_child(type_)
-    result = array if fitting else _cast(array, type_, path, parent_valid)
+    matches = array.type == type_ and not _has_required_child(type_)
+    result = array if matches else _cast(array, type_, path, parent_valid)
     return result if field.nullable or not result.null_count else _unmarked(result)
 
 
 def _unmarked(array: pa.Array) -> pa.Array:
-    """The array without its marks of nulls, each of which stands where something around it is null.
+    """Return the array without its validity bitmap; each of its nulls is inside a null parent.
 
-    Parquet's writer and Arrow's casts look at such marks without looking at what is around them.
+    Parquet's writer and Arrow's casts check these nulls without regard to the parent.
     """
     type_ = array.type
     if pa.types.is_struct(type_):
         return pa.StructArray.from_arrays([array.field(i) for i in range(type_.num_fields)], fields=list(type_.fields))
-    below = [array.values] if pa.types.is_list(type_) or pa.types.is_map(type_) else []
+    children = [array.values] if pa.types.is_list(type_) or pa.types.is_map(type_) else []
     _, *buffers = array.buffers()[: type_.num_buffers]
-    return pa.Array.from_buffers(type_, len(array), [None, *buffers], 0, array.offset, children=below)
+    return pa.Array.from_buffers(type_, len(array), [None, *buffers], 0, array.offset, children=children)
 
 
 def _has_required_child(type_: pa.DataType) -> bool:
@@ -207,7 +230,7 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str, parent_valid: pa.Array
     source = array.type
     if types.is_dictionary(source):
         if types.is_string_view(source.value_type):
-            # Arrow does not take views by index.
+            # Arrow has no take for string views.
             array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.string()))
         return _cast(array.dictionary_decode(), type_, path, parent_valid)
     if types.is_run_end_encoded(source):
@@ -252,7 +275,7 @@ def _cast_scalar(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
     if types.is_float64(type_) and types.is_float32(source):
         return widen_floats_as_text(array)
     if types.is_floating(type_) and types.is_integer(source):
-        # Java's widening of long to float or double rounds to the nearest; it never fails.
+        # Java's widening of long to float or double rounds to nearest and never fails.
         return pc.cast(array, type_, safe=False)
     families = (types.is_integer, types.is_floating, types.is_decimal, is_binary_like, types.is_date, types.is_time)
     if any(family(source) and family(type_) for family in families) or (types.is_integer(source) and types.is_decimal(type_)):
@@ -261,7 +284,7 @@ def _cast_scalar(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
 
 
 def _decimal_ready(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    # Arrow wants room for every value of the integer type in the decimal; the values themselves are what has to fit.
+    # Arrow requires the decimal to have room for every value of the integer type; here only the actual values must fit.
     if pa.types.is_integer(array.type) and pa.types.is_decimal(type_):
         return pc.cast(array, pa.decimal128(38, type_.scale)) if type_.scale <= 19 else pc.cast(array, pa.string())
     return array
@@ -274,17 +297,17 @@ def _not_castable(path: str, source: pa.DataType, type_: pa.DataType) -> Invalid
 def _cast_struct(array: pa.StructArray, type_: pa.StructType, path: str, parent_valid: pa.Array | None) -> pa.Array:
     positions = {array.type.field(index).name: index for index in range(array.type.num_fields)}
     valid = array.is_valid() if array.null_count else None
-    # A field may not be null only where everything around it is there.
-    inside = valid if parent_valid is None else parent_valid if valid is None else pc.and_(valid, parent_valid)
+    # A required field may be null where a parent is null.
+    parents_valid = valid if parent_valid is None else parent_valid if valid is None else pc.and_(valid, parent_valid)
     children: list[pa.Array] = []
     for child in type_.fields:
-        here = f"{path}.{child.name}"
+        child_path = f"{path}.{child.name}"
         position = positions.get(child.name)
         if position is None:
-            needed = (valid is None or pc.any(valid).as_py()) and len(array)
-            children.append(missing_column(child if needed else child.with_nullable(True), len(array), here))
+            required = (valid is None or pc.any(valid).as_py()) and len(array)
+            children.append(missing_column(child if required else child.with_nullable(True), len(array), child_path))
             continue
-        children.append(_conform_array(array.field(position), child, here, inside))
+        children.append(_conform_array(array.field(position), child, child_path, parents_valid))
     mask = pc.invert(valid) if valid is not None else None
     return pa.StructArray.from_arrays(children, fields=list(type_.fields), mask=mask)
 
@@ -302,22 +325,25 @@ def _cast_list(array: pa.Array, type_: pa.ListType, path: str) -> pa.Array:
 
 
 def _viewed_list(array: pa.Array) -> pa.ListArray:
-    """A list view as a list.  Arrow's own cast makes offsets of too few bytes, behind which anything may stand."""
+    """Convert a list view to a list. Arrow's own cast allocates too few bytes of offsets, so it reads undefined memory."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
     if offsets[-1] > np.iinfo(np.int32).max:
-        raise InvalidRequest(f"a batch with {offsets[-1]} list items: give smaller ones")
-    kind = pa.list_(array.type.value_field)
+        raise InvalidRequest(f"a batch has {offsets[-1]} list items, more than 2147483647: write smaller batches")
+    list_type = pa.list_(array.type.value_field)
     mask = array.is_null() if array.null_count else None
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pc.list_flatten(array), type=kind, mask=mask)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pc.list_flatten(array), type=list_type, mask=mask)
 
 
 def unshared_items(array: pa.ListArray | pa.MapArray) -> pa.ListArray | pa.MapArray:
-    """The lists or maps with no items but their own: others need no casting, and may hold what these do not."""
+    """Return the lists or maps with an item array that contains only their own items.
+
+    Other items need no cast and may contain values that cannot be cast.
+    """
     if array.offset or (len(array.offsets) and array.offsets[0].as_py()):
         array = pa.concat_arrays([array, array.slice(0, 0)])
     if array.null_count and np.diff(np.asarray(array.offsets))[np.asarray(array.is_null(), dtype=np.bool_)].any():
-        # Arrow allows items in a list that is null.
+        # Arrow allows items in a null list.
         array = array.take(pa.array(np.arange(len(array))))
     return array
 

@@ -1,5 +1,6 @@
-"""The table's next schema: what a write may change of its columns.  Source: docs/formats/writing.md, "Writer schema";
-docs/formats/reading.md, "Schema".
+"""Schema evolution: the table schema after a write, and the changes that each schema mode allows.
+
+Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Schema".
 """
 
 from __future__ import annotations
@@ -17,23 +18,26 @@ from pyhudi.records.type_normalization import is_list_like, normalise
 
 _INTEGER_BITS = {"int32": 32, "int64": 64}
 _MODE_OPTION = "set pyhudi.schema.mode"
-# What a table's column may become, by the type of the incoming column: only what both the writer rules and the checks of
-# reading back agree on.  Everything here is readable from the old files by `conform`.
+# Allowed type promotions of a table column, by the type of the incoming column: those allowed by both Hudi's writer
+# rules and its read-compatibility checks. `conform` can read old files under each of them.
 _WIDENINGS: Mapping[str, tuple[str, ...]] = {
     "int32": ("int64", "float", "double", "string"),
     "int64": ("float", "double", "string"),
     "float": ("double", "string"),
     "double": ("string",),
 }
-# Of these the ones in which each value stays what it is.
+# Promotions that keep every value exactly.
 _LOSSLESS: Mapping[str, tuple[str, ...]] = {"int32": ("int64", "double"), "float": ("double",)}
 
 
 class SchemaMode(StrEnum):
-    """What a batch may change of a table's columns.
+    """Changes of a table's columns that a batch may make.
 
-    STRICT: nothing.  WIDEN: it may bring new columns, and types that hold every value of the table's and every value exactly.
-    EVOLVE: as Hudi does by itself, also whole numbers to floating point, which rounds the large ones, and numbers to text.
+    Attributes:
+        STRICT: None.
+        WIDEN: New columns, and promotions to types that represent every value exactly.
+        EVOLVE: As Hudi by default: also whole numbers to floating point, which rounds large ones, and numbers to
+            strings.
     """
 
     STRICT = "strict"
@@ -51,7 +55,7 @@ class _SchemaDifference:
 
 @dataclass(frozen=True, slots=True)
 class _Evolution:
-    """What a write may do to the columns, and what it may not that its batch asks for (`problems`, collected)."""
+    """Changes allowed to a write, and the collected changes of its batch that are not allowed (`problems`)."""
 
     mode: SchemaMode
     fixed: Mapping[str, str]
@@ -69,23 +73,35 @@ def evolve(
     null_for_missing: bool = False,
     allow_drop: bool = False,
 ) -> pa.Schema:
-    """The table's schema after a write of `incoming`: what the commit states and what batches are conformed to.
+    """Compute the table schema after a write, which the commit records and batches are cast to.
 
-    table: canonical, None for a new table; incoming: any, it is normalised first; both without meta columns.  fixed: columns
-    whose type no batch changes, by dotted name, and what each is to the table.
-    - The table's column order wins; new columns come at the end, nullable, at every level of nesting; not under STRICT.
-    - A wider incoming number widens the table: int to long and double, float to double; under EVOLVE also int to float and
-      string, long to float, double and string, float and double to string; under STRICT none.  A narrower one, and text for a
-      decimal or date column, is cast to the table's type.
-    - A column is nullable when it is so on either side; under STRICT as it was, and with a default that is not null, too.
-    - A column that the table has and `incoming` lacks is an error, unless null_for_missing (it stays, the written rows get null,
-      or its default where it may not be null) or allow_drop (it leaves the schema).  With both, null_for_missing wins, because it
-      keeps data.
-    - A name that differs in case is not the table's column; it is refused even as a new one.
-    Anything else is one InvalidRequest that lists each column, both types and the option that would allow it.  Timestamp to
-    long, binary to string and back, and changes of a decimal's precision or scale in the table are always refused: Hudi's
-    readers misread files on either side of such a change.
+    - The table's column order is kept. New columns are appended as nullable, at every level of nesting; STRICT rejects
+      them.
+    - A wider incoming number widens the table: int to long and double, float to double; under EVOLVE also int to float
+      and string, long to float, double and string, float and double to string; under STRICT none. A narrower number,
+      and a string for a decimal or date column, is cast to the table's type.
+    - A column is nullable if either side is nullable; under STRICT, or if it has a default that is not null, it keeps
+      the table's nullability.
+    - A column that `incoming` lacks is an error, unless null_for_missing (the column stays; the written rows get null,
+      or the default if it is not nullable) or allow_drop (the column is dropped). With both, null_for_missing wins,
+      because it keeps data.
+    - A name that differs only in case is not the table's column, and is rejected as a new one.
+
+    Timestamp to long, binary to string and back, and changes of a decimal's precision or scale in the table are always
+    rejected: Hudi's readers misread files on either side of such a change.
+
     Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Schema".
+
+    Args:
+        table: Canonical schema of the table, None for a new table; without meta columns.
+        incoming: Schema of the batch, normalised first; without meta columns.
+        mode: Schema mode.
+        fixed: Columns whose type must not change, by dotted name, with their role in the table.
+        null_for_missing: Keep columns that the batch lacks.
+        allow_drop: Drop columns that the batch lacks.
+
+    Raises:
+        InvalidRequest: Changes that are not allowed; lists each column, both types and the option that would allow it.
     """
     incoming = normalise(incoming)
     if table is None:
@@ -98,7 +114,9 @@ def evolve(
 
 
 def continues(before: pa.Schema, after: pa.Schema, mode: SchemaMode = SchemaMode.WIDEN) -> bool:
-    """Whether a table of some columns can go on with others: those that stay keep their types, or get ones of the mode."""
+    """Return True if a table of schema `before` may continue with schema `after`: common columns keep their types or
+    are promoted as the mode allows.
+    """
     try:
         evolved = evolve(before, after, mode, allow_drop=True)
     except InvalidRequest:
@@ -107,10 +125,10 @@ def continues(before: pa.Schema, after: pa.Schema, mode: SchemaMode = SchemaMode
 
 
 def typed_nulls(incoming: pa.Schema, table: pa.Schema) -> pa.Schema:
-    """The incoming columns, in which every part of type null, at any depth, has the type of the table's part.
+    """Replace the type null in the incoming columns, at any depth, by the type of the table's column.
 
-    Arrow infers the type null for a column, struct field, list or map that holds nulls alone.  A part that the table lacks,
-    or has in another shape, keeps its type.
+    Arrow infers the type null for a column, struct field, list or map that contains only nulls. A part that the table
+    lacks, or has in another shape, keeps its type.
     """
     known = {field.name: field for field in table}
     return pa.schema(
@@ -134,7 +152,7 @@ def _typed_type(incoming: pa.DataType, table: pa.DataType) -> pa.DataType:
         return pa.struct([_typed_field(field, known[field.name]) if field.name in known else field for field in incoming.fields])
     if is_list_like(incoming) and types.is_list(table):
         value = _typed_field(incoming.value_field, table.value_field)
-        # The rows are cast to the table's list whatever the layout of theirs.
+        # Rows are cast to the table's list type whatever the layout of the incoming list.
         return incoming if value.type == incoming.value_type else pa.list_(value)
     if types.is_map(incoming) and types.is_map(table):
         key = table.key_field if types.is_null(incoming.key_type) else incoming.key_field
@@ -145,43 +163,43 @@ def _typed_type(incoming: pa.DataType, table: pa.DataType) -> pa.DataType:
 
 
 def schema_changes(before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:
-    """What differs between two states of a table's columns, one short text for each column."""
+    """Describe the differences between two schemas of a table, one short string per column."""
     return tuple(_changes_of(list(before), list(after), ""))
 
 
 def _changes_of(before: Sequence[pa.Field], after: Sequence[pa.Field], path: str) -> Iterator[str]:
     known = {field.name: field for field in before}
     for field in after:
-        here = path + field.name
+        column_path = path + field.name
         old = known.pop(field.name, None)
         if old is None:
-            yield f"{here} {field.type} is new"
+            yield f"{column_path} {field.type} is new"
         elif pa.types.is_struct(old.type) and pa.types.is_struct(field.type):
-            yield from _changes_of(list(old.type.fields), list(field.type.fields), here + ".")
+            yield from _changes_of(list(old.type.fields), list(field.type.fields), column_path + ".")
         elif not same_type(old.type, field.type):
-            yield f"{here} was {old.type} and is {field.type}"
+            yield f"{column_path} was {old.type} and is {field.type}"
         if old is not None and field.nullable and not old.nullable:
-            yield f"{here} may be null"
+            yield f"{column_path} may be null"
     yield from (f"{path}{name} is dropped" for name in known)
 
 
 def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path: str, rules: _Evolution) -> list[pa.Field]:
-    arriving = {field.name: field for field in incoming}
+    incoming_by_name = {field.name: field for field in incoming}
     names = {field.name for field in table}
-    folded = {field.name.lower(): field.name for field in table}
+    names_by_lower_case = {field.name.lower(): field.name for field in table}
     result: list[pa.Field] = []
     for field in table:
-        here = path + field.name
-        other = arriving.get(field.name)
+        column_path = path + field.name
+        other = incoming_by_name.get(field.name)
         if other is not None:
-            type_ = _evolve_type(field.type, other.type, here, rules)
+            type_ = _evolve_type(field.type, other.type, column_path, rules)
             result.append(field.with_type(type_).with_nullable(_either_nullable(field, other, rules)))
         elif rules.null_for_missing:
             result.append(field if _has_default(field) else field.with_nullable(True))
         elif not rules.allow_drop:
             rules.problems.append(
                 _SchemaDifference(
-                    here,
+                    column_path,
                     str(field.type),
                     "missing",
                     "set hoodie.write.set.null.for.missing.columns=true to write nulls, or "
@@ -191,12 +209,12 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
     for field in incoming:
         if field.name in names:
             continue
-        twin = folded.get(field.name.lower())
+        same_name_in_table = names_by_lower_case.get(field.name.lower())
         problem = None
-        if twin is not None:
-            problem = f"the table calls it {path}{twin}: names are case sensitive"
+        if same_name_in_table is not None:
+            problem = f"it differs only in case from the table's column {path}{same_name_in_table}: names are case sensitive"
         elif rules.mode is SchemaMode.STRICT:
-            problem = f"a new column is not taken by schema mode strict: leave it out, or {_MODE_OPTION}=widen to add it"
+            problem = f"schema mode strict allows no new columns: leave it out, or {_MODE_OPTION}=widen to add it"
         if problem is not None:
             rules.problems.append(_SchemaDifference(path + field.name, "missing", str(field.type), problem))
         result.append(field.with_nullable(True))
@@ -204,7 +222,9 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
 
 
 def _has_default(field: pa.Field) -> bool:
-    """Whether it may not be null and has a default, by which older files are read: it would be lost with the one or the other."""
+    """Return True if the field is required and has a default, which fills missing values of older files. A nullable
+    field loses its default.
+    """
     return not field.nullable and column_default(field) is not None
 
 
@@ -228,25 +248,27 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
         return pa.map_(pa.field("key", pa.string(), False), pa.field("value", type_, _either_nullable(ours, theirs, rules)))
     if _casts_to_table(incoming, table):
         return table
-    # Text never widens a decimal or date column: those were the cases above.
+    # A string never widens a decimal or date column: the cases above cast it.
     if str(incoming) not in _WIDENINGS.get(str(table), ()):
         problem = _why_not(table, incoming)
     elif path in rules.fixed:
-        problem = f"it is {rules.fixed[path]}, whose type no batch changes: cast the column to the table's type"
+        problem = f"it is {rules.fixed[path]}, whose type cannot change: cast the column to the table's type"
         problem += integer_hint(table, incoming)
     elif rules.mode is SchemaMode.EVOLVE or (rules.mode is SchemaMode.WIDEN and str(incoming) in _LOSSLESS.get(str(table), ())):
         return incoming
     elif rules.mode is SchemaMode.STRICT:
-        problem = f"another type is not taken by schema mode strict: cast the column, or {_MODE_OPTION}=widen or evolve"
+        problem = f"schema mode strict allows no type changes: cast the column, or {_MODE_OPTION}=widen or evolve"
     else:
         cast = "cast the column to the table's type" + integer_hint(table, incoming)
-        problem = f"that would change what the table holds: {cast}, or {_MODE_OPTION}=evolve"
+        problem = f"this promotion can change stored values: {cast}, or {_MODE_OPTION}=evolve"
     rules.problems.append(_SchemaDifference(path, str(table), str(incoming), problem))
     return table
 
 
 def integer_hint(table: pa.DataType, incoming: pa.DataType) -> str:
-    """How whole numbers with missing values, which pandas holds as floating point, become whole again; "" for other types."""
+    """Return a hint on how to keep whole numbers with missing values, which pandas stores as float64; "" for other
+    types.
+    """
     if not (pa.types.is_integer(table) and pa.types.is_floating(incoming)):
         return ""
     return f' (in pandas a missing value makes whole numbers float64: astype("{str(table).capitalize()}") keeps them)'
@@ -271,9 +293,9 @@ def _casts_to_table(incoming: pa.DataType, table: pa.DataType) -> bool:
 def _why_not(table: pa.DataType, incoming: pa.DataType) -> str:
     types = pa.types
     if types.is_timestamp(table) and types.is_timestamp(incoming):
-        return "moments and timestamps without a zone cannot follow one another in a table: cast the column to the table's type"
+        return "a column cannot mix timestamps with and without a time zone: cast the column to the table's type"
     if types.is_timestamp(table) or types.is_timestamp(incoming):
-        return "a timestamp and another type cannot follow one another in a table: cast the column to the table's type"
+        return "a column cannot change between a timestamp and another type: cast the column to the table's type"
     if types.is_decimal(table) and types.is_decimal(incoming):
         return "a decimal of the table cannot change precision or scale: cast the column to the table's type"
     return "not castable: cast the column to the table's type"

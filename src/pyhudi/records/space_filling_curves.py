@@ -1,10 +1,10 @@
-"""Orders of rows by several columns: lexicographic, Z-order and Hilbert, from the ranks of the values.
+"""Row orders over several columns: lexicographic, Z-order and Hilbert, from the ranks of the values.
 
-Ranks, not values, enter the curves, so that skewed columns share the key's bits evenly.  A curve key is one unsigned number for
-each row; sorting by it puts rows that are near in all columns near each other.
+Curves use ranks instead of values, so that skewed columns share the key's bits evenly. A curve key is one unsigned
+integer per row. Sorting by it places rows that are near in all columns near each other.
 
     Z-order   the bits of the ranks, interleaved, highest bit first
-    Hilbert   the distance along the Hilbert curve of the same bits: neighbours on it are always neighbours in space
+    Hilbert   the distance along the Hilbert curve of the same bits: neighbours on the curve are neighbours in space
 
 Source: docs/formats/writing.md, "Clustering".
 """
@@ -27,35 +27,40 @@ _KEY_BITS = 63
 
 
 def dense_ranks(column: pa.ChunkedArray) -> Ranks:
-    """Order-preserving numbers from 1: equal values have equal numbers; null, the smallest, has 0.
+    """Return order-preserving ranks from 1: equal values have equal ranks; null, the smallest, has rank 0.
 
-    Raises InvalidRequest for a type without an order.
+    Raises:
+        InvalidRequest: A type without an order.
     """
-    kind = column.type
-    if pa.types.is_nested(kind):
-        raise InvalidRequest(f"rows cannot be ordered by a column of type {kind}")
-    values = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], kind)
+    type_ = column.type
+    if pa.types.is_nested(type_):
+        raise InvalidRequest(f"rows cannot be ordered by a column of type {type_}")
+    values = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], type_)
     encoded = values.dictionary_encode()
     ascending = np.asarray(pc.sort_indices(encoded.dictionary), dtype=np.int64)
     rank_of = np.zeros(len(ascending) + 1, dtype=np.int64)
     rank_of[ascending] = np.arange(1, len(ascending) + 1)
-    # Nulls take the last slot, whose rank is 0.
+    # Nulls use the last slot, whose rank is 0.
     return rank_of[np.asarray(pc.fill_null(encoded.indices, len(ascending)), dtype=np.int64)]
 
 
 def linear_order(ranks: Sequence[Ranks]) -> npt.NDArray[np.int64]:
-    """The rows in lexicographic order of their ranks; equal rows keep their order."""
+    """Return the row order that is lexicographic in the ranks, stably sorted."""
     return np.lexsort(tuple(reversed([np.asarray(part) for part in ranks]))).astype(np.int64)
 
 
 def z_order_keys(ranks: Sequence[Ranks]) -> Keys:
-    """The Z-order key of each row.  ranks: one array for each column, of one length."""
+    """Return the Z-order key of each row.
+
+    Args:
+        ranks: One array per column, of equal length.
+    """
     bits = _KEY_BITS // len(ranks)
     return _interleaved([_scaled(part, bits) for part in ranks], bits)
 
 
 def hilbert_keys(ranks: Sequence[Ranks]) -> Keys:
-    """The Hilbert index of each row."""
+    """Return the Hilbert index of each row; arguments as in `z_order_keys`."""
     bits = _KEY_BITS // len(ranks)
     axes = [_scaled(part, bits) for part in ranks]
     if len(axes) == 1:
@@ -64,7 +69,7 @@ def hilbert_keys(ranks: Sequence[Ranks]) -> Keys:
 
 
 def _scaled(ranks: Ranks, bits: int) -> Keys:
-    """Ranks spread over the numbers of so many bits, order kept."""
+    """Scale ranks to the range of `bits` bits, keeping their order."""
     top = int(ranks.max()) if len(ranks) else 0
     limit = (1 << bits) - 1
     if top <= limit:
@@ -82,17 +87,17 @@ def _interleaved(axes: Sequence[Keys], bits: int) -> Keys:
 
 
 def _transposed(axes: Sequence[Keys], bits: int) -> list[Keys]:
-    """Turn coordinates into the bit planes of the Hilbert index.
+    """Transform coordinates into the bit planes of the Hilbert index.
 
-    From the highest bit down, each axis whose bit is set reflects the lower bits of the first axis, and one whose bit is clear
-    swaps them with it: that turns the sub-cube so that the curve enters and leaves it where its neighbours do.  A Gray code over
-    the axes then numbers the cells.
+    From the highest bit down, each axis whose bit is set inverts the lower bits of the first axis; one whose bit is
+    clear swaps them with it. This rotates the sub-cube so that the curve enters and leaves it next to its neighbours. A
+    Gray code over the axes then numbers the cells.
     """
     planes = [axis.copy() for axis in axes]
-    one = np.uint64(1)
+    one_bit = np.uint64(1)
     for bit in range(bits - 1, 0, -1):
-        high = one << np.uint64(bit)
-        low = high - one
+        high = one_bit << np.uint64(bit)
+        low = high - one_bit
         for position, plane in enumerate(planes):
             is_set = (plane & high) != 0
             swapped = (planes[0] ^ plane) & low
@@ -104,6 +109,6 @@ def _transposed(axes: Sequence[Keys], bits: int) -> list[Keys]:
         planes[position] = planes[position] ^ planes[position - 1]
     flip = np.zeros(len(planes[0]), dtype=np.uint64)
     for bit in range(bits - 1, 0, -1):
-        high = one << np.uint64(bit)
-        flip = np.where((planes[-1] & high) != 0, flip ^ (high - one), flip)
+        high = one_bit << np.uint64(bit)
+        flip = np.where((planes[-1] & high) != 0, flip ^ (high - one_bit), flip)
     return [plane ^ flip for plane in planes]

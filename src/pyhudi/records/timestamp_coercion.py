@@ -1,11 +1,11 @@
-"""Timestamps without a zone, and finer ones than microseconds: what a write makes of them.
+"""Timestamps without a time zone, and nanosecond timestamps: how writes convert or reject them.
 
-A timestamp without a zone shows what clocks showed, and is no moment.  Hudi 1.0 has no column for it: the real 1.0.2 refuses to
-write Spark's timestamp_ntz, and reads such a column of another writer as bare numbers.  Hudi 1.1 has one (local timestamps).
-So a column without a zone is taken where the table's is one, and in a new column of a table of version 9; anywhere else the
-caller says what is meant.
+A timestamp without a time zone is a wall clock time, not an instant. Hudi 1.0 has no column type for it: 1.0.2 rejects
+Spark's timestamp_ntz on write, and reads such a column of another writer as plain numbers. Hudi 1.1 has one (local
+timestamps). So a column without a time zone is accepted if the table's column has none, and as a new column of a table
+of version 9. Otherwise the caller must choose the interpretation.
 
-Source: docs/types.md.
+Source: docs/data-types.md.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ NANOSECONDS_OPTION = "pyhudi.timestamps.nanoseconds"
 
 
 class ZonelessTimestamps(StrEnum):
-    """What becomes of timestamps without a zone.
+    """How timestamps without a time zone are interpreted.
 
-    REFUSE: they are taken only where the table's column has no zone either.  UTC: they are moments that are given in UTC.
-    LOCAL: new columns have no zone, which the real Hudi reads from release 1.1 on.
+    Attributes:
+        REFUSE: Accepted only if the table's column has no time zone either.
+        UTC: Instants in UTC.
+        LOCAL: New columns have no time zone, which Hudi supports from release 1.1 on.
     """
 
     REFUSE = "refuse"
@@ -36,26 +38,41 @@ class ZonelessTimestamps(StrEnum):
 
 
 def with_zones(incoming: pa.Schema, table: pa.Schema | None, mode: ZonelessTimestamps) -> pa.Schema:
-    """The incoming columns; each timestamp without a zone has the type under which it is taken, at any depth.
+    """Return the incoming schema with the type under which each timestamp without a time zone is accepted, at any
+    depth.
 
-    table: the table's columns, None before there are any.  Raises InvalidRequest that names every column which is not taken.
+    Args:
+        incoming: Columns of the batch.
+        table: Columns of the table; None for a new table.
+        mode: Interpretation of timestamps without a time zone.
+
+    Raises:
+        InvalidRequest: Lists every column that is not accepted.
     """
     problems: list[str] = []
     known = {field.name: field for field in table} if table is not None else {}
     fields = [_placed(field, known.get(field.name), field.name, mode, problems) for field in incoming]
     if problems:
         raise InvalidRequest(
-            "timestamps without a zone are no moments, so they are not stored as such:\n  "
+            "timestamps without a time zone are ambiguous and not accepted in these columns:\n  "
             + "\n  ".join(problems)
-            + "\ngive them a zone (Arrow: cast to timestamp('us', 'UTC'); pandas: .dt.tz_localize(zone); Polars: "
-            f".dt.replace_time_zone(zone); Spark: a column of type timestamp), or set {ZONE_OPTION}=utc where they are given in "
-            f"UTC, or {ZONE_OPTION}=local for new columns without a zone, which Hudi reads from release 1.1 on"
+            + "\nadd a time zone (Arrow: cast to timestamp('us', 'UTC'); pandas: .dt.tz_localize(zone); Polars: "
+            f".dt.replace_time_zone(zone); Spark: a column of type timestamp), or set {ZONE_OPTION}=utc if they are in UTC, "
+            f"or {ZONE_OPTION}=local for new columns without a time zone, which Hudi supports from release 1.1 on"
         )
     return pa.schema(fields, metadata=incoming.metadata)
 
 
 def check_no_truncated_nanoseconds(rows: pa.RecordBatch, names: Collection[str] | None = None) -> None:
-    """Raises InvalidRequest where a timestamp, at any depth, is finer than microseconds.  names: some of the columns."""
+    """Check that no timestamp, at any depth, is finer than microseconds.
+
+    Args:
+        rows: Rows to check.
+        names: Columns to check; None for all.
+
+    Raises:
+        InvalidRequest: A timestamp would lose nanoseconds.
+    """
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         if names is None or name in names:
             _refuse_cut(column, name)
@@ -75,11 +92,11 @@ def _placed_type(
     if types.is_timestamp(type_) and type_.tz is None:
         return _placed_time(type_, table, path, mode, problems)
     if is_list_like(type_):
-        below = table.value_field if table is not None and types.is_list(table) else None
-        return pa.list_(_placed(type_.value_field, below, path + "[]", mode, problems))
+        table_entry = table.value_field if table is not None and types.is_list(table) else None
+        return pa.list_(_placed(type_.value_field, table_entry, path + "[]", mode, problems))
     if types.is_map(type_):
-        below = table.item_field if table is not None and types.is_map(table) else None
-        item = _placed(type_.item_field, below, path + "{}", mode, problems)
+        table_entry = table.item_field if table is not None and types.is_map(table) else None
+        item = _placed(type_.item_field, table_entry, path + "{}", mode, problems)
         return pa.map_(type_.key_field, item)
     if types.is_struct(type_):
         known = {field.name: field for field in table.fields} if table is not None and types.is_struct(table) else {}
@@ -94,7 +111,7 @@ def _placed_time(
 ) -> pa.DataType:
     is_time = table is not None and pa.types.is_timestamp(table)
     if table is not None and (not is_time or table.tz is None):
-        # The same, or a type that the comparison with the table's columns refuses.
+        # The types are equal, or the later comparison with the table's columns rejects the type.
         return type_
     if mode is ZonelessTimestamps.UTC:
         return pa.timestamp(type_.unit, "UTC")
@@ -106,26 +123,26 @@ def _placed_time(
 
 def _refuse_cut(array: pa.Array, path: str) -> None:
     types = pa.types
-    kind = array.type
-    if types.is_dictionary(kind):
+    type_ = array.type
+    if types.is_dictionary(type_):
         _refuse_cut(array.dictionary, path)
-    elif types.is_run_end_encoded(kind):
+    elif types.is_run_end_encoded(type_):
         _refuse_cut(array.values, path)
-    elif types.is_struct(kind):
-        for child in kind.fields:
+    elif types.is_struct(type_):
+        for child in type_.fields:
             _refuse_cut(pc.struct_field(array, child.name), f"{path}.{child.name}")
-    elif is_list_like(kind):
-        if _has_nanoseconds(kind):
+    elif is_list_like(type_):
+        if _has_nanoseconds(type_):
             _refuse_cut(array.flatten(), path + "[]")
-    elif types.is_map(kind):
+    elif types.is_map(type_):
         _refuse_cut(array.items, path + "{}")
-    elif types.is_timestamp(kind) and kind.unit == "ns":
-        whole = pc.floor_temporal(array, unit="microsecond")
-        wrong = pc.index(pc.not_equal(array, whole), True).as_py()
-        if wrong >= 0:
+    elif types.is_timestamp(type_) and type_.unit == "ns":
+        truncated = pc.floor_temporal(array, unit="microsecond")
+        position = pc.index(pc.not_equal(array, truncated), True).as_py()
+        if position >= 0:
             raise InvalidRequest(
-                f"column {path!r}: {array[wrong].value} nanoseconds since 1970 is not a whole number of microseconds, which is "
-                f"what Hudi stores: round the column, or set {NANOSECONDS_OPTION}=cut to have what is finer cut off"
+                f"column {path!r}: {array[position].value} nanoseconds since 1970 is not a whole number of microseconds, which "
+                f"Hudi stores: round the column, or set {NANOSECONDS_OPTION}=cut to truncate to microseconds"
             )
 
 

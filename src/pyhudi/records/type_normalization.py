@@ -1,4 +1,4 @@
-"""A user's schema in the canonical types, which are those that `format.arrow_to_avro` maps."""
+"""Normalization of Arrow schemas to the canonical types, which `format.arrow_to_avro` maps to Avro."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from pyhudi.records.java_strings import is_binary_like, is_string_like
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
-    """The same columns in the canonical types, or one InvalidRequest that names every column Hudi cannot hold.
+    """Return the columns in canonical types.
 
-    large, view, dictionary and run-end layouts become the plain ones; lists of fixed size lists; int8, int16, uint8 and
-    uint16 int32, uint32 int64; float16 float32; decimal32 and decimal64 decimal128; date64 date32; fixed_size_binary
-    binary; every timestamp microseconds, in UTC where it has a zone.  (`records.timestamp_coercion` says which of those without
-    one a
-    table takes.)
-    Refused: uint64, decimal256, null, time, duration, interval, union, extension types but JSON, structs without fields,
-    maps whose keys are not strings, and two columns of one struct or table whose names are equal up to case.
-    Nullability and the field metadata entry `comment` are kept; all other metadata is dropped.
+    Large, view, dictionary and run-end layouts become plain ones; fixed size lists become lists; int8, int16, uint8 and
+    uint16 become int32; uint32 becomes int64; float16 becomes float32; decimal32 and decimal64 become decimal128;
+    date64 becomes date32; fixed_size_binary becomes binary; timestamps become microseconds, in UTC if they have a time
+    zone. (`records.timestamp_coercion` decides which timestamps without a time zone a table accepts.)
+
+    Not supported: uint64, decimal256, null, time, duration, interval, union, extension types except JSON, structs
+    without fields, maps whose keys are not strings, and two columns of one struct or table whose names differ only in
+    case. Nullability and the field metadata entry `comment` are kept; all other metadata is dropped.
+
+    Raises:
+        InvalidRequest: Lists every column that Hudi cannot store.
     """
     problems: list[str] = []
     fields = _normal_fields(list(schema), "", problems)
     if problems:
-        raise InvalidRequest("Hudi cannot hold these columns:\n  " + "\n  ".join(problems))
+        raise InvalidRequest("Hudi cannot store these columns:\n  " + "\n  ".join(problems))
     return pa.schema(fields)
 
 
@@ -38,20 +41,22 @@ def _normal_fields(fields: Sequence[pa.Field], path: str, problems: list[str]) -
         if other == field.name:
             problems.append(f"{path}{field.name}: there are two columns of this name")
         elif other is not None:
-            problems.append(f"{path}{field.name}: its name differs from {path}{other} in case alone, which SQL cannot tell apart")
+            problems.append(f"{path}{field.name}: its name differs from {path}{other} only in case, and SQL ignores case")
         seen.setdefault(field.name.lower(), field.name)
     return [_normal_field(field, path, problems) for field in fields]
 
 
 def _normal_field(field: pa.Field, path: str, problems: list[str]) -> pa.Field:
-    here = path + field.name
+    column_path = path + field.name
     try:
-        check_name(field.name, here)
+        check_name(field.name, column_path)
     except InvalidRequest:
-        problems.append(f"{here}: a name may hold letters, digits and underscores, and not begin with a digit: rename it")
+        problems.append(
+            f"{column_path}: a name may contain letters, digits and underscores, and must not begin with a digit: rename it"
+        )
     comment = (field.metadata or {}).get(COMMENT)
     metadata = {COMMENT: comment} if comment else None
-    return pa.field(field.name, _normal_type(field.type, here, problems), field.nullable, metadata=metadata)
+    return pa.field(field.name, _normal_type(field.type, column_path, problems), field.nullable, metadata=metadata)
 
 
 def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataType:
@@ -104,7 +109,7 @@ def _normal_scalar(type_: pa.DataType) -> pa.DataType | None:
 
 
 def is_list_like(type_: pa.DataType) -> bool:
-    """Whether the type is a list in any of Arrow's layouts."""
+    """Return True if the type is a list in any of Arrow's layouts."""
     types = pa.types
     return bool(
         types.is_list(type_)
@@ -118,17 +123,17 @@ def is_list_like(type_: pa.DataType) -> bool:
 def _refusal(type_: pa.DataType) -> str:
     types = pa.types
     if types.is_null(type_):
-        return "a column of nulls alone has no type: cast it to the type that it should have"
+        return "a column of only nulls has no type: cast it to its intended type"
     if types.is_uint64(type_):
         return "Hudi has no unsigned numbers: cast to int64 if the values fit, else to decimal128(20, 0)"
     if types.is_decimal256(type_):
         return "a decimal has at most 38 digits: cast to decimal128"
     if types.is_decimal(type_):
-        return "the scale of a decimal must lie between 0 and its precision: cast it"
+        return "the scale of a decimal must be between 0 and its precision: cast it"
     if types.is_time(type_):
-        return "Hudi has no time of day that Spark reads: cast to int64 microseconds or to string"
+        return "Hudi has no time-of-day type that Spark can read: cast to int64 microseconds or to string"
     if types.is_duration(type_) or types.is_interval(type_):
-        return "Hudi has no durations: cast to int64"
+        return "Hudi has no duration type: cast to int64"
     if isinstance(type_, pa.BaseExtensionType):
         return f"cast it to its storage type {type_.storage_type}"
     return "Hudi has no such type"

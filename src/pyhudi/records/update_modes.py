@@ -1,13 +1,14 @@
-"""Merging by the modes of table version 9, which are a payload class, a delete marker and an update mode in one.
+"""Merge rule of table version 9: merge mode, delete marker and partial update mode combined.
 
-    a record is a delete   `_hoodie_is_deleted` is true, `_hoodie_operation` is D or -U, or the delete field holds the marker
-    by commit time         the later record wins
-    by event time          the one with the larger ordering value wins, the later one on a tie; a delete without an ordering
-                           value wins over what was before it and loses to what comes after
-    with an update mode    the values of the winner that stand for none are taken from the other record, in both directions,
-                           where neither of the two is a delete
+    delete                 `_hoodie_is_deleted` is true, `_hoodie_operation` is D or -U, or the delete field contains
+                           the marker
+    commit time ordering   the later record wins
+    event time ordering    the record with the larger ordering value wins, the later one on a tie; a delete without an
+                           ordering value wins over earlier records and loses to later ones
+    partial update mode    missing values of the winner are filled from the other record, in both directions, if neither
+                           of the two is a delete
 
-Source: docs/formats/reading.md, "Table version 9".  The folding of log records is in `records.log_merge.merge_log_blocks`.
+Source: docs/formats/reading.md, "Table version 9". `records.log_merge.merge_log_blocks` folds log records.
 """
 
 from __future__ import annotations
@@ -26,21 +27,24 @@ from pyhudi.records.record_merge import DeleteMarker, Merged, choose_column, cho
 from pyhudi.records.schema_cast import relabel_column
 
 OPERATION = "_hoodie_operation"
-"""A sixth meta column, which some writers fill: what the change was."""
+"""Optional sixth meta column, which some writers fill: the kind of the change."""
 
 Defaults = tuple[tuple[str, Any], ...]
-"""Columns and their defaults, where these are not null."""
+"""Columns with their defaults, where these are not null."""
 
 _DELETING = pa.array(["D", "-U"])
 
 
 @dataclass(frozen=True, slots=True)
 class PartialUpdateFill:
-    """Which values stand for none.
+    """Which values count as missing in a partial update mode.
 
-    mode: IGNORE_DEFAULTS compares by reference in Java, so that beside null only booleans and whole numbers from -128 to 127 are
-    ever found equal to their default; a column with a default that is not null keeps its nulls.
-    defaults: those that are not null.  unavailable: the text of FILLUNAVAILABLE_TEXT; None: nothing is filled.
+    Attributes:
+        mode: Partial update mode. IGNORE_DEFAULTS compares by reference in Java, so besides null only booleans and
+            whole numbers from -128 to 127 ever equal their default. A column with a default that is not null keeps its
+            nulls.
+        defaults: Column defaults that are not null.
+        unavailable: Placeholder of FILL_UNAVAILABLE; None: nothing is filled.
     """
 
     mode: UpdateMode
@@ -48,21 +52,23 @@ class PartialUpdateFill:
     unavailable: str | None = None
 
     def missing(self, name: str, column: pa.ChunkedArray) -> BoolMask | None:
-        """Where the values of a column stand for none; None when nowhere."""
+        """Return a mask of the values of a column that count as missing; None if there are none."""
         if self.mode is UpdateMode.IGNORE_DEFAULTS:
-            found = self._defaults_in(name, column)
+            missing = self._defaults_in(name, column)
         elif self.unavailable is None:
             return None
         elif pa.types.is_string(column.type) or pa.types.is_binary(column.type):
             text = self.unavailable if pa.types.is_string(column.type) else self.unavailable.encode()
-            found = pc.fill_null(pc.equal(column, pa.scalar(text, column.type)), False)
+            missing = pc.fill_null(pc.equal(column, pa.scalar(text, column.type)), False)
         else:
             return None
-        mask = None if found is None else np.asarray(found.combine_chunks(), dtype=np.bool_)
+        mask = None if missing is None else np.asarray(missing.combine_chunks(), dtype=np.bool_)
         return mask if mask is not None and mask.any() else None
 
     def fill_missing(self, older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
-        """The winner of each pair with its gaps filled from the other.  Columns and their order are the newer's."""
+        """Return the winner of each pair with its missing values filled from the other record, in the newer table's
+        columns.
+        """
         columns = []
         for field in newer.schema:
             first, second = relabel_column(older.column(field.name), field), newer.column(field.name)
@@ -87,10 +93,13 @@ class PartialUpdateFill:
 
 @dataclass(frozen=True, slots=True)
 class UpdateModeRule:
-    """The rule of a table of version 9 without a merger of its own.
+    """Merge rule of a table of version 9 without a custom merger.
 
-    ordering: none by commit time, whatever the table names.  default_delete_marker: the table's, which holds for stored records
-    too.
+    Attributes:
+        ordering: Ordering columns; empty under commit time ordering, whatever the table's ordering fields are.
+        filling: How missing values are filled; None if they are not.
+        default_delete_marker: Delete marker of the table, which also applies to stored records.
+        custom_delete_marker: Delete marker of the caller.
     """
 
     ordering: Ordering
@@ -100,79 +109,85 @@ class UpdateModeRule:
 
     @property
     def selects_one_side(self) -> bool:
-        """Without an update mode the result is one of the two records."""
+        """Return True without an update mode: the result is one of the two records."""
         return self.filling is None
 
     @property
     def custom_merge(self) -> bool:
-        """Commit time or ordering value tells the winner, whose gaps are filled."""
+        """Return False: commit time or ordering value selects the winner, whose missing values are filled."""
         return False
 
     @property
     def by_commit_time(self) -> bool:
-        """Whether it looks at no ordering value."""
+        """Return True if the rule uses no ordering value."""
         return not self.ordering
 
     @property
     def delete_is_barrier(self) -> bool:
-        """A delete without an ordering value is forgotten by what follows it."""
+        """Return True: a delete without an ordering value has no effect on later records."""
         return True
 
     @property
     def marker(self) -> DeleteMarker | None:
-        """The caller's, else the table's."""
+        """Return the caller's delete marker, else the table's."""
         return self.custom_delete_marker or self.default_delete_marker
 
     def with_marker(self, marker: DeleteMarker | None) -> UpdateModeRule:
-        """The same rule with a caller's marker; None: with that of the table, if any."""
+        """Return the same rule with the caller's marker; None: with the table's, if any."""
         return replace(self, custom_delete_marker=marker)
 
     def newer_wins(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
-        """Where the newer record wins."""
+        """Return a mask of the pairs in which the newer record wins."""
         if not self.ordering:
             return np.ones(newer.num_rows, dtype=np.bool_)
         wins = newer_or_equal(self.ordering.values(older), self.ordering.values(newer))
         for rows in (older, newer):
-            gone = self.deletes(rows)
-            if gone is not None:
-                wins |= gone & self.ordering.are_zero(rows)
+            deleted = self.deletes(rows)
+            if deleted is not None:
+                wins |= deleted & self.ordering.are_zero(rows)
         return wins if newer_is_plain_delete is None else wins | newer_is_plain_delete
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
-        """Rows that delete their key, by any of the three signs."""
-        found = [delete_flags(rows)]
+        """Return a mask of the rows that delete their key, by flag, marker or operation."""
+        candidates = [delete_flags(rows)]
         if self.marker is not None and self.marker.field in rows.column_names:
-            found.append(replace(self.marker, combines_with_flag=False).flags(rows))
+            candidates.append(replace(self.marker, combines_with_flag=False).flags(rows))
         if OPERATION in rows.column_names:
-            found.append(np.asarray(pc.is_in(rows.column(OPERATION).cast(pa.string()), value_set=_DELETING), dtype=np.bool_))
-        masks = [mask for mask in found if mask is not None and mask.any()]
+            candidates.append(np.asarray(pc.is_in(rows.column(OPERATION).cast(pa.string()), value_set=_DELETING), dtype=np.bool_))
+        masks = [mask for mask in candidates if mask is not None and mask.any()]
         return np.logical_or.reduce(masks) if masks else None
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """older: stored records; newer: incoming ones."""
+        """Merge stored (older) with incoming (newer) records."""
         merged = self.combine(older, newer)
-        gone = self.deletes(newer)
-        if gone is None:
+        deleted = self.deletes(newer)
+        if deleted is None:
             return merged
         wins = self.newer_wins(older, newer, None)
-        return replace(merged, is_live=~(gone & wins))
+        return replace(merged, is_live=~(deleted & wins))
 
     def combine(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """Two records of one batch, of which a delete stays one."""
+        """Merge two records of one batch; a delete remains a row."""
         wins = self.newer_wins(older, newer, None)
-        every = np.ones(newer.num_rows, dtype=np.bool_)
+        all_rows = np.ones(newer.num_rows, dtype=np.bool_)
         if self.filling is None:
-            return Merged(choose_rows(older, newer, wins), every, wins)
-        gone = [np.zeros(newer.num_rows, dtype=np.bool_) if mask is None else mask for mask in map(self.deletes, (older, newer))]
+            return Merged(choose_rows(older, newer, wins), all_rows, wins)
+        deleted = [
+            np.zeros(newer.num_rows, dtype=np.bool_) if mask is None else mask for mask in map(self.deletes, (older, newer))
+        ]
         rows = self.filling.fill_missing(older, newer, wins)
-        whole = gone[0] | gone[1]
-        if whole.any():
-            rows = choose_rows(rows, choose_rows(older, newer, wins), whole)
-        return Merged(rows, every, wins | ~whole)
+        with_delete = deleted[0] | deleted[1]
+        if with_delete.any():
+            rows = choose_rows(rows, choose_rows(older, newer, wins), with_delete)
+        return Merged(rows, all_rows, wins | ~with_delete)
 
 
 def mode_rule(settings: MergeSettings, defaults: Defaults = ()) -> UpdateModeRule | None:
-    """The rule of a built-in merge mode of version 9; None for CUSTOM.  Raises Unsupported as `check_merge_properties`."""
+    """Return the rule of a built-in merge mode of table version 9; None for CUSTOM.
+
+    Raises:
+        Unsupported: As `check_merge_properties`.
+    """
     if settings.mode is MergeMode.CUSTOM:
         return None
     check_merge_properties(settings)
@@ -189,10 +204,14 @@ def mode_rule(settings: MergeSettings, defaults: Defaults = ()) -> UpdateModeRul
 
 
 def check_merge_properties(settings: MergeSettings) -> None:
-    """Raises Unsupported for properties of a built-in mode that nothing here reads: rows might be others by them."""
+    """Check that PyHudi implements all merge properties of a built-in mode, because they may change the merged rows.
+
+    Raises:
+        Unsupported: An unknown merge property.
+    """
     if settings.mode is MergeMode.CUSTOM:
         return
     known = (MARKER_FIELD, MARKER_TEXT, UNAVAILABLE_TEXT)
     unknown = [f"hoodie.record.merge.property.{name}={value}" for name, value in settings.properties if name not in known]
     if unknown:
-        raise Unsupported(f"the table merges its records by {', '.join(unknown)}, which is not known")
+        raise Unsupported(f"the table merges records by unknown properties: {', '.join(unknown)}")

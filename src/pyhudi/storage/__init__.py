@@ -1,4 +1,4 @@
-"""The only door to the outside: files, clock, locks.  base.py has the contract."""
+"""Storage layer: files, clock, locks, heartbeats and markers.  `base` defines the contract of every storage."""
 
 from __future__ import annotations
 

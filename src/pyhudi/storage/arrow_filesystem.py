@@ -1,4 +1,4 @@
-"""Files of a table as Arrow's own readers open them: a file system of pyarrow that reads, and does nothing else."""
+"""Read-only `pyarrow.fs.FileSystem` over the files of a table."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pyhudi.errors import Unsupported
 
 
 def readable_files(name: str, open_file: Callable[[str], pa.NativeFile]) -> Any:
-    """A `pyarrow.fs.FileSystem` whose files are opened by a function.
+    """Create a read-only `pyarrow.fs.FileSystem` whose files a function opens.
 
-    name: tells it from others; two of one name are taken for the same.  open_file: of any path; it may be called by several
-    threads at once, and its errors reach whoever reads.
+    Args:
+        name: Identity of the file system; two with the same name compare equal.
+        open_file: Opens a path.  It may be called from several threads at once, and its errors propagate to the reader.
     """
     return fs.PyFileSystem(_ArrowInput(name, open_file))
 
@@ -44,7 +45,7 @@ class _ArrowInput(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow.fs is 
         return self._open(path)
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise Unsupported(f"{self._name}: files of a table are only read here")
+        raise Unsupported(f"{self._name}: this file system is read-only")
 
     get_file_info = get_file_info_selector = _refuse
     create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse

@@ -1,22 +1,26 @@
-"""The one door to files: what every storage promises, and the values that pass through it.
+"""The `Storage` protocol: file access that every storage backend implements, and its value types.
 
-A `Storage` is a folder (its root) on a local disk, in memory or in an object store.  Every path is relative to that root,
-written with '/', without a leading or trailing '/', without empty, '.' or '..' parts; '' is the root itself.  Paths that a
-storage returns (`FileInfo.path`, `Listing.folders`) are relative to the same root, never to the folder that was listed.
+A `Storage` is a folder (its root) on a local disk, in memory or in an object store. Every path is relative to that
+root, written with '/', without a leading or trailing '/', without empty, '.' or '..' parts; '' is the root itself.
+Paths that a storage returns (`FileInfo.path`, `Listing.folders`) are relative to the same root, never to the folder
+that was listed.
 
-What all of them promise, and `tests/conformance/storage_suite.py` checks:
+Guarantees of every storage, checked by `tests/conformance/storage_suite.py`:
 
-1. A reader sees the old content of a file or the new one, whole, never a part (`put`, `put_if_absent`, `put_if_matches`,
-   `open_output`).  The exceptions, and how they are told, stand with the implementations.
-2. What one call has written, the next call of any process reads and lists.
-3. Absence is a value: `read`, `stat` and `read_versioned` give None, `list` and `walk` give nothing, `delete` goes on.
-4. Errors are those of `pyhudi.errors`: InvalidRequest for a path, option or permission that the caller must change,
-   TableState for a file that must exist and does not, StorageUnavailable for a store that did not answer.  After
-   StorageUnavailable from a writing call the effect may have happened all the same: look before the step is repeated.
-   WriteConflict from a writing call says that a sweep deleted its temporary file, and that nothing was stored.
-5. Every method may be called from several threads at once.  What `open_input` and `open_output` give belongs to one.
+1. Atomic replacement.  A reader sees the old content of a file or the new one, never a part (`put`, `put_if_absent`,
+   `put_if_matches`, `open_output`).  The implementations document their exceptions.
+2. Read-after-write consistency.  The next call of any process reads and lists what one call has written.
+3. Absence is a value: `read`, `stat` and `read_versioned` return None, `list` and `walk` return nothing, `delete`
+ignores it.
+4. Errors are those of `pyhudi.errors`.  InvalidRequest: a path, option or permission that the caller must change.
+   TableState: a required file is missing.  StorageUnavailable: the store did not answer.  After StorageUnavailable from
+       a
+   writing call the effect may have happened, so check before repeating the step.  WriteConflict from a writing call: a
+   sweep
+   deleted its temporary file, and nothing was stored.
+5. Every method is thread-safe.  The results of `open_input` and `open_output` belong to one thread.
 
-What this does not do: no caching, no retries beyond those of the store's own client, no knowledge of Hudi's files.
+Not provided: caching, retries beyond those of the store's own client, knowledge of Hudi's files.
 """
 
 from __future__ import annotations
@@ -35,7 +39,13 @@ from pyhudi.storage.environment import Environment
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file that exists.  path: relative to the storage's root; modified_ms: epoch milliseconds by the store's clock."""
+    """A file that exists.
+
+    Attributes:
+        path: Relative to the storage's root.
+        size_bytes: Size in bytes.
+        modified_ms: Modification time in epoch milliseconds, by the store's clock.
+    """
 
     path: str
     size_bytes: int
@@ -49,7 +59,12 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The direct children of a folder, each tuple in ascending order of path.  folders: paths without a trailing '/'."""
+    """The direct children of a folder, each tuple in ascending order of path.
+
+    Attributes:
+        files: Files of the folder.
+        folders: Paths of subfolders, without a trailing '/'.
+    """
 
     files: tuple[FileInfo, ...] = ()
     folders: tuple[str, ...] = ()
@@ -57,9 +72,11 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class StorageSpec:
-    """How to open a storage again, in another thread, process or machine.  Plain and picklable.
+    """Picklable description of a storage, to open it in another thread, process or machine.
 
-    options may hold credentials, so their values stay out of `repr`.
+    Attributes:
+        uri: URI of the root.
+        options: Storage options.  They may hold credentials, so `repr` hides them.
     """
 
     uri: str
@@ -67,20 +84,22 @@ class StorageSpec:
 
 
 class Storage(Protocol):
-    """A folder tree.  The module's head says what holds for every method; here stands what each adds."""
+    """A folder tree.  The module's docstring lists the guarantees of every method."""
 
     @property
     def uri(self) -> str:
-        """The root as real Hudi writes it, in the scheme that the user gave: `file:/data/t`, `s3a://bucket/t`."""
+        """The root as Hudi writes it, in the scheme of the user's URI: `file:/data/t`, `s3a://bucket/t`."""
         ...
 
     @property
     def has_folders(self) -> bool:
-        """True when an empty folder exists, is listed, and has to be made by somebody."""
+        """True if folders are objects of their own: they can be empty, are listed, and must be created explicitly."""
         ...
 
     def spec(self) -> StorageSpec:
-        """The value from which `open_storage` opens this storage on a worker.  memory:// only within the process."""
+        """The value from which `open_storage` opens this storage on a worker. A memory:// storage opens only within the
+        process.
+        """
         ...
 
     def child(self, path: str) -> Storage:
@@ -92,112 +111,134 @@ class Storage(Protocol):
         ...
 
     def read(self, path: str) -> bytes | None:
-        """The whole file; None when there is none."""
+        """The content of a file; None if it does not exist."""
         ...
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """The bytes from `offset`, at most `length` of them: fewer at the file's end, none beyond it.
+        """The bytes from `offset`, at most `length`: fewer at the end of the file, none beyond it.
 
-        Raises TableState when there is no such file.
+        Raises:
+            TableState: No such file.
         """
         ...
 
     def stat(self, path: str) -> FileInfo | None:
-        """The file's size and time; None when there is no file of that path (a folder is none)."""
+        """Size and modification time of a file; None if `path` does not exist or is a folder."""
         ...
 
     def list(self, folder: str) -> Listing:
-        """The direct children of `folder`; nothing when it does not exist."""
+        """The direct children of `folder`; nothing if it does not exist."""
         ...
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
-        """All files below `folder`, in no promised order.  A file that comes or goes meanwhile may be given or not."""
+        """All files below `folder`, in no particular order.  Files created or deleted concurrently may be included or
+        not.
+        """
         ...
 
     def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
-        """Whether `folder` is a symbolic link to what has a place without it: something inside the root or around it, or a folder
-        that has an entry named `marker` or lies below one that has.  False for whatever is not a link, and where there are none.
+        """Return True if `folder` is a symbolic link to data that is reachable without it.
+
+        Its target is inside the root, contains the root, has an entry named `marker`, or is below a folder that has
+        one. False if `folder` is not a link, and in stores without links.
         """
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a small document, replacing what is there.  Missing folders are made.  On return it is durable."""
+        """Write a small document, replacing an existing one.  Creates missing folders.  The document is durable on
+        return.
+        """
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a small document if nothing has that path; of many at once exactly one gets True.
+        """Create a small document atomically if the path does not exist.  Of concurrent calls exactly one returns True.
 
-        False: the path exists and is unchanged.  On True the document is durable.
+        Returns:
+            True if the document was created; it is durable.  False if the path exists; it is unchanged.
         """
         ...
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        """The whole file and a tag for `put_if_matches`; None when there is none.  A tag names content, not a moment."""
+        """Content of a file and the tag for `put_if_matches`; None if it does not exist. A tag identifies content, not
+        a time.
+        """
         ...
 
     def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
-        """Replace a file if it still has the content that `tag` was given for; None, and no change, when not.
+        """Replace a file if its content still matches `tag` (compare-and-swap).
 
-        Returns the tag of what was written, for the next replacement; it is never empty.
+        Returns:
+            The tag of the new content for the next replacement, never empty.  None if the tag does not match; nothing
+            changed.
         """
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove files; one that is absent is not an error.  Not atomic: after an error some may be gone."""
+        """Delete files; missing ones are ignored.  Not atomic: after an error some may be deleted."""
         ...
 
     def delete_folder(self, path: str) -> None:
-        """Remove a folder with everything below it ('' for the whole storage); an absent one is not an error.  Not atomic."""
+        """Delete a folder recursively ('' for the whole storage); a missing one is ignored.  Not atomic."""
         ...
 
     def make_folder(self, path: str) -> None:
-        """Make a folder with its parents, where folders exist; otherwise nothing happens."""
+        """Create a folder and its parents.  No-op in stores without folders."""
         ...
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """A seekable file for Arrow's readers; close it.  Raises TableState when there is no such file."""
+        """Open a seekable file for Arrow's readers; the caller closes it.
+
+        Raises:
+            TableState: No such file.
+        """
         ...
 
     def open_output(self, path: str) -> AbstractContextManager[pa.NativeFile]:
-        """A sink for Arrow's writers, in bounded memory where the store has files.
+        """Open a sink for Arrow's writers; memory is bounded where the store has files.
 
-        The file appears, whole, when the `with` block ends cleanly, and replaces what has the path.  When the block
-        raises, nothing appears and what was written is dropped.
+        The complete file appears when the `with` block ends without an error, and replaces an existing one. If the
+        block raises, no file appears and the written data is discarded.
         """
         ...
 
     def set_modified(self, path: str, modified_ms: int) -> bool:
-        """Give a file another modification time; False where the store decides that by itself, and nothing changes.
+        """Set the modification time of a file.  Returns False, without a change, if the store does not allow it.
 
-        Raises TableState when there is no such file.
+        Raises:
+            TableState: No such file.
         """
         ...
 
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
-        """Remove what dead writers left in `folder` itself; returns how many files that was.
+        """Delete orphaned temporary files of dead writers in `folder` itself.
 
-        A process of this machine is asked whether it runs, and what it writes stays while it does.  Of other machines only the
-        age tells: their files go when they were last changed before `before_ms`.
+        Temporary files of running processes on this machine are retained. Those of other machines are deleted if their
+        last change is older than `before_ms`. Listings never include temporary files.
 
-        Such leftovers are never listed.  Object stores keep them as unfinished uploads, for which buckets have lifecycle
-        rules: there the answer is 0.
+        Returns:
+            The number of deleted files.  0 in object stores, where lifecycle rules of the bucket expire unfinished
+            uploads.
         """
         ...
 
 
 def check_path(path: str) -> str:
-    """The path itself, when it obeys the rules of this module; InvalidRequest otherwise."""
+    """Return `path` if it obeys the rules of this module.
+
+    Raises:
+        InvalidRequest: The path is absolute, or has an empty, '.' or '..' part or a NUL character.
+    """
     if path and any(part in ("", ".", "..") for part in split_path(path)):
         raise InvalidRequest(f"storage path {path!r} must be relative and have no empty, '.' or '..' part")
     if "\x00" in path:
-        raise InvalidRequest(f"storage path {path!r} holds a NUL character")
+        raise InvalidRequest(f"storage path {path!r} contains a NUL character")
     return path
 
 
 def check_file_path(path: str) -> str:
-    """As `check_path`, and not the root, which cannot be a file."""
+    """Like `check_path`, and reject the root, which cannot be a file."""
     if not path:
-        raise InvalidRequest("a file path is asked for, found ''")
+        raise InvalidRequest("file path is empty: a path of a file is required")
     return check_path(path)
 
 
@@ -210,16 +251,27 @@ def check_range(path: str, offset: int, length: int) -> None:
 def put_if_absent_confirmed(
     storage: Storage, path: str, data: bytes, environment: Environment, *, attempts: int = 4, pause_ms: int = 200
 ) -> bool:
-    """`put_if_absent` for a document that no other writer could have written, settled when an answer is lost.
+    """`put_if_absent` of a unique document, retried until its outcome is known.
 
-    data must be unique to the caller (an id or random bytes in it): only then does finding it prove that the call landed.
-    pause_ms: before the second attempt, doubling from then on.
-    Returns True when the path holds `data`, False when it holds something else.
-    Raises StorageUnavailable when after `attempts` (1 or more) the store still has not said: then nothing is known.
+    Args:
+        storage: Storage to write to.
+        path: Path of the document.
+        data: Unique to the caller (it contains an id or random bytes).  Only then does reading it back prove that the
+            call
+            succeeded.
+        environment: Provides the sleep.
+        attempts: Maximum number of attempts, at least 1.
+        pause_ms: Pause in milliseconds before the second attempt; it doubles with each attempt.
+
+    Returns:
+        True if the path contains `data`, False if it contains something else.
+
+    Raises:
+        StorageUnavailable: The store did not answer within `attempts`; the outcome is unknown.
     """
     for attempt in range(1, attempts + 1):
         try:
-            # A name that is taken may have been taken for us, by an attempt whose answer was lost.
+            # The name may exist because of an earlier attempt of this call whose response was lost.
             return storage.put_if_absent(path, data) or storage.read(path) == data
         except StorageUnavailable:
             if attempt == attempts:

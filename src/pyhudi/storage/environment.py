@@ -1,10 +1,10 @@
-"""The clock, sleep, random numbers and ids of a run, as one object, so that a whole run is a function of a seed.
+"""Clock, sleep, random numbers and ids of a run as one injected object, so that a whole run is a function of a seed.
 
-`SystemEnvironment` is the real world.  `ReplayEnvironment` is virtual: time stands still until somebody sleeps or
-advances it, randomness comes from a seed, and repeated tasks run inside the sleep that reaches their moment, on the thread
-that sleeps.  So leases expire, heartbeats stop and timeouts pass in a test that takes no time.
+`SystemEnvironment` uses the system's clock. `ReplayEnvironment` is a simulation: its time advances only by sleeping or
+explicit calls, and randomness comes from a seed. Repeated tasks run inside the sleep that reaches their due time, on
+the sleeping thread. So leases expire, heartbeats stop and timeouts pass in a test that takes no time.
 
-What this does not do: no time zones (see format/instants.py) and no calendar.
+No time zones (see format/instants.py) and no calendar.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from pyhudi.errors import InvalidRequest
 
 
 class Repetition(Protocol):
-    """A task that is run again and again until it is stopped."""
+    """A periodic task that runs until it is stopped."""
 
     def stop(self) -> None:
-        """No run starts after this returns.  One that is under way on another thread may still be ending."""
+        """No run starts after this returns.  A run on another thread may still be in progress."""
         ...
 
 
 class Environment(Protocol):
-    """What a run takes from the world around it."""
+    """Clock, sleep, randomness and periodic tasks."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch.  May stand still between two calls, and a real clock may step back."""
+        """Milliseconds since the epoch.  Two calls may return the same value, and a system clock may step back."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment, for what lasts: it never steps, whatever people do to the clock, and counts the time
-        that the process or the machine sleeps.
+        """Milliseconds since an arbitrary origin, for durations. Never affected by clock changes; includes time while
+        the process or the machine is suspended.
         """
         ...
 
     def sleep_ms(self, duration_ms: int) -> None:
-        """Return when `duration_ms` (0 or more) have passed."""
+        """Return after `duration_ms` (0 or more)."""
         ...
 
     def uuid4(self) -> str:
@@ -54,19 +54,19 @@ class Environment(Protocol):
         ...
 
     def every_ms(self, interval_ms: int, task: Callable[[], None]) -> Repetition:
-        """Run `task` each `interval_ms` (1 or more), first after one interval, until stopped.
+        """Run `task` every `interval_ms` (1 or more), first after one interval, until stopped.
 
-        The task must not raise: nobody would hear it.  It never keeps the process from ending.
+        The task must not raise, because no caller receives the error.  It does not keep the process from exiting.
         """
         ...
 
 
-# Linux has a clock that goes on while the machine is suspended; elsewhere the monotonic one is the best there is.
+# Linux has a clock that continues while the machine is suspended; elsewhere the monotonic clock is the best available.
 _STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemEnvironment:
-    """The real clock and the system's randomness.  Has no state, so it may be pickled to workers."""
+    """The system's clock and randomness.  Stateless, so it can be pickled to workers."""
 
     __slots__ = ()
 
@@ -91,7 +91,9 @@ class SystemEnvironment:
 
 
 class ReplayEnvironment:
-    """A virtual clock that starts at `start_ms`, and randomness from `seed`.  Thread-safe; one thread makes it replayable."""
+    """A virtual clock that starts at `start_ms`, and randomness from `seed`.  Thread-safe; replayable with a single
+    thread.
+    """
 
     def __init__(self, seed: int, start_ms: int = 1_767_225_600_000) -> None:
         self.seed = seed
@@ -110,13 +112,13 @@ class ReplayEnvironment:
             return self._now_ms
 
     def step_ms(self, difference_ms: int) -> None:
-        """Somebody sets the clock: `now_ms` jumps ahead or back, and no time passes."""
+        """Simulate a change of the system clock: `now_ms` jumps forward or back, and no time passes."""
         with self._mutex:
             self._step_ms += difference_ms
 
     def sleep_ms(self, duration_ms: int) -> None:
         self.advance_ms(duration_ms)
-        # Threads that share this clock and wait for one another need a moment of real time to do it in.
+        # Threads that share this clock and wait for each other need real time to be scheduled.
         time.sleep(0)
 
     def uuid4(self) -> str:
@@ -134,19 +136,19 @@ class ReplayEnvironment:
             return repetition
 
     def advance_ms(self, duration_ms: int) -> None:
-        """Move the clock forward; repeated tasks that fall due run in order of their moment, each at its moment."""
+        """Move the clock forward.  Due periodic tasks run in order of their due times, each at its due time."""
         if duration_ms < 0:
             raise InvalidRequest(f"time moves forward only, found {duration_ms} ms")
         with self._mutex:
             end_ms = self._now_ms + duration_ms
         while (due := self._take_due(end_ms)) is not None:
-            # Outside the mutex: a task may take a lock that another thread holds while it asks for the time.
+            # Outside the mutex: the task may acquire a lock whose holder on another thread reads the clock.
             due.task()
         with self._mutex:
             self._now_ms = max(self._now_ms, end_ms)
 
     def stall_ms(self, duration_ms: int) -> None:
-        """Move the clock forward while no repeated task runs, as for a process that was suspended and wakes up late."""
+        """Move the clock forward without running periodic tasks, as for a process that was suspended and resumes late."""
         if duration_ms < 0:
             raise InvalidRequest(f"time moves forward only, found {duration_ms} ms")
         with self._mutex:
@@ -166,7 +168,7 @@ class ReplayEnvironment:
 
 
 class _ThreadRepetition:
-    """A daemon thread that waits on an event, so that stopping it does not wait for the interval to pass."""
+    """A daemon thread that waits on an event, so that stopping it does not wait for the interval."""
 
     def __init__(self, interval_ms: int, task: Callable[[], None]) -> None:
         self._stopped = threading.Event()
@@ -195,4 +197,4 @@ class _VirtualRepetition:
 
 def _check_interval(interval_ms: int) -> None:
     if interval_ms < 1:
-        raise InvalidRequest(f"an interval is at least 1 ms, found {interval_ms}")
+        raise InvalidRequest(f"interval must be at least 1 ms, found {interval_ms}")

@@ -1,14 +1,14 @@
-"""From a URI, or the spec of an open storage, to a `Storage`.
+"""Open the `Storage` of a URI or of a pickled spec.
 
     /path, file:/path                          local.py
     memory://name/path                         memory.py
-    s3, s3a, s3n, gs, gcs, az, abfs, abfss     objects.py
-    hdfs, webhdfs                              hdfs.py
+    s3, s3a, s3n, gs, gcs, az, abfs, abfss     object_store/
+    hdfs, webhdfs                              hdfs/
 
-A storage that carries planned faults (faults.py) keeps them: its spec names the plan, and opening the spec in the same process
-joins it.
+The spec of a storage with injected faults (fault_injection.py) identifies its fault plan. Opening that spec in the same
+process shares the plan.
 
-A storage that is pickled travels as its spec, and is opened from it where it arrives.
+A pickled storage is serialized as its spec and re-opened when unpickled.
 """
 
 from __future__ import annotations
@@ -40,25 +40,31 @@ _OPENERS: dict[str, Callable[[Location, dict[str, str]], Storage]] = {
 
 
 def open_storage(source: StorageSpec | str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Storage:
-    """Open the storage at a URI or path, or the one that a spec describes.  Touches no file.
+    """Open the storage of a URI, path or spec.  Accesses no file.
 
-    options: what the store needs (credentials, endpoint, `sync` for local paths); a spec brings its own, so none then.  What is
-    None is not given; a dict stands for its JSON text.
-    Raises InvalidRequest for a malformed URI or an unknown option, Unsupported for another scheme.
+    Args:
+        source: URI, local path, or the spec of another storage.
+        options: Storage options (credentials, endpoint, `sync` for local paths).  Not allowed with a spec, which
+            includes its
+            own.  None values are ignored; a dict is encoded as JSON.
+
+    Raises:
+        InvalidRequest: Malformed URI or unknown option.
+        Unsupported: Unknown scheme.
     """
     if isinstance(source, StorageSpec):
         if options:
-            raise InvalidRequest("a storage spec carries its own options; give either a spec or a URI with options")
-        uri, given = source.uri, dict(source.options)
+            raise InvalidRequest("a storage spec contains its own options: pass either a spec, or a URI with options")
+        uri, storage_options = source.uri, dict(source.options)
     else:
         uri = checked_text(os.fspath(source), "the URI")
-        given = _texts(options or {})
+        storage_options = _texts(options or {})
     location = parse_uri(uri)
     opener = _OPENERS.get(location.scheme)
     if opener is None:
-        raise Unsupported(f"{uri}: no storage for {location.scheme}://, only for {', '.join(sorted(_OPENERS))}")
-    token = given.pop(FAULT_OPTION, None)
-    storage = opener(location, given)
+        raise Unsupported(f"{uri}: scheme {location.scheme}:// is not supported. Supported: {', '.join(sorted(_OPENERS))}")
+    token = storage_options.pop(FAULT_OPTION, None)
+    storage = opener(location, storage_options)
     return storage if token is None else rejoin(storage, token)
 
 
@@ -70,7 +76,7 @@ def _texts(options: Mapping[str, Any]) -> dict[str, str]:
         try:
             texts[str(name)] = json.dumps(value) if isinstance(value, Mapping) else str(value)
         except TypeError as error:
-            raise InvalidRequest(f"storage option {name}: give text, numbers and dicts of them") from error
+            raise InvalidRequest(f"storage option {name}: the value must be text, a number or a dict of them") from error
     return texts
 
 
@@ -78,5 +84,5 @@ def _as_spec(storage: Any) -> tuple[Callable[[StorageSpec], Storage], tuple[Stor
     return open_storage, (storage.spec(),)
 
 
-for _kind in (LocalStorage, MemoryStorage, ObjectStorage, HdfsStorage, FaultyStorage):
-    copyreg.pickle(_kind, _as_spec)
+for _storage_class in (LocalStorage, MemoryStorage, ObjectStorage, HdfsStorage, FaultyStorage):
+    copyreg.pickle(_storage_class, _as_spec)

@@ -1,23 +1,24 @@
-"""A storage that fails on purpose, so that tests can kill a writer at every call it makes.
+"""Fault-injecting storage, so that tests can crash a writer at each of its storage calls.
 
-`FaultyStorage(inner, plan)` numbers the calls that pass through it and all its children from 1, and carries out the plan at one
-of them:
+`FaultyStorage(inner, plan)` numbers its calls and those of all its children from 1, and injects the planned fault at
+one of them:
 
-    Outcome.CRASH        raises SimulatedCrash; from then on every call raises it, because the process is dead: what the code
-                         under test does in `except` and `finally` has no effect, exactly as after `kill -9`
-    Outcome.LOST_ANSWER  raises StorageUnavailable at that call alone
+    FaultOutcome.CRASH          raises SimulatedCrash, and so does every later call, because the process is dead:
+                                `except` and `finally` blocks of the code under test have no effect, exactly as after
+                                `kill -9`
+    FaultOutcome.LOST_RESPONSE  raises StorageUnavailable at that call alone
 
-    Moment.BEFORE        the call has no effect
-    Moment.DURING        `open_output` has written a part and shows nothing; `delete` and `delete_folder` have removed the first
-                         half; other calls are atomic, and this is BEFORE to them
-    Moment.AFTER         the call has had its effect
+    FaultPoint.BEFORE           the call has no effect
+    FaultPoint.DURING           `open_output` has written a part and shows nothing; `delete` and `delete_folder` have
+                                removed the first half; other calls are atomic, and this equals BEFORE
+    FaultPoint.AFTER            the call has had its effect
 
-With no plan the storage only counts, which tells a test how many calls there are to try.  A `CallListener` is called before each
-call: so a test lets time pass there and others work, as while this process is suspended, and decides as it goes where faults
-strike. The spec of a faulty storage joins its count when it is opened in the same process, so tasks that reopen it are counted
-too.
+Without a plan the storage only counts, so that a test can find the number of calls to iterate over. A `CallListener`
+runs before each call. It can advance time, run other writers (as if this process were suspended), and inject faults
+dynamically. The spec of a faulty storage shares its count when it is opened in the same process, so calls of tasks are
+counted too.
 
-What this does not do: it breaks no promise of `Storage`; a store that loses what it confirmed is another kind of test.
+Every guarantee of `Storage` holds: stores that lose confirmed data are not simulated.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec
 
-# The option that carries the count of a faulty storage through its spec.
+# Storage option that passes the shared count through a spec.
 FAULT_OPTION = "pyhudi.faults"
 
 _T = TypeVar("_T")
 
 
 class SimulatedCrash(BaseException):
-    """The process "died" here.  A BaseException, so that no handler of the code under test takes it for an error."""
+    """The process "died" here.  A BaseException, so that handlers of the code under test do not catch it."""
 
 
 class FaultPoint(StrEnum):
-    """Where in a call the fault strikes."""
+    """When the fault occurs within a call."""
 
     BEFORE = "before"
     DURING = "during"
@@ -55,7 +56,7 @@ class FaultPoint(StrEnum):
 
 
 class FaultOutcome(StrEnum):
-    """What the caller sees."""
+    """The failure that the caller observes."""
 
     CRASH = "crash"
     LOST_RESPONSE = "lost answer"
@@ -71,7 +72,14 @@ class CountedCalls(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One planned fault.  call: number of the call, from 1, among those that `counted` names."""
+    """One planned fault.
+
+    Attributes:
+        call: Number of the call, from 1, among the calls selected by `counted`.
+        point: When the fault occurs within the call.
+        outcome: The failure that the caller observes.
+        counted: Which calls are numbered.
+    """
 
     call: int
     point: FaultPoint = FaultPoint.BEFORE
@@ -85,7 +93,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class StorageCall:
-    """A call that was made.  path: its absolute URI, or the first of several; writes: whether it may change the store."""
+    """A storage call.
+
+    Attributes:
+        operation: Name of the method.
+        path: Absolute URI, or the first of several.
+        writes: Whether the call may change the store.
+    """
 
     operation: str
     path: str
@@ -93,13 +107,16 @@ class StorageCall:
 
 
 CallListener = Callable[[int, StorageCall], Fault | None]
-"""Given the number of a call, reads and writes counted together, and the call, on its thread and just before it has its effect.
-A fault that it returns strikes at this call, whatever call it names; what it raises, the caller gets.
+"""Called with the number of a call (reads and writes counted together) and the call, on its thread, just before it
+takes
+effect.
+
+A returned fault is injected at this call, regardless of its own number; a raised exception reaches the caller.
 """
 
 
 class FaultyStorage:
-    """`inner` with a fault in it.  plan: None only counts.  Everything that `Storage` promises holds until the fault."""
+    """`inner` with fault injection; without a plan it only counts.  The guarantees of `Storage` hold until the fault."""
 
     def __init__(
         self,
@@ -117,17 +134,17 @@ class FaultyStorage:
 
     @property
     def calls(self) -> tuple[StorageCall, ...]:
-        """What was called so far on this storage, its children and those opened from its specs, in order."""
+        """All calls so far on this storage, its children and those opened from its specs, in order."""
         return self._course.calls()
 
     @property
     def write_count(self) -> int:
-        """How many of the calls may change the store."""
+        """Number of calls that may change the store."""
         return sum(call.writes for call in self.calls)
 
     @property
     def triggered(self) -> bool:
-        """Whether the plan's call has come."""
+        """Whether the planned fault has occurred."""
         return self._course.triggered
 
     @property
@@ -179,18 +196,18 @@ class FaultyStorage:
         return self._write("put_if_matches", path, lambda: self._inner.put_if_matches(path, data, tag))
 
     def delete(self, paths: Iterable[str]) -> None:
-        given = tuple(paths)
+        path_list = tuple(paths)
         self._write(
             "delete",
-            given[0] if given else "",
-            lambda: self._inner.delete(given),
-            lambda: self._inner.delete(given[: len(given) // 2]),
+            path_list[0] if path_list else "",
+            lambda: self._inner.delete(path_list),
+            lambda: self._inner.delete(path_list[: len(path_list) // 2]),
         )
 
     def delete_folder(self, path: str) -> None:
         def delete_half() -> None:
-            found = sorted(info.path for info in self._inner.walk(path))
-            self._inner.delete(found[: len(found) // 2])
+            file_paths = sorted(info.path for info in self._inner.walk(path))
+            self._inner.delete(file_paths[: len(file_paths) // 2])
 
         self._write("delete_folder", path, lambda: self._inner.delete_folder(path), delete_half)
 
@@ -229,7 +246,7 @@ class FaultyStorage:
 
 
 class _FaultyOutput:
-    """The `with` block of `open_output`.  The call is counted when the block ends, because there it has its effect."""
+    """The context manager of `open_output`.  The call is counted at the end of the block, where it takes effect."""
 
     def __init__(self, inner: Storage, path: str, course: _FaultState) -> None:
         self._call = StorageCall("open_output", inner.absolute(path), True)
@@ -242,7 +259,7 @@ class _FaultyOutput:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
-            # A dead process does not tidy up: what it had written stays as it is, unfinished.
+            # A dead process does not clean up: its unfinished file remains.
             if not issubclass(kind, SimulatedCrash):
                 self._course.check_not_crashed()
                 self._output.__exit__(kind, error, trace)
@@ -259,7 +276,7 @@ class _FaultyOutput:
 
 
 class _FaultState:
-    """What has happened so far, shared by all storages of one test."""
+    """Call count and fault state, shared by all storages of one test."""
 
     def __init__(self, plan: Fault | None, watch: CallListener | None) -> None:
         self.token = uuid.uuid4().hex
@@ -282,11 +299,11 @@ class _FaultState:
                 raise SimulatedCrash("the process died earlier")
 
     def enter(self, call: StorageCall) -> Fault | None:
-        """Count a call; the fault that strikes at it, None for none."""
+        """Count a call and return the fault to inject, if any."""
         planned = self._count(call)
         if self._watch is None:
             return planned
-        # Outside the mutex: meanwhile others may use this storage, such as what renews a lease.
+        # Outside the mutex, because other threads (such as a lease renewal) may use this storage concurrently.
         return self._watch(len(self._calls), call) or planned
 
     def _count(self, call: StorageCall) -> Fault | None:
@@ -305,20 +322,26 @@ class _FaultState:
             return plan
 
     def trigger(self, fault: Fault, call: StorageCall) -> BaseException:
-        what = f"{fault.point} call {fault.call} ({call.operation} {call.path})"
+        location = f"{fault.point} call {fault.call} ({call.operation} {call.path})"
         if fault.outcome is FaultOutcome.LOST_RESPONSE:
-            return StorageUnavailable(f"the answer was lost {what}")
+            return StorageUnavailable(f"the answer was lost {location}")
         with self._mutex:
             self._dead = True
-        return SimulatedCrash(f"the process died {what}")
+        return SimulatedCrash(f"the process died {location}")
 
 
 _courses: weakref.WeakValueDictionary[str, _FaultState] = weakref.WeakValueDictionary()
 
 
 def rejoin(inner: Storage, token: str) -> FaultyStorage:
-    """`inner` under the count of the faulty storage whose spec carried `token`; InvalidRequest when that is gone."""
+    """Wrap `inner` with the shared count of the faulty storage that `token` identifies.
+
+    Raises:
+        InvalidRequest: That storage no longer exists in this process.
+    """
     course = _courses.get(token)
     if course is None:
-        raise InvalidRequest(f"{inner.uri}: the spec of a faulty storage opens only while that storage exists, in its process")
+        raise InvalidRequest(
+            f"{inner.uri}: the spec of a faulty storage opens only in its own process and while that storage exists"
+        )
     return FaultyStorage(inner, _course=course)

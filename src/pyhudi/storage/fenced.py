@@ -1,15 +1,15 @@
-"""The one door for what is published under a lock: a storage whose every change proves first that the lock is still ours.
+"""Storage wrapper that verifies lock ownership before every write (fencing).
 
-A process that was suspended past its lease wakes up in the middle of what it was doing, with a state in its hands that others
-have changed since.  Whatever it would store from that state (a plan, a delta commit of the metadata table, properties, the
-removal of an instant) could undo what they published.  So nobody has to remember to ask: code that holds the table's lock is
-given this storage, and each of its writing calls raises StorageUnavailable when the lease is gone.
+A process that was suspended past its lease resumes with a stale state. Anything that it stores from that state (a plan,
+a delta commit of the metadata table, properties, the removal of an instant) could undo the changes of other writers.
+Code that holds the table lock uses this storage: each of its writing calls raises StorageUnavailable when the lease has
+expired.
 
-A plan, the file that says that an action is requested, is asked about once more when it stands there, for the process may sleep
-within the call itself: one that outlived the lease is taken back before anybody can have carried it out.
+After creating a `.requested` plan file the lock is verified again, because the process may be suspended within the
+call. A plan that was published after the lease expired is deleted before another process can execute it.
 
-The spec of this storage opens the one below it: tasks on workers write files that count only with their instant, and the proof
-stands before that.  What this does not do: between a proof and the end of its call there is no fence, in no store.
+The spec of this storage opens the wrapped storage. Tasks on workers write files that become visible only with their
+instant, and publishing the instant is fenced. Between a check and the end of its call there is no fence, in no store.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAN_SUFFIX = ".requested"
 
 
 class FencedStorage:
-    """`inner` for as long as `lock` is held: reads pass, writes ask the lock first."""
+    """`inner` while `lock` is held: reads are delegated, writes verify the lock first."""
 
     __slots__ = ("_inner", "_lock")
 

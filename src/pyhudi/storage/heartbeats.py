@@ -1,11 +1,12 @@
-"""Heartbeats: how a writer says that it is alive, so that others do not roll its instant back.
+"""Heartbeats of writers, which keep other writers from rolling back a live instant.
 
-The file `.hoodie/.heartbeat/<request time>` holds what `storage.liveness` puts there (real Hudi's is empty and never read); its
-modification time is the heartbeat.  The writer replaces it each interval and deletes it when its instant is complete or rolled
-back.  A writer counts as dead when the file is older than `interval * tolerable misses`, or absent; one that was silent for
-so long beats no more, and gives up.  Real Hudi uses it with the LAZY policy for failed writes only.
+The file `.hoodie/.heartbeat/<request time>` contains the process identity written by `storage.liveness` (Hudi's file is
+empty and never read). Its modification time is the heartbeat. The writer replaces it each interval, and deletes it when
+its instant is complete or rolled back. A writer counts as dead if the file is missing or older than `interval *
+tolerable misses`. A writer that missed that deadline stops its heartbeat and fails. Hudi uses heartbeats only with the
+LAZY policy for failed writes.
 
-What this does not do: it decides no rollback, and compares the store's clock with ours without correcting either.
+This module decides no rollback.  It compares the store's clock with the local one without correcting either.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ _LOG = logging.getLogger("pyhudi.storage.heartbeats")
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSettings:
-    """interval_ms: between two beats; tolerable_misses: how many may fail before the writer counts as dead."""
+    """Heartbeat options.
+
+    Attributes:
+        interval_ms: Milliseconds between two heartbeats.
+        tolerable_misses: Missed heartbeats before the writer counts as dead.
+    """
 
     interval_ms: Annotated[
         int, Option("hoodie.client.heartbeat.interval_in_ms", int, "60000", "milliseconds between two heartbeats of a writer")
@@ -40,7 +46,7 @@ class HeartbeatSettings:
 
     @classmethod
     def of(cls, options: Options) -> HeartbeatSettings:
-        """From checked options."""
+        """Create the settings from validated options."""
         return read_settings(cls, options)
 
     @property
@@ -50,7 +56,9 @@ class HeartbeatSettings:
 
 
 class Heartbeat:
-    """The heartbeat of one instant of ours.  In a child of fork it is the parent's: nothing there beats or removes it."""
+    """The heartbeat of one instant of this process.  A forked child neither refreshes nor deletes its parent's
+    heartbeat.
+    """
 
     def __init__(
         self,
@@ -69,20 +77,24 @@ class Heartbeat:
         self._beaten_ms: int | None = None
         self._repetition: Repetition | None = None
         self._process = os.getpid()
-        # No beat may follow the deletion at the end, or the instant would look alive for ever.
+        # No heartbeat may follow the deletion at the end, or the instant would appear alive forever.
         self._mutex = threading.Lock()
 
     def start(self) -> None:
-        """Beat once, now, and from then on each interval.  Raises when the first beat cannot be written."""
+        """Write the first heartbeat and repeat it each interval.  Raises if the first one cannot be written."""
         self._beat()
         self._repetition = self._env.every_ms(self._settings.interval_ms, self._beat_quietly)
 
     def check(self) -> None:
-        """Call it before publishing: raises WriteConflict when others may have taken this writer for dead."""
+        """Verify before publishing that no other writer may have considered this writer dead.
+
+        Raises:
+            WriteConflict: The heartbeat expired, or this is a forked child of the writer.
+        """
         if self._process != os.getpid():
             raise WriteConflict(
-                f"instant {self._request_time} is written by process {self._process}, from which this one was forked; "
-                "leave it to that one",
+                f"instant {self._request_time} belongs to process {self._process}, the parent of this forked process: "
+                "complete it in the parent",
                 instants=(self._request_time,),
             )
         silent_ms = self._silent_ms()
@@ -90,12 +102,12 @@ class Heartbeat:
             how_long = "yet" if self._beaten_ms is None else f"for {silent_ms} ms"
             raise WriteConflict(
                 f"instant {self._request_time} has had no heartbeat {how_long}: "
-                "another writer may have rolled it back; write again",
+                "another writer may have rolled it back. Retry the write",
                 instants=(self._request_time,),
             )
 
     def stop(self, *, delete: bool = True) -> None:
-        """Beat no more.  delete: also remove the file, as after a commit or a rollback."""
+        """Stop the heartbeat.  delete: also delete its file, as after a commit or a rollback."""
         if self._process != os.getpid():
             return
         with self._mutex:
@@ -114,13 +126,13 @@ class Heartbeat:
         self._beaten_ms = begun_ms
 
     def _beat_quietly(self) -> None:
-        # Nobody stands above this to hear an error; `check` sees that the last beat is too long ago.
+        # Errors in this thread have no caller to receive them; `check` detects that the last heartbeat is too old.
         with self._mutex:
             repetition = self._repetition
             if repetition is None:
                 return
             if self._silent_ms() > self._settings.expiry_ms:
-                # Others may have taken over what this writer did, and another beat would be taken for one of theirs.
+                # Another writer may have taken over this instant, and would mistake another heartbeat for its own.
                 _LOG.warning("instant %s: heartbeats end: the last one was too long ago", self._request_time)
                 repetition.stop()
                 return
@@ -139,15 +151,15 @@ def heartbeat_path(request_time: str) -> str:
 
 
 def last_heartbeat_ms(storage: Storage, request_time: str) -> int | None:
-    """When the writer of an instant was last heard of, epoch milliseconds by the store's clock; None when there is no file."""
-    found = storage.stat(heartbeat_path(request_time))
-    return None if found is None else found.modified_ms
+    """Time of the last heartbeat of an instant, in epoch milliseconds by the store's clock; None if there is no file."""
+    info = storage.stat(heartbeat_path(request_time))
+    return None if info is None else info.modified_ms
 
 
 def heartbeat_expired(
     storage: Storage, request_time: str, now_ms: int, settings: HeartbeatSettings = HeartbeatSettings()
 ) -> bool:
-    """Whether the writer of an instant counts as dead.  Without a heartbeat file it does."""
+    """Return True if the writer of an instant counts as dead, which includes a missing heartbeat file."""
     beaten_ms = last_heartbeat_ms(storage, request_time)
     return beaten_ms is None or now_ms - beaten_ms > settings.expiry_ms
 
@@ -158,5 +170,5 @@ def list_heartbeats(storage: Storage) -> tuple[str, ...]:
 
 
 def delete_heartbeat(storage: Storage, request_time: str) -> None:
-    """Remove an instant's heartbeat file, as after its rollback; one that is absent is not an error."""
+    """Delete an instant's heartbeat file, as after its rollback; a missing one is ignored."""
     storage.delete([heartbeat_path(request_time)])

@@ -1,16 +1,18 @@
-"""Is the writer of a pending instant alive?
+"""Detect whether the writer of a pending instant is alive.
 
-Every writer of ours keeps a heartbeat, under every policy, and writes into it where it runs.  So a writer that died on this
-machine is known to be dead at once, without waiting for the heartbeat to expire; one on another machine is dead when its
-heartbeat has expired.  A writer without a heartbeat (real Hudi under the EAGER policy) counts as dead, as real Hudi counts it.
+Every PyHudi writer maintains a heartbeat, under every policy, and stores its process identity in it. A writer that died
+on the same machine is therefore detected at once, without waiting for the heartbeat to expire. A writer on another
+machine is dead when its heartbeat has expired. A writer without a heartbeat (Hudi with the EAGER policy) counts as
+dead, as in Hudi.
 
-The content is one line of JSON: host, boot id, the namespace that process ids are counted in, process id, the process's start
-time, an id of this module's load.  Real Hudi reads only the file's time.
+The content is one line of JSON: host, boot id, PID namespace, process id, start time of the process, an id of this
+module's load. Hudi reads only the file's modification time.
 
-A write whose tasks run while no process carries it tells that instead, and its heartbeat counts until it expires, as that of real
-Hudi does.  An empty one is real Hudi's, for whose writers ours wait (`operations.commit.hudi_writers`).
+A write that runs in tasks without a driver process stores `{"tasks": true}` instead, and its heartbeat counts until it
+expires, as that of Hudi does. An empty heartbeat belongs to a Hudi writer, for which PyHudi waits
+(`operations.commit.hudi_writers`).
 
-Source: docs/formats/timeline.md, "Heartbeats and failed writes".  The content is PyHudi's own.
+Source: docs/formats/timeline.md, "Heartbeats and failed writes".  The content is an extension of PyHudi.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ _running_mutex = threading.Lock()
 
 
 def _after_fork() -> None:
-    # Another thread may have held it at that moment, and is not in the child.
+    # Another thread may have held the mutex at the fork, and does not exist in the child.
     global _running_mutex
     _running_mutex = threading.Lock()
     _running.clear()
@@ -53,14 +55,14 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class WriterHeartbeat:
-    """The sign of life of one write of this process, from `start` until `stop`."""
+    """The heartbeat of one write of this process, from `start` until `stop`."""
 
     def __init__(self, storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings) -> None:
         self._key = (storage.uri, request_time)
         self._heartbeat = Heartbeat(storage, env, request_time, settings, _describe_process())
 
     def start(self) -> None:
-        """Beat from now on.  Raises when the first beat cannot be written."""
+        """Start the heartbeat.  Raises if the first one cannot be written."""
         with _running_mutex:
             _running.add(self._key)
         try:
@@ -70,18 +72,20 @@ class WriterHeartbeat:
             raise
 
     def check(self) -> None:
-        """Raises WriteConflict when others may have taken this write for dead."""
+        """Raise WriteConflict if another writer may have considered this write dead."""
         self._heartbeat.check()
 
     def stop(self, *, delete: bool) -> None:
-        """Beat no more; from now on the write counts as dead.  delete: remove the heartbeat too, because nothing is left to roll
-        back.
+        """Stop the heartbeat; from then on the write counts as dead.
+
+        Args:
+            delete: Delete the heartbeat file too, because nothing needs to be rolled back.
         """
         self._forget()
         self._heartbeat.stop(delete=delete)
 
     def suspend(self) -> None:
-        """Beat no more, and count as alive until the heartbeat expires: what was sent to the store may still land."""
+        """Stop the heartbeat but count as alive until it expires, because requests in flight may still reach the store."""
         self._heartbeat.stop(delete=False)
 
     def _forget(self) -> None:
@@ -90,11 +94,10 @@ class WriterHeartbeat:
 
 
 class TaskHeartbeat:
-    """The sign of life that a task gives for a write which no process of its own carries (`delegate_to_tasks`), in a `with`
-    block.
+    """Heartbeat that tasks maintain for a write without a driver process (`delegate_to_tasks`), as a `with` block.
 
-    Tasks do not know of each other: one beats where the last beat, whoever's, is a while ago.  Where the heartbeat is gone the
-    write is over, and no task brings it back.
+    Tasks do not coordinate: a task refreshes the heartbeat if the last one, of any task, is old enough. A missing
+    heartbeat file means that the write has ended, and no task re-creates it.
     """
 
     def __init__(self, storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings) -> None:
@@ -105,11 +108,11 @@ class TaskHeartbeat:
         self._repetition: Repetition | None = None
 
     def __enter__(self) -> None:
-        """Raises WriteConflict where the write is over: others took it for dead, or it was taken back."""
+        """Start the heartbeat.  Raises WriteConflict if the write has ended: it was considered dead or rolled back."""
         if not self._beat():
             raise WriteConflict(
-                f"instant {self._request_time} of {self._storage.uri} has no heartbeat any more: it was rolled back, or its job "
-                "failed; write again",
+                f"instant {self._request_time} of {self._storage.uri} has no heartbeat file: it was rolled back, or its job "
+                "failed. Retry the write",
                 instants=(self._request_time,),
             )
         self._repetition = self._env.every_ms(self._every_ms, self._beat_quietly)
@@ -119,11 +122,11 @@ class TaskHeartbeat:
             self._repetition.stop()
 
     def _beat(self) -> bool:
-        """Whether the write is still under way."""
+        """Refresh the heartbeat if it is old; return whether the write is still running."""
         beaten_ms = last_heartbeat_ms(self._storage, self._request_time)
         if beaten_ms is None:
             return False
-        # The store's clock may be ahead of this one, and then the age is negative: that is no reason to be silent.
+        # The store's clock may be ahead of the local one; a negative age must not suppress the heartbeat.
         if not 0 <= self._env.now_ms() - beaten_ms < self._every_ms // 2:
             self._storage.put(heartbeat_path(self._request_time), _OF_TASKS)
         return True
@@ -136,20 +139,20 @@ class TaskHeartbeat:
 
 
 def delegate_to_tasks(storage: Storage, request_time: str, write: WriterHeartbeat) -> None:
-    """A write of this process goes on in tasks of others: its heartbeat tells of no process, and counts until it expires."""
+    """Hand a write of this process over to tasks: its heartbeat identifies no process and counts until it expires."""
     write.suspend()
     storage.put(heartbeat_path(request_time), _OF_TASKS)
     write.stop(delete=False)
 
 
 def is_alive(storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings) -> bool:
-    """Whether the writer of an instant may still complete it."""
+    """Return True if the writer of an instant may still complete it."""
     return _lives_at(storage, request_time, env.now_ms(), settings)
 
 
 def is_alive_for_task(storage: Storage, own_time: str, request_time: str, settings: HeartbeatSettings) -> bool:
-    """The same for a task of the write `own_time`, which has no clock: the last heartbeat of its write is hardly older than
-    now.
+    """Like `is_alive`, for a task of the write `own_time`, which has no clock: the last heartbeat of its own write
+    serves as the current time.
     """
     beaten_ms = last_heartbeat_ms(storage, own_time)
     return _lives_at(storage, request_time, 0 if beaten_ms is None else beaten_ms, settings)
@@ -165,7 +168,7 @@ def _lives_at(storage: Storage, request_time: str, now_ms: int, settings: Heartb
 
 
 def remove_heartbeat(storage: Storage, request_time: str) -> None:
-    """Remove the heartbeat of an instant that was rolled back."""
+    """Delete the heartbeat of an instant that was rolled back."""
     delete_heartbeat(storage, request_time)
 
 
@@ -192,7 +195,7 @@ def _process_lives(content: bytes, key: tuple[str, str]) -> bool:
     if load == _LOAD_ID and pid == os.getpid():
         with _running_mutex:
             return key in _running
-    # Containers of one machine may share its name; the number of a process means something in its own namespace alone.
+    # Containers of one machine may share its host name; a process id is meaningful only in its own namespace.
     if host != socket.gethostname() or not boot or boot != boot_id() or space != pid_space():
         return True
     return started is None or start_time(pid) == started

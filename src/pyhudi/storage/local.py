@@ -1,33 +1,39 @@
-"""Storage on the local file system (or one mounted there), as real Hudi leaves and expects it.
+"""Local file system storage (also mounted file systems), compatible with the files that Hudi writes and expects.
 
 Writing a file:
-1. The bytes go to `.pyhudi-<process>-<uuid>.tmp` in the same folder.  Real Hudi takes such a name for neither a data file nor a
-   timeline file, and listings here never show it.
-2. A checksum sidecar `.<name>.crc` that a Hadoop writer left beside an older file of that name is deleted.  A missing sidecar
-   means no check, a stale one makes real Hudi fail, so it goes before the new content comes.
-3. `put` and `open_output` rename the temporary file over the name.  `put_if_absent` links it to the name, which fails when
-   the name exists, then drops the temporary name.  An empty document needs none of this: exclusive creation is whole at once.
+1. The bytes are written to `.pyhudi-<process>-<uuid>.tmp` in the same folder.  Hudi treats such a name neither as a
+data file nor
+   as a timeline file, and listings skip it.
+2. A checksum sidecar `.<name>.crc` that a Hadoop writer left for an older file of that name is deleted.  A missing
+sidecar
+   disables the check and a stale one makes Hudi fail, so it is deleted before the new content appears.
+3. `put` and `open_output` rename the temporary file over the name.  `put_if_absent` creates a hard link, which fails if
+the
+   name exists, then deletes the temporary name.  An empty document needs none of this: exclusive creation is atomic.
 4. Documents are synced to disk, file and folder; see `Sync` for data files.
 
 `put_if_matches` is a compare-and-swap that no suspended process can block:
 1. Stage: the synced temporary file is renamed into `.pyhudi-<hash of the name>.cas/`, under its unique name.
 2. Fence: every other file staged there is deleted.
-3. Compare: the document is read; another tag ends the call.
-4. Publish: the staged file is renamed over the document.  Where another call has deleted it, the rename fails, nothing is
+3. Compare: the document is read; a different tag ends the call.
+4. Publish: the staged file is renamed over the document.  If another call has deleted it, the rename fails, nothing is
    published, and the call starts again.
 
-Two calls A and B cannot both replace the same content.  A and B each list the folder after they have staged, so one of them, say
-A, lists after both have staged.  If B has not published by then, A deletes its file and B's rename fails.  If B has published, A
-reads afterwards, finds B's content and ends.  `put_if_absent` fences too before it creates a name, so a call that compared before
-the document was deleted does not replace its successor.  A plain `put` or `delete` between steps 3 and 4 is not noticed.
+Two calls A and B cannot both replace the same content. Both list the folder after they have staged, so one of them, say
+A, lists after both have staged. If B has not published by then, A deletes its file and B's rename fails. If B has
+published, A reads afterwards, finds B's content and ends. `put_if_absent` also fences before it creates a name, so a
+call that compared before the document was deleted does not replace its successor. A plain `put` or `delete` between
+steps 3 and 4 is not detected.
 
-An advisory lock (flock) on the folder keeps calls from fencing each other all the time.  It decides nothing: whoever does not
-get it within a limit, because its holder is suspended, goes on without it.  The system releases it when its process dies.
+An advisory lock (flock) on the folder reduces mutual fencing. Correctness does not depend on it: a call that cannot
+obtain it within a time limit, because its holder is suspended, proceeds without it. The system releases it when its
+process dies.
 
-Where links are not supported (some network and FUSE mounts), `put_if_absent` creates the name exclusively and writes into it:
-still at most one winner, but a reader may see a part of the document for a moment, and after a crash for good.
+Where hard links are not supported (some network and FUSE mounts), `put_if_absent` creates the name exclusively and
+writes into it: still at most one winner, but a reader may see a part of the document briefly, and permanently after a
+crash.
 
-What this does not do: it writes no sidecars, checks none, and removes no folder that became empty.
+Sidecars are neither written nor verified, and folders that become empty are not deleted.
 """
 
 from __future__ import annotations
@@ -57,43 +63,43 @@ if sys.platform != "win32":
 
 _CLOCK = SystemEnvironment()
 
-# How long a call waits for the advisory lock of a folder, and how long if the last call in this process waited in vain.
+# How long a call waits for the advisory lock of a folder, and how long after the last call of this process timed out.
 _FLOCK_WAIT_MS = 500
 _FLOCK_WAIT_STUCK_MS = 20
 _FLOCK_PAUSES_MS = (1, 20)
 _stuck_folders: set[str] = set()
 
-# Without the lock calls may fence each other; random pauses let one of them through.
+# Without the lock, calls may fence each other; random pauses let one of them succeed.
 _REPLACE_ATTEMPTS = 30
 _LONGEST_REPLACE_PAUSE_MS = 100
 
 _STAGING_PREFIX = ".pyhudi-"
 _STAGING_SUFFIX = ".cas"
 
-# What open() says when the path is not a file; as in an object store, a folder is none.
+# Errors of open() for a path that is not a file; as in an object store, a folder does not count.
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
-# What link() says where the file system has no links.
+# Errors of link() where the file system does not support hard links.
 _NO_LINKS = frozenset({errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _CALLER_MUST_CHANGE = {
-    errno.EACCES: "the owner or the mode of the path forbids it; grant this user access or choose another path",
-    errno.EPERM: "the owner or the mode of the path forbids it; grant this user access or choose another path",
+    errno.EACCES: "permission denied by the owner or mode of the path; grant this user access or choose another path",
+    errno.EPERM: "permission denied by the owner or mode of the path; grant this user access or choose another path",
     errno.EROFS: "the file system is mounted read-only; remount it or choose another path",
     errno.ENOTDIR: "a part of the path is a file; choose another path",
     errno.EISDIR: "the path is a folder; choose another path",
     errno.EEXIST: "a part of the path is a file; choose another path",
     errno.ENAMETOOLONG: "the path is too long for the file system; shorten the table's or the partition's path",
-    errno.EINVAL: "the file system does not take the name",
-    errno.EILSEQ: "the file system does not take the name",
-    errno.ELOOP: "the path runs through a loop of symbolic links",
+    errno.EINVAL: "the file system rejects the name",
+    errno.EILSEQ: "the file system rejects the name",
+    errno.ELOOP: "the path contains a loop of symbolic links",
 }
 
 
 class Sync(StrEnum):
-    """What is forced to the disk before a call returns.  The storage option `sync`; tests and scratch tables use NONE.
+    """What is synced to disk before a call returns: the storage option `sync`.  NONE is for tests and scratch tables.
 
-    DOCUMENTS: what `put`, `put_if_absent` and `put_if_matches` write, which is all of a timeline.  After a power failure the
-    timeline is whole, data files of the last seconds may not be, as with real Hudi.
+    DOCUMENTS syncs the writes of `put`, `put_if_absent` and `put_if_matches`, which include the whole timeline. After a
+    power failure the timeline is complete, but data files of the last seconds may not be, as in Hudi.
     """
 
     DOCUMENTS = "documents"
@@ -102,7 +108,7 @@ class Sync(StrEnum):
 
 
 class LocalStorage(UriMixin):
-    """A folder of the local file system; it need not exist before something is written.
+    """A folder of the local file system; it need not exist before the first write.
 
     location: of scheme "file".
     """
@@ -111,7 +117,7 @@ class LocalStorage(UriMixin):
 
     def __init__(self, location: Location, sync: Sync = Sync.DOCUMENTS) -> None:
         if location.scheme != "file":
-            raise InvalidRequest(f"{location.uri} is not on the local file system")
+            raise InvalidRequest(f"{location.uri} is not a path of the local file system")
         super().__init__(location)
         self._root = location.file_path
         self._sync = sync
@@ -138,7 +144,7 @@ class LocalStorage(UriMixin):
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         check_range(path, offset, length)
         with _reading(self._full(check_file_path(path))) as full, open(full, "rb") as file:
-            # What a request allocates must depend on the file, not on a length that a broken file holds.
+            # The allocation must depend on the file, not on a length decoded from a corrupt file.
             size_bytes = os.fstat(file.fileno()).st_size
             file.seek(min(offset, size_bytes))
             return file.read(max(0, min(length, size_bytes - offset)))
@@ -163,13 +169,13 @@ class LocalStorage(UriMixin):
             with entries:
                 for entry in entries:
                     if not _is_text(entry.name):
-                        # No part of a table is named so, and no other store could hold it.
+                        # Not a name that Hudi writes, and no other store could contain it.
                         continue
                     if entry.is_dir():
                         if not _is_staging_folder(entry.name):
                             folders.append(prefix + entry.name)
                     elif not _is_hidden(entry.name):
-                        # A file that was deleted since the folder was read is simply not listed.
+                        # A file that was deleted after the folder was read is not listed.
                         with contextlib.suppress(FileNotFoundError):
                             files.append(_file_info(prefix + entry.name, entry.stat()))
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
@@ -210,7 +216,7 @@ class LocalStorage(UriMixin):
                     link_count = os.stat(temporary).st_nlink
                 except FileNotFoundError:
                     raise temporary_file_missing_error(full) from error
-                # A network file system may have made the link and lost the answer: the link count knows.
+                # A network file system may have created the link and lost the response: the link count decides.
                 if link_count == 2:
                     pass
                 elif error.errno == errno.EEXIST:
@@ -230,18 +236,18 @@ class LocalStorage(UriMixin):
 
     def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
         if sys.platform == "win32":
-            raise Unsupported("put_if_matches needs flock, which Windows has not: choose another lock provider")
+            raise Unsupported("put_if_matches needs flock, which Windows lacks: choose another lock provider")
         full = self._full(check_file_path(path))
         with _translated("write", full):
             for attempt in range(_REPLACE_ATTEMPTS):
                 if not self._matches(path, tag):
                     return None
-                # A missing file is the one that another call has fenced off.
+                # A missing file means that another call has fenced this one.
                 with contextlib.suppress(FileNotFoundError):
                     return _tag(data) if self._replace_if_matches(path, data, tag) else None
                 _CLOCK.sleep_ms(_CLOCK.token_bytes(1)[0] * min(1 << attempt, _LONGEST_REPLACE_PAUSE_MS) // 256)
         raise StorageUnavailable(
-            f"cannot write {full}: other processes that replace it overtook {_REPLACE_ATTEMPTS} attempts; try again"
+            f"cannot write {full}: concurrent replacements by other processes overtook {_REPLACE_ATTEMPTS} attempts. Try again"
         )
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -252,7 +258,7 @@ class LocalStorage(UriMixin):
 
     def delete_folder(self, path: str) -> None:
         with _translated("delete", self._full(check_path(path))) as full:
-            # A writer may add a file while the folder is emptied; two more rounds take what came late.
+            # A writer may add a file while the folder is emptied; two more rounds delete late files.
             for is_last in (False, False, True):
                 try:
                     shutil.rmtree(full)
@@ -272,7 +278,7 @@ class LocalStorage(UriMixin):
 
     def open_input(self, path: str) -> pa.NativeFile:
         with _reading(self._full(check_file_path(path))) as full:
-            # Arrow says of a folder only that it expected a file, without an error number.
+            # For a folder Arrow raises an error without an error number.
             if os.path.isdir(full):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
             return pa.OSFile(full, "rb")
@@ -317,10 +323,12 @@ class LocalStorage(UriMixin):
         return current is not None and _tag(current) == tag
 
     def _replace_if_matches(self, path: str, data: bytes, tag: str) -> bool:
-        """One attempt of `put_if_matches`; False when the content differs.  Raises FileNotFoundError when it was fenced off."""
+        """One attempt of `put_if_matches`; False if the content differs. Raises FileNotFoundError if another call
+        fenced it.
+        """
         full = self._full(path)
         folder = os.path.dirname(full)
-        # Synced before anybody waits for this call.
+        # Synced before other calls wait for this one.
         temporary = self._write_temporary(folder, data)
         staging = _staging_folder(full)
         staged = os.path.join(staging, os.path.basename(temporary))
@@ -337,7 +345,7 @@ class LocalStorage(UriMixin):
         finally:
             _unlink(temporary)
             _unlink(staged)
-            # Others may have staged files there.
+            # Other calls may have staged files there.
             with contextlib.suppress(OSError):
                 os.rmdir(staging)
         self._sync_folder(folder)
@@ -357,7 +365,7 @@ class LocalStorage(UriMixin):
         return temporary
 
     def _write_new(self, full: str, data: bytes) -> None:
-        """Create a file that does not exist, with its folder, and write it; what was begun is removed on an error."""
+        """Create a new file and its folders, and write it; delete it on an error."""
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         try:
             descriptor = os.open(full, flags, 0o666)
@@ -382,7 +390,7 @@ class LocalStorage(UriMixin):
             if full == last:
                 break
         for folder in reversed(missing):
-            # Another writer may make the same folder now; a file of that name is found by isdir.
+            # Another writer may create the same folder concurrently; isdir detects a file of that name.
             try:
                 os.mkdir(folder)
             except FileExistsError:
@@ -397,7 +405,7 @@ class LocalStorage(UriMixin):
         try:
             os.fsync(descriptor)
         except OSError as error:
-            # Some file systems have no way to sync a folder, which then needs none.
+            # Some file systems cannot sync a folder, and do not need it.
             if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
                 raise
         finally:
@@ -405,7 +413,7 @@ class LocalStorage(UriMixin):
 
 
 class _LocalOutput:
-    """The `with` block of `open_output`: temporary file, then rename."""
+    """The context manager of `open_output`: temporary file, then rename."""
 
     def __init__(self, storage: LocalStorage, full: str) -> None:
         self._storage = storage
@@ -433,7 +441,8 @@ class _LocalOutput:
                     self._publish()
         finally:
             _unlink(self._temporary)
-        # A full disk is first heard inside the block, from Arrow's writer.  Arrow's own complaints carry no error number.
+        # A full disk is first reported inside the block, by Arrow's writer.  Errors of Arrow itself have no error
+        # number.
         if isinstance(error, OSError) and error.errno is not None:
             raise _translate(error, "write", self._full) from error
 
@@ -449,10 +458,10 @@ class _LocalOutput:
 
 
 def open_local(location: Location, options: dict[str, str]) -> Storage:
-    """The storage of a `file:` URI.  options: `sync` alone, one of the values of `Sync`; others are InvalidRequest."""
+    """The storage of a `file:` URI.  Raises InvalidRequest for options other than `sync` (a value of `Sync`)."""
     unknown = sorted(set(options) - {"sync"})
     if unknown:
-        raise InvalidRequest(f"{location.uri} is local: storage option {unknown[0]!r} has no meaning there, only 'sync' has")
+        raise InvalidRequest(f"{location.uri} is local: storage option {unknown[0]!r} is not supported, only 'sync' is")
     sync = options.get("sync", Sync.DOCUMENTS.value)
     if sync not in tuple(Sync):
         raise InvalidRequest(f"storage option sync={sync!r}: choose one of {', '.join(Sync)}")
@@ -464,7 +473,7 @@ def _temporary_path(folder: str) -> str:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a file's name is UTF-8: Python marks bytes that are none by halves of characters."""
+    """Return True if a file name is valid UTF-8; Python represents other bytes as lone surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -502,7 +511,7 @@ def _file_info(path: str, status: os.stat_result) -> FileInfo:
 
 
 def _staging_folder(full: str) -> str:
-    """Where calls of `put_if_matches` stage the next content of a document."""
+    """Folder in which calls of `put_if_matches` stage the next content of a document."""
     folder, name = os.path.split(full)
     return os.path.join(folder, f"{_STAGING_PREFIX}{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}{_STAGING_SUFFIX}")
 
@@ -521,7 +530,7 @@ def _fence(full: str, own: str | None = None) -> None:
 
 @contextlib.contextmanager
 def _contending(folder: str) -> Iterator[None]:
-    """Hold the folder's advisory lock, unless its holder keeps it for longer than a call takes."""
+    """Hold the folder's advisory lock, unless its holder keeps it longer than the time limit."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _wait_for_flock(descriptor, folder)
@@ -541,7 +550,9 @@ def _wait_for_flock(descriptor: int, folder: str) -> None:
                 _stuck_folders.add(folder)
                 return
         except OSError as error:
-            raise Unsupported(f"{folder}: the file system has no flock ({error}): choose another lock provider") from error
+            raise Unsupported(
+                f"{folder}: the file system does not support flock ({error}): choose another lock provider"
+            ) from error
         else:
             _stuck_folders.discard(folder)
             return
@@ -550,7 +561,7 @@ def _wait_for_flock(descriptor: int, folder: str) -> None:
 
 
 class _translated:
-    """Turns the OSErrors of a block into PyHudi's; gives the full path.  A class, because it stands on every call's path."""
+    """Context manager that translates OSErrors and returns the full path.  A class for speed: every call uses it."""
 
     __slots__ = ("_full", "_verb")
 
@@ -568,7 +579,7 @@ class _translated:
 
 @contextlib.contextmanager
 def _reading(full: str) -> Iterator[str]:
-    """Turns the OSErrors of a block that reads a file into PyHudi's; gives the full path."""
+    """Context manager for reading a file that translates OSErrors and returns the full path."""
     with _translated("read", full):
         try:
             yield full

@@ -1,21 +1,21 @@
-"""Markers: which data files a write has begun to create, so that a rollback finds them.
+"""Markers: the data files that a write has begun to create, so that a rollback can find them.
 
 Below `.hoodie/.temp/<request time>/` there is one of two layouts:
 
-    direct            <partition>/<data file name>.marker.<CREATE|MERGE|APPEND>      empty files, one a data file
-    timeline server   MARKERS.type and MARKERS0, MARKERS1, ...                       lists with one marker a line
+    direct            <partition>/<data file name>.marker.<CREATE|MERGE|APPEND>      empty files, one per data file
+    timeline server   MARKERS.type and MARKERS0, MARKERS1, ...                       lists with one marker per line
 
-PyHudi reads both, and writes the direct one, or with `hoodie.write.markers.type=TIMELINE_SERVER_BASED` the lists.  A server
-holds the lists of a write in memory and writes them anew; here tasks of many processes create markers, and none knows of the
-others.  So each marker is a list of its own, numbered by a hash of its line: whoever repeats it writes the same file.  The type
-file comes first, from whoever begins the action.
+PyHudi reads both. It writes direct markers, or lists with `hoodie.write.markers.type=TIMELINE_SERVER_BASED`. Hudi's
+timeline server caches the lists of a write in memory and rewrites them. In PyHudi, tasks of many processes create
+markers independently. So each marker is a list of its own, numbered by a hash of its line: a repeated task writes the
+same file. The type file is written first, by the process that starts the action.
 
-A marker comes before its data file: a data file without a marker outlives the rollback of its write, and is later taken for
-committed data by real Hudi.
+A marker is written before its data file. A data file without a marker would survive the rollback of its write, and Hudi
+would later treat it as committed data.
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 
-What this does not do: it neither looks for the data files nor deletes them.
+This module neither lists nor deletes data files.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ TYPE = Option(
 
 
 class Markers:
-    """The markers of one instant.  Thread-safe, and tasks on several machines may each have one.
+    """The markers of one instant.  Thread-safe; tasks on several machines may each have an instance.
 
-    in_lists: those that are created are lines of lists.  Whoever creates markers of an instant does it in one way, and `begin`
-    was called before where it is this one.
+    in_lists: Create markers as lines of lists.  All writers of an instant use the same layout, and `begin` precedes
+    `create`.
     """
 
     def __init__(self, storage: Storage, request_time: str, *, in_lists: bool = False) -> None:
@@ -64,12 +64,12 @@ class Markers:
         return self._folder
 
     def begin(self) -> None:
-        """Say how markers of the instant are kept, where that has to be said."""
+        """Write the type file of the marker lists, if they are used."""
         if self._in_lists:
             self._storage.put_if_absent(join_path(self._folder, _TYPE_FILE), _LISTS)
 
     def create(self, data_path: str, kind: MarkerType) -> None:
-        """Record that the data file is about to be created.  A marker that is there already is not an error."""
+        """Record that the data file is about to be created.  Idempotent."""
         marker = format_marker(data_path, kind)
         if not self._in_lists:
             self._storage.put_if_absent(join_path(self._folder, marker), b"")
@@ -78,17 +78,22 @@ class Markers:
         number = xxhash.xxh64_intdigest(line)
         path = join_path(self._folder, f"MARKERS{number}")
         while not self._storage.put_if_absent(path, line) and self._storage.read(path) != line:
-            # Two lines of one hash.
+            # Hash collision of two lines.
             number += 1
             path = join_path(self._folder, f"MARKERS{number}")
 
     def list(self, *, in_progress: bool = False) -> tuple[tuple[str, MarkerType], ...]:
-        """The data files that were recorded, with their kind, ascending and without duplicates; empty without a folder.
+        """The recorded data files with their marker types, ascending and without duplicates; empty if there is no
+        folder.
 
-        Data files need not exist, and those of a write that is under way may still be recorded meanwhile.
-        in_progress: the writer may be at work, and what is no marker is passed over, as the end of a list that its server is
-        writing anew.
-        Raises CorruptData when something in the folder is not a marker: it may hide one.
+        Data files need not exist, and a running write may add markers concurrently.
+
+        Args:
+            in_progress: The writer may be running.  Skip incomplete markers, such as the end of a list that a server is
+                rewriting.
+
+        Raises:
+            CorruptData: The folder contains something that is not a marker, which may hide one.
         """
         files = tuple(self._storage.walk(self._folder))
         top = [info for info in files if parent_folder(info.path) == self._folder]
@@ -105,16 +110,17 @@ class Markers:
                 others.append(info.path)
             else:
                 found.append(marker)
-        # A timeline server writes its type file first, yet real Hudi falls back to the lists without it, and so does this.
+        # A timeline server writes its type file first, but Hudi falls back to the lists without it, and so does PyHudi.
         found.extend(self._listed(lists, truncated=in_progress))
         if others and not in_progress:
-            raise CorruptData("a file among the markers is not a marker", path=self._storage.absolute(min(others)))
+            raise CorruptData("a file in the marker folder is not a marker", path=self._storage.absolute(min(others)))
         return _ordered(found)
 
     def marked_in(self, partition: str) -> frozenset[str]:
-        """The data files of a partition that were recorded so far, for a look at a write that may be under way.
+        """The data files of a partition that are recorded so far, for a write that may be running.
 
-        What is recorded at this moment may be missing, and so may the end of a list that its server is writing anew.
+        Markers that are being written concurrently may be missing, and so may the end of a list that a server is
+        rewriting.
         """
         folder = join_path(self._folder, partition)
         files = {info.path: info for info in self._storage.list(self._folder).files}
@@ -126,11 +132,11 @@ class Markers:
         return frozenset((*(marker[0] for marker in found if marker is not None), *listed))
 
     def delete(self) -> None:
-        """Remove all markers of this instant, when it is complete or rolled back.  Absent ones are not an error."""
+        """Delete all markers of this instant, when it is complete or rolled back.  Missing ones are ignored."""
         self._storage.delete_folder(self._folder)
 
     def _listed(self, paths: Sequence[str], *, truncated: bool = False) -> Sequence[tuple[str, MarkerType]]:
-        """The markers that stand in lists.  truncated: whole lines count, and a last one that is not is passed over."""
+        """Read the markers in list files.  truncated: accept only complete lines and skip an incomplete last one."""
         found: list[tuple[str, MarkerType]] = []
         if len(paths) > 1:
             with ThreadPoolExecutor(min(len(paths), _READ_AT_ONCE)) as pool:
@@ -147,14 +153,18 @@ class Markers:
 
 
 def marked_instants(storage: Storage) -> tuple[str, ...]:
-    """The request times that have a marker folder, ascending: writes under way, and what dead ones left behind."""
+    """The request times that have a marker folder, ascending: running writes and failed ones."""
     return tuple(file_name(path) for path in storage.list(MARKER_FOLDER).folders)
 
 
 def files_being_written(storage: Storage, request_times: Iterable[str]) -> dict[str, str]:
-    """The data files that writes have begun to create, whatever instant their names tell -> the write.
+    """Map data files that running writes have begun to create to the request time of the write.
 
-    request_times: of writes that may be at work.  A marker comes before its file: who asks has listed the files.
+    The file names may contain other instants.
+
+    Args:
+        storage: Storage of the table.
+        request_times: Writes that may be running.  Markers precede their files, so list the data files first.
     """
     return {path: time for time in request_times for path, _ in Markers(storage, time).list(in_progress=True)}
 

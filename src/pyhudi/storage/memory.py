@@ -1,10 +1,10 @@
-"""Storage in the memory of this process, `memory://name/path`: the double for tests, and tables that need no disk.
+"""In-memory storage of this process, `memory://name/path`: a test double, and tables without a disk.
 
-A name is one store for the whole process, made when it is first opened and kept until `forget_memory(name)`.  It behaves as an
-object store does: folders are prefixes of names, an empty one does not exist, and whole objects are replaced.
-`modified_ms` comes from the environment that the store was made with, so tests can let time pass.
+A name identifies one store per process, created when it is first opened and retained until `forget_memory(name)`. It
+behaves like an object store: folders are prefixes of names, empty folders do not exist, and whole objects are replaced.
+`modified_ms` comes from the environment that the store was created with, so tests can advance time.
 
-What this does not do: nothing leaves the process.  A spec opened elsewhere finds an empty store.
+Nothing leaves the process: a spec that is opened in another process refers to an empty store.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Object:
 
 @dataclass(slots=True)
 class _Contents:
-    """One named store.  The mutex guards the rest."""
+    """One named store.  The mutex guards the other fields."""
 
     environment: Environment
     objects: dict[str, _Object] = field(default_factory=dict)
@@ -47,8 +47,8 @@ _stores_mutex = threading.Lock()
 class MemoryStorage(UriMixin):
     """A prefix of a named in-memory store.
 
-    uri: `memory://name` or `memory://name/path`; environment: gives the modification times, and decides only when this is
-    the first to open the name.
+    uri: `memory://name` or `memory://name/path`. environment: source of modification times, used only by the call that
+    creates the store.
     """
 
     __slots__ = ("_contents",)
@@ -73,16 +73,16 @@ class MemoryStorage(UriMixin):
         return MemoryStorage(self._location.child(check_path(path)).uri)
 
     def read(self, path: str) -> bytes | None:
-        found = self._find(path)
-        return None if found is None else found.data
+        stored = self._find(path)
+        return None if stored is None else stored.data
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         check_range(path, offset, length)
         return self._get(path).data[offset : offset + length]
 
     def stat(self, path: str) -> FileInfo | None:
-        found = self._find(path)
-        return None if found is None else FileInfo(path, len(found.data), found.modified_ms)
+        stored = self._find(path)
+        return None if stored is None else FileInfo(path, len(stored.data), stored.modified_ms)
 
     def list(self, folder: str) -> Listing:
         files: list[FileInfo] = []
@@ -121,8 +121,8 @@ class MemoryStorage(UriMixin):
             return True
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        found = self._find(path)
-        return None if found is None else (found.data, str(found.version))
+        stored = self._find(path)
+        return None if stored is None else (stored.data, str(stored.version))
 
     def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
         key = self._key(path)
@@ -153,9 +153,9 @@ class MemoryStorage(UriMixin):
         return _MemoryOutput(self, path)
 
     def set_modified(self, path: str, modified_ms: int) -> bool:
-        found, key = self._get(path), self._key(path)
+        stored, key = self._get(path), self._key(path)
         with self._contents.mutex:
-            self._contents.objects[key] = _Object(found.data, modified_ms, found.version)
+            self._contents.objects[key] = _Object(stored.data, modified_ms, stored.version)
         return True
 
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
@@ -175,10 +175,10 @@ class MemoryStorage(UriMixin):
             return self._contents.objects.get(key)
 
     def _get(self, path: str) -> _Object:
-        found = self._find(path)
-        if found is None:
+        stored = self._find(path)
+        if stored is None:
             raise TableState(f"{self.absolute(path)}: no such file")
-        return found
+        return stored
 
     def _store(self, key: str, data: bytes) -> None:
         contents = self._contents
@@ -187,7 +187,7 @@ class MemoryStorage(UriMixin):
 
 
 class _MemoryOutput:
-    """The `with` block of `open_output`: a growing buffer, then a put."""
+    """The context manager of `open_output`: a growing buffer, then a put."""
 
     def __init__(self, storage: MemoryStorage, path: str) -> None:
         self._storage = storage
@@ -204,13 +204,13 @@ class _MemoryOutput:
 
 
 def open_memory(location: Location, options: dict[str, str]) -> Storage:
-    """The storage of a `memory://` URI.  It has no options; any is InvalidRequest."""
+    """The storage of a `memory://` URI.  Raises InvalidRequest for any option, because there are none."""
     if options:
-        raise InvalidRequest(f"{location.uri} takes no storage options, found {min(options)!r}")
+        raise InvalidRequest(f"{location.uri} takes no storage options, found {min(options)!r}: remove it")
     return MemoryStorage(location.uri)
 
 
 def forget_memory(name: str) -> None:
-    """Drop the named store with its content.  Storages that are open on it keep what they have, apart from later ones."""
+    """Drop the named store with its content.  Open storages retain theirs, separate from those opened later."""
     with _stores_mutex:
         _stores.pop(name, None)

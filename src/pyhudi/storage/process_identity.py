@@ -1,10 +1,10 @@
-"""Processes by a name that others can ask after: is the one that wrote this still there?
+"""Process identities: detect whether the process that wrote a name is still running.
 
-The name holds the machine, its boot, the namespace that process ids are counted in, the process id and the process's start, so
-that a number which was given out again is not taken for the process that had it before.  Only a process of the same machine,
-boot and namespace can be told to be dead; of every other one nothing is known.
+The name contains host, boot id, PID namespace, process id and start time, so that a reused process id is not mistaken
+for the original process. Only a process of the same host, boot and namespace can be known to be dead; any other has
+unknown state.
 
-What this does not do: machines without `/proc` tell no start times, and there no process is ever told to be dead.
+Without `/proc` there are no start times, and no process is ever known to be dead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ _SEPARATOR = "~"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process.  boot, space: ids, '' when unknown; started: clock ticks from boot, 0 when unknown."""
+    """Identity of a process.
+
+    Attributes:
+        host: Host name.
+        boot: Boot id, '' when unknown.
+        space: PID namespace, '' when unknown.
+        pid: Process id.
+        started: Start time in clock ticks since boot, 0 when unknown.
+    """
 
     host: str
     boot: str
@@ -36,7 +44,7 @@ class Process:
 
     @classmethod
     def parse(cls, text: str) -> Process | None:
-        """From `text`; None for anything else."""
+        """Parse the text form; None if it is malformed."""
         parts = text.split(_SEPARATOR)
         if len(parts) != 5 or not (parts[3].isdecimal() and parts[4].isdecimal()):
             return None
@@ -44,12 +52,12 @@ class Process:
 
     @property
     def text(self) -> str:
-        """One word, fit for a file name."""
+        """The identity as one word, usable in a file name."""
         host = "".join(c if c.isalnum() or c in ".-" else "-" for c in self.host)
         return _SEPARATOR.join((host, self.boot[:8], "".join(filter(str.isdigit, self.space)), str(self.pid), str(self.started)))
 
     def is_running(self) -> bool | None:
-        """Whether it runs, be it suspended; None when nobody here can tell."""
+        """Whether the process exists, even suspended; None if this process cannot determine it."""
         here = Process.parse(Process.current().text)
         assert here is not None, "a process has a name that parses"
         if not (self.boot and self.started) or (self.host, self.boot, self.space) != (here.host, here.boot, here.space):
@@ -63,7 +71,7 @@ def _process(pid: int) -> Process:
 
 
 def boot_id() -> str | None:
-    """The id of this machine's boot; None when there is no way to tell."""
+    """The id of this machine's boot; None if unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -71,7 +79,7 @@ def boot_id() -> str | None:
 
 
 def pid_space() -> str | None:
-    """The namespace that process ids are counted in; None when there is no way to tell."""
+    """The PID namespace; None if unknown."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -79,17 +87,17 @@ def pid_space() -> str | None:
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process; None when no such process runs, or there is no way to tell."""
+    """Clock ticks from boot to the start of a process; None if it does not exist or the time is unknown."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()
-    # A dead process that its parent has not asked about yet still has its entry.
+    # A zombie process still has an entry.
     return None if fields[0] in ("Z", "X") else int(fields[19])
 
 
-# Who runs this process, as servers are told.
+# Identity of the user for requests to servers.
 
 
 def user_name() -> str:

@@ -1,4 +1,4 @@
-"""A seekable file over a store that gives ranges, each for a request: what Arrow's readers are handed."""
+"""Seekable file over ranged requests, for Arrow's readers, and a sink that passes blocks to an upload."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 TAIL_BYTES = 64 * 1024
-"""What a file's opening brings along: Parquet and HFile begin to read at the end."""
+"""Bytes at the end of a file that opening it fetches: Parquet and HFile readers begin there."""
 
 _READ_AHEAD_BYTES = 128 * 1024
 
 
 class Ranges(Protocol):
-    """The bytes of one file."""
+    """Ranged access to the bytes of one file."""
 
     def open(self) -> tuple[int, bytes]:
-        """The file's size, and its last bytes as far as they came with it.  Raises TableState when there is no such file."""
+        """The file's size and the last bytes that were fetched with it.  Raises TableState if there is no such file."""
         ...
 
     def fetch(self, start: int, length: int) -> bytes:
-        """`length` bytes, at least 1, that the file has.  Raises StorageUnavailable when fewer come."""
+        """`length` bytes (at least 1) within the file.  Raises StorageUnavailable if the store returns fewer."""
         ...
 
 
 class RangeReader(io.RawIOBase):
     """A seekable file over ranged reads.  Arrow wraps it and never calls it from two threads at once.
 
-    It keeps the file's tail and one window: a read that neither holds costs one request.
+    It caches the file's tail and one read-ahead window; a read outside of both costs one request.
     """
 
     def __init__(self, ranges: Ranges) -> None:
@@ -85,13 +85,13 @@ class RangeReader(io.RawIOBase):
         return bytes(self._window[offset : offset + length])
 
 
-# Files as Arrow writes them where they go to an upload, block by block.
+# Output files of Arrow's writers, uploaded block by block.
 
 
 class UploadSink(io.RawIOBase):
-    """What Arrow writes into; the end of the upload is left to whoever began it.
+    """Sink for Arrow's writers that passes each block to an upload; the creator completes the upload.
 
-    send: takes each block, and raises errors of ours.
+    send: receives each block, and raises PyHudi's errors.
     """
 
     def __init__(self, send: Callable[[memoryview], object]) -> None:
@@ -106,7 +106,7 @@ class UploadSink(io.RawIOBase):
         return self._position
 
     def write(self, data: Any) -> int:
-        # Arrow's buffers say that they hold signed bytes, which uploads do not take.
+        # Arrow's buffers have signed bytes, which uploads do not accept.
         block = memoryview(data).cast("B")
         self._send(block)
         self._position += block.nbytes

@@ -1,7 +1,7 @@
-"""What the names of storage options mean that people bring from other tools: PyIceberg, fsspec, Hadoop, delta-rs.
+"""Storage option names of other tools (PyIceberg, fsspec, Hadoop, delta-rs) and the obstore settings that they map to.
 
-A name means one setting of obstore or several, by its value.  A name whose meaning is not one to one is refused, with what to
-set instead: an option that was passed over would be missed only where the data went elsewhere.
+A name maps to one or several settings, depending on its value. A name without an exact equivalent is refused with
+advice, because an ignored option might go unnoticed until the data is in the wrong place.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.properties import redact_secret
 
-# Whether the bucket is a part of the host's name, where the endpoint does not hold it yet: PyIceberg and Hadoop write it so.
+# Whether the host name contains the bucket (virtual-hosted style) although the endpoint lacks it, as in PyIceberg and
+# Hadoop.
 BUCKET_IN_HOST = "bucket_in_host"
-# How Hadoop is to find credentials in Azure; it must agree with those that are given.
+# Hadoop's authentication type for Azure; it must agree with the credentials in the options.
 AZURE_AUTH = "azure_auth"
 
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -27,19 +28,19 @@ OptionTarget = str | Callable[[str, str], Mapping[str, str]]
 
 
 def parse_boolean(name: str, value: str) -> bool:
-    """Raises InvalidRequest for what is neither true nor false."""
-    found = _TRUTH.get(value.lower())
-    if found is None:
+    """Parse a boolean option.  Raises InvalidRequest for other values."""
+    boolean = _TRUTH.get(value.lower())
+    if boolean is None:
         raise InvalidRequest(f"storage option {name}={redact_secret(name, value)!r}: write true or false")
-    return found
+    return boolean
 
 
 def azure_endpoint(host: str) -> Mapping[str, str]:
-    """What a host of Azure's gives (acc.dfs.core.windows.net): the account, and the endpoint where it is not the usual one."""
-    account, found, rest = host.partition(".")
+    """Settings of an Azure host (acc.dfs.core.windows.net): the account, and the endpoint if it is not the default."""
+    account, separator, rest = host.partition(".")
     rest = rest.removeprefix("dfs.").removeprefix("blob.")
-    usual = not found or rest == "core.windows.net"
-    return {"account_name": account} if usual else {"account_name": account, "endpoint": f"https://{account}.blob.{rest}"}
+    is_default = not separator or rest == "core.windows.net"
+    return {"account_name": account} if is_default else {"account_name": account, "endpoint": f"https://{account}.blob.{rest}"}
 
 
 def _opposite(setting: str) -> OptionTarget:
@@ -47,7 +48,7 @@ def _opposite(setting: str) -> OptionTarget:
 
 
 def _fsspec_client(name: str, value: str) -> Mapping[str, str]:
-    """The arguments of boto3's client, as JSON or a dict."""
+    """Arguments of boto3's client, as JSON or a dict."""
     known: dict[str, OptionTarget] = {
         "endpoint_url": "endpoint",
         "region_name": "region",
@@ -62,37 +63,38 @@ def _fsspec_client(name: str, value: str) -> Mapping[str, str]:
     except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
-        raise InvalidRequest(f"storage option {name}: give a dict, or its JSON text")
-    meant: dict[str, str] = {}
-    for argument, given in arguments.items():
+        raise InvalidRequest(f"storage option {name}: the value must be a dict or its JSON text")
+    settings: dict[str, str] = {}
+    for argument, argument_value in arguments.items():
         if argument not in known:
-            raise InvalidRequest(f"storage option {name}: {argument!r} is not known, only {', '.join(known)}")
-        if given is not None:
-            meant.update(_applied(known[argument], f"{name}.{argument}", str(given)))
-    return meant
+            raise InvalidRequest(f"storage option {name}: {argument!r} is unknown. Supported: {', '.join(known)}")
+        if argument_value is not None:
+            settings.update(_applied(known[argument], f"{name}.{argument}", str(argument_value)))
+    return settings
 
 
 def _s3a_provider(name: str, value: str) -> Mapping[str, str]:
-    providers = [one.strip().rpartition(".")[2] for one in value.split(",") if one.strip()]
+    providers = [provider.strip().rpartition(".")[2] for provider in value.split(",") if provider.strip()]
     if providers == ["AnonymousAWSCredentialsProvider"]:
         return {"skip_signature": "true"}
     if providers and set(providers) <= {"SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider"}:
         return {"skip_signature": "false"}
     raise Unsupported(
-        f"{name}={value}: only the Simple, Temporary and Anonymous providers are known here, the last one alone; "
-        "leave it out to take credentials from the environment or the machine's role"
+        f"{name}={value}: only the Simple, Temporary and Anonymous providers are supported, Anonymous only by itself; "
+        "leave it out to use credentials of the environment or the machine's role"
     )
 
 
 def _gcs_token(name: str, value: str) -> Mapping[str, str]:
-    """Many things are a token to gcsfs: a word, the path of a file, what stands in it, and a token."""
+    """A gcsfs token: a keyword, the path of a key file, its content, or an access token."""
     if value == "anon":
         return {"skip_signature": "true"}
     if value in ("google_default", "cloud"):
-        raise InvalidRequest(f"storage option {name}={value!r}: leave it out, that is what is done without")
+        raise InvalidRequest(f"storage option {name}={value!r} is the default: leave it out")
     if value in ("cache", "browser"):
         raise Unsupported(
-            f"storage option {name}={value!r}: nobody logs in here; give application_credentials, the path of a file"
+            f"storage option {name}={value!r}: interactive login is not supported; set "
+            "application_credentials, the path of a key file"
         )
     if value.lstrip().startswith("{"):
         return {"service_account_key": value}
@@ -100,7 +102,7 @@ def _gcs_token(name: str, value: str) -> Mapping[str, str]:
 
 
 def _service_account(name: str, value: str) -> Mapping[str, str]:
-    # The text of the file where its path belongs would stand in the error that says that there is no such file.
+    # A key passed as a path would appear in the error message about a missing file.
     return {"service_account_key" if value.lstrip().startswith("{") else "service_account": value}
 
 
@@ -108,7 +110,7 @@ def _gs_auth_type(name: str, value: str) -> Mapping[str, str]:
     if value.upper() == "UNAUTHENTICATED":
         return {"skip_signature": "true"}
     raise InvalidRequest(
-        f"storage option {name}={value!r}: leave it out; give fs.gs.auth.service.account.json.keyfile, or nothing for "
+        f"storage option {name}={value!r}: leave it out; set fs.gs.auth.service.account.json.keyfile, or nothing for "
         "application default credentials and the machine's role"
     )
 
@@ -120,7 +122,7 @@ def _connection_string(name: str, value: str) -> Mapping[str, str]:
     if {key: rest.lower() for key, rest in parts.items()} == {"usedevelopmentstorage": "true"}:
         return {"use_emulator": "true"}
     protocol, suffix = parts.pop("defaultendpointsprotocol", "https"), parts.pop("endpointsuffix", "core.windows.net")
-    # Endpoints of Azure's other services are no concern of a table.
+    # Endpoints of other Azure services are irrelevant.
     for other in ("queueendpoint", "tableendpoint", "fileendpoint", "dfsendpoint"):
         parts.pop(other, None)
     known = {
@@ -130,18 +132,18 @@ def _connection_string(name: str, value: str) -> Mapping[str, str]:
         "blobendpoint": "endpoint",
     }
     if not set(parts) <= set(known):
-        # What is not known is not repeated: it may be a key where a connection string was asked for.
+        # Unknown parts are not repeated in the message: they may contain a key.
         raise InvalidRequest(
             f"storage option {name}: write UseDevelopmentStorage=true alone, or AccountName=...;AccountKey=..., with "
-            "SharedAccessSignature, BlobEndpoint, DefaultEndpointsProtocol, EndpointSuffix; nothing else is known"
+            "SharedAccessSignature, BlobEndpoint, DefaultEndpointsProtocol, EndpointSuffix; other parts are not supported"
         )
-    meant = {known[key]: rest for key, rest in parts.items()}
-    if "endpoint" in meant:
-        account, found, _ = (urlsplit(meant["endpoint"]).hostname or "").partition(".blob.")
-        return {"account_name": account, **meant} if found else meant
-    if "account_name" in meant and (protocol, suffix) != ("https", "core.windows.net"):
-        meant["endpoint"] = f"{protocol}://{meant['account_name']}.blob.{suffix}"
-    return meant
+    settings = {known[key]: rest for key, rest in parts.items()}
+    if "endpoint" in settings:
+        account, separator, _ = (urlsplit(settings["endpoint"]).hostname or "").partition(".blob.")
+        return {"account_name": account, **settings} if separator else settings
+    if "account_name" in settings and (protocol, suffix) != ("https", "core.windows.net"):
+        settings["endpoint"] = f"{protocol}://{settings['account_name']}.blob.{suffix}"
+    return settings
 
 
 def _azure_host(name: str, value: str) -> Mapping[str, str]:
@@ -149,31 +151,31 @@ def _azure_host(name: str, value: str) -> Mapping[str, str]:
 
 
 def _azure_provider(name: str, value: str) -> Mapping[str, str]:
-    found = value.strip().rpartition(".")[2]
-    if found in ("ClientCredsTokenProvider", "WorkloadIdentityTokenProvider"):
+    provider = value.strip().rpartition(".")[2]
+    if provider in ("ClientCredsTokenProvider", "WorkloadIdentityTokenProvider"):
         return {AZURE_AUTH: "oauth"}
     raise Unsupported(
-        f"{name}={value}: only ClientCredsTokenProvider and WorkloadIdentityTokenProvider are known here; leave it out to take "
+        f"{name}={value}: only ClientCredsTokenProvider and WorkloadIdentityTokenProvider are supported; leave it out to use "
         "the machine's identity"
     )
 
 
 def _azure_auth_type(name: str, value: str) -> Mapping[str, str]:
     if value.lower() not in AZURE_NEEDS:
-        raise Unsupported(f"{name}={value!r}: only SharedKey, OAuth and SAS are known here")
+        raise Unsupported(f"{name}={value!r}: only SharedKey, OAuth and SAS are supported")
     return {AZURE_AUTH: value.lower()}
 
 
 def _azure_token_url(name: str, value: str) -> Mapping[str, str]:
     """https://login.microsoftonline.com/TENANT/oauth2/token"""
-    found = re.match(r"(https?://([^/]+))/+([^/]+)", value)
-    if found is None:
+    matched = re.match(r"(https?://([^/]+))/+([^/]+)", value)
+    if matched is None:
         raise InvalidRequest(f"storage option {name}: write https://login.microsoftonline.com/TENANT/oauth2/token")
-    authority, host, tenant = found.groups()
+    authority, host, tenant = matched.groups()
     return {"tenant_id": tenant} if host == "login.microsoftonline.com" else {"tenant_id": tenant, "authority_host": authority}
 
 
-# The way of Hadoop's fs.azure.account.auth.type -> the settings without which it is none.
+# Values of Hadoop's fs.azure.account.auth.type -> the settings that each requires.
 AZURE_NEEDS: dict[str, tuple[str, ...]] = {
     "sharedkey": ("account_key",),
     "sas": ("sas_key",),
@@ -271,22 +273,22 @@ OPTION_TARGETS: dict[str, dict[str, OptionTarget]] = {
     },
 }
 
-# Names that end in the account or its host: fs.azure.account.key.acc.dfs.core.windows.net.
+# Names with the account or its host as a suffix: fs.azure.account.key.acc.dfs.core.windows.net.
 BY_ACCOUNT = (
     *(name for name in OPTION_TARGETS["azure"] if name.startswith("fs.azure.")),
     "adls.sas-token",
     "adls.connection-string",
 )
 
-_NO_PROFILE = "profile files are not read: give access_key_id and secret_access_key, or export them to the environment"
-_NO_ROLE = "no role is assumed by request: give the credentials that STS gave, session_token with them"
-_LOCKS = "writers lock a table by hoodie.write.lock.provider (options=), see docs/locks.md"
-_URI_NAMES = "the URI of the table names it: leave it out"
-_CLIENT_TIMES = "give timeout or connect_timeout, such as 30s"
-_CREDENTIAL = "say of what kind it is: account_key, sas_token or bearer_token"
-_BUCKETS = "no bucket is made or listed here: leave it out"
+_NO_PROFILE = "profile files are not read: set access_key_id and secret_access_key, or export them to the environment"
+_NO_ROLE = "roles are not assumed: pass the temporary credentials of STS, including session_token"
+_LOCKS = "writers lock a table by hoodie.write.lock.provider (options=), see docs/lock-providers.md"
+_URI_NAMES = "the URI of the table contains it: leave it out"
+_CLIENT_TIMES = "set timeout or connect_timeout, such as 30s"
+_CREDENTIAL = "set the option of its type: account_key, sas_token or bearer_token"
+_BUCKETS = "buckets are neither created nor listed: leave it out"
 
-# Names with a meaning that is not one to one -> what to do instead.
+# Names without an exact equivalent -> what to do instead.
 REFUSED: dict[str, dict[str, str]] = {
     "s3": {
         "bucket": _URI_NAMES,
@@ -336,14 +338,14 @@ REFUSED: dict[str, dict[str, str]] = {
     },
 }
 
-# Names of obstore's that are used most.
+# The most common names of obstore.
 _OWN = {
     "s3": ("access_key_id", "secret_access_key", "session_token", "region", "endpoint", "allow_http", "anonymous"),
     "gcs": ("service_account", "service_account_key", "application_credentials", "token", "base_url", "anonymous"),
     "azure": ("account_name", "account_key", "sas_token", "client_id", "client_secret", "tenant_id", "endpoint", "use_emulator"),
 }
 
-# How names begin that belong to one of the stores alone.
+# Name prefixes that belong to one store.
 FAMILIES: dict[str, tuple[str, ...]] = {
     "s3": ("s3.", "client.", "fs.s3a.", "aws_"),
     "gcs": ("gcs.", "fs.gs.", "google.cloud.", "google_"),
@@ -351,7 +353,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }
 STORES = {"s3": "S3", "gcs": "Google Cloud Storage", "azure": "Azure"}
 
-# What to set so that a store lets one in.
+# Which credentials to set.
 CREDENTIALS = {
     "s3": "set access_key_id and secret_access_key (session_token with temporary ones) or anonymous=true in storage_options, or "
     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN) in the environment",
@@ -363,39 +365,46 @@ CREDENTIALS = {
 
 
 def resolve_option(kind: str, where: str, name: str, option_value: str, value: str) -> Mapping[str, str] | None:
-    """The settings that an option means; None for a name that is not listed here.
+    """Map an option to settings of obstore; None for a name that is not listed here.
 
-    kind: of MEANINGS; where: the table, for messages; name: in lower case and without `spark.hadoop.`; option_value: as it was
-    given. Raises InvalidRequest for a name with no meaning that is one to one, telling what to set.
+    Args:
+        kind: A key of `OPTION_TARGETS`.
+        where: The table, for messages.
+        name: In lower case and without `spark.hadoop.`.
+        option_value: The name as the user wrote it.
+        value: Value of the option.
+
+    Raises:
+        InvalidRequest: The option has no exact equivalent; the message contains advice.
     """
     if kind == "azure":
         for prefix in BY_ACCOUNT:
             if name.startswith(f"{prefix}."):
-                meant = _applied(OPTION_TARGETS["azure"][prefix], option_value, value)
-                return {**azure_endpoint(name[len(prefix) + 1 :]), **meant}
+                settings = _applied(OPTION_TARGETS["azure"][prefix], option_value, value)
+                return {**azure_endpoint(name[len(prefix) + 1 :]), **settings}
     if name in REFUSED[kind]:
-        raise InvalidRequest(f"{where}: storage option {option_value!r} has no meaning of its own here: {REFUSED[kind][name]}")
+        raise InvalidRequest(f"{where}: storage option {option_value!r} is not supported: {REFUSED[kind][name]}")
     return _applied(OPTION_TARGETS[kind][name], option_value, value) if name in OPTION_TARGETS[kind] else None
 
 
 def check_family(kind: str, where: str, name: str, option_value: str) -> None:
-    """Refuse a name of another store's, and one of a tool whose other names are known."""
+    """Refuse options of another store, and unknown options of a supported tool."""
     for other, prefixes in FAMILIES.items():
         if not name.startswith(prefixes):
             continue
         if other != kind:
             raise InvalidRequest(
-                f"{where}: storage option {option_value!r} is one of {STORES[other]}, and the table lies in {STORES[kind]}: "
-                "leave it out"
+                f"{where}: storage option {option_value!r} is for {STORES[other]}, but the table is in "
+                f"{STORES[kind]}: leave it out"
             )
         family = next(prefix for prefix in prefixes if name.startswith(prefix))
         if family.endswith("."):
-            known = ", ".join(sorted(one for one in OPTION_TARGETS[kind] if one.startswith(family)))
-            raise InvalidRequest(f"{where}: storage option {option_value!r} is not one of those that are known here: {known}")
+            known = ", ".join(sorted(option for option in OPTION_TARGETS[kind] if option.startswith(family)))
+            raise InvalidRequest(f"{where}: storage option {option_value!r} is unknown. Supported: {known}")
 
 
 def like(kind: str, name: str) -> str:
-    """The end of a message about an unknown name: the known one that is nearest to it, if any is near."""
+    """End of a message about an unknown option: the most similar known option, or the common ones."""
     near = difflib.get_close_matches(name.lower(), (*_OWN[kind], *OPTION_TARGETS[kind]), 1)
     return f"; did you mean {near[0]}?" if near else f"; the usual ones are {', '.join(_OWN[kind])}"
 

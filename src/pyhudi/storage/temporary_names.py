@@ -1,7 +1,8 @@
-"""Names of files that are being written, in file systems where a file is seen before it is whole.
+"""Names of temporary files, for file systems where an incomplete file is visible.
 
-`.pyhudi-<process>-<uuid>.tmp` stands in the folder of the file that it will become.  Real Hudi takes such a name for neither a
-data file nor a timeline file, and listings of ours never show it.  The process in the name tells who may remove it.
+A temporary file `.pyhudi-<process>-<uuid>.tmp` is stored in the folder of its final file. Hudi treats such a name
+neither as a data file nor as a timeline file, and PyHudi's listings skip it. The process in the name determines when it
+is orphaned.
 """
 
 from __future__ import annotations
@@ -16,36 +17,36 @@ _UUID_LENGTH = 36
 
 
 def temporary_name() -> str:
-    """A new one, of this process."""
-    # The name decides nothing about the table, so it need not come from the run's own environment.
+    """Return a new temporary file name of this process."""
+    # The name has no influence on the table, so it need not come from the injected environment.
     return f"{_PREFIX}{Process.current().text}-{SystemEnvironment().uuid4()}{_SUFFIX}"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file name is one of these."""
+    """Return True if a file name is a temporary name."""
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
 
 def is_owner_dead(name: str) -> bool:
-    """Whether the process that began a temporary file is known to have ended."""
+    """Return True if the process that created a temporary file is known to have ended."""
     return _lives(name) is False
 
 
 def is_temporary_orphaned(name: str, modified_ms: int, before_ms: int) -> bool:
     """Return True if a temporary file may be deleted.
 
-    The process that began it tells, however long the file has not changed: a writer may be suspended, or wait for rows.  Where
-    that process runs on another machine, the file has to be older than ``before_ms``.
+    On the same machine the liveness of its process decides, regardless of the file's age: a writer may be suspended, or
+    wait for rows. A file of a process on another machine must be older than ``before_ms``.
     """
     lives = _lives(name)
     return modified_ms < before_ms if lives is None else not lives
 
 
 def temporary_file_missing_error(uri: str) -> WriteConflict:
-    """The error of a write whose temporary file is gone: nothing was stored under the name."""
+    """The error of a write whose temporary file is missing: nothing was stored under the final name."""
     return WriteConflict(
-        f"cannot write {uri}: its temporary file was deleted, because this process gave no sign of life for so long that another "
-        "one took it for dead; write again"
+        f"cannot write {uri}: its temporary file was deleted by another process, which considered this writer dead after a long "
+        "silence. Retry the write"
     )
 
 

@@ -1,4 +1,4 @@
-"""Servers that speak Thrift, over thriftpy2: where they are, their messages, and a connection to the first that answers."""
+"""Thrift clients over thriftpy2: server addresses, message definitions, and a connection to the first available server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ _DEFAULT_PORT = 9083
 
 
 def metastore_address(option: str, uri: str) -> tuple[str, int]:
-    """Host and port of `thrift://host:port`; the port is 9083 when left out.  Raises InvalidRequest, naming the option."""
+    """Parse `thrift://host:port` into host and port; the default port is 9083.
+
+    Raises:
+        InvalidRequest: Malformed URI; the message contains the option.
+    """
     try:
         parsed = urlsplit(uri)
         host, port = parsed.hostname, parsed.port or _DEFAULT_PORT
@@ -25,9 +29,16 @@ def metastore_address(option: str, uri: str) -> tuple[str, int]:
 
 
 def load_messages(description: Path, module: str, user: str, *, extra: str = "hive") -> Any:
-    """The messages and the service that a description tells of.  Raises InvalidRequest where thriftpy2 is not installed.
+    """Load the messages and the service of a Thrift definition.
 
-    user: who needs them, and extra: which brings it, for the message.
+    Args:
+        description: Path of the Thrift file.
+        module: Name of the generated module.
+        user: The feature that needs it, for the error message.
+        extra: The extra that installs thriftpy2, for the error message.
+
+    Raises:
+        InvalidRequest: thriftpy2 is not installed.
     """
     try:
         import thriftpy2
@@ -39,14 +50,25 @@ def load_messages(description: Path, module: str, user: str, *, extra: str = "hi
 def connect_to_first(
     service: Any, servers: Iterable[tuple[str, int]], where: str, timeout_ms: int, *, server: str = "Hive metastore"
 ) -> Any:
-    """A client of the first server that answers.  Raises StorageUnavailable when none does.  server: what they are."""
+    """Connect to the first server that answers.
+
+    Args:
+        service: Thrift service.
+        servers: Hosts and ports, in order of preference.
+        where: Subject of the error message.
+        timeout_ms: Timeout in milliseconds.
+        server: Type of the servers, for the error message.
+
+    Raises:
+        StorageUnavailable: No server answers.
+    """
     from thriftpy2.rpc import make_client
     from thriftpy2.thrift import TException
 
-    troubles = []
+    failures = []
     for host, port in servers:
         try:
             return make_client(service, host, port, timeout=timeout_ms)
         except (TException, OSError) as error:
-            troubles.append(f"{host}:{port}: {error!r}")
-    raise StorageUnavailable(f"{where}: no {server} can be reached: {'; '.join(troubles)}")
+            failures.append(f"{host}:{port}: {error!r}")
+    raise StorageUnavailable(f"{where}: no {server} can be reached: {'; '.join(failures)}")

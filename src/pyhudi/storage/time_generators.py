@@ -1,8 +1,9 @@
-"""Time generators of a user's own: where instant times come from when it is not this machine's clock.
+"""Custom time generators: sources of instant times other than this machine's clock.
 
-A name for `hoodie.time.generator.type` other than Hudi's own is that of a generator that `register_time_generator` has made known
-in this process, by a call or by a plug-in (see `plugins`).  It says what time it is; the zone of the table, the floor that the
-timeline is, and the wait for clocks that differ stay with the table (`operations.commit.transaction.new_instant_time`).
+A value of `hoodie.time.generator.type` other than Hudi's own names a generator registered in this process with
+`register_time_generator`, by a call or by a plug-in (see `plugins`). It returns the current time only. The table's time
+zone, monotonicity against the timeline and the wait for clock skew are applied in
+`operations.commit.transaction.new_instant_time`.
 
 Source: docs/decisions/0001-instant-times-and-skew.md.
 """
@@ -15,20 +16,21 @@ from pyhudi.errors import Unsupported
 from pyhudi.options.plugins import Registry
 
 BUILT_IN = "WAIT_TO_ADJUST_SKEW"
-"""Hudi's only generator: the clock, and a wait for those of others."""
+"""Hudi's only generator: the local clock, with a wait for clock skew between machines."""
 
 
 class TimeGenerator(Protocol):
-    """A source of times that grow over all processes that write a table.
+    """A source of times that increase across all processes that write a table.
 
-    It is asked under the table's lock, once for each time, and keeps every answer from being given again or undercut, by itself
-    or by any other process.
+    It is called under the table's lock, once for each time. It must never return the same or a smaller time again, to
+    this or any other process.
     """
 
     def now_ms(self, uri: str) -> int:
-        """Milliseconds since the epoch, larger than every answer before for the table at `uri`, whoever got it.
+        """Milliseconds since the epoch, larger than every earlier result for the table at `uri`, in any process.
 
-        Raises StorageUnavailable where it cannot be known now: the action ends, and may be tried again.
+        Raises:
+            StorageUnavailable: The time is currently unknown.  The action fails and may be retried.
         """
         ...
 
@@ -37,19 +39,24 @@ _registered: Registry[TimeGenerator] = Registry("time generator")
 
 
 def register_time_generator(name: str, generator: TimeGenerator) -> None:
-    """Make a time generator known in this process under a name for `hoodie.time.generator.type`; a later one takes its place."""
+    """Register a time generator in this process under a name for `hoodie.time.generator.type`, replacing an earlier
+    one.
+    """
     _registered.register(name, generator)
 
 
 def find_time_generator(name: str) -> TimeGenerator | None:
-    """The generator of a name; None for Hudi's own, which is the clock.  Raises Unsupported for a name that nobody registered."""
+    """The generator registered under a name; None for Hudi's own, which uses the clock.
+
+    Raises:
+        Unsupported: No generator is registered under the name.
+    """
     if name == BUILT_IN:
         return None
-    found = _registered.find(name)
-    if found is None:
+    generator = _registered.find(name)
+    if generator is None:
         raise Unsupported(
-            f"option hoodie.time.generator.type={name} is refused: it is neither {BUILT_IN} nor a time generator that was "
-            "registered "
-            "here, with pyhudi.register_time_generator"
+            f"option hoodie.time.generator.type={name} is refused: it is neither {BUILT_IN} nor a registered time generator. "
+            "Register it with pyhudi.register_time_generator"
         )
-    return found
+    return generator

@@ -1,12 +1,11 @@
-"""Table URIs as Hadoop's Path reads and prints them.
+"""Parse and format table URIs as Hadoop's Path does.
 
     /data/t   file:/data/t   file:///data/t   file://localhost/data/t      -> file:/data/t
-    s3://bucket/t//x/        s3a://bucket/t                                -> scheme kept, '//' and a trailing '/' dropped
+    s3://bucket/t//x/        s3a://bucket/t                                -> scheme unchanged, '//' and trailing '/'
+    dropped
 
-There is no percent-decoding and no query or fragment: a space, '%', '#' or '?' stands for itself, because a partition
-folder such as `day=2026%2F11` has that very name on disk.  A relative path is taken from the working directory.
-
-What this does not do: it opens nothing and knows no buckets; see opening.py.
+There is no percent-decoding and no query or fragment. A space, '%', '#' or '?' is literal, because a partition folder
+such as `day=2026%2F11` has that exact name on disk. A relative path is resolved against the working directory.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from dataclasses import dataclass
 from pyhudi.errors import InvalidRequest
 from pyhudi.storage.base import FileInfo, Listing, check_path
 
-# Two characters at least, so that the drive of a Windows path is not taken for a scheme.
+# At least two characters, so that a Windows drive is not parsed as a scheme.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
 
-# Names of one and the same store: a table written through one of them is found through the others.
+# Aliases of one store: a table written through one of them is found through the others.
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
 
 _WITHOUT_USERS = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "hdfs", "webhdfs"})
 _SECRET_NAME = r"(?:sig|signature|token|[a-z-]*(?:signature|credential|security-token|secret|key))="
-# A signature or token in a query.
+# A signature or token in a query string.
 _SIGNED = re.compile(rf"\?(?:.*&)?{_SECRET_NAME}", re.IGNORECASE)
 _SECRETS = (
     (re.compile(r"(?<=://)[^/@\s]+:[^/@\s]*@"), "***@"),
@@ -37,7 +36,7 @@ _SECRETS = (
 
 
 def without_secrets(text: str) -> str:
-    """A message of a store's client with no user information and no signatures in its URLs."""
+    """Redact user information and signatures in the URLs of an error message."""
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
     return text
@@ -45,7 +44,13 @@ def without_secrets(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A parsed URI.  authority: bucket or container with its host, '' for files; path: '/'-separated, no leading '/'."""
+    """A parsed URI.
+
+    Attributes:
+        scheme: In lower case.
+        authority: Bucket or container with its host; '' for files.
+        path: '/'-separated, without a leading '/'.
+    """
 
     scheme: str
     authority: str
@@ -60,7 +65,7 @@ class Location:
 
     @property
     def key(self) -> str:
-        """One text for all spellings of the same place: s3://b/t and s3a://b/t, file:/t and /t."""
+        """Canonical text of all spellings of one location: s3://b/t and s3a://b/t, file:/t and /t."""
         return Location(_SAME_STORE.get(self.scheme, self.scheme), self.authority, self.path).uri
 
     @property
@@ -74,10 +79,12 @@ class Location:
 
 
 def parse_uri(text: str) -> Location:
-    """Read a URI or a plain path.
+    """Parse a URI or a plain path.
 
-    Raises InvalidRequest for an empty one, a '..' part in a URI, and for one that holds credentials, which it does not repeat: a
-    URI stands in messages, plans and logs.
+    Raises:
+        InvalidRequest: The text is empty, has a '.' or '..' part in a URI, or contains credentials.  Credentials are
+            not repeated
+            in the message; URIs appear in messages, plans and logs.
     """
     if not text or "\x00" in text:
         raise InvalidRequest(f"a table needs a path or URI, found {text!r}")
@@ -90,17 +97,17 @@ def parse_uri(text: str) -> Location:
         authority, _, rest = rest[2:].partition("/")
     user, at, _ = authority.rpartition("@")
     if (at and (":" in user or scheme in _WITHOUT_USERS)) or (scheme not in ("file", "memory") and _SIGNED.search(rest)):
-        raise InvalidRequest(f"the {scheme} URI holds credentials: give them as storage_options, or by the environment")
+        raise InvalidRequest(f"the {scheme} URI contains credentials: pass them as storage_options or in the environment")
     if scheme == "file" and authority == "localhost":
         authority = ""
     if scheme == "file" and authority:
-        raise InvalidRequest(f"{text!r} names the host {authority!r}: a file URI is written file:/path or file:///path")
+        raise InvalidRequest(f"{text!r} contains the host {authority!r}: write a file URI as file:/path or file:///path")
     place = "host" if scheme in ("hdfs", "webhdfs") else "bucket"
     if scheme not in ("file", "memory") and not authority:
-        raise InvalidRequest(f"{text!r} names no {place}: write {scheme}://{place}/path")
+        raise InvalidRequest(f"{text!r} contains no {place}: write {scheme}://{place}/path")
     parts = _parts(rest)
     if ".." in parts or "." in parts:
-        raise InvalidRequest(f"{text!r} must not hold '.' or '..' parts")
+        raise InvalidRequest(f"{text!r} contains a '.' or '..' part: write the path without it")
     return Location(scheme, authority, "/".join(parts))
 
 
@@ -108,13 +115,13 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
-# What every kind of storage has that is a folder, or a prefix, below a URI.
+# Shared by all storages below a URI.
 
 _LISTINGS_AT_ONCE = 8
 
 
 class UriMixin:
-    """Names of a storage and of what lies in it.  location: of the storage."""
+    """URI-related methods of a storage at `location`."""
 
     __slots__ = ("_location",)
 
@@ -133,7 +140,7 @@ class UriMixin:
 
 
 def files_below(folder: str, list_folder: Callable[[str], Listing]) -> Iterator[FileInfo]:
-    """Every file below a folder, level by level, where each listing is a request: several are under way at once."""
+    """Every file below a folder, level by level.  Several listing requests run concurrently."""
     level: tuple[str, ...] = (check_path(folder),)
     with ThreadPoolExecutor(_LISTINGS_AT_ONCE, "pyhudi-list") as pool:
         while level:

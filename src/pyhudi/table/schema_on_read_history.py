@@ -3,9 +3,9 @@
     `.hoodie/.schema/<t>_<c>.schemacommit`   all schemas with ids; written before the commit of instant t
     `latest_schema` of commits               the schema that held when the commit was written
 
-A schema of the history counts when the instant that made it completed: the history is written first, and stays where that died or
-was rolled back.  Once it left the timeline, a history beside a completed instant says so, or the archive.
-A file was written by the schema that its own commit carries; without one, by the newest whose instant is not after it.
+A schema of the history counts when the instant that made it completed: the history is written first, and stays where
+that died or was rolled back. Once it left the timeline, a history beside a completed instant says so, or the archive. A
+file was written by the schema that its own commit carries; without one, by the newest whose instant is not after it.
 
 What writers that know nothing of ids leave carries none.  Their columns are told by name from the schema before: those of the
 same name keep their ids, the others are new.  (The real Hudi reads the whole table by names after such a write.)

@@ -237,11 +237,10 @@ def load_snapshot(
 ) -> Snapshot:
     """Load the state of a table now; as_of restricts the schema to commits requested at or before that time.
 
-    listing: by default the metadata table's where the table has one, else that of its directories.  timeline: one that was loaded
-    before, to load the state that it tells of.
-    Raises Unsupported for a table that stays closed (`table.feature_support`), SnapshotOutdated when instants of that timeline
-    were rolled
-    back or dropped meanwhile; without one, when that happens again and again.
+    listing: by default the metadata table's where the table has one, else that of its directories. timeline: one that
+    was loaded before, to load the state that it tells of. Raises Unsupported for a table that stays closed
+    (`table.feature_support`), SnapshotOutdated when instants of that timeline were rolled back or dropped meanwhile;
+    without one, when that happens again and again.
     """
     if timeline is not None:
         return _load_snapshot(context, listing, as_of, timeline)

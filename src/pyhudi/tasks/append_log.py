@@ -402,6 +402,8 @@ def _split(
     if soft is None:
         return incoming, [batch for batch in deletes if batch.num_rows]
     gone = incoming.filter(pa.array(soft))
+    if by_event_time and not rule.delete_is_barrier and not rule.custom_merge:
+        gone = _without_outdated_deletes(spec, task, gone, rule)
     keys = gone.column(RECORD_KEY).combine_chunks()
     if not by_event_time:
         deletes.append(deletes_batch(keys, partition))
@@ -412,6 +414,32 @@ def _split(
         values = rule.ordering.values(gone).combine_chunks()
         deletes.append(deletes_batch(keys, partition, wrap_ordering(values, decimals=rule.delete_is_barrier)))
     return live_rows(incoming, rule), [batch for batch in deletes if batch.num_rows]
+
+
+def _without_outdated_deletes(spec: WriterSpec, task: AppendTask, deletes: pa.Table, rule: RecordMergeRule) -> pa.Table:
+    """Drop soft deletes whose ordering value a delete block cannot hold and whose record has a larger one.
+
+    A delete block stores "no ordering value" as the int 0, and every reader deletes the record then, whatever its ordering
+    value. The slice is read only if such deletes are in the batch.
+    """
+    values = rule.ordering.values(deletes)
+    unvalued = rule.ordering.are_zero(deletes)
+    if pa.types.is_date32(values.type):
+        unvalued |= np.asarray(pc.equal(values.cast(pa.int32()).fill_null(0), 0), dtype=np.bool_)
+    if not unvalued.any():
+        return deletes
+    keys = deletes.column(RECORD_KEY).combine_chunks()
+    columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
+    reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
+    unvalued_keys = keys.filter(pa.array(unvalued))
+    stored_keys, stored_values = _ordering_now(spec, reader, task.slice, unvalued_keys, rule.ordering)
+    if not len(stored_keys):
+        return deletes
+    delete_values = values.take(pc.index_in(stored_keys, value_set=keys))
+    wins = newer_or_equal(pa.chunked_array([stored_values]), delete_values)
+    outdated = stored_keys.filter(pa.array(~wins))
+    losing = pc.and_(pa.array(unvalued), pc.is_in(keys, value_set=outdated))
+    return deletes.filter(pc.invert(losing))
 
 
 def _with_flags(rows: pa.Table, deleted: BoolMask, rule: RecordMergeRule) -> pa.Table:

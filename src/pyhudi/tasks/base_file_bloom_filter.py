@@ -1,6 +1,6 @@
 """The Bloom filter of a base file: taken over from the file before it, or made for as many keys as come.
 
-Source: docs/formats/bloom-filter.md, "As many bits as keys"; docs/decisions/0003-bloom-filters-are-inherited.md.
+Source: docs/formats/bloom-filter.md, "Filter size"; docs/decisions/0003-bloom-filters-are-inherited.md.
 """
 
 from __future__ import annotations

@@ -38,15 +38,15 @@ _NO_COLUMNS = pa.schema([])
 class PrepareRequest:
     """How to make incoming rows ready.
 
-    data_schema: the table's columns after this write; rows are conformed to them.  combine: one row for each key by `rule`;
-    global_keys: the key alone names a record.  keys_only: rows are deletes that need no more than key and partition fields.
-    instant_time: goes into auto-generated keys.  required_ordering: the ordering fields in which no row may lack a value.
-    by_partition: the rows will be written partition by partition, so an engine may put them in that order as they come.
-    lookup_columns: their keys will be looked up in the table, so an engine may take them out as it counts the rows.
-    partition_columns: partition columns of the rows that are left out of files: keys and paths are made of them, and then they
-    go. marks_deletes: the rows have DELETE_COLUMN, which says of each whether it only deletes its key.
-    driver_batch_bytes: up to so many bytes of them an engine whose workers are elsewhere may take to the driver; 0 for none.
-    driver_work_bytes: what it may then read and write of the table in the driver.
+    data_schema: the table's columns after this write; rows are conformed to them. combine: one row for each key by
+    `rule`; global_keys: the key alone names a record. keys_only: rows are deletes that need no more than key and
+    partition fields. instant_time: goes into auto-generated keys. required_ordering: the ordering fields in which no
+    row may lack a value. by_partition: the rows will be written partition by partition, so an engine may put them in
+    that order as they come. lookup_columns: their keys will be looked up in the table, so an engine may take them out
+    as it counts the rows. partition_columns: partition columns of the rows that are left out of files: keys and paths
+    are made of them, and then they go. marks_deletes: the rows have DELETE_COLUMN, which says of each whether it only
+    deletes its key. driver_batch_bytes: up to so many bytes of them an engine whose workers are elsewhere may take to
+    the driver; 0 for none. driver_work_bytes: what it may then read and write of the table in the driver.
     truncate_nanoseconds: what is finer than microseconds in a timestamp is cut off; refused otherwise.
     """
 
@@ -121,11 +121,11 @@ class TagRequest:
 class WritePlan:
     """What the tasks of one write do.
 
-    slices: (partition, file id) -> present slice of every group that may be updated.  inserts: partition -> targets for its
-    inserts, in order.
-    match_keys: False appends inserts to small files without looking for their keys.  append_updates: file groups that take
-    no inserts get a log file instead of a new base file (merge-on-read).  unknown_keys: rows whose key was not looked up may go
-    to any group, so that a log file may bring new keys (bucket index).  copies: file groups whose rows go to others as well.
+    slices: (partition, file id) -> present slice of every group that may be updated. inserts: partition -> targets for
+    its inserts, in order. match_keys: False appends inserts to small files without looking for their keys.
+    append_updates: file groups that take no inserts get a log file instead of a new base file (merge-on-read).
+    unknown_keys: rows whose key was not looked up may go to any group, so that a log file may bring new keys (bucket
+    index). copies: file groups whose rows go to others as well.
     """
 
     spec: WriterSpec

@@ -73,9 +73,8 @@ def run_log_headers(storage: StorageSpec, validity: InstantValidity, log: LogFil
 def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | None:
     """Merge the logs of a slice into one log file.  None when none of their blocks counts: nothing is written.
 
-    Raises Unsupported where a merger's records cannot be written down as they are (see `records.log_merge.rewrite`); TableState
-    when a
-    file that the plan names is gone.
+    Raises Unsupported where a merger's records cannot be written down as they are (see `records.log_merge.rewrite`);
+    TableState when a file that the plan names is gone.
     """
     storage = open_storage(spec.reader.storage)
     slice_ = slice_from_task(storage, task)

@@ -71,15 +71,13 @@ class RecordLayout(Protocol):
 class ReadSpec:
     """What all tasks of one read share.
 
-    table_schema: meta columns and data columns of the table.  output: the columns to give, in order.
-    condition: bound to table_schema; rows to give, None for all.
-    rule, validity: how logs are merged and which of their blocks count.
-    values_from_path: partition columns are taken from the path even where the file has them.
-    use_positions: merge by record positions where the logs have them for the slice's base file, and by key elsewhere.
-    historical_columns: which blocks count in the whole of a slice of which a part is read.
-    path_columns: columns of table_schema that stand in no file, or with values that do not count: the path tells them.
-    ids: of the columns, where files are read by these; None where they are read by names.
-    footers: of base files that were read before, None where nobody keeps them.
+    table_schema: meta columns and data columns of the table. output: the columns to give, in order. condition: bound to
+    table_schema; rows to give, None for all. rule, validity: how logs are merged and which of their blocks count.
+    values_from_path: partition columns are taken from the path even where the file has them. use_positions: merge by
+    record positions where the logs have them for the slice's base file, and by key elsewhere. historical_columns: which
+    blocks count in the whole of a slice of which a part is read. path_columns: columns of table_schema that stand in no
+    file, or with values that do not count: the path tells them. ids: of the columns, where files are read by these;
+    None where they are read by names. footers: of base files that were read before, None where nobody keeps them.
     """
 
     storage: StorageSpec

@@ -210,7 +210,7 @@ def test_python_objects_of_polars() -> None:
     """Polars hands them over as the bytes of their addresses."""
     table = Table.create("memory://inputs-objects", record_key="id")
     data = pl.DataFrame({"id": ["a", "b"], "v": pl.Series([object(), object()], dtype=pl.Object)})
-    with pytest.raises(InvalidRequest, match=r"'v' holds Python objects"):
+    with pytest.raises(InvalidRequest, match=r"'v' has Python objects"):
         table.insert(data)
     assert not table.timeline().instants
 
@@ -220,7 +220,7 @@ def test_numbers_of_128_bits_of_polars(kind: Any) -> None:
     table = Table.create(f"memory://inputs-wide-{next(_names)}", record_key="id")
     data = pl.DataFrame({"id": ["a"], "v": pl.Series([None], dtype=kind)})
     for given in (data, data.lazy()):
-        with pytest.raises(InvalidRequest, match=r"'v' holds numbers of 128 bits"):
+        with pytest.raises(InvalidRequest, match=r"'v' has 128-bit numbers"):
             table.insert(given)
     assert not table.timeline().instants
 
@@ -241,8 +241,8 @@ NOON = datetime(2026, 7, 1, 12)
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([], "names no columns"),
-        (iter(()), "names no columns"),
+        ([], "its columns are unknown"),
+        (iter(()), "its columns are unknown"),
         ([1], "row 0 .* is not a dictionary"),
         ([{"id": "a"}, ("b",)], "row 1 .* is not a dictionary"),
         ({1: ["a"]}, "1 is not a string"),
@@ -250,13 +250,13 @@ NOON = datetime(2026, 7, 1, 12)
         ({"id": ["a", "b"], "v": [1, "x"]}, "column 'v'"),
         ({"id": ["a"], "v": [2**63]}, "column 'v'"),
         ({"id": ["a", "b"], "v": [2**53 + 1, 0.5]}, "column 'v'"),
-        ({"id": "a"}, r"column 'id' .* a row is given as \[{...}\]"),
-        ({"id": ["a", "b"], "v": [NOON.date(), NOON]}, "column 'v' holds dates and times without a zone"),
+        ({"id": "a"}, r"column 'id' .* write a row as \[{...}\]"),
+        ({"id": ["a", "b"], "v": [NOON.date(), NOON]}, "column 'v' mixes dates and times without a zone"),
         ({"id": ["a", "b"], "v": [NOON.replace(tzinfo=UTC), NOON]}, "times with a zone and times without a zone"),
-        ([{"id": "a", "v": {"x": [NOON.date()]}}, {"id": "b", "v": {"x": [NOON]}}], r"'v.x\[\]' holds dates"),
-        (iter([ROWS, 5]), "item 1 .* is no table or frame"),
+        ([{"id": "a", "v": {"x": [NOON.date()]}}, {"id": "b", "v": {"x": [NOON]}}], r"'v.x\[\]' mixes dates"),
+        (iter([ROWS, 5]), "item 1 .* is not a table or frame"),
         (iter([ROWS, ROWS.select(["id", "ts"])]), "item 1 .* columns of the first one"),
-        ([pl.from_arrow(ROWS), {"id": "d"}], "item 1 .* is no table or frame"),
+        ([pl.from_arrow(ROWS), {"id": "d"}], "item 1 .* is not a table or frame"),
         ("text", "cannot be read as Arrow"),
         (5, "cannot be read as Arrow"),
     ],

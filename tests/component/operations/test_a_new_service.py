@@ -75,7 +75,7 @@ def test_it_runs_in_a_pass(census: Census) -> None:
     assert table.run_services()["census"] == "run: 2 commits counted"
     census.fails = True
     assert table.run_services(["census"]) == {"census": "failed: TableState: nobody counts here"}
-    with pytest.raises(InvalidRequest, match=r"no such table service; there are clean, .*, ttl, census"):
+    with pytest.raises(InvalidRequest, match=r"no table service is named .*; use clean, .*, ttl, census"):
         table.run_services(["senses"])
 
 

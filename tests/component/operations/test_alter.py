@@ -296,23 +296,23 @@ REFUSED: dict[str, tuple[Change, type[Exception], str]] = {
     "add behind a meta column": (
         lambda t: t.alter.add("x", pa.int32(), after="_hoodie_commit_time"),
         InvalidRequest,
-        "Hudi's own",
+        "a meta column",
     ),
     "add a name that is there": (lambda t: t.alter.add("Fare", pa.int32()), InvalidRequest, "'fare' already"),
     "rename to a name that is there": (lambda t: t.alter.rename("st.x", "Y"), InvalidRequest, "'y' already"),
     "rename to no name": (lambda t: t.alter.rename("n", "1st"), InvalidRequest, "letters, digits"),
     "rename to a path": (lambda t: t.alter.rename("n", "st.n"), InvalidRequest, "letters, digits"),
     "drop what is not there": (lambda t: t.alter.drop("riders"), InvalidRequest, "did you mean 'rider'"),
-    "drop the last field": (lambda t: t.alter.drop("mp.value.m"), InvalidRequest, "last one of its kind"),
+    "drop the last field": (lambda t: t.alter.drop("mp.value.m"), InvalidRequest, "last column of its parent"),
     "change a map's keys": (lambda t: t.alter.drop("mp.key"), InvalidRequest, "keys of a map"),
     "change entries": (lambda t: t.alter.retype("ar.element", pa.string()), Unsupported, "entries of lists"),
-    "look for entries by another name": (lambda t: t.alter.drop("ar.item.k"), InvalidRequest, "called 'element'"),
-    "go below a plain column": (lambda t: t.alter.drop("n.x"), InvalidRequest, "nothing below"),
-    "narrow": (lambda t: t.alter.retype("fare", pa.float32()), InvalidRequest, "double and cannot become float"),
-    "retype a struct": (lambda t: t.alter.retype("st", pa.string()), InvalidRequest, "do not change their type"),
+    "look for entries by another name": (lambda t: t.alter.drop("ar.item.k"), InvalidRequest, "named 'element'"),
+    "go below a plain column": (lambda t: t.alter.drop("n.x"), InvalidRequest, "has no fields"),
+    "narrow": (lambda t: t.alter.retype("fare", pa.float32()), InvalidRequest, "double cannot be changed to float"),
+    "retype a struct": (lambda t: t.alter.retype("st", pa.string()), InvalidRequest, "type of a struct"),
     "retype to what it is": (lambda t: t.alter.retype("n", pa.int32()), InvalidRequest, "nothing would change"),
-    "add what Hudi cannot hold": (lambda t: t.alter.add("x", pa.uint64()), InvalidRequest, "cannot hold"),
-    "move to the first place": (lambda t: t.alter.reorder("fare", after=None), Unsupported, "first place"),
+    "add what Hudi cannot hold": (lambda t: t.alter.add("x", pa.uint64()), InvalidRequest, "cannot store"),
+    "move to the first place": (lambda t: t.alter.reorder("fare", after=None), Unsupported, "first position"),
     "what says which rows are deletes": (lambda t: t.alter.add("_hoodie_is_deleted", pa.bool_()), Unsupported, "deletes"),
 }
 
@@ -333,7 +333,7 @@ def test_tables_whose_columns_cannot_go_by_ids(tmp_path: Path) -> None:
     made = {
         "meta columns": new_table(tmp_path / "a", **{"hoodie.populate.meta.fields": "false"}),
         "change data": new_table(tmp_path / "c", **{"hoodie.table.cdc.enabled": "true"}),
-        "by their names": new_table(
+        "access columns by name": new_table(
             tmp_path / "d",
             **{"hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.PartialUpdateAvroPayload"},
         ),
@@ -398,7 +398,7 @@ def test_an_index_that_goes_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(alter_columns, "_planned", planned)
     for _ in range(2):
-        with pytest.raises(Unsupported, match=r"goes by names \(Table.index.drop"):
+        with pytest.raises(Unsupported, match=r"resolves columns by name \(Table.index.drop"):
             table.alter.rename("rider", "driver")
     assert not table.timeline().pending()
     table.index.drop(made[0])
@@ -418,7 +418,7 @@ def test_an_index_that_goes_by_names_is_planned_before_a_change_and_built_after_
         else table.index.schedule("secondary_index", "rider")
     )
     table.alter.rename("rider", "driver")
-    with pytest.raises(Unsupported, match="by the names of columns"):
+    with pytest.raises(Unsupported, match="resolves columns by name"):
         table.index.run(planned)
     assert not table.timeline().pending()
     table.upsert(table.scan().to_arrow().slice(0, 1))
@@ -516,5 +516,5 @@ def test_versions_do_not_change_after(tmp_path: Path) -> None:
     table.upsert(rows("a"))
     table.alter.drop("fare")
     for change in (table.downgrade, partial(table.upgrade, to=9)):
-        with pytest.raises(Unsupported, match="not taken to another version"):
+        with pytest.raises(Unsupported, match="cannot change the version"):
             change()

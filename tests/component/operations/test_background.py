@@ -59,9 +59,9 @@ def test_a_pass_carries_out_what_is_pending_and_what_is_due() -> None:
     assert set(table.scan(["ts"]).to_arrow()["ts"].to_pylist()) == {1}
     table.upsert(rows(2), options={"hoodie.table.services.enabled": "false"})
     table.upsert(rows(3), options={"hoodie.table.services.enabled": "false"})
-    assert table.run_services(["compact"], plan=False) == {"compact": "not due: no plan is made"}
+    assert table.run_services(["compact"], plan=False) == {"compact": "not due: no plan was scheduled"}
     assert table.run_services(["compact"])["compact"].startswith("run:")
-    with pytest.raises(InvalidRequest, match="vacuum: no such table service"):
+    with pytest.raises(InvalidRequest, match="no table service is named vacuum"):
         table.run_services(["vacuum"])
 
 

@@ -49,7 +49,7 @@ def test_no_increment_is_lost_between_reading_and_writing(table: Table) -> None:
     ours = table.scan(filter="id = 'a'")
     theirs = table.scan(filter="id = 'a'")
     table.upsert(incremented(theirs), based_on=theirs)
-    with pytest.raises(WriteConflict, match="changed meanwhile"):
+    with pytest.raises(WriteConflict, match="changed concurrently"):
         table.upsert(incremented(ours), based_on=ours)
     again = table.scan(filter="id = 'a'")
     assert table.upsert(incremented(again), based_on=again).conflict_retries == 0

@@ -115,7 +115,7 @@ def test_what_options_say_otherwise_is_refused(uri: str) -> None:
             table.upsert(rows(1, ts=2), options=wrong)
         with pytest.raises(InvalidRequest, match="the table keeps"):
             table.scan(filter="id = 'k1'", options={**BUCKET, **wrong}).to_arrow()
-    with pytest.raises(InvalidRequest, match=r"goes with hoodie\.index\.bucket\.engine=SIMPLE"):
+    with pytest.raises(InvalidRequest, match=r"requires hoodie\.index\.bucket\.engine=SIMPLE"):
         table.upsert(rows(1), options={**BY_RULES, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"})
     with pytest.raises(InvalidRequest, match="none of regex"):
         table.upsert(rows(1), options={"hoodie.bucket.index.partition.rule.type": "range"})
@@ -146,7 +146,7 @@ def test_records_in_wrong_buckets_are_noticed(uri: str) -> None:
     assert [(found.check, found.path) for found in report.found] == [("buckets", "s")]
     assert "no such bucket" in report.found[0].detail
     table.context.storage.put(path, BucketCounts("^p,3;q,5;s,9", 2).encode())
-    with pytest.raises(TableState, match=r"stands in bucket \d .*partition\.expressions"):
+    with pytest.raises(TableState, match=r"is stored in bucket \d .*partition\.expressions"):
         table.upsert(rows(1, parts=("s",)), options={"hoodie.index.type": "BUCKET"})
     table.context.storage.put(path, keeps[:-5])
     assert [(found.check, found.path) for found in table.validate().found] == [("buckets", BUCKET_COUNTS_FOLDER)]
@@ -193,7 +193,7 @@ def test_a_write_beside_which_partitions_get_other_counts_is_planned_again(uri: 
         return original(*args, **kwargs)
 
     monkeypatch.setattr("pyhudi.tasks.bucket_assignment.FileGroupCandidate", racing)
-    with pytest.raises(WriteConflict, match="other bucket counts meanwhile"):
+    with pytest.raises(WriteConflict, match="changed concurrently"):
         table.upsert(rows(*range(9), parts=("r",)), options={**OCC, "hoodie.write.num.retries.on.conflict.failures": 0})
     raced.clear()
     result = table.upsert(rows(*range(9), parts=("r",)), options=OCC)

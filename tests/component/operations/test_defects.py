@@ -239,7 +239,7 @@ def test_statistics_that_are_not_there_hide_nothing(tmp_path: Path, kind: str) -
     folder = tmp_path / ".hoodie" / "metadata" / kind
     assert folder.is_dir()
     shutil.rmtree(folder)
-    with pytest.warns(RuntimeWarning, match="everything is read instead"):
+    with pytest.warns(RuntimeWarning, match="all files are read"):
         found = Table(str(tmp_path)).scan(filter="ts >= 1 and long like 'w%'").to_arrow()
     assert found["id"].to_pylist() == ["b"]
 

@@ -49,7 +49,7 @@ def test_marked_rows_without_a_record_are_not_stored(tmp_path: Path, table_type:
 def test_a_write_of_a_payload_that_looks_at_no_marker_is_refused(tmp_path: Path, table_type: str, merging: str) -> None:
     table = made(tmp_path / "t", table_type, merging)
     before = table.timeline().instants
-    with pytest.raises(InvalidRequest, match=r"Payload looks at no delete marker"):
+    with pytest.raises(InvalidRequest, match=r"Payload ignores delete markers"):
         table.upsert(CHANGES, options=MARKED)
     assert table.timeline().instants == before
     # A delete by key takes no rows, so nothing of them could mark it.
@@ -125,8 +125,8 @@ def test_a_decimal_orders_marked_rows_by_the_flag(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({_FIELD: "op"}, InvalidRequest, "takes both"),
-        ({_MARKER: "D"}, InvalidRequest, "takes both"),
+        ({_FIELD: "op"}, InvalidRequest, "requires both"),
+        ({_MARKER: "D"}, InvalidRequest, "requires both"),
         ({_FIELD: "oop", _MARKER: "D"}, InvalidRequest, "oop is not a column"),
         ({_FIELD: "price", _MARKER: "D"}, Unsupported, "price is a column of type double"),
     ],

@@ -114,7 +114,7 @@ def test_a_write_that_is_taken_back_leaves_the_table_as_it_was(table: Table) -> 
     attempt(begun, rows("b"), 0)
     begun.roll_back(ENGINE)
     assert names(table) == ["a"] and left(table) == [] and base_files(table) == before
-    with pytest.raises(WriteConflict, match="no heartbeat any more"):
+    with pytest.raises(WriteConflict, match="has no heartbeat file"):
         attempt(begun, rows("b"), 1)
     assert left(table) == []
     table.insert(rows("c"))
@@ -176,7 +176,7 @@ def test_the_write_lives_while_tasks_beat_and_is_rolled_back_when_none_does(tabl
     taken = attempt(begun, rows("b"), 0)
     os.utime(beat, (0, 0))
     assert table.upsert(rows("a", ts=3)).rolled_back == (begun.instant_time,)
-    with pytest.raises(WriteConflict, match="no heartbeat any more"):
+    with pytest.raises(WriteConflict, match="has no heartbeat file"):
         attempt(begun, rows("c"), 0)
     with pytest.raises(WriteConflict, match="rolled back by another writer"):
         begun.complete(ENGINE, taken)
@@ -208,7 +208,7 @@ def test_columns_that_another_writer_changed_meanwhile(table: Table) -> None:
     begun = begin(table, wider)
     table.upsert(rows("a", ts=2).append_column("more", pa.array([1])))
     taken = attempt(begun, rows("b").append_column("tip", pa.array([5])), 0)
-    with pytest.raises(WriteConflict, match="changed them meanwhile"):
+    with pytest.raises(WriteConflict, match="changed them concurrently"):
         begun.complete(ENGINE, taken)
     assert names(table) == ["a"] and left(table) == []
 

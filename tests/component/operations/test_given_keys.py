@@ -59,7 +59,7 @@ def test_keys_of_text_are_given_as_text(value: object) -> None:
     said = []
     for verb in (table.lookup, table.delete):
         for keys in ([value], [{"id": value}]):
-            with pytest.raises(InvalidRequest, match=r"the keys of column 'id' are text, and .* was given") as refused:
+            with pytest.raises(InvalidRequest, match=r"keys of column 'id' must be strings, not .*: cast them") as refused:
                 verb(keys)
             said.append(str(refused.value))
     assert len(set(said)) == 1

@@ -222,13 +222,13 @@ def test_what_a_write_builds_on_was_restored_away(world: World) -> None:
 @pytest.mark.parametrize(
     ("operation", "options", "error", "told"),
     [
-        ("upsert", {"hoodie.index.type": "SIMPLE"}, InvalidRequest, "needs hoodie.index.type=BUCKET, not SIMPLE"),
-        ("insert", {"hoodie.index.type": "BLOOM"}, InvalidRequest, "needs hoodie.index.type=BUCKET, not BLOOM"),
-        ("insert_overwrite", {}, InvalidRequest, "insert_overwrite does not go with"),
-        ("insert_overwrite_table", {}, InvalidRequest, "insert_overwrite_table does not go with"),
-        ("upsert", {"pyhudi.partial.update": True}, Unsupported, "a partial update under"),
-        ("upsert", {"hoodie.clean.failed.writes.policy": "EAGER"}, InvalidRequest, "LAZY alone, not EAGER"),
-        ("upsert", {"hoodie.clean.failed.writes.policy": "NEVER"}, InvalidRequest, "LAZY alone, not NEVER"),
+        ("upsert", {"hoodie.index.type": "SIMPLE"}, InvalidRequest, "requires hoodie.index.type=BUCKET, not SIMPLE"),
+        ("insert", {"hoodie.index.type": "BLOOM"}, InvalidRequest, "requires hoodie.index.type=BUCKET, not BLOOM"),
+        ("insert_overwrite", {}, InvalidRequest, "insert_overwrite is incompatible with"),
+        ("insert_overwrite_table", {}, InvalidRequest, "insert_overwrite_table is incompatible with"),
+        ("upsert", {"pyhudi.partial.update": True}, Unsupported, "partial updates are incompatible with"),
+        ("upsert", {"hoodie.clean.failed.writes.policy": "EAGER"}, InvalidRequest, "LAZY, not EAGER"),
+        ("upsert", {"hoodie.clean.failed.writes.policy": "NEVER"}, InvalidRequest, "LAZY, not NEVER"),
     ],
 )
 def test_options_that_do_not_go_together(
@@ -243,8 +243,8 @@ def test_options_that_do_not_go_together(
 @pytest.mark.parametrize(
     ("kind", "made_with", "error", "told"),
     [
-        ("cow", {}, InvalidRequest, "is copy on write: it has no log files"),
-        ("mor", {"hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"}, InvalidRequest, "merges by EVENT_TIME_ORDERING"),
+        ("cow", {}, InvalidRequest, "is copy-on-write: it has no log files"),
+        ("mor", {"hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"}, InvalidRequest, "merge mode EVENT_TIME_ORDERING"),
         ("mor", {"hoodie.metadata.enable": True, "hoodie.metadata.record.index.enable": True}, Unsupported, "record_index"),
     ],
 )
@@ -268,7 +268,7 @@ def test_clustering_keeps_buckets_and_writers_go_on(world: World) -> None:
 
 def test_another_number_of_buckets_is_found_out_in_logs_too(world: World) -> None:
     world.table.upsert(rows(1, **{f"k{number}": number for number in range(0, 20, 2)}))
-    with pytest.raises(TableState, match="every write has to give the number"):
+    with pytest.raises(TableState, match="use the bucket count"):
         world.table.upsert(rows(2, k0=2), options={"hoodie.bucket.index.num.buckets": 3})
 
 

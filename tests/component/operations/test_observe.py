@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import pyhudi
 from pyhudi import HudiError, OperationEvent, Table, add_listener
 
 ROWS = pa.table({"id": ["a", "b"], "ts": [1, 1]})
@@ -68,9 +69,9 @@ def test_results_print_as_blocks(tmp_path: Path) -> None:
 
 
 def test_the_prometheus_example_counts(tmp_path: Path) -> None:
-    page = Path(__file__).parents[3] / "docs" / "observing.md"
+    page = Path(__file__).parents[3] / "docs" / "monitoring.md"
     example = next(text for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.S) if "Prometheus" in text)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"hp": pyhudi}  # an earlier example of the page imports it
     exec(compile(example, str(page), "exec"), names)
     Table.create(str(tmp_path / "t"), record_key="id").upsert(ROWS)
     text = names["metrics"].text()

@@ -197,7 +197,7 @@ def test_writes_and_services_choose_the_format(table_type: str) -> None:
         with pytest.raises(error):
             table.upsert(rows((0,), 9), options=wrong)
     # Where the table has one format, no write chooses another.
-    with pytest.raises(InvalidRequest, match=f"files of one format alone .{SEVERAL}=false"):
+    with pytest.raises(InvalidRequest, match=f"one file format only .{SEVERAL}=false"):
         new_table("PARQUET", table_type).upsert(rows((0,), 1), options=orc)
 
 
@@ -216,7 +216,7 @@ def test_ways_to_create_one(tmp_path: Path) -> None:
         assert table.config.base_file_format == "ORC", way
         table.insert(rows(range(2), 1).select(["id", "ts"]))
         assert (files(table), table.scan().count()) == ([".orc"], 2), way
-    with pytest.raises(InvalidRequest, match="disagree"):
+    with pytest.raises(InvalidRequest, match="contradicts"):
         Table.create(tmp_path / "x", record_key="id", options={FORMAT: "ORC", "hoodie.base.file.format": "PARQUET"})
     with pytest.raises(Unsupported, match="HFILE"):
         made_by_sql(tmp_path / "y", FORMAT, "HFILE")

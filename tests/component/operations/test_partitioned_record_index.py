@@ -157,7 +157,7 @@ def test_what_cannot_be_is_refused(uri: str, tmp_path: Path) -> None:
 def test_a_secondary_index_beside_it_is_refused(uri: str) -> None:
     table = made(uri)
     table.upsert(rows(("a", "x", 1, "xa")))
-    with pytest.raises(Unsupported, match="names records by keys of the whole table, beside a partitioned record_index"):
+    with pytest.raises(Unsupported, match="identifies records by keys of the whole table, which a partitioned record_index"):
         table.index.create("secondary_index", "v")
 
 

@@ -62,7 +62,7 @@ def refused(table: Table, position: str) -> bool:
             read()
             answers.append(False)
         except TableState as error:
-            assert "has since taken back" in str(error) and position in str(error)
+            assert "has since rolled back" in str(error) and position in str(error)
             answers.append(True)
     assert len(set(answers)) == 1
     return answers[0]
@@ -88,7 +88,7 @@ def test_a_rollback_of_a_completed_commit_takes_back_what_was_read(tmp_path: Pat
     table = made(tmp_path / "t")
     (_, one), (second, two) = upserted(table, a=1), upserted(table, a=2)
     table.rollback(second)
-    with pytest.raises(TableState, match="has since taken back"):
+    with pytest.raises(TableState, match="has since rolled back"):
         next_position(table.context, two, BatchLimits())
     assert not refused(table, one)
     # The same to see is the rollback of a write that failed while somebody noted the time.
@@ -113,7 +113,7 @@ def test_a_stream_beside_a_rollback_or_restore_that_died(tmp_path: Path, call: i
         if there:
             next_position(table.context, two, BatchLimits())
         else:
-            with pytest.raises(TableState, match="has since taken back"):
+            with pytest.raises(TableState, match="has since rolled back"):
                 next_position(table.context, two, BatchLimits())
         next_position(table.context, one, BatchLimits())
 
@@ -168,7 +168,7 @@ def test_archived_restores_and_commits(tmp_path: Path) -> None:
     table.clean(dry_run=False)
     assert table.archive().instants
     assert positions[2][1] < str(table.timeline().start)
-    with pytest.raises(TableState, match="has since taken back"):
+    with pytest.raises(TableState, match="has since rolled back"):
         table.incremental(after=positions[2][1])
     assert table.incremental(after=positions[1][1]).to_arrow()["id"].to_pylist() == ["b"]
 

@@ -99,7 +99,7 @@ def test_to_what_was_archived() -> None:
     with pytest.raises((InstantNotFound, TableState), match=first):
         table.restore(first)
     oldest = table.timeline().completed_writes()[0].request_time
-    with pytest.raises(TableState, match="may be gone"):
+    with pytest.raises(TableState, match="may be missing"):
         table.restore(oldest)
     assert {info.path for info in table.context.storage.walk("")} == files
     newest = table.timeline().completed_writes()[-1].request_time

@@ -56,7 +56,7 @@ def test_key_partition_and_ordering_fields_never_change_their_type(table_type: s
         for value in values:
             data = batch(**{name: value if isinstance(value, pa.Array) else pa.array([value])})
             for verb in (table.upsert, table.insert, table.bulk_insert, table.insert_overwrite, table.insert_overwrite_table):
-                with pytest.raises(InvalidRequest, match=rf"(?s){name} .*no batch changes"):
+                with pytest.raises(InvalidRequest, match=rf"(?s){name} .*cannot change"):
                     verb(data, schema_mode=mode)
     assert (read(table), table.schema()) == before
     # What fits their type is cast to it.
@@ -116,7 +116,7 @@ def test_a_column_of_nulls_alone_takes_the_tables_type() -> None:
     table = made()
     assert table.upsert(batch(n=pa.nulls(1), f=pa.nulls(1))).schema_changes == ()
     assert read(table)[0]["n"] is None
-    with pytest.raises(InvalidRequest, match="nulls alone has no type"):
+    with pytest.raises(InvalidRequest, match="only nulls has no type"):
         table.upsert(batch(new=pa.nulls(1)))
 
 

@@ -84,7 +84,7 @@ def test_a_service_that_fails_leaves_the_commit(environment: ReplayEnvironment) 
     store.request(time, Action.CLEAN, b"damaged")
     store.start(Instant(time, Action.CLEAN, State.REQUESTED), b"damaged")
     count = len(table.timeline().completed_writes())
-    with pytest.raises(ServiceFailed, match="is committed and stands; the clean that followed") as failure:
+    with pytest.raises(ServiceFailed, match="is committed; the clean service that followed") as failure:
         upsert(table, environment)
     assert failure.value.service == "clean"
     writes = table.timeline().completed_writes()
@@ -115,9 +115,9 @@ def test_what_savepoints_and_restores_refuse(environment: ReplayEnvironment) -> 
     for _ in range(4):
         upsert(table, environment)
     first, *_, last = (i.request_time for i in table.timeline().completed_writes())
-    with pytest.raises(TableState, match="may be gone"):
+    with pytest.raises(TableState, match="may be missing"):
         table.savepoint(first)
-    with pytest.raises(TableState, match="may be gone"):
+    with pytest.raises(TableState, match="may be missing"):
         table.restore(first)
     with pytest.raises(InstantNotFound):
         table.savepoint("19990101000000000")
@@ -169,4 +169,4 @@ def test_partitions_expire_after_a_commit(environment: ReplayEnvironment) -> Non
     inline = {"hoodie.partition.ttl.inline": True, "hoodie.partition.ttl.strategy.days.retain": 3}
     assert upsert(table, environment, "new", options=inline)["ttl"].startswith("run: ")
     assert table.scan(["part"]).to_arrow()["part"].to_pylist() == ["new"]
-    assert upsert(table, environment, "new", options=inline)["ttl"] == "not due: no partition's time is over"
+    assert upsert(table, environment, "new", options=inline)["ttl"] == "not due: no partition has expired"

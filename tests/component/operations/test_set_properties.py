@@ -74,13 +74,13 @@ def test_a_table_under_another_name_is_read_written_and_serviced(table_type: str
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("hoodie.table.type", "defines what the files"),
-        ("hoodie.table.recordkey.fields", "defines what the files"),
-        ("primaryKey", "defines what the files"),
-        ("hoodie.table.timeline.timezone", "defines what the files"),
-        ("hoodie.table.cdc.enabled", "defines what the files"),
-        ("hoodie.something.unknown", "defines what the files"),
-        ("hoodie.table.checksum", "defines what the files"),
+        ("hoodie.table.type", "defines the content or layout"),
+        ("hoodie.table.recordkey.fields", "defines the content or layout"),
+        ("primaryKey", "defines the content or layout"),
+        ("hoodie.table.timeline.timezone", "defines the content or layout"),
+        ("hoodie.table.cdc.enabled", "defines the content or layout"),
+        ("hoodie.something.unknown", "defines the content or layout"),
+        ("hoodie.table.checksum", "defines the content or layout"),
         ("hoodie.table.version", "Table.upgrade"),
         ("hoodie.table.metadata.partitions", "Table.index"),
         ("hoodie.clean.commits.retained", "options="),
@@ -143,7 +143,7 @@ def test_the_name_stays_where_the_lock_of_the_writers_has_it() -> None:
     )
     named, settings = LockSettings.of(parsed, "rows"), CommitSettings.of(table._open.options)
     context = table._open.context
-    with pytest.raises(InvalidRequest, match="name of the table"):
+    with pytest.raises(InvalidRequest, match="named after the table"):
         run_set_properties(context, {NAME: "rides"}, settings, named)
     assert run_set_properties(context, {NAME: "rows", "owner": "me"}, settings, named) == {"owner": "me"}
     keyed = LockSettings.of(parsed.merged({"hoodie.write.lock.zookeeper.lock_key": "rows"}), "rows")

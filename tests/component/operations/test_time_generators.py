@@ -76,7 +76,7 @@ def test_a_generator_that_is_behind_is_refused(tmp_path: Path, counter: Counter)
     table = hp.Table.create(str(tmp_path / "t"), record_key="id", ordering="ts", options=TYPE)
     table.upsert(rows("a"))
     hp.register_time_generator("counter", Counter(FIRST_MS - 1000))
-    with pytest.raises(TableState, match=r"generator counter says 2099\d+ for .*other writers take their times from"):
+    with pytest.raises(TableState, match=r"generator counter returned 2099\d+ for .*other writers use another time source"):
         table.upsert(rows("b"))
     # The clock goes on from the timeline, as where another machine's is ahead.
     hp.Table(table.uri).upsert(rows("c"))

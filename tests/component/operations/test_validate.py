@@ -117,7 +117,7 @@ def _without_definition(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "check", "says"),
     [
-        (_remove, "timeline", "and gone"),
+        (_remove, "timeline", "and missing"),
         (_remove, "files", "listed by the metadata table, and not there"),
         (_cut, "timeline", "committed"),
         (_cut, "base files", "parquet"),
@@ -141,7 +141,7 @@ def test_damage_is_found(written: Path, tmp_path: Path, damage: Callable[[Path],
         assert not result.ok and "NOT OK" in str(result)
     assert result.findings.num_rows == len(result.found)
     remedy = {"timeline": "data files", "base files": "data files"}.get(check, "metadata table")
-    remedy = "files of no instant" if damage is _orphan else "data files" if damage is _cut else remedy
+    remedy = "orphaned files" if damage is _orphan else "data files" if damage is _cut else remedy
     assert result.ok or any(told.startswith(remedy) for told in result.remedies), str(result)
     assert str(result).count("  remedy  ") == len(result.remedies)
 

@@ -74,7 +74,7 @@ def test_a_compaction_that_can_never_run(table: Table, part: str) -> None:
     table.schedule_compaction()
     path = found.base.path if part == "base" else found.logs[0].path
     table.context.storage.delete([path])
-    assert f"can never run, as {path} is gone" in said(table.validate(), "plans")
+    assert f"can never run, as {path} is missing" in said(table.validate(), "plans")
 
 
 def test_doubled_keys_are_found_when_they_are_asked_for(tmp_path: Path) -> None:

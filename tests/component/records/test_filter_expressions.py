@@ -145,8 +145,8 @@ def test_what_filters_do_not_have_is_refused_by_name(expression: Any, named: str
         (pl.lit("x"), "'x' is not a condition"),
         (pc.field("t") > pa.scalar(1, pa.timestamp("ns")), "nanosec"),
         (pl.col("t") > pl.lit(1).cast(pl.Datetime("ns")), "cast|strict"),
-        (pl.Series([1]).dtype, "a filter is SQL text"),
-        (5, "a filter is SQL text"),
+        (pl.Series([1]).dtype, "a filter must be SQL text"),
+        (5, "a filter must be SQL text"),
     ],
     ids=str,
 )

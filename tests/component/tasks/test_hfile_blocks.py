@@ -44,7 +44,7 @@ def test_keys_are_in_the_order_of_their_bytes() -> None:
 
 def test_a_key_that_comes_twice_is_refused() -> None:
     group = Group.of([1, 2])
-    with pytest.raises(InvalidRequest, match="comes twice"):
+    with pytest.raises(InvalidRequest, match="is repeated"):
         group.append(rows([2, 2], 20), options=HFILE)
 
 

@@ -13,8 +13,6 @@ from tests.interop.oracle import RealHudi
 from tests.support.rows import assert_same_rows
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("qty", pa.int32()), ("name", pa.string())])
-
-
 OPTIONS: dict[str, Any] = {
     "hoodie.table.name": "t",
     "hoodie.datasource.write.recordkey.field": "id",

@@ -123,7 +123,7 @@ KEPT: dict[str, Kept] = {
                 "B 1: open_input a/F_W_T.parquet 3: freeze 130000",
             ],
         ),
-        "files of no instant",
+        "orphaned files",
     ),
     "the newest write is taken back, and what it replaced was cleaned": Kept(
         Schedule("cow cleaned", {"B": "delete_partitions b; upsert b1; rollback"}, takes_back=True),
@@ -149,7 +149,7 @@ KEPT: dict[str, Kept] = {
     ),
     "a clustering that slept through a restore": Kept(
         Schedule("mor kept", {"A": "cluster", "B": "restore"}, ["A 1: stat a/F_W_T.parquet 1: freeze 130000"], seed=9),
-        "files of no instant",
+        "orphaned files",
     ),
     "a restore whose last answer is lost": Kept(
         Schedule(

@@ -603,12 +603,12 @@ def _timeline(storage: MemoryStorage) -> tuple[FileInfo, ...]:
 
 _MEETINGS = re.compile(
     "lock was not free|lock was lost|pending clustering|pending compaction|drop it with unschedule_|"
-    "lives|build on it|carries out|carried out|"
-    "did not finish; run it again|the answer was lost|was rolled back|another executor|is planned to|is not run: |"
+    "is alive|build on it|is running it|is being run|"
+    "did not finish; run it again|the answer was lost|was rolled back|another executor|is planned to|(is|was) not run: |"
     "files that it replaced were cleaned|is savepointed|has no plan; roll it back"
 )
 _BYGONES = re.compile(
-    rf"{_MEETINGS.pattern}|may be gone|cannot be read as of|has a savepoint already|is about to delete files|are archived"
+    rf"{_MEETINGS.pattern}|may be missing|cannot be read as of|has a savepoint already|is about to delete files|are archived"
 )
 
 

@@ -86,11 +86,40 @@ def test_capabilities_are_reached_through_their_registration_points() -> None:
     assert not reached
 
 
-def test_names_that_a_capability_exports_exist() -> None:
-    for name in ("bootstrap", "hbase_index", "recovery", "report"):
+def test_exported_names_are_defined_by_their_modules() -> None:
+    exporting = []
+    for name in features.CAPABILITIES:
         point = features.load(name, "the test")
-        for exported in point._EXPORTS:
-            if exported not in ("ask_few_of_hbase", "ask_many_of_hbase"):  # they need PySpark
-                assert getattr(point, exported) is not None
+        exports = getattr(point, "_EXPORTS", None)
+        if exports is None:
+            continue
+        exporting.append(name)
+        for exported, module in exports.items():  # read as text: some modules need PySpark
+            tree = ast.parse((PACKAGE / "features" / name / f"{module}.py").read_text("utf-8"))
+            defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+            defined |= {
+                target.id
+                for node in tree.body
+                for target in (getattr(node, "targets", None) or [getattr(node, "target", None)])
+                if isinstance(target, ast.Name)
+            }
+            assert exported in defined, f"{name}: {module}.py defines no {exported}"
         with pytest.raises(AttributeError, match="no attribute"):
             getattr(point, "other" + "_name")
+    assert exporting == ["bootstrap", "hbase_index", "recovery", "report"]
+
+
+def test_attributes_taken_of_a_capability_are_exported() -> None:
+    """A type checker does not see these attributes: `load` returns a module of any kind."""
+    taken = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call)):
+                continue
+            call = node.value
+            if ast.unparse(call.func) in ("features.load", "features.find") and isinstance(call.args[0], ast.Constant):
+                name = str(call.args[0].value)
+                exports = getattr(features.load(name, "the test"), "_EXPORTS", None)
+                assert exports is None or node.attr in exports, f"{path}:{node.lineno}: {name} exports no {node.attr}"
+                taken.append(node.attr)
+    assert len(taken) > 5

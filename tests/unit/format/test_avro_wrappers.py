@@ -189,8 +189,8 @@ def test_deletes_without_an_ordering_value_among_tuples() -> None:
 @pytest.mark.parametrize(
     ("row", "kinds", "what"),
     [
-        (TWO, [pa.string()], "is a tuple, and the table has one"),
-        (TWO, [pa.string(), pa.int64(), pa.int64()], "another number of values"),
+        (TWO, [pa.string()], "is a tuple, but the table has one"),
+        (TWO, [pa.string(), pa.int64(), pa.int64()], "differ in number"),
         ("0602", [pa.string(), pa.int64()], "is not a tuple"),
     ],
 )

@@ -241,7 +241,7 @@ def test_times_in_hive_style_and_encoded() -> None:
         (rule("UNIX_TIMESTAMP", "yyyy"), [2**63 - 1], "row 0"),
         (rule("EPOCHMICROSECONDS", "yyyy"), [2**62], "row 0"),
         (rule("UNIX_TIMESTAMP", "yyyy"), ["2024"], "DATE_STRING"),
-        (rule("DATE_STRING", "yyyy", input_patterns=("yyyy",)), [2024], "holds no text"),
+        (rule("DATE_STRING", "yyyy", input_patterns=("yyyy",)), [2024], "requires strings"),
         (rule("DATE_STRING", "yyyy", input_patterns=("yyyy",)), ["2024", "x"], "'x' in row 1"),
         (rule("UNIX_TIMESTAMP", "yyyy"), [True], "cannot be a time"),
         (rule("UNIX_TIMESTAMP", "yyyy"), [float("nan")], "not a time"),

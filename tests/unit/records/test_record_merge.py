@@ -108,7 +108,7 @@ def test_soft_deletes() -> None:
     assert flags is not None
     assert flags.tolist() == [True, False, False]
     assert delete_flags(table.slice(1)) is None
-    with pytest.raises(InvalidRequest, match="has to be a boolean column"):
+    with pytest.raises(InvalidRequest, match="it must be boolean"):
         delete_flags(pa.table({"_hoodie_is_deleted": ["true"]}))
 
 

@@ -272,9 +272,9 @@ def test_layouts_and_widths_become_canonical() -> None:
         (pa.null(), "no type"),
         (pa.decimal256(50, 2), "38 digits"),
         (pa.decimal128(5, -1), "scale"),
-        (pa.time64("us"), "time of day"),
-        (pa.duration("s"), "durations"),
-        (pa.month_day_nano_interval(), "durations"),
+        (pa.time64("us"), "time-of-day"),
+        (pa.duration("s"), "duration type"),
+        (pa.month_day_nano_interval(), "duration type"),
         (pa.uuid(), "storage type"),
         (pa.map_(pa.int32(), pa.int32()), "keys of a map"),
         (pa.struct([]), "at least one"),
@@ -293,7 +293,7 @@ def test_all_problems_are_named_at_once() -> None:
         normalise(schema)
     lines = str(caught.value).splitlines()
     assert len(lines) == 6
-    assert "two columns of this name" in lines[1] and "in case alone" in lines[2]
+    assert "two columns of this name" in lines[1] and "only in case" in lines[2]
 
 
 # --- evolve
@@ -363,7 +363,7 @@ def test_fixed_columns_keep_their_type_in_every_mode() -> None:
     for wider in ({"k": pa.int64()}, {"k": pa.string()}, {"s": pa.struct([("t", pa.float64())])}, {"d": pa.string()}):
         incoming = pa.schema([field.with_type(wider.get(field.name, field.type)) for field in table])
         for mode in SchemaMode:
-            with pytest.raises(InvalidRequest, match="whose type no batch changes"):
+            with pytest.raises(InvalidRequest, match="whose type cannot change"):
                 evolve(table, incoming, mode, fixed=fixed)
     narrow = {"k": pa.int8(), "s": pa.struct([("t", pa.int32())]), "text": pa.int64(), "d": pa.int32()}
     incoming = pa.schema([field.with_type(narrow[field.name]) for field in table])
@@ -398,7 +398,7 @@ def test_numbers_that_would_be_rounded_are_refused() -> None:
     narrow = pa.record_batch({"v": pa.array([2**24 + 1], pa.int32())})
     refuse_rounding(narrow, pa.schema([("v", pa.float64())]))
     for value, width in ((2**24 + 1, pa.int32()), (2**63 - 1, pa.int64())):
-        with pytest.raises(InvalidRequest, match="would round"):
+        with pytest.raises(InvalidRequest, match="without rounding"):
             refuse_rounding(pa.record_batch({"v": pa.array([value], width)}), pa.schema([("v", pa.float32())]))
 
 

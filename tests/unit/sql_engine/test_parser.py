@@ -201,7 +201,7 @@ def test_a_recursive_expression_sees_itself() -> None:
         ("SELECT 1 2", r"line 1, column 10: .*\(at '2'\)"),
         ("DELETE FROM t\nWHERE a = 1 b", "line 2, column 13"),
         ("UPDATE t SET a", "column 15: expected ==, found the end of the statement"),
-        ("UPDATE t SET a = 'x", "a quote or a comment may be left open"),
+        ("UPDATE t SET a = 'x", "column 18: the quote ' is not closed"),
         ("INSERT t VALUES (1)", "column 8: expected INTO, found t"),
         ("INSERT INTO t", "expected a query"),
         ("INSERT INTO t 1 + 1", "expected a query, found '1 . 1'"),

@@ -285,7 +285,7 @@ class TestErrors:
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
     def test_an_unwritable_folder(self, storage: Storage, tmp_path: Path) -> None:
         tmp_path.chmod(0o555)
-        with pytest.raises(InvalidRequest, match="owner or the mode"):
+        with pytest.raises(InvalidRequest, match="owner or mode"):
             storage.put("f", b"1")
 
     def test_a_full_disk_is_heard_from_inside_an_output(self, storage: Storage, tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ class TestStorageLock:
         lock = StorageLock(storage, env)
         lock.acquire()
         storage.delete([LEASE_PATH])
-        with pytest.raises(StorageUnavailable, match="gone"):
+        with pytest.raises(StorageUnavailable, match="missing"):
             lock.renew()
         lock.release()
         assert storage.read(LEASE_PATH) is None
@@ -606,7 +606,7 @@ class TestOpenLock:
     @pytest.mark.parametrize("name", [None, CLASS + "InProcessLockProvider", DYNAMODB])
     def test_a_server_of_locks_is_not_passed_over(self, storage: Storage, env: ReplayEnvironment, name: str | None) -> None:
         settings = LockSettings(name, zookeeper=ZookeeperSettings("h:1"), dynamodb=DynamoDbSettings(None))
-        with pytest.raises(InvalidRequest, match=r"zookeeper\.url=h:1 names where writers lock.*set hoodie.*Zookeeper"):
+        with pytest.raises(InvalidRequest, match=r"zookeeper\.url=h:1 selects where writers lock.*set hoodie.*Zookeeper"):
             open_lock(settings, storage, env)
 
     def test_options_of_all_providers(self) -> None:

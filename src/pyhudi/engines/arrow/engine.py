@@ -1,7 +1,7 @@
 """The embedded engine: Arrow tables and threads of one process.
 
-Incoming batches are conformed and keyed as they arrive and held in a `RowBuffer`; beyond the memory budget they lie on local
-disk.  Lookups and writing tasks run on a thread pool; Arrow releases the interpreter lock in all of them.
+Incoming batches are cast and keyed as they arrive and buffered in a `RowBuffer`, which spills to local disk beyond the
+memory budget. Lookups and writing tasks run on a thread pool; Arrow releases the interpreter lock in all of them.
 """
 
 from __future__ import annotations
@@ -31,49 +31,51 @@ Ints = npt.NDArray[np.int64]
 
 
 class LocalEngine:
-    """Runs tasks in threads.  threads: 0 for one a processor."""
+    """Runs tasks in threads.  threads: 0 for one per processor."""
 
     name = "embedded"
     may_leave_attempts = False
 
     def __init__(self, threads: int = 0) -> None:
         if threads < 0:
-            raise InvalidRequest(f"option pyhudi.threads={threads} has to be 0 or more")
+            raise InvalidRequest(f"option pyhudi.threads={threads} is negative: set 0 (one per processor) or more")
         self.threads = threads or os.cpu_count() or 1
         self._opened: tuple[Any, pa.RecordBatchReader] | None = None
 
     def input_schema(self, data: Any) -> pa.Schema:
-        """The schema of the caller's data."""
+        """The Arrow schema of the input data."""
         self._opened = data, arrow_reader(data)
         return self._opened[1].schema
 
     def prepare(self, data: Any, request: PrepareRequest) -> LocalIncoming:
-        """Read the data, conform and key it, combine duplicates."""
-        # Some streams can be had only once: the one whose schema was asked for is the one that is read.
+        """Read the input data, cast and key it, and combine duplicates."""
+        # Some streams can be read only once: reuse the one that was opened to get its schema.
         opened, self._opened = self._opened, None
         reader = opened[1] if opened and opened[0] is data else arrow_reader(data)
         return LocalIncoming(self, reader.schema, self.pipelined(partial(_prepared, request), _numbered(reader)), request)
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
-        """Run tasks on the pool; results in order.  The first error cancels what has not begun and is raised."""
+        """Run tasks on the pool; results in order.  The first error cancels the tasks that have not started, and is
+        raised.
+        """
         todo = list(tasks)
         with stage(stage_name(getattr(function, "func", function)), len(todo)) as advance:
             return self._run_all(function, todo, advance)
 
     def run_tasks(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
-        """As `map`: this process does all work, whatever its size."""
+        """Like `map`: this process executes all tasks, regardless of their size."""
         return self.map(function, tasks)
 
     def lanes(self, size_bytes: int) -> int:
-        """The threads, whatever the size."""
+        """The number of threads, regardless of the size."""
         return self.threads
 
     def token(self, number: int) -> WriteToken:
-        """The write token of a task of some number."""
+        """The write token of a task number."""
         return WriteToken(number, 0, number)
 
     def pipelined(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """Results in order while items still arrive; the pool works a few items ahead of the result that was taken last."""
+        """Results in order while items still arrive; the pool prefetches a few items ahead of the consumer."""
         if self.threads == 1:
             yield from map(function, items)
             return
@@ -106,7 +108,7 @@ class LocalEngine:
 
 
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Each batch that has rows, with the number of its first row in the stream."""
+    """Each non-empty batch, with the number of its first row in the stream."""
     first_row = 0
     for batch in batches:
         if batch.num_rows:

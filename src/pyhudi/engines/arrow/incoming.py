@@ -1,4 +1,4 @@
-"""The Arrow rows of one write: held in a buffer, combined, looked up."""
+"""The Arrow rows of one write: buffered, combined and looked up."""
 
 from __future__ import annotations
 
@@ -45,23 +45,25 @@ from pyhudi.tasks.write_tasks import CreateTask, WriteStatus
 Ints = npt.NDArray[np.int64]
 
 _FEWEST_ROWS_A_RUN = 1000
-"""Rows that stand together by partition in runs of so many, on average, are cut as they are; others are sorted first."""
+"""Minimum average length of runs of one partition: rows with longer runs are sliced as they are, others are sorted
+first.
+"""
 
 KEYS_SHARE = 4
-"""Of the bytes of a base file about so many times fewer are its keys."""
+"""A base file is about this many times larger than its keys."""
 
 FILE_BYTES = 1 << 20
-"""What opening a file and reading its footer is worth, in bytes."""
+"""Cost of opening a file and reading its footer, in equivalent bytes."""
 
 _LookUp = Callable[[Sequence[pa.Table]], list[tuple[Ints, Ints]]]
-"""From tables of rows to the pairs (row, number of a place) of each."""
+"""Maps tables of rows to the pairs (row, candidate number) of each."""
 
 
 class LocalIncoming:
-    """The rows of one write, keyed and combined; one table for each bucket of the row buffer."""
+    """The rows of one write, keyed and combined; one table per bucket of the row buffer."""
 
     def __init__(self, workers: Workers, input_schema: pa.Schema, prepared: Iterable[pa.Table], request: PrepareRequest) -> None:
-        """given: the columns as the caller had them.  prepared: the rows in the incoming layout of the request."""
+        """input_schema: columns of the caller's data.  prepared: rows in the incoming layout of the request."""
         self._workers = workers
         self._request = request
         self._given = input_schema
@@ -76,11 +78,11 @@ class LocalIncoming:
 
     @property
     def spilled(self) -> bool:
-        """True when the rows lie on disk."""
+        """Whether rows were spilled to disk."""
         return self._buffer.spilled
 
     def partitions(self) -> dict[str, int]:
-        """Rows by partition path."""
+        """Row counts by partition path."""
         counts: Counter[str] = Counter()
         for rows in self.buckets:
             for entry in pc.value_counts(rows.column(PARTITION_PATH)).to_pylist():
@@ -88,7 +90,7 @@ class LocalIncoming:
         return dict(counts)
 
     def tag(self, request: TagRequest) -> LocalTagged:
-        """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
+        """Look up the keys; with a global index also resolve records whose partition changed."""
         tagged = []
         look_up, places = self._lookup_of(request)
         for buckets in self._affordable():
@@ -96,9 +98,9 @@ class LocalIncoming:
             for rows, (pairs_row, pairs_place) in zip(buckets, hits, strict=True):
                 if request.global_keys:
                     rows, pairs_row, pairs_place = self._settle_partitions(rows, pairs_row, pairs_place, request)
-                found = np.zeros(rows.num_rows, dtype=np.bool_)
-                found[pairs_row] = True
-                tagged.append(TaggedRows(rows, pairs_row, pairs_place, np.flatnonzero(~found)))
+                is_found = np.zeros(rows.num_rows, dtype=np.bool_)
+                is_found[pairs_row] = True
+                tagged.append(TaggedRows(rows, pairs_row, pairs_place, np.flatnonzero(~is_found)))
         return LocalTagged(self._workers, tagged, tuple(places), spilled=self.spilled)
 
     def untagged(self) -> LocalTagged:
@@ -108,7 +110,7 @@ class LocalIncoming:
         return LocalTagged(self._workers, parts, (), spilled=self.spilled)
 
     def write_bulk(self, plan: BulkPlan) -> list[WriteStatus]:
-        """Write all rows to new file groups: each partition path by itself, sorted as the plan says."""
+        """Write all rows to new file groups, one partition path at a time, sorted as planned."""
         jobs: list[tuple[CreateTask, Iterable[pa.Table]]] = []
 
         def add(partition: str, rows: Iterable[pa.Table]) -> None:
@@ -120,11 +122,11 @@ class LocalIncoming:
             if plan.sort != "NONE":
                 in_order = self._buffer.sorted_by_key(rows)
                 if self.spilled:
-                    # Sorted while it is written: what is sorted at one time is bounded, so the parts cannot be dealt out.
+                    # Sorted while being written with bounded memory, so the parts cannot be distributed over threads.
                     add(partition, in_order)
                     continue
                 (rows,) = in_order
-            # A partition's rows are not spread over several small files only to use more threads.
+            # Do not split a partition into small files only to use more threads.
             parts = min(spread, max(1, rows.nbytes // CHUNK_BYTES))
             step = -(-rows.num_rows // parts)
             for start in range(0, rows.num_rows, step):
@@ -133,13 +135,13 @@ class LocalIncoming:
         return [status for statuses in written for status in statuses]
 
     def refit(self, request: PrepareRequest) -> None:
-        """Give the held rows the columns of another request: many a stream can be read only once."""
+        """Convert the buffered rows to the columns of another request, because many streams can be read only once."""
         check_refits(self._given, self._request, request)
         self._request = request
         self.buckets = [self._buffer.store(refitted_rows(request, rows)) for rows in self.buckets]
 
     def release(self) -> None:
-        """Drop rows and spilled files."""
+        """Drop the rows and spilled files."""
         self.buckets = []
         self._buffer.release()
 
@@ -151,7 +153,7 @@ class LocalIncoming:
         return rows if combined is rows else self._buffer.store(combined)
 
     def _affordable(self) -> Iterator[list[pa.Table]]:
-        """The buckets in groups whose keys may be in memory together."""
+        """Group buckets whose keys fit in memory together."""
         group: list[pa.Table] = []
         size_bytes = 0
         for rows in self.buckets:
@@ -186,7 +188,7 @@ class LocalIncoming:
         return _KeysByPartition(keys, {name: order[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)})
 
     def _lookup_of(self, request: TagRequest) -> tuple[_LookUp, Sequence[FileGroupCandidate]]:
-        """How rows are looked up, and the places that the answers number; some may be added while it is used."""
+        """The lookup function of a request and its candidates, to which it may add."""
         lookup = request.lookup
         if isinstance(lookup, LookupByBuckets):
             return self._by_buckets(request, places := BucketCandidates(request.candidates, lookup)), places.candidates
@@ -223,9 +225,9 @@ class LocalIncoming:
                 setup = self._tag_bucket_setup(rows, global_keys=request.global_keys)
                 pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
                 for path in setup.rows:
-                    asked = _key_set(setup, path)
-                    found, codes, groups = find_in_record_index(readers(path), asked.keys)
-                    pairs.append(asked.expand(found, numbers.of(groups)[codes]))
+                    key_set = _key_set(setup, path)
+                    hit_rows, codes, groups = find_in_record_index(readers(path), key_set.keys)
+                    pairs.append(key_set.expand(hit_rows, numbers.of(groups)[codes]))
                 answers.append((np.concatenate([row for row, _ in pairs]), np.concatenate([place for _, place in pairs])))
             return answers
 
@@ -236,33 +238,35 @@ class LocalIncoming:
         find = features.load("hbase_index", "index HBASE").find_in_hbase
         answers = []
         for rows in tables:
-            asked = _key_set(self._tag_bucket_setup(rows, global_keys=True), None)
-            found, numbers, unsure = find(lookup, asked.keys, groups)
-            row, place = asked.expand(found, numbers)
+            key_set = _key_set(self._tag_bucket_setup(rows, global_keys=True), None)
+            hit_rows, numbers, unsure = find(lookup, key_set.keys, groups)
+            row, place = key_set.expand(hit_rows, numbers)
             if len(unsure):
-                here, _ = asked.expand(unsure, np.zeros(len(unsure), dtype=np.int64))
+                here, _ = key_set.expand(unsure, np.zeros(len(unsure), dtype=np.int64))
                 by_columns = replace(request, lookup=LookupByKeyColumns())
-                ((more, places),) = self._in_files(by_columns, LookupByKeyColumns(), [rows.take(pa.array(here))])
-                row, place = np.concatenate([row, here[more]]), np.concatenate([place, places])
+                ((matched, places),) = self._in_files(by_columns, LookupByKeyColumns(), [rows.take(pa.array(here))])
+                row, place = np.concatenate([row, here[matched]]), np.concatenate([place, places])
             answers.append((row, place))
         return answers
 
     def _in_files(
         self, request: TagRequest, lookup: LookupByKeyColumns | LookupByKeyFilters, tables: Sequence[pa.Table]
     ) -> list[tuple[Ints, Ints]]:
-        """For each table the pairs (row, number of a place)."""
+        """For each table the pairs (row, candidate number)."""
         buckets = [self._tag_bucket_setup(rows, global_keys=request.global_keys) for rows in tables]
         by_partition = request.candidates_by_partition().items()
-        asked = [(path, numbers) for path, numbers in by_partition if any(path in bucket.rows for bucket in buckets)]
-        lanes = self._workers.lanes(sum(_lookup_bytes(request.candidates[number]) for _, numbers in asked for number in numbers))
+        lookup_partitions = [(path, numbers) for path, numbers in by_partition if any(path in bucket.rows for bucket in buckets)]
+        lanes = self._workers.lanes(
+            sum(_lookup_bytes(request.candidates[number]) for _, numbers in lookup_partitions for number in numbers)
+        )
         lookups: list[tuple[Ints, list[_KeySet]]] = []
-        for path, numbers in asked:
+        for path, numbers in lookup_partitions:
             sets = [_key_set(bucket, path) for bucket in buckets]
             step = max(1, -(-len(numbers) // lanes))
             lookups += [(np.array(numbers[i : i + step], dtype=np.int64), sets) for i in range(0, len(numbers), step)]
         tasks = [LookupTask(request.task(numbers.tolist()), tuple(s.keys for s in sets)) for numbers, sets in lookups]
         if isinstance(request.lookup, LookupByKeyColumns) and request.lookup.use_cache:
-            # What is held is held in this process.
+            # The cache exists only in this process.
             answers = self._workers.map(lookup_keys, tasks)
         else:
             answers = self._workers.run_tasks(lookup_keys, tasks, [task.size_bytes for task in tasks])
@@ -288,15 +292,15 @@ class LocalIncoming:
     def _settle_partitions(
         self, rows: pa.Table, pairs_row: Ints, pairs_candidate: Ints, request: TagRequest
     ) -> tuple[pa.Table, Ints, Ints]:
-        """Global index: rows found in another partition stay there, or move, as the request says."""
-        homes = pa.array([place.partition for place in request.candidates], pa.string())
+        """Global index: rows that are stored in another partition stay there or move, according to the request."""
+        candidate_partitions = pa.array([place.partition for place in request.candidates], pa.string())
         if not len(pairs_row):
             return rows, pairs_row, pairs_candidate
-        stored = homes.take(pa.array(pairs_candidate))
-        own = rows.column(PARTITION_PATH).take(pa.array(pairs_row)).combine_chunks()
-        moved = np.asarray(pc.not_equal(stored, own), dtype=np.bool_)
-        placeless = np.asarray(pc.equal(own, PLACEHOLDER_PARTITION), dtype=np.bool_)
-        stays = moved & placeless if request.update_partition_path else moved
+        stored = candidate_partitions.take(pa.array(pairs_candidate))
+        incoming_partitions = rows.column(PARTITION_PATH).take(pa.array(pairs_row)).combine_chunks()
+        moved = np.asarray(pc.not_equal(stored, incoming_partitions), dtype=np.bool_)
+        has_no_partition = np.asarray(pc.equal(incoming_partitions, PLACEHOLDER_PARTITION), dtype=np.bool_)
+        stays = moved & has_no_partition if request.update_partition_path else moved
         rows = _with_partition(rows, pairs_row[stays], stored.filter(pa.array(stays)))
         goes = moved & ~stays
         if not goes.any():
@@ -310,19 +314,19 @@ class LocalIncoming:
 
 @dataclass(frozen=True, slots=True)
 class LookupTask:
-    """Keys for some places.  key_sets: of the rows of each bucket of the row buffer."""
+    """Keys to look up in some candidates.  key_sets: one for the rows of each bucket of the row buffer."""
 
     task: TagTask
     key_sets: tuple[pa.Array, ...]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that reading the places takes, about."""
+        """Approximate bytes to read."""
         return sum(map(_lookup_bytes, self.task.candidates))
 
 
 def _lookup_bytes(candidate: FileGroupCandidate) -> int:
-    """A file's keys are a part of it, and opening it costs, too."""
+    """Approximate cost in bytes: the keys are a part of the file, and opening it has a fixed cost."""
     return max(FILE_BYTES, candidate.slice.size_bytes // KEYS_SHARE) if candidate.slice is not None else 0
 
 
@@ -339,14 +343,16 @@ class _KeysByPartition:
 
 @dataclass(frozen=True, slots=True)
 class _KeySet:
-    """Distinct keys, and for each of them the rows that carry it."""
+    """Distinct keys, and the rows that have each of them."""
 
     keys: pa.Array
     rows: Ints
     codes: Ints | None
 
     def expand(self, key_index: Ints, groups: Ints) -> tuple[Ints, Ints]:
-        """Pairs (distinct row, group) from hits of distinct keys; each pair once, also when a file holds a key twice."""
+        """Pairs (distinct row, group) from hits of distinct keys, without duplicates even if a file contains a key
+        twice.
+        """
         if not len(key_index):
             return key_index, groups
         key_index, groups = distinct_pairs(key_index, groups)
@@ -373,7 +379,7 @@ def _is_identity(rows: Ints) -> bool:
 
 
 def by_partition(rows: pa.Table) -> pa.Table:
-    """The rows in order of partition path, those of one path in order of arrival."""
+    """Rows sorted by partition path, stable in order of arrival."""
     codes = row_codes(rows, [PARTITION_PATH])
     order = np.argsort(codes, kind="stable")
     return rows if _is_identity(order) else rows.take(pa.array(order))
@@ -384,8 +390,10 @@ def _with_partition(rows: pa.Table, at: Ints, values: pa.Array) -> pa.Table:
         mask = np.zeros(rows.num_rows, dtype=np.bool_)
         mask[at] = True
         order = np.argsort(at, kind="stable")
-        kept = order[np.r_[True, np.diff(at[order]) != 0]]
+        first_positions = order[np.r_[True, np.diff(at[order]) != 0]]
         position = rows.schema.get_field_index(PARTITION_PATH)
-        column = pc.replace_with_mask(rows.column(position).combine_chunks(), pa.array(mask), values.take(pa.array(kept)))
+        column = pc.replace_with_mask(
+            rows.column(position).combine_chunks(), pa.array(mask), values.take(pa.array(first_positions))
+        )
         rows = rows.set_column(position, rows.schema.field(position), column)
     return rows

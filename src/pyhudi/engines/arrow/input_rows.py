@@ -1,14 +1,15 @@
-"""What a caller may write, as a stream of Arrow batches.
+"""Input data of writes as a stream of Arrow batches.
 
-    Arrow                  tables, batches, readers, datasets, scanners, anything with the Arrow PyCapsule interface (Polars,
-                           pandas, DuckDB, ...)
+    Arrow                  tables, batches, readers, datasets, scanners, anything with the Arrow PyCapsule interface
+                           (Polars, pandas, DuckDB, ...)
     Polars LazyFrame       collected
     columns                a mapping of names to values
-    rows                   a list of mappings: a row that lacks a name has null there
-    a generator            of mappings, which are gathered before anything is written; or of tables and frames, one at a time
-    a list of frames       tables, batches and frames with equal columns, one after the other
+    rows                   a list of mappings: missing names are null
+    a generator            of mappings, which are collected before anything is written; or of tables and frames, one at
+                           a time
+    a list of frames       tables, batches and frames with equal columns, concatenated
 
-Values of Python get the types that Arrow finds for all values of a column together.
+Arrow infers one type for all Python values of a column.
 """
 
 from __future__ import annotations
@@ -28,18 +29,20 @@ _COLUMN_OF_PANDAS = re.compile(r"Conversion failed for column (.+) with type")
 
 
 def arrow_reader(data: Any) -> pa.RecordBatchReader:
-    """The caller's rows as a stream.  Raises InvalidRequest for what is no rows, holds what Arrow cannot, or has two columns of
-    one name.
+    """Open the input data as a stream.
+
+    Raises:
+        InvalidRequest: The data is not tabular, contains values that Arrow lacks, or has two columns of one name.
     """
     try:
         reader = _opened(data)
     except (UnicodeEncodeError, OverflowError, pa.ArrowException) as error:
-        # Columns of frames that are not text, arrays that are not rows, numbers of more than 64 bits.
+        # Column names that are not text, arrays that are not rows, numbers of more than 64 bits.
         raise InvalidRequest(f"the data cannot be read as Arrow rows: {error}") from error
     names = reader.schema.names
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise InvalidRequest(f"the data has two columns of the name {twice!r}: rename one of them")
+        raise InvalidRequest(f"the data has two columns named {twice!r}: rename one of them")
     return reader
 
 
@@ -75,39 +78,39 @@ def _opened(data: Any) -> pa.RecordBatchReader:
     if isinstance(data, Iterator):
         return _generated(data)
     raise InvalidRequest(
-        f"data of type {type(data).__module__}.{type(data).__name__} cannot be read as Arrow; give a PyArrow table, "
+        f"data of type {type(data).__module__}.{type(data).__name__} cannot be read as Arrow; pass a PyArrow table, "
         "batch, reader or dataset, a Polars or pandas frame, any object with the Arrow PyCapsule interface, a dictionary of "
         "columns, or a list or generator of dictionaries"
     )
 
 
 def _unreadable(error: pa.ArrowException) -> str:
-    """What is wrong with a column of pandas that Arrow makes nothing of, without the address of a value in memory."""
+    """Error message for a pandas column that Arrow cannot convert, without the memory addresses of values."""
     reason = _ADDRESS.sub("", str(error.args[0] if error.args else error))
     column = next((found[1] for found in map(_COLUMN_OF_PANDAS.search, map(str, error.args)) if found), None)
     if column is None:
         return f"the data cannot be read as Arrow: {reason}"
     return (
-        f"column {column!r} cannot be read as Arrow: {reason}. Its values are of several types, or of one that Arrow has not: "
-        "make them of one type first, such as by astype"
+        f"column {column!r} cannot be read as Arrow: {reason}. Its values have several types, or one that Arrow lacks: "
+        "convert them to one type first, for instance with astype"
     )
 
 
 def _of_columns(columns: Mapping[Any, Any]) -> pa.RecordBatchReader:
     """Columns by name."""
-    made: dict[str, pa.Array | pa.ChunkedArray] = {}
+    arrays: dict[str, pa.Array | pa.ChunkedArray] = {}
     for name, values in columns.items():
         if not isinstance(name, str):
-            raise InvalidRequest(f"the data is a dictionary, whose keys are the names of columns, and {name!r} is not a string")
-        made[name] = _array(name, values)
-    lengths = {name: len(array) for name, array in made.items()}
+            raise InvalidRequest(f"the data is a dictionary, whose keys must be column names, but {name!r} is not a string")
+        arrays[name] = _array(name, values)
+    lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidRequest(f"the columns differ in length: {', '.join(f'{name} {length}' for name, length in lengths.items())}")
-    return pa.table(made).to_reader()
+    return pa.table(arrays).to_reader()
 
 
 def _of_rows(rows: Sequence[Any]) -> pa.RecordBatchReader:
-    """Rows as mappings of names to values, or tables and frames one after the other."""
+    """Rows as mappings of names to values, or tables and frames to concatenate."""
     if rows and is_frame(rows[0]):
         return _one_by_one(rows[0], iter(rows[1:]))
     for number, row in enumerate(rows):
@@ -117,13 +120,13 @@ def _of_rows(rows: Sequence[Any]) -> pa.RecordBatchReader:
                 f"{type(row).__name__}"
             )
     if not rows:
-        raise InvalidRequest("the data is empty, so it names no columns; give an empty Arrow table to write none")
+        raise InvalidRequest("the data is empty, so its columns are unknown; pass an empty Arrow table to write no rows")
     names = dict.fromkeys(name for row in rows for name in row)
     return _of_columns({name: [row.get(name) for row in rows] for name in names})
 
 
 def _generated(items: Iterator[Any]) -> pa.RecordBatchReader:
-    """Rows that come one after the other, or tables and frames that do."""
+    """A generator of rows, or of tables and frames."""
     first = next(items, None)
     if is_frame(first):
         return _one_by_one(first, items)
@@ -131,20 +134,20 @@ def _generated(items: Iterator[Any]) -> pa.RecordBatchReader:
 
 
 def is_empty(data: Any) -> bool:
-    """Whether data has neither rows nor columns, as a list without rows or a frame that was made of none."""
+    """Return True if the data has neither rows nor columns, such as an empty list or a frame created from one."""
     if isinstance(data, (list, tuple)):
         return not data
     return is_frame(data) and hasattr(data, "__len__") and not len(data) and not arrow_reader(data).schema.names
 
 
 def is_frame(item: Any) -> bool:
-    """Whether an item holds rows and columns of its own: a table, a batch, a dataset, a frame of Polars or pandas."""
+    """Return True if an item is tabular itself: a table, batch, dataset, or a Polars or pandas frame."""
     lazy = type(item).__module__.partition(".")[0] == "polars" and type(item).__name__ == "LazyFrame"
     return lazy or any(hasattr(item, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "scanner"))
 
 
 def _one_by_one(first: Any, others: Iterator[Any]) -> pa.RecordBatchReader:
-    """Tables and frames, each read when those before it are written."""
+    """Tables and frames, each read after the previous ones are written."""
     opened = arrow_reader(first)
     return pa.RecordBatchReader.from_batches(opened.schema, _batches(opened, others))
 
@@ -154,22 +157,22 @@ def _batches(first: pa.RecordBatchReader, others: Iterator[Any]) -> Iterator[pa.
     for number, part in enumerate(others, 1):
         if not is_frame(part):
             raise InvalidRequest(
-                f"item {number} (counted from 0) of the data is no table or frame as the first one: {type(part)}"
+                f"item {number} (counted from 0) of the data is not a table or frame, but the first one is: {type(part)}"
             )
         opened = arrow_reader(part)
         if not opened.schema.equals(first.schema):
             raise InvalidRequest(
-                f"item {number} (counted from 0) of the data does not have the columns of the first one: {opened.schema}"
+                f"item {number} (counted from 0) of the data has other columns than the first one: {opened.schema}"
             )
         yield from opened
 
 
 def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
-    """The values of a column.  Raises InvalidRequest that names the column."""
+    """The values of a column.  Raises InvalidRequest with its name."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InvalidRequest(f"column {name!r} is {values!r:.80} and not a list of values; a row is given as [{{...}}]")
+        raise InvalidRequest(f"column {name!r} is {values!r:.80} and not a list of values; write a row as [{{...}}]")
     try:
         array = pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -180,17 +183,17 @@ def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _check_times(path: str, values: Iterable[Any], kind: pa.DataType) -> None:
-    """Arrow takes the type of a column's first time, and cuts hours from later ones or takes them for UTC without a word."""
+    """Refuse mixed time types: Arrow uses the first one, and silently truncates or shifts later values."""
     if pa.types.is_list(kind):
         _check_times(path + "[]", chain.from_iterable(value for value in values if value is not None), kind.value_type)
     elif pa.types.is_struct(kind):
-        there = [value for value in values if isinstance(value, Mapping)]
+        structs = [value for value in values if isinstance(value, Mapping)]
         for child in kind.fields:
-            _check_times(f"{path}.{child.name}", [value.get(child.name) for value in there], child.type)
+            _check_times(f"{path}.{child.name}", [value.get(child.name) for value in structs], child.type)
     elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        found = sorted({_time_kind(value) for value in values if isinstance(value, date)})
-        if len(found) > 1:
-            raise InvalidRequest(f"column {path!r} holds {' and '.join(found)}: give times of one kind")
+        time_types = sorted({_time_kind(value) for value in values if isinstance(value, date)})
+        if len(time_types) > 1:
+            raise InvalidRequest(f"column {path!r} mixes {' and '.join(time_types)}: use one type of time values")
 
 
 def _time_kind(value: date) -> str:
@@ -200,25 +203,25 @@ def _time_kind(value: date) -> str:
 
 
 def _refuse_types_of_polars(data: Any) -> None:
-    """Raises InvalidRequest for columns that Polars hands over as what no other library reads.
+    """Raise InvalidRequest for Polars columns that other libraries cannot read.
 
-    Columns of Python objects come as bytes that hold their addresses, numbers of 128 bits in a format of its own.
+    Columns of Python objects are exported as bytes with their addresses, 128-bit numbers in a format of their own.
     """
-    found = data.schema.items() if hasattr(data, "columns") else [(data.name, data.dtype)]
-    for name, kind in found:
+    column_types = data.schema.items() if hasattr(data, "columns") else [(data.name, data.dtype)]
+    for name, kind in column_types:
         inner = set(_parts(kind))
         if "Object" in inner:
-            raise InvalidRequest(f"column {name!r} holds Python objects (Polars {kind}): cast it to a type of Polars first")
+            raise InvalidRequest(f"column {name!r} has Python objects (Polars {kind}): cast it to another Polars type first")
         wide = inner & {"Int128", "UInt128"}
         if wide:
             raise InvalidRequest(
-                f"column {name!r} holds numbers of 128 bits (Polars {kind}), which neither Arrow nor Hudi has: cast it to Int64 "
+                f"column {name!r} has 128-bit numbers (Polars {kind}), which neither Arrow nor Hudi supports: cast it to Int64 "
                 "if the values fit, else to Decimal(38, 0)"
             )
 
 
 def _parts(kind: Any) -> Iterator[str]:
-    """The name of a type of Polars, and of those within it."""
+    """The names of a Polars type and of the types nested in it."""
     yield str(kind)
     for field in getattr(kind, "fields", ()):
         yield from _parts(field.dtype)
@@ -227,9 +230,9 @@ def _parts(kind: Any) -> Iterator[str]:
 
 
 def _without_index(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """The frame's own columns: pandas adds its index to them, under a made-up name where it has none."""
-    kept = [name for name in reader.schema.names if not re.fullmatch(r"__index_level_\d+__", name)]
-    if len(kept) == len(reader.schema.names) or b"pandas" not in (reader.schema.metadata or {}):
+    """Drop the index columns that pandas adds under generated names."""
+    names = [name for name in reader.schema.names if not re.fullmatch(r"__index_level_\d+__", name)]
+    if len(names) == len(reader.schema.names) or b"pandas" not in (reader.schema.metadata or {}):
         return reader
-    schema = pa.schema([reader.schema.field(name) for name in kept])
-    return pa.RecordBatchReader.from_batches(schema, (batch.select(kept) for batch in reader))
+    schema = pa.schema([reader.schema.field(name) for name in names])
+    return pa.RecordBatchReader.from_batches(schema, (batch.select(names) for batch in reader))

@@ -1,4 +1,4 @@
-"""Arrow rows that know their file groups, and the tasks that write them."""
+"""Tagged Arrow rows (with their file groups), and the tasks that write them."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ R = TypeVar("R")
 
 
 class Workers(Protocol):
-    """Who does the work on the Arrow rows of a write.
+    """Executor of the tasks on the Arrow rows of a write.
 
-    threads: how many tasks run at once.
+    threads: number of concurrent tasks.
     """
 
     threads: int
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
-        """Run tasks in this process; results in order.  The first error stops the rest and is raised."""
+        """Run tasks in this process; results in order.  The first error stops the others and is raised."""
         ...
 
     def run_tasks(self, function: Callable[[T], R], tasks: Iterable[T], size_bytes: Sequence[int]) -> list[R]:
-        """Run tasks here or elsewhere; results in order.  function, tasks and results can be pickled.
+        """Run tasks in this process or on a cluster; results in order.  function, tasks and results are picklable.
 
-        size_bytes: what each task reads and writes of the table, about.
+        size_bytes: approximate bytes of the table that each task reads and writes.
         """
         ...
 
     def lanes(self, size_bytes: int) -> int:
-        """How many tasks run at once of work that reads and writes so many bytes."""
+        """Number of concurrent tasks for work of a size in bytes."""
         ...
 
     @property
     def token(self) -> Callable[[int], WriteToken]:
-        """What makes, where a task runs, the write token of its attempt; it can be pickled."""
+        """Picklable function that creates the write token of an attempt, called in the task."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """A file group and the rows that it takes, as a task.  number: of the task in its write."""
+    """A writing task: a file group and its rows.  number: of the task in its write."""
 
     number: int
     target: GroupTarget
@@ -71,7 +71,7 @@ class GroupRows:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that writing takes, about: those of the rows, and of a base file that is written anew."""
+        """Approximate bytes to write: those of the rows, and of a base file that is rewritten."""
         slice_ = self.target.slice
         if self.target.appends or slice_ is None or slice_.base is None:
             return int(self.rows.nbytes)
@@ -83,9 +83,9 @@ class GroupRows:
 
 @dataclass(frozen=True, slots=True)
 class TaskBundle:
-    """Tasks that travel together: their rows as one stream, of which each is told how many are its own.
+    """Tasks that are pickled together: their rows as one stream, with the row count of each task.
 
-    A stream for each would take some bytes for each column; and a slice is pickled with all that it was cut from.
+    Separate streams would add bytes for each column, and pickling a slice includes the table that it was cut from.
     """
 
     tasks: tuple[GroupRows, ...]
@@ -100,18 +100,18 @@ class TaskBundle:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, schema) as writer:
                 writer.write_table(pa.concat_tables([task.rows for task in tasks]).combine_chunks())
-            told = tuple((task.number, task.target, task.rows.num_rows) for task in tasks)
-            parts.append((told, sink.getvalue().to_pybytes()))
+            headers = tuple((task.number, task.target, task.rows.num_rows) for task in tasks)
+            parts.append((headers, sink.getvalue().to_pybytes()))
         return _apart, (tuple(parts),)
 
 
 def _apart(parts: tuple[tuple[tuple[tuple[int, GroupTarget, int], ...], bytes], ...]) -> TaskBundle:
     tasks = []
-    for told, stream in parts:
+    for headers, stream in parts:
         with pa.ipc.open_stream(stream) as reader:
             rows = reader.read_all()
         start = 0
-        for number, target, count in told:
+        for number, target, count in headers:
             tasks.append(GroupRows(number, target, rows.slice(start, count)))
             start += count
     return TaskBundle(tuple(tasks))
@@ -137,7 +137,7 @@ class WriteGroup:
 
 @dataclass(frozen=True, slots=True)
 class TaggedRows:
-    """Rows of one bucket; pairs of a row and the number of the file that holds its key; rows that stand nowhere."""
+    """Rows of one bucket; pairs of a row and the candidate that has its key; rows without a match."""
 
     rows: pa.Table
     pairs_row: Ints
@@ -146,7 +146,7 @@ class TaggedRows:
 
 
 class LocalTagged:
-    """Incoming rows that know their file group."""
+    """Incoming rows with their file groups."""
 
     def __init__(
         self, workers: Workers, parts: list[TaggedRows], candidates: tuple[FileGroupCandidate, ...], *, spilled: bool
@@ -172,13 +172,13 @@ class LocalTagged:
         )
 
     def without_existing(self) -> LocalTagged:
-        """Only rows that stand nowhere."""
+        """Only rows whose key does not exist in the table."""
         nothing = np.zeros(0, dtype=np.int64)
         parts = [TaggedRows(p.rows, nothing, nothing, p.inserts) for p in self._parts]
         return LocalTagged(self._workers, parts, self._places, spilled=self._spilled)
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
-        """One task for each file group that is updated or takes inserts."""
+        """Run one task for each file group that receives updates or inserts."""
         with tempfile.TemporaryDirectory(prefix="pyhudi-route-") as folder:
             routed = _Routed(plan, self._places, self._parts, folder if self._spilled else None)
 
@@ -193,7 +193,7 @@ class LocalTagged:
 
 
 class _Routed:
-    """Rows sorted by the file group that takes them."""
+    """Rows grouped by their target file group."""
 
     def __init__(
         self, plan: WritePlan, candidates: tuple[FileGroupCandidate, ...], parts: Sequence[TaggedRows], folder: str | None
@@ -219,23 +219,23 @@ class _Routed:
 
     def rows(self, group: tuple[str, str]) -> pa.Table:
         """All rows of one group."""
-        # Some have the column that marks deletes, others need none.
+        # Only some tables have the delete column.
         return pa.concat_tables(self.groups[group], promote_options="default")
 
     def close(self) -> None:
-        """Forget the rows, so that mapped files can be removed."""
+        """Drop the rows, so that memory-mapped files can be deleted."""
         self.groups.clear()
 
 
 class _InsertFill:
-    """Deals inserts of each partition out to its targets, in order of arrival."""
+    """Distributes the inserts of each partition over its targets, in order of arrival."""
 
     def __init__(self, plan: WritePlan) -> None:
         self._targets = plan.inserts
         self._placed: Counter[str] = Counter()
 
     def assign(self, part: TaggedRows, names: dict[tuple[str, str], int]) -> tuple[Ints, Ints]:
-        """Rows that have a target, and the code of the group that takes each; new groups are added to `names`."""
+        """Rows that have a target, and the code of the group of each; new groups are added to `names`."""
         rows: list[Ints] = []
         codes: list[Ints] = []
         if not len(part.inserts):
@@ -244,13 +244,13 @@ class _InsertFill:
         partition_codes = np.asarray(encoded.indices, dtype=np.int64)
         for number, partition in enumerate(encoded.dictionary.to_pylist()):
             targets = self._targets.get(partition, ())
-            mine = part.inserts[partition_codes == number]
-            if not targets or not len(mine):
+            partition_rows = part.inserts[partition_codes == number]
+            if not targets or not len(partition_rows):
                 continue
-            which = assign_inserts([target.row_count for target in targets], self._placed[partition], len(mine))
-            self._placed[partition] += len(mine)
+            which = assign_inserts([target.row_count for target in targets], self._placed[partition], len(partition_rows))
+            self._placed[partition] += len(partition_rows)
             lookup = np.array([names.setdefault((partition, t.file_id), len(names)) for t in targets], dtype=np.int64)
-            rows.append(mine)
+            rows.append(partition_rows)
             codes.append(lookup[which])
         if not rows:
             nothing = np.zeros(0, dtype=np.int64)

@@ -1,12 +1,11 @@
-"""Values and conditions that callers write for Spark: text, Columns and literals as Columns, and what can be known of them.
+"""Values and conditions of Spark callers (SQL text, Columns, literals) as Columns, and what can be inferred from them.
 
-A value becomes one of the type of the column that takes it as in an INSERT of Spark's (`storeAssignmentPolicy=ANSI`): a number
-becomes another kind of number, anything becomes text, a date a time; text becomes a number by a cast alone, which the caller
-writes.  A number that its column does not hold is refused, whether the session is in ANSI mode or not.
+A value is cast to the type of its target column as in Spark's INSERT (`storeAssignmentPolicy=ANSI`): between numeric
+types, anything to text, dates and times to each other. Text becomes a number only by an explicit cast. A number that
+overflows its column is refused, regardless of the session's ANSI mode.
 
-What a text says is Spark's to decide.  Two things are read from it all the same, so that files need not be read: which columns an
-`on` condition equates, and which rows of the table a condition can be true for.  Where it is not certain that the words mean to
-Spark what they mean here, nothing is taken from them.
+Spark defines the meaning of SQL text. Two things are parsed from it to prune files: the columns that an `on` condition
+equates, and a filter that is implied by a condition. If the meaning in Spark is not certain, nothing is inferred.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from pyhudi.records.filters.pushdown import COMPARED_DIFFERENTLY, exact_filter
 
 
 def expression(value: Any) -> Column:
-    """Text is Spark SQL, a Column itself, anything else a literal."""
+    """Text is Spark SQL, a Column is used directly, anything else is a literal."""
     if isinstance(value, Column):
         return value
     if isinstance(value, str):
@@ -43,14 +42,22 @@ def side(alias: str | None, name: str) -> Column:
 
 
 def refused(bad: Column, reason: Column, value: Column) -> Column:
-    """The value; where `bad` is true the job fails with InvalidRequest, whose text is `reason`."""
+    """The value; if `bad` is true, the job fails with InvalidRequest and the text `reason`."""
     return F.when(bad, F.raise_error(F.concat(F.lit(REFUSAL), reason))).otherwise(value)
 
 
 def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, name: str, *, exactly: bool = False) -> Column:
-    """A value as a column takes it; see the module's head.  exactly: what a number's kind would round or cut is refused too.
+    """A value cast to the type of its column; see the module's docstring.
 
-    Raises InvalidRequest for a type that the column does not take.
+    Args:
+        value: The value.
+        input_type: Its type.
+        target_type: Type of the column.
+        name: Name of the column.
+        exactly: Also refuse numbers that the cast would round or truncate.
+
+    Raises:
+        InvalidRequest: The column does not accept the type.
     """
     if _same(input_type, target_type):
         return value
@@ -58,19 +65,18 @@ def stored_as(value: Column, input_type: T.DataType, target_type: T.DataType, na
         return value.cast(target_type)
     if not _taken(input_type, target_type):
         raise InvalidRequest(
-            f"column {name!r} is {target_type.simpleString()} and does not take a value of type {input_type.simpleString()}: "
-            "cast it in "
-            "the expression"
+            f"column {name!r} is {target_type.simpleString()} and does not accept a value of type {input_type.simpleString()}: "
+            "cast it in the expression"
         )
     if not isinstance(target_type, T.NumericType):
         return value.cast(target_type)
     if exactly and isinstance(input_type, T.FloatType) and isinstance(target_type, T.DoubleType):
-        # By way of the shortest text, as any other write takes it: 0.1 as a float becomes 0.1, not 0.10000000149011612.
+        # Via the shortest text, as in any other write: 0.1 as a float becomes 0.1, not 0.10000000149011612.
         return value.cast("string").cast(target_type)
-    found = value.try_cast(target_type)
-    lost = found.isNull() | ~found.try_cast(input_type).eqNullSafe(value) if exactly else found.isNull()
+    stored = value.try_cast(target_type)
+    is_lossy = stored.isNull() | ~stored.try_cast(input_type).eqNullSafe(value) if exactly else stored.isNull()
     why = F.concat(F.lit(f"column {name!r} of type {target_type.simpleString()} cannot hold "), value.cast("string"))
-    return refused(value.isNotNull() & lost, why, found)
+    return refused(value.isNotNull() & is_lossy, why, stored)
 
 
 def _taken(input_type: T.DataType, target_type: T.DataType) -> bool:
@@ -84,7 +90,7 @@ def _taken(input_type: T.DataType, target_type: T.DataType) -> bool:
 
 
 def _same(input_type: T.DataType, target_type: T.DataType) -> bool:
-    """Whether two types differ in nothing but what may be null."""
+    """Whether two types differ only in nullability."""
     if isinstance(input_type, T.ArrayType) and isinstance(target_type, T.ArrayType):
         return _same(input_type.elementType, target_type.elementType)
     if isinstance(input_type, T.MapType) and isinstance(target_type, T.MapType):
@@ -97,13 +103,17 @@ def _same(input_type: T.DataType, target_type: T.DataType) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What rows match by
+# Match conditions
 
 
 @dataclass(frozen=True, slots=True)
 class MatchCondition:
-    """The condition of a merge.  pairs: (column of the table, column of the source) that it equates; is_equality_only: it says no
-    more.
+    """The condition of a merge.
+
+    Attributes:
+        condition: The condition as a Column.
+        pairs: (column of the table, column of the source) that the condition equates.
+        is_equality_only: Whether the condition consists only of these equalities.
     """
 
     condition: Column
@@ -112,7 +122,7 @@ class MatchCondition:
 
     @classmethod
     def names(cls, names: tuple[str, ...], target: str, source: str) -> MatchCondition:
-        """Columns of one name."""
+        """Equality of columns with the same names."""
         condition = F.lit(True)
         for name in names:
             condition = condition & (side(target, name) == side(source, name))
@@ -140,7 +150,7 @@ _EQUATION = re.compile(rf"{_NAME}\s*\.\s*{_NAME}\s*==?\s*{_NAME}\s*\.\s*{_NAME}"
 
 
 def copied_column(value: Any, alias: str) -> str | None:
-    """The column of a side that a value is a copy of, where its text is no more than that."""
+    """The column of a side if the value is nothing but that column."""
     if not isinstance(value, str):
         return None
     found = _COPY.fullmatch(value.strip())
@@ -159,26 +169,26 @@ def _quoted_part(name: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What a condition says of the table's files
+# File pruning by conditions
 
 
 def files_condition(where: Any, alias: str | None, table: pa.Schema) -> Expr | None:
-    """A filter that is true for every row for which the text is, as Spark reads it; None where nothing is known."""
+    """A filter that is true for every row for which the condition is true in Spark; None if nothing can be inferred."""
     if not isinstance(where, str) or COMPARED_DIFFERENTLY.search(where):
         return None
-    found: list[Expr] = []
+    filters: list[Expr] = []
     for part in conjuncts(where):
         try:
             known = exact_filter(parse_filter(part), table, alias=alias)
         except (InvalidRequest, Unsupported):
             continue
         if known is not None:
-            found.append(known)
-    return join_conditions(And, found) if found else None
+            filters.append(known)
+    return join_conditions(And, filters) if filters else None
 
 
 def conjuncts(text: str) -> list[str]:
-    """The conditions that a text joins by AND; the whole text where it cannot be told apart with certainty."""
+    """The conditions that a text joins by AND; the whole text if it cannot be split with certainty."""
     parts: list[str] = []
     depth, begin = 0, 0
     for token in _TOKEN.finditer(text):
@@ -194,4 +204,4 @@ def conjuncts(text: str) -> list[str]:
 
 _TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\w+|--|/\*|\|\||.", re.DOTALL)
 _NOT_BETWEEN_ANDS = frozenset({"OR", "||", "CASE", "BETWEEN", "\\"})
-"""With these, what stands between two ANDs need not be a condition of its own."""
+"""With these, the text between two ANDs need not be a condition of its own."""

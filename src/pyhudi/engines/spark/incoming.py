@@ -189,7 +189,7 @@ class FrameIncoming:
                 hits = check_index_groups(self.persist(lookup_record_index_distributed(self.session, self.rows, request, lookup)))
             elif isinstance(lookup, LookupInHbaseIndex):
                 asked = self.persist(
-                    features.load("hbase_index", "index HBASE").ask_many_of_hbase(
+                    features.load("hbase_index", "index HBASE").lookup_hbase_distributed(
                         self.session, self.rows, request, lookup, self.persist
                     )
                 )
@@ -206,7 +206,7 @@ class FrameIncoming:
         if isinstance(lookup, LookupByRecordIndex):
             pair_row, pair_place = lookup_record_index_on_driver(self.session, keys, request, lookup)
         elif isinstance(lookup, LookupInHbaseIndex):
-            pair_row, pair_place = features.load("hbase_index", "index HBASE").ask_few_of_hbase(
+            pair_row, pair_place = features.load("hbase_index", "index HBASE").lookup_hbase_on_driver(
                 self.session, keys, request, lookup
             )
         else:

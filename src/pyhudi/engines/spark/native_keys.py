@@ -1,13 +1,13 @@
-"""Record keys and partition paths as native columns, letter for letter those of `records.keys`.
+"""Record keys and partition paths as native Spark columns, identical to those of `records.keys`.
 
-Native expressions cover SIMPLE, COMPLEX, NON_PARTITION and GLOBAL_DELETE over booleans, whole numbers, strings, binaries,
-dates, decimals with up to six decimals and timestamps as microseconds.  Everything else (times formatted by a pattern, floating
-point numbers, finer decimals, `timestamp_ntz`, timestamps as Java prints them) goes through an Arrow UDF over the key columns
-that calls `records.keys` itself.
+Native expressions cover SIMPLE, COMPLEX, NON_PARTITION and GLOBAL_DELETE over booleans, integers, strings, binaries,
+dates, decimals with scale up to six and timestamps as microseconds. Everything else (times formatted by a pattern,
+floating point numbers, larger scales, `timestamp_ntz`, timestamps in Java's format) uses an Arrow UDF over the key
+columns that calls `records.keys`.
 
-They are SQL text, since each call of PySpark's functions is several trips to the JVM, and one of a text is few.
+The expressions are SQL text, because each call of a PySpark function takes several JVM round trips.
 
-A null or empty key, and a path that no store can hold, make the job fail with a refusal (see jobs.py).
+A null or empty key, and a path that no store supports, fail the job with a refusal (see jobs.py).
 """
 
 from __future__ import annotations
@@ -33,11 +33,16 @@ from pyhudi.records.keys.partition_paths import (
 from pyhudi.records.keys.record_keys import EMPTY_KEY_PART, NULL_KEY_PART, record_keys
 
 _NATIVE_DECIMALS = 6
-"""Up to this scale Spark and Java's BigDecimal print a decimal alike; beyond it Java may turn to exponents."""
+"""Up to this scale Spark and Java's BigDecimal format a decimal identically; beyond it Java may use exponents."""
 
 
 def key_column(spec: KeySpec, schema: pa.Schema) -> Column:
-    """The record key of each row, never null or empty.  schema: the DataFrame's columns as Arrow; spec names key fields."""
+    """The record key of each row, never null or empty.
+
+    Args:
+        spec: Key generator; its key fields are columns of `schema`.
+        schema: The DataFrame's columns as Arrow.
+    """
     texts = [_native_text(spec, schema, name) for name in spec.record_fields]
     known = [text for text in texts if text is not None]
     if len(known) < len(texts):
@@ -67,14 +72,14 @@ def path_column(spec: KeySpec, schema: pa.Schema) -> Column:
 
 
 def auto_key_column(instant_time: str) -> Column:
-    """Keys for rows without any, as `auto_record_keys` makes them: instant, task partition, row of the partition."""
-    # monotonically_increasing_id carries the partition in its upper bits and the row in its lower 33.
+    """Generated keys as in `auto_record_keys`: instant, task partition, row of the partition."""
+    # monotonically_increasing_id has the partition in its upper bits and the row in its lower 33.
     row = f"CAST(monotonically_increasing_id() & {(1 << 33) - 1} AS STRING)"
     return F.expr(f"concat({literal(f'{instant_time}_')}, CAST(spark_partition_id() AS STRING), '_', {row})")
 
 
 def _key_text(spec: KeySpec, schema: pa.Schema, texts: Sequence[str]) -> str:
-    """The record key as SQL.  texts: those of the key fields."""
+    """The record key as SQL.  texts: SQL of the key fields."""
     if not spec.is_composite:
         why = f"the record key field {spec.record_fields[0]!r} is null or empty in a row: every row needs a key"
         return _refused(texts[0], _is_gap(texts[0]), why)
@@ -98,7 +103,7 @@ def _key_text(spec: KeySpec, schema: pa.Schema, texts: Sequence[str]) -> str:
 
 
 def _usable(path: str) -> str:
-    """The path, unless no store can hold it."""
+    """SQL that fails for a path that no store supports."""
     cases = " ".join(f"WHEN {path} RLIKE {literal(pattern)} THEN {literal(what)}" for pattern, what in UNUSABLE_PATHS)
     before, after = literal(REFUSAL + "the partition path '"), literal("' ")
     why = f"concat({before}, {path}, {after}, CASE {cases} ELSE '' END)"
@@ -107,7 +112,7 @@ def _usable(path: str) -> str:
 
 
 def _native_text(spec: KeySpec, schema: pa.Schema, name: str) -> str | None:
-    """The text of a column as SQL; None where Spark's is not Hudi's."""
+    """The text of a column as SQL; None if Spark's text differs from Hudi's."""
     kind = field_at(schema, name).type
     types = pa.types
     value = quote_spark_name(name)
@@ -149,8 +154,8 @@ def _through_arrow(function: Callable[[KeySpec, pa.RecordBatch], pa.Array], spec
     def texts(*columns: pa.Array) -> pa.Array:
         return function(spec, pa.RecordBatch.from_arrays(list(columns), names=heads))
 
-    # Annotations are given as objects: PySpark resolves them, and this module's annotations are strings.
+    # Annotations must be objects: PySpark resolves them, and this module's annotations are strings.
     texts.__annotations__ = {"columns": pa.Array, "return": pa.Array}
     udf = F.arrow_udf(texts, "string")  # type: ignore[attr-defined]  # exported without a stub
-    found: Column = udf(*[column(name) for name in heads])
-    return found
+    keys: Column = udf(*[column(name) for name in heads])
+    return keys

@@ -5,10 +5,9 @@
     anything else                                     tasks that read the slice into Arrow (`tasks.read_slice`), through
                                                       `mapInArrow`
 
-"Anything else" are slices with log files, nested columns whose type was widened, columns that only a partition path knows or
-that have another name or type in the file by their ids, and files whose name Spark would take for a pattern.
-All parts are united; the filter is applied to each, and Spark pushes it into
-its own scans.
+"Anything else" are slices with log files, nested columns whose type was widened, columns that only a partition path
+knows or that have another name or type in the file by their ids, and files whose name Spark would take for a pattern.
+All parts are united; the filter is applied to each, and Spark pushes it into its own scans.
 
 Which schema a file has is known from the commit that wrote it; footers are read only for files of commits that left the
 timeline, and only when the table's schema changed since.

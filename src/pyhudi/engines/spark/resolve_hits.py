@@ -1,7 +1,7 @@
-"""Of the many hits of a lookup: which of several places of a key hold a row of it (see `tasks.resolve_duplicates`).
+"""Resolve ambiguous lookup hits: which of several candidates of a key has a live row (see `tasks.resolve_duplicates`).
 
-The driver learns which file groups are in doubt, never a key.  Tasks read those of them that have logs, and a join by key says
-where each key lives.  Where no key stands in several places, this costs one look at the hits, which are held.
+The driver collects the affected file groups, never keys. Tasks read those with logs, and a join by key determines where
+each key is live. Without ambiguous keys, this costs one scan of the cached hits.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ from pyhudi.tasks.resolve_duplicates import by_age, has_logs
 def resolve_live_hits(
     session: SparkSession, hits: DataFrame, request: TagRequest, persisted: Callable[[DataFrame], DataFrame]
 ) -> DataFrame:
-    """Hits, as `lookup_distributed` gives them, without the places that hold no row of a key which stands in another.
+    """Remove candidates without a live row of a key that has several candidates.
 
-    hits: held, as they are looked at twice.  persisted: holds what was computed until the write ends.
+    Args:
+        session: Spark session.
+        hits: Result of `lookup_distributed`, cached because it is read twice.
+        request: The lookup request.
+        persisted: Caches a DataFrame until the write ends.
     """
     if not any(has_logs(place) for place in request.candidates):
         return hits
     is_doubtful = F.coalesce(F.size(FILES), F.lit(0)) > 1
     with translated_errors():
-        found = hits.where(is_doubtful).select(F.explode(FILES).alias(FILE)).distinct().toArrow()
-    involved: list[int] = found.column(FILE).to_pylist()
+        doubtful_files = hits.where(is_doubtful).select(F.explode(FILES).alias(FILE)).distinct().toArrow()
+    involved: list[int] = doubtful_files.column(FILE).to_pylist()
     logged = [number for number in sorted(involved) if has_logs(request.candidates[number])]
     if not logged:
         return hits
@@ -53,9 +57,9 @@ def resolve_live_hits(
     stored = task_rows(session, _LiveKeys(request.log_reader), tasks, KEY_ROWS)
     live = stored.select(column("#stored_key").alias(RECORD_KEY), FILE, F.lit(True).alias("#row")).distinct()
     pairs = hits.where(is_doubtful).select(*names, F.explode(FILES).alias(FILE))
-    judged = pairs.join(F.broadcast(session.createDataFrame(table)), FILE).join(live, [RECORD_KEY, FILE], "left")
+    candidates_alive = pairs.join(F.broadcast(session.createDataFrame(table)), FILE).join(live, [RECORD_KEY, FILE], "left")
     alive = column("#alive") | F.coalesce(column("#row"), F.lit(False))
-    grouped = judged.groupBy(*names).agg(
+    grouped = candidates_alive.groupBy(*names).agg(
         F.sort_array(F.collect_set(F.when(alive, column(FILE)))).alias(FILES),
         F.sort_array(F.collect_set(F.when(alive, column(KEY_PARTITION)))).alias(KEY_PARTITIONS),
         F.min(F.struct("#age", FILE, KEY_PARTITION)).alias("#newest"),
@@ -72,7 +76,7 @@ def resolve_live_hits(
 
 @dataclass(frozen=True, slots=True)
 class _LiveKeys:
-    """A task to the keys of the rows of its slice."""
+    """Maps a task to the keys of the live rows of its slice."""
 
     reader: ReadSpec
 

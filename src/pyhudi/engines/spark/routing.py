@@ -1,4 +1,6 @@
-"""Rows to the tasks that write their file groups: groups numbered and dealt out, one shuffle, one `mapInArrow`."""
+"""Route rows to the tasks that write their file groups: number and distribute the groups, one shuffle, one
+`mapInArrow`.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,11 @@ from pyhudi.tasks.write_file_group import GroupTarget
 from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
 TASKS_A_CORE = 4
-"""Writing tasks for each core: enough to even out file groups of different sizes, few enough that starting them costs little."""
+"""Writing tasks per core: enough to balance file groups of different sizes, few enough that starting them is cheap."""
 
 
 class ClusterRows(Protocol):
-    """The rows of one write on the cluster, as its stages use them: the incoming layout, and ORDER while `combine`."""
+    """The rows of one write on the cluster: the incoming layout, and ORDER if `combine`."""
 
     rows: DataFrame
     schema: pa.Schema
@@ -58,26 +60,26 @@ class ClusterRows(Protocol):
 
     @property
     def rule(self) -> RecordMergeRule:
-        """The rule between incoming records of one key."""
+        """The merge rule between incoming records of one key."""
         ...
 
     @property
     def budget_bytes(self) -> int:
-        """Bytes of incoming rows that one task may hold in memory."""
+        """Bytes of incoming rows that one task may buffer in memory."""
         ...
 
     def persist(self, frame: DataFrame) -> DataFrame:
-        """The same rows, computed once and kept until the write is over."""
+        """The same rows, computed once and cached until the write ends."""
         ...
 
     def task_count(self) -> int:
-        """Tasks for a shuffle of all rows."""
+        """Number of tasks for a shuffle of all rows."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedMoves:
-    """Settled moves: rows in the incoming layout with DELETE_COLUMN and FILE, and their counts."""
+    """Resolved partition changes: rows in the incoming layout with DELETE_COLUMN and FILE, and their counts."""
 
     rows: DataFrame
     updates: Mapping[int, int]
@@ -85,9 +87,9 @@ class ResolvedMoves:
 
 
 class Groups:
-    """The file groups of a plan, numbered.
+    """The numbered file groups of a plan.
 
-    for_candidates: for each looked-up file the number of its group.  inserts: partition path -> (group, rows) of its targets, in
+    for_candidates: group number of each looked-up file.  inserts: partition path -> (group, rows) of its targets, in
     order.
     """
 
@@ -107,7 +109,7 @@ class Groups:
         }
 
     def group_numbers(self, moved: ResolvedMoves | None) -> Ints:
-        """The groups that settled moves may go to."""
+        """The groups that resolved moves may be written to."""
         if moved is None:
             return np.zeros(0, np.int64)
         inserts = [number for path in moved.inserts for number, _ in self.inserts.get(path, ())]
@@ -115,9 +117,9 @@ class Groups:
         return np.concatenate([updates, np.array(inserts, dtype=np.int64)])
 
     def label(self, used: Ints) -> Ints:
-        """For each group its label, -1 for those not used.
+        """Label of each group, -1 for unused ones.
 
-        The label modulo `task_count` is the task; heavy groups are spread first.
+        The label modulo `task_count` is the task; large groups are distributed first.
         """
         labels = np.full(len(self.targets), -1, dtype=np.int64)
         numbers = np.unique(used)
@@ -140,7 +142,7 @@ class Groups:
         base = target.slice.base if target.slice is not None else None
         self._known[partition, file_id] = len(self.targets)
         self.targets.append(target)
-        # Rewriting a byte and writing a new row of some hundred bytes cost about the same.
+        # Rewriting a byte costs about as much as writing a new row of some hundred bytes.
         self._weights.append(base.size_bytes if base is not None else row_count * 100)
         return len(self.targets) - 1
 
@@ -155,7 +157,10 @@ def write_routed(
     moved: ResolvedMoves | None,
     combine: bool,
 ) -> list[WriteStatus]:
-    """rows: the incoming layout, GROUP (a label), and ORDER when combining."""
+    """Write rows that have a group label.
+
+    rows: the incoming layout, GROUP (a label), and ORDER when combining.
+    """
     check_reachable(plan.spec)
     schema = incoming.schema
     if moved is not None:
@@ -173,8 +178,8 @@ def write_routed(
         return []
     schema = wire_schema(schema)
     sort = [GROUP, RECORD_KEY, ORDER] if combine else [GROUP]
-    kept = rows.select(*map(quote_spark_name, [*schema.names, GROUP, *([ORDER] if combine else [])]))
-    routed = kept.repartitionById(groups.task_count, column(GROUP)).sortWithinPartitions(*sort)
+    selected = rows.select(*map(quote_spark_name, [*schema.names, GROUP, *([ORDER] if combine else [])]))
+    routed = selected.repartitionById(groups.task_count, column(GROUP)).sortWithinPartitions(*sort)
     targets = {int(label): groups.targets[number] for number, label in enumerate(labels.tolist()) if label >= 0}
     rule = incoming.rule if combine else None
     job = WriteGroups(plan.writer, schema, targets, rule, incoming.budget_bytes)
@@ -183,9 +188,10 @@ def write_routed(
 
 
 def with_groups(rows: DataFrame, groups: Groups, labels: Ints) -> DataFrame:
-    """Rows with FILE to rows with GROUP.
+    """Replace FILE by GROUP.
 
-    Inserts are dealt out over their targets by the hash of their key; those without a target are dropped (a delete has none).
+    Inserts are distributed over their targets by the hash of their key; rows without a target are dropped (deletes of
+    missing keys).
     """
     session = rows.sparkSession
     if len(groups.for_candidates):
@@ -224,9 +230,9 @@ def with_delete(schema: pa.Schema) -> pa.Schema:
 
 
 def check_reachable(spec: WriterSpec) -> None:
-    """Raises Unsupported for a table that workers cannot reach."""
+    """Raise Unsupported for a table that workers cannot access."""
     if spec.storage.uri.startswith("memory:"):
         raise Unsupported(
-            f"{spec.storage.uri} lives in the memory of one process, which Spark's workers cannot reach; "
+            f"{spec.storage.uri} is in the memory of one process, which Spark's workers cannot access; "
             "use a path or an object store"
         )

@@ -186,16 +186,21 @@ def without_rows(session: SparkSession) -> DataFrame:
 
 
 def _arrow_field(field: T.StructField, path: str) -> pa.Field:
-    return pa.field(field.name, _arrow_type(field.dataType, path), field.nullable)
+    return _named_field(field.name, field.dataType, path, nullable=field.nullable)
+
+
+def _named_field(name: str, kind: T.DataType, path: str, *, nullable: bool) -> pa.Field:
+    """Arrow has no void field without nulls, which Spark gives `array()` as element."""
+    return pa.field(name, _arrow_type(kind, path), nullable or isinstance(kind, T.NullType))
 
 
 def _arrow_type(kind: T.DataType, path: str) -> pa.DataType:
     if isinstance(kind, T.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, T.ArrayType):
-        return pa.list_(pa.field("element", _arrow_type(kind.elementType, path + "[]"), kind.containsNull))
-    if isinstance(kind, T.MapType):
-        value = pa.field("value", _arrow_type(kind.valueType, path + "{}"), kind.valueContainsNull)
+        return pa.list_(_named_field("element", kind.elementType, path + "[]", nullable=kind.containsNull))
+    if isinstance(kind, T.MapType) and not isinstance(kind.keyType, T.NullType):
+        value = _named_field("value", kind.valueType, path + "{}", nullable=kind.valueContainsNull)
         return pa.map_(pa.field("key", _arrow_type(kind.keyType, path + "{key}"), False), value)
     if isinstance(kind, T.StructType):
         return pa.struct([_arrow_field(child, f"{path}.{child.name}") for child in kind.fields])

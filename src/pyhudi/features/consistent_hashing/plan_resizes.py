@@ -10,7 +10,7 @@ Slices hold the rows of nodes; a node without one stays as it is, and none is me
 
 Pure: a ring, slices and rules in, groups of slices with the nodes that take their place out.
 
-Source: docs/formats/writing.md, "Resizing rings".
+Source: docs/formats/writing.md, "Resizing consistent hashing buckets".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MERGE = Option(
 
 @dataclass(frozen=True, slots=True)
 class ResizeRules:
-    """When nodes split and merge.  split_bytes, merge_bytes: limits for slices; fewest, most: nodes of a ring."""
+    """When nodes split and merge.  split_bytes, merge_bytes: limits for slices; min_nodes, max_nodes: bounds of a ring's size."""
 
     split_bytes: Annotated[int, _SPLIT, MAX_FILE_SIZE]
     merge_bytes: Annotated[int, _MERGE, MAX_FILE_SIZE]

@@ -6,7 +6,7 @@
 
 Two attempts at one plan store the same ring, for the plan names its nodes.
 
-Source: docs/formats/writing.md, "Resizing rings".
+Source: docs/formats/writing.md, "Resizing consistent hashing buckets".
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ from typing import Any
 from pyhudi.features import export
 
 _EXPORTS = {
-    "ask_few_of_hbase": "spark_lookup",
-    "ask_many_of_hbase": "spark_lookup",
     "check_hbase": "hbase_commits",
     "find_in_hbase": "hbase_tasks",
+    "lookup_hbase_distributed": "spark_lookup",
+    "lookup_hbase_on_driver": "spark_lookup",
     "sync_rollback": "hbase_commits",
-    "told_to_hbase": "hbase_commits",
+    "update_hbase_index": "hbase_commits",
 }
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from pyhudi.features import export
 
 _EXPORTS = {
-    "plan_remake": "rebuild_timeline",
+    "plan_rebuild": "rebuild_timeline",
     "restore_properties": "restore_table_properties",
-    "run_remake": "rebuild_timeline",
+    "run_rebuild": "rebuild_timeline",
 }
 
 

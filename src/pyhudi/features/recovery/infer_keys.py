@@ -2,7 +2,7 @@
 
 Rows are read a row group at a time; of columns that have been ruled out nothing is read any more.
 
-Source: docs/formats/record-keys.md; docs/formats/timeline.md, "Properties told by files".
+Source: docs/formats/record-keys.md; docs/formats/timeline.md, "Inferring properties from files".
 """
 
 from __future__ import annotations

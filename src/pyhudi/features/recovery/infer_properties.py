@@ -11,7 +11,7 @@
 What files do not tell has to be given, and what is given must not contradict what they tell: `infer` gives both the properties
 and what is asked for.  Features of which files show no trace are off, and `assumed_off` names them.
 
-Pure: facts in, properties out.  Source: docs/formats/timeline.md, "Properties told by files".
+Pure: facts in, properties out.  Source: docs/formats/timeline.md, "Inferring properties from files".
 """
 
 from __future__ import annotations
@@ -70,11 +70,10 @@ _HISTORY_KEYS = ("hoodie.timeline.history.path", "hoodie.archivelog.folder")
 class KeyFacts:
     """What the rows of a base file say.
 
-    columns: by dotted name, without meta columns.  has_meta: whether the meta columns are there.  key_columns: columns whose text
-    is the record key in every row; composite: the fields of which the keys are composed, () where they are not.  constant: the
-    text of columns that hold one value, as it stands in a path.
-    schema_name: of its Avro schema, '' without one.  mismatch: how a row contradicts the spec that was to be checked.
-    damage: why the file cannot be read.
+    columns: by dotted name, without meta columns. has_meta: whether the meta columns are there. key_columns: columns
+    whose text is the record key in every row; composite: the fields of which the keys are composed, () where they are
+    not. constant: the text of columns that hold one value, as it stands in a path. schema_name: of its Avro schema, ''
+    without one. mismatch: how a row contradicts the spec that was to be checked. damage: why the file cannot be read.
     """
 
     path: str

@@ -14,7 +14,7 @@
 What names and rows do not tell, and nothing can: file groups that an overwrite or the deletion of a partition replaced, whose
 rows stand nowhere else; which plans were pending; cleans, rollbacks and savepoints; and numbers of rows in logs.
 
-Pure: what is known of files in, a plan out.  Source: docs/formats/timeline.md, "A timeline made anew".
+Pure: what is known of files in, a plan out.  Source: docs/formats/timeline.md, "Rebuilding a timeline".
 """
 
 from __future__ import annotations

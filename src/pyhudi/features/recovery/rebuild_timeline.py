@@ -11,7 +11,7 @@ Until the list is gone the work is not done, and a repair goes on with it.  The 
 pending ones, so that a crash leaves nothing that a writer would take for failed and delete: what is older than the whole timeline
 counts as completed.
 
-Source: docs/formats/timeline.md, "A timeline made anew".
+Source: docs/formats/timeline.md, "Rebuilding a timeline".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 Nothing is taken for granted that files do not tell: it is given by the caller, or the whole is refused with a list of what to
 give.
 
-Source: docs/formats/timeline.md, "Properties told by files".
+Source: docs/formats/timeline.md, "Inferring properties from files".
 """
 
 from __future__ import annotations

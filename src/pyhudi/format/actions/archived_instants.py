@@ -1,12 +1,12 @@
-"""Documents of instants that were archived.
+"""Documents of archived instants.
 
-    layout 2   a row of the history holds the bytes of the completed file, and of the plan (see `history.py`).  They are
-               containers; rows that an upgrade from layout 1 made hold the value without a container
+    layout 2   a row of the LSM timeline holds the bytes of the completed file, and of the plan (see `lsm_timeline.py`). They
+               are containers; rows that an upgrade from layout 1 wrote hold the value without a container
     layout 1   the archive is log files whose Avro records are `ArchivedEntry`: one for each state of an instant, with the
-               document in the field of its kind
+               document in the field of its type
 
-What it does not do: read the history's Parquet files, or the blocks of the archive's log files.
-Source: docs/formats/timeline.md, "Version 6"; docs/formats/timeline.md, "History".
+Not done here: reading the Parquet files of the LSM timeline, or the blocks of the archive's log files.
+Specification: docs/formats/timeline.md, "Version 6"; docs/formats/timeline.md, "History".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CompletedDocument: TypeAlias = CommitMetadata | ServiceDocument
 PlanDocument: TypeAlias = CompactionPlan | CleanerPlan | RequestedReplaceMetadata | CommitMetadata
 
 COMMIT_LIKE = frozenset(action for action in Action if action.is_write)
-"""The completed actions whose file holds commit metadata."""
+"""Completed actions whose file contains commit metadata."""
 SERVICE_DOCUMENTS: Mapping[Action, type[ServiceDocument]] = {
     Action.CLEAN: CleanMetadata,
     Action.ROLLBACK: RollbackMetadata,
@@ -43,7 +43,7 @@ SERVICE_DOCUMENTS: Mapping[Action, type[ServiceDocument]] = {
     Action.SAVEPOINT: SavepointMetadata,
     Action.INDEXING: IndexCommitMetadata,
 }
-"""What the completed file of the other actions holds; a schemacommit's is not an Avro document."""
+"""Document class of the completed file of the other actions; that of a schemacommit is not Avro."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class CompactionWriteStat:
 
 @dataclass(frozen=True, slots=True)
 class CompactionMetadata:
-    """What a compaction of a very old release wrote."""
+    """Result of a compaction of a very old release."""
 
     partition_to_compaction_write_stats: Mapping[str, tuple[CompactionWriteStat, ...]] | None = None
 
@@ -68,8 +68,13 @@ class CompactionMetadata:
 class ArchivedEntry(Document):
     """One state of one instant in the archive of layout 1.
 
-    commit_time: the request time; action_type, action_state: the words; state_transition_time: when it came into that state,
-    None from old writers.  At most a few of the documents are set: that of the action, and the plan.
+    Attributes:
+        commit_time: Request time.
+        action_type: Name of the action.
+        action_state: Name of the state.
+        state_transition_time: Time of the transition into that state; None from old writers.
+
+    At most a few of the documents are set: that of the action, and the plan.
     """
 
     hoodie_commit_metadata: CommitMetadata | None = None
@@ -91,9 +96,12 @@ class ArchivedEntry(Document):
 
 
 def decode_completed(action: Action, data: bytes) -> CompletedDocument:
-    """The document of a completed instant: from its timeline file, or from the `metadata` of its history row.
+    """Decode the document of a completed instant: its timeline file, or the `metadata` of its row in the LSM timeline.
 
-    Takes containers, values without one, and the JSON of layout 1.  Raises CorruptData, also for an action that has none.
+    Accepts containers, values without one, and the JSON of layout 1.
+
+    Raises:
+        CorruptData: Invalid bytes, or an action without a document.
     """
     completed = completed_action(action)
     if completed in COMMIT_LIKE:
@@ -107,10 +115,13 @@ def decode_completed(action: Action, data: bytes) -> CompletedDocument:
 
 
 def decode_plan(action: Action, data: bytes) -> PlanDocument:
-    """The plan of a history row, by its completed action.
+    """Decode the plan of a row of the LSM timeline, by its completed action.
 
-    A commit's is that of a compaction, a deltacommit's that of a log compaction.  A replacecommit's is what was requested, or
-    commit metadata where the writer kept its inflight file instead.  Raises CorruptData, also for an action without plans.
+    A commit has the plan of a compaction, a deltacommit that of a log compaction. A replacecommit has its requested
+    document, or commit metadata if the writer stored its inflight file instead.
+
+    Raises:
+        CorruptData: Invalid bytes, or an action without plans.
     """
     completed = completed_action(action)
     kind: type[CompactionPlan | CleanerPlan | RequestedReplaceMetadata]

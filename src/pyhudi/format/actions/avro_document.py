@@ -1,4 +1,4 @@
-"""What the documents of the timeline have in common: one Avro container with one record."""
+"""Base class of the timeline's documents: one Avro container with one record."""
 
 from __future__ import annotations
 
@@ -9,21 +9,33 @@ from pyhudi.format.avro.schema import Schema, parse_schema
 
 
 class Document:
-    """A frozen dataclass that is bound to a schema; SCHEMA: whose root is bound to the class."""
+    """A frozen dataclass that is bound to an Avro schema: the root of SCHEMA is bound to the class."""
 
     __slots__ = ()
     SCHEMA: ClassVar[Schema]
 
     def encode(self, sync: bytes = DEFAULT_SYNC) -> bytes:
-        """The Avro container.  sync: its 16-byte marker.  Raises InvalidRequest when a value does not fit the schema."""
+        """Return the Avro container.
+
+        Args:
+            sync: Its 16-byte marker.
+
+        Raises:
+            InvalidRequest: A value does not fit the schema.
+        """
         return encode_container(self.SCHEMA, self, sync)
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Self:
-        """From an Avro container.  Raises CorruptData, also for no bytes at all, and Unsupported for a codec."""
+        """Decode an Avro container.
+
+        Raises:
+            CorruptData: Invalid or no bytes.
+            Unsupported: An unsupported codec.
+        """
         return decode_document(cls.SCHEMA, data, cls)
 
     @classmethod
     def decode_bare(cls, data: bytes | memoryview) -> Self:
-        """From a value without a container, written with this very schema.  Raises CorruptData."""
+        """Decode a value without a container, written with exactly this schema. Raises CorruptData."""
         return check_type(decode_datum(parse_schema(cls.SCHEMA.text), data, cls.SCHEMA), cls)

@@ -1,9 +1,10 @@
-"""What a clean should delete (requested and inflight file) and what it deleted (completed file).
+"""Clean: cleaner plan (requested and inflight file) and clean metadata (completed file).
 
-Versions are 2 and never null; `is_partition_deleted` is never null.  The plan names files by full URI, the result by their
-names; the metadata table takes `delete_path_patterns` as the files that are gone.  A clean that finds nothing has no instant.
+Versions are 2 and never null; `is_partition_deleted` is never null. The plan names files by full URI, the result by
+file name. The metadata table uses `delete_path_patterns` as the list of deleted files. A clean that finds nothing has
+no instant.
 
-Source: docs/formats/timeline.md, "Paths in documents".
+Specification: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations
@@ -16,12 +17,18 @@ from pyhudi.format.avro.nodes import BOOLEAN, INT, LONG, STRING, array_node, map
 from pyhudi.format.avro.schema import schema_from_record
 
 SAVEPOINTED_TIMESTAMPS_KEY = "savepointed_timestamps"
-"""Extra metadata of plan and result: the savepoints that were seen, joined by commas."""
+"""Extra metadata of plan and result: the savepoints that existed, joined by commas."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionInstant:
-    """timestamp: a request time; action and state: the words, state as "COMPLETED"."""
+    """An instant by its names.
+
+    Attributes:
+        timestamp: A request time.
+        action: Name of the action.
+        state: Name of the state, such as "COMPLETED".
+    """
 
     timestamp: str
     action: str
@@ -30,7 +37,7 @@ class ActionInstant:
 
 @dataclass(frozen=True, slots=True)
 class CleanFileInfo:
-    """file_path: full URI."""
+    """A file to delete; file_path is a full URI."""
 
     file_path: str | None
     is_bootstrap_base_file: bool | None = False
@@ -38,8 +45,12 @@ class CleanFileInfo:
 
 @dataclass(frozen=True, slots=True)
 class CleanerPlan(Document):
-    """earliest_instant_to_retain: None under KEEP_LATEST_FILE_VERSIONS; policy: KEEP_LATEST_COMMITS,
-    KEEP_LATEST_FILE_VERSIONS or KEEP_LATEST_BY_HOURS; files_to_be_deleted_per_partition: empty since version 2.
+    """Files to delete.
+
+    Attributes:
+        earliest_instant_to_retain: None under KEEP_LATEST_FILE_VERSIONS.
+        policy: KEEP_LATEST_COMMITS, KEEP_LATEST_FILE_VERSIONS or KEEP_LATEST_BY_HOURS.
+        files_to_be_deleted_per_partition: Empty since version 2.
     """
 
     earliest_instant_to_retain: ActionInstant | None
@@ -54,7 +65,7 @@ class CleanerPlan(Document):
 
 @dataclass(frozen=True, slots=True)
 class CleanPartitionMetadata:
-    """delete_path_patterns, success_delete_files, failed_delete_files: names of files."""
+    """Result in one partition; delete_path_patterns, success_delete_files and failed_delete_files are file names."""
 
     partition_path: str
     policy: str
@@ -66,8 +77,11 @@ class CleanPartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CleanMetadata(Document):
-    """start_clean_time: the clean's request time; earliest_commit_to_retain: "" when there is none, and the next clean looks
-    at what changed since.
+    """Result of a clean.
+
+    Attributes:
+        start_clean_time: The clean's request time.
+        earliest_commit_to_retain: "" if there is none; the next clean examines the changes since this commit.
     """
 
     start_clean_time: str

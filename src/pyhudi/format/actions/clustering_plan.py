@@ -1,9 +1,10 @@
-"""The plan of a clustering: which file slices become which new file groups.
+"""Clustering plan: which file slices are rewritten into which new file groups.
 
-It stands inside the requested metadata of a clustering (`replace.py`).  Paths are full URIs (`file:/...`), log files newest
-first, `bootstrap_file_path` is "", lists and maps are empty rather than None.  What it does not do: carry out the plan.
+It is part of the requested metadata of a clustering (`requested_replace.py`). Paths are full URIs (`file:/...`), log
+files newest first, `bootstrap_file_path` is "", lists and maps are empty rather than None. Not done here: execution of
+the plan.
 
-Source: docs/formats/timeline.md, "Paths in documents".
+Specification: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ SORT_COLUMNS_KEY = "hoodie.clustering.plan.strategy.sort.columns"
 GROUP_PARTITION_KEY = "clustering.group.partition"
 GROUP_NODES_KEY = "clustering.group.child.node"
 GROUP_SEQUENCE_KEY = "clustering.group.sequence.no"
-"""What a group that changes nodes of a ring says of them: the partition, the nodes that come and go, the ring's sequence."""
+"""Extra metadata of a group that resizes consistent hashing buckets: the partition, the changed nodes, the sequence
+number of the hashing metadata.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SliceInfo:
-    """One file slice to read.  data_file_path: "" when it has no base file."""
+    """One file slice to read; data_file_path is "" if it has no base file."""
 
     data_file_path: str | None = None
     delta_file_paths: tuple[str, ...] | None = ()
@@ -39,7 +42,8 @@ class SliceInfo:
 class ClusteringGroup:
     """Slices that are rewritten together, into num_output_file_groups new file groups.
 
-    metrics: TOTAL_LOG_FILES, TOTAL_LOG_FILES_SIZE (bytes), TOTAL_IO_READ_MB, TOTAL_IO_WRITE_MB, TOTAL_IO_MB.
+    Attributes:
+        metrics: TOTAL_LOG_FILES, TOTAL_LOG_FILES_SIZE (bytes), TOTAL_IO_READ_MB, TOTAL_IO_WRITE_MB, TOTAL_IO_MB.
     """
 
     slices: tuple[SliceInfo, ...] | None = ()
@@ -51,7 +55,7 @@ class ClusteringGroup:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringStrategy:
-    """How the rows are ordered; strategy_params: the sort columns, under SORT_COLUMNS_KEY."""
+    """Sort order of the rows; strategy_params has the sort columns under SORT_COLUMNS_KEY."""
 
     strategy_class_name: str | None = SORT_AND_SIZE_STRATEGY
     strategy_params: Mapping[str, str] | None = field(default_factory=dict)
@@ -60,7 +64,11 @@ class ClusteringStrategy:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringPlan:
-    """preserve_hoodie_metadata: rows keep their commit times, as every clustering does."""
+    """Clustering plan.
+
+    Attributes:
+        preserve_hoodie_metadata: Rows keep their commit times, as in every clustering.
+    """
 
     input_groups: tuple[ClusteringGroup, ...] | None = ()
     strategy: ClusteringStrategy | None = None

@@ -1,13 +1,15 @@
-"""Commit metadata: what a commit, delta commit, replace commit, compaction, log compaction or clustering wrote.
+"""Commit metadata: write statistics of a commit, delta commit, replace commit, compaction, log compaction or
+clustering.
 
     HoodieCommitMetadata          commit, deltacommit (also of compactions and log compactions), inflight profiles
     HoodieReplaceCommitMetadata   replacecommit (also of clusterings): the same, and the file groups that were replaced
 
-Timelines of layout 1 hold the same as JSON; `decode` tells them apart.  A file of no bytes is empty metadata.  On writing:
-the partitions and the extra metadata are maps, never null, and the operation is one of the format's names, or readers fail.
+Timelines of layout 1 store the same as JSON; `decode` distinguishes them. A file of no bytes is empty metadata. On
+writing, the partitions and the extra metadata are maps, never null, and the operation is one of the format's names;
+otherwise readers fail.
 
-What this does not do: check that the stats agree with the files they speak of.
-Source: docs/formats/timeline.md, "Commit metadata".
+Not done here: comparison of the statistics with the files.
+Specification: docs/formats/timeline.md, "Commit metadata".
 """
 
 from __future__ import annotations
@@ -35,17 +37,19 @@ from pyhudi.format.json_document import parse_json
 SCHEMA_KEY = "schema"
 """Extra metadata: Avro JSON of the table's schema without the meta columns."""
 LATEST_SCHEMA_KEY = "latest_schema"
-"""Extra metadata: JSON of the schema with column ids, of tables that evolve on read."""
+"""Extra metadata: JSON of the schema with column ids, of tables with schema on read."""
 BOOTSTRAP_PARTS_KEY = "pyhudi.bootstrap.instants"
-"""Extra metadata, of PyHudi alone: the instants, with commas, that a bootstrap is whole with, where these are two."""
+"""Extra metadata, written by PyHudi only: the comma-separated instants that together form one bootstrap, if there are
+two.
+"""
 NO_PREVIOUS_COMMIT = "null"
-"""What `prev_commit` says for a new file group: four letters, not null."""
+"""Value of `prev_commit` for a new file group: a string of four letters, not null."""
 
 
 class Operation(StrEnum):
-    """What `operation_type` may say, and what follows from it.
+    """Values of `operation_type`, and their properties.
 
-    Readers refuse a commit with any other word.  BUCKET_RESCALE is known from version 9 on: it is read, and not written.
+    Readers reject a commit with any other value. BUCKET_RESCALE exists from version 9 on: it is read, and not written.
     """
 
     INSERT = "INSERT"
@@ -70,22 +74,22 @@ class Operation(StrEnum):
 
     @property
     def is_service(self) -> bool:
-        """True for planned table services: they write rows anew that the table had, under the keys that it had."""
+        """True for planned table services: they rewrite existing rows under their existing keys."""
         return self in (Operation.COMPACT, Operation.LOG_COMPACT, Operation.CLUSTER)
 
     @property
     def changes_rows(self) -> bool:
-        """False when every row is afterwards what it was before."""
+        """False if every row has the same values afterwards."""
         return not self.is_service and self not in (Operation.INDEX, Operation.ALTER_SCHEMA, Operation.BUCKET_RESCALE)
 
     @property
     def moves_keys(self) -> bool:
-        """False when every record that was there stays in its file group, and no other record comes."""
+        """False if every existing record stays in its file group, and no record is added."""
         return self.changes_rows or self in (Operation.CLUSTER, Operation.BUCKET_RESCALE)
 
     @property
     def replaces(self) -> bool:
-        """True when it replaces file groups: it completes as a replacecommit."""
+        """True if it replaces file groups and completes as a replacecommit."""
         return self in (
             Operation.INSERT_OVERWRITE,
             Operation.INSERT_OVERWRITE_TABLE,
@@ -96,23 +100,23 @@ class Operation(StrEnum):
 
     @property
     def deletes(self) -> bool:
-        """True when each of its rows names a record that goes."""
+        """True if each of its rows is a record to delete."""
         return self in (Operation.DELETE, Operation.DELETE_PREPPED)
 
     @property
     def sets_schema(self) -> bool:
-        """False when the schema that its commit carries is not to be taken for the table's."""
+        """False if the schema in its commit must not become the table's schema."""
         return not self.is_service and self is not Operation.INDEX
 
     @property
     def is_written(self) -> bool:
-        """False for one that readers of version 8 refuse."""
+        """False for an operation that readers of version 8 reject."""
         return self is not Operation.BUCKET_RESCALE
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeStats:
-    """Milliseconds a task spent."""
+    """Time spent by a task, in milliseconds."""
 
     total_scan_time: int = 0
     total_create_time: int = 0
@@ -121,25 +125,22 @@ class RuntimeStats:
 
 @dataclass(frozen=True, slots=True)
 class WriteStat:
-    """One data file that the action wrote.  Counters that are null in a file are read as 0.
+    """One data file that the action wrote. Counters that are null in a file are read as 0.
 
-    file_id                 the file group, with its `-<n>`
-    path                    relative to the table, no leading slash; readers learn of the file from here alone
-    prev_commit             base file: request time of the base file it replaces, "null" for a new file group.
+    file_id                 the file group, with its `-<n>` path                    relative to the table, no leading
+    slash; readers find the file only through this field prev_commit             base file: request time of the base
+    file it replaces, "null" for a new file group.
                             log file: its own request time; with change data capture the base file's
-    num_writes              rows in the new base file, copied ones included, or in the log blocks
-    num_inserts, num_update_writes, num_deletes   of this action; an update of a base file has num_inserts 0; a log file
+    num_writes              rows in the new base file, copied ones included, or in the log blocks num_inserts,
+    num_update_writes, num_deletes   of this action; an update of a base file has num_inserts 0; a log file
                             must have num_inserts 0 on tables with a record index
-    total_write_bytes       base file: its size; log file: bytes appended
-    file_size_in_bytes      the exact size of the file: readers trust it
-    partition_path          as the key it stands under; "" for a table without partitions
-    prev_base_file          name of the base file that it replaces; None says that every row is new
-    log_version, log_offset   log files: 1 and 0; base files: None
-    base_file, log_files    log files: "" and the file's own name; with change data capture the slice's; base files: None
-    cdc_stats               path of each change log to its size; None without
-    total_log_*, total_updated_records_compacted, total_corrupt_log_block, total_rollback_blocks   of compactions
-    total_log_files, temp_path   always None
-    min_event_time, max_event_time   None unless event time is tracked
+    total_write_bytes       base file: its size; log file: bytes appended file_size_in_bytes      the exact size of the
+    file: readers rely on it partition_path          equal to its map key; "" for a non-partitioned table prev_base_file
+    name of the base file that it replaces; None means that every row is new log_version, log_offset   log files: 1 and
+    0; base files: None base_file, log_files    log files: "" and the file's own name; with change data capture the
+    slice's; base files: None cdc_stats               path of each CDC log to its size; None without total_log_*,
+    total_updated_records_compacted, total_corrupt_log_block, total_rollback_blocks   of compactions total_log_files,
+    temp_path   always None min_event_time, max_event_time   None unless event time is tracked
     """
 
     file_id: str | None = None
@@ -177,11 +178,16 @@ class WriteStat:
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """partition_to_write_stats: partition path to its stats; extra_metadata: see the keys above; operation_type: a name of
-    `Operation`, or None; compacted: the action was a compaction or log compaction.
+    """Commit metadata of one instant.
 
-    partition_to_replace_file_ids: partition path to the file groups that are gone; not None makes it the metadata of a
-    replacecommit.  version: null in the files of the real Hudi.
+    Attributes:
+        partition_to_write_stats: Partition path to its write statistics.
+        compacted: The action was a compaction or log compaction.
+        extra_metadata: See the keys above.
+        operation_type: A name of `Operation`, or None.
+        partition_to_replace_file_ids: Partition path to the replaced file groups; not None makes it the metadata of a
+            replacecommit.
+        version: Null in Hudi's own files.
     """
 
     partition_to_write_stats: Mapping[str, tuple[WriteStat, ...]] = field(default_factory=dict)
@@ -193,32 +199,36 @@ class CommitMetadata:
 
     @property
     def operation(self) -> Operation:
-        """The operation as a value; UNKNOWN for none, and for a word of which nothing is known."""
+        """The operation; UNKNOWN for none, and for an unknown name."""
         return Operation.__members__.get(self.operation_type or "", Operation.UNKNOWN)
 
     @property
     def write_stats(self) -> tuple[WriteStat, ...]:
-        """The stats of all partitions, in the order of the file."""
+        """The write statistics of all partitions, in the order of the file."""
         return tuple(stat for stats in self.partition_to_write_stats.values() for stat in stats)
 
     def encode(self, sync: bytes = DEFAULT_SYNC) -> bytes:
-        """The Avro container.  Raises InvalidRequest for an operation that readers would refuse."""
+        """Return the Avro container. Raises InvalidRequest for an operation that readers would reject."""
         known = Operation.__members__.get(self.operation_type or "")
         if self.operation_type is not None and (known is None or not known.is_written):
-            raise InvalidRequest(f"Commit metadata names an unknown operation: {self.operation_type!r}")
+            raise InvalidRequest(f"invalid operation in commit metadata: {self.operation_type!r}")
         schema = COMMIT_SCHEMA if self.partition_to_replace_file_ids is None else REPLACE_COMMIT_SCHEMA
         return encode_container(schema, self, sync)
 
     def encode_json(self) -> bytes:
-        """The JSON of layout 1.  Raises as `encode`."""
+        """Return the JSON of layout 1. Raises as `encode`."""
         _, (document,) = decode_container(self.encode())
         return json.dumps({name: value for name, value in document.items() if name != "version"}, indent=2).encode()
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> CommitMetadata:
-        """From Avro, from the JSON of layout 1, or from no bytes.  Raises CorruptData, or Unsupported for a codec.
+        """Decode Avro, the JSON of layout 1, or no bytes.
 
-        Where the file does not say what was replaced, partition_to_replace_file_ids is None.
+        If the file has no replaced file groups field, partition_to_replace_file_ids is None.
+
+        Raises:
+            CorruptData: Invalid bytes.
+            Unsupported: An unsupported codec.
         """
         if not len(data):
             return cls(operation_type=Operation.UNKNOWN.value)
@@ -228,7 +238,7 @@ class CommitMetadata:
 
     @classmethod
     def decode_bare(cls, data: bytes | memoryview, *, is_replace: bool) -> CommitMetadata:
-        """From a value without a container, written with this very schema.  Raises CorruptData."""
+        """Decode a value without a container, written with exactly this schema. Raises CorruptData."""
         schema = REPLACE_COMMIT_SCHEMA if is_replace else COMMIT_SCHEMA
         return check_type(decode_datum(parse_schema(schema.text), data, REPLACE_COMMIT_SCHEMA), cls)
 
@@ -238,7 +248,7 @@ def _parse_json(data: bytes) -> Any:
 
 
 def _count() -> AvroField:
-    """An optional long whose null means 0."""
+    """Return an optional long whose null means 0."""
     return optional(LONG, null=0)
 
 

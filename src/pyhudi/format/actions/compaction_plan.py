@@ -1,9 +1,9 @@
-"""The plan of a compaction or log compaction: which log files are merged into which file groups.
+"""Compaction plan of a compaction or log compaction: which log files are merged into which file groups.
 
-Version 2: paths are file names, without folders; version 1, of old writers: full paths.  Log files stand oldest first.
-A compaction has no strategy; a log compaction names one and keeps the meta columns.
+Version 2: paths are file names, without folders; version 1, of old writers: full paths. Log files are ordered oldest
+first. A compaction has no strategy; a log compaction names one and preserves the meta columns.
 
-Source: docs/formats/timeline.md, "Paths in documents".
+Specification: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ LOG_COMPACTION_STRATEGY = "org.apache.hudi.table.action.compact.LogCompactionExe
 
 @dataclass(frozen=True, slots=True)
 class CompactionOperation:
-    """One file slice.  base_instant_time: of the slice; data_file_path: None when it has no base file.
+    """One file slice.
 
-    metrics: TOTAL_LOG_FILES, TOTAL_LOG_FILES_SIZE (bytes), TOTAL_IO_READ_MB, TOTAL_IO_WRITE_MB, TOTAL_IO_MB.
+    Attributes:
+        base_instant_time: Base instant of the slice.
+        data_file_path: None if it has no base file.
+        metrics: TOTAL_LOG_FILES, TOTAL_LOG_FILES_SIZE (bytes), TOTAL_IO_READ_MB, TOTAL_IO_WRITE_MB, TOTAL_IO_MB.
     """
 
     base_instant_time: str | None = None
@@ -49,7 +52,7 @@ class CompactionOperation:
 
 @dataclass(frozen=True, slots=True)
 class CompactionStrategy:
-    """Only of log compactions: LOG_COMPACTION_STRATEGY and no parameters."""
+    """Strategy of a log compaction: LOG_COMPACTION_STRATEGY and no parameters."""
 
     compactor_class_name: str | None = LOG_COMPACTION_STRATEGY
     strategy_params: Mapping[str, str] | None = field(default_factory=dict)
@@ -58,7 +61,12 @@ class CompactionStrategy:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan(Document):
-    """version: 2, never null; preserve_hoodie_metadata: True for a log compaction."""
+    """Compaction plan.
+
+    Attributes:
+        version: 2, never null.
+        preserve_hoodie_metadata: True for a log compaction.
+    """
 
     operations: tuple[CompactionOperation, ...] | None = ()
     extra_metadata: Mapping[str, str] | None = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""Which partitions of the metadata table an indexing builds (requested file) and has built (completed file).
+"""Indexing: the metadata-table partitions to build (requested file) and those built (completed file).
 
-Source: docs/formats/timeline.md, "Paths in documents".
+Specification: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from pyhudi.format.avro.schema import schema_from_record
 
 @dataclass(frozen=True, slots=True)
 class IndexPartitionInfo:
-    """metadata_partition_path: as `record_index`; index_upto_instant: the request time of the last instant it covers."""
+    """One partition of the metadata table.
+
+    Attributes:
+        metadata_partition_path: Such as `record_index`.
+        index_upto_instant: Request time of the last instant that the index covers.
+    """
 
     version: int | None = 1
     metadata_partition_path: str | None = None
@@ -25,7 +30,7 @@ class IndexPartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan(Document):
-    """index_partition_infos: what to build."""
+    """Partitions to build."""
 
     version: int | None = 1
     index_partition_infos: tuple[IndexPartitionInfo, ...] | None = ()
@@ -33,7 +38,7 @@ class IndexPlan(Document):
 
 @dataclass(frozen=True, slots=True)
 class IndexCommitMetadata(Document):
-    """operation_type: None in the files of the real Hudi."""
+    """Partitions built; operation_type is None in Hudi's own files."""
 
     version: int | None = 1
     operation_type: str | None = None

@@ -1,9 +1,9 @@
-"""The requested file of a clustering or a replacecommit.
+"""Requested metadata of a clustering or a replacecommit.
 
-A clustering's holds its plan; that of an overwrite or a partition delete has every field null, but is not empty.  What was
-replaced stands in the commit metadata (`commit.py`).
+That of a clustering contains its plan. That of an overwrite or a partition delete has every field null, but is not
+empty. The commit metadata lists the replaced file groups (`commit_metadata.py`).
 
-Source: docs/formats/timeline.md.
+Specification: docs/formats/timeline.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from pyhudi.format.avro.schema import schema_from_record
 
 @dataclass(frozen=True, slots=True)
 class RequestedReplaceMetadata(Document):
-    """operation_type: "CLUSTER" with a plan; without a plan everything is None, as in the files of the real Hudi."""
+    """Requested metadata.
+
+    Attributes:
+        operation_type: "CLUSTER" with a plan; without a plan every field is None, as in Hudi's own files.
+    """
 
     operation_type: str | None = None
     clustering_plan: ClusteringPlan | None = None
@@ -30,16 +34,16 @@ class RequestedReplaceMetadata(Document):
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Self:
-        """As `Document.decode`; a container without a record is a document without a plan.
+        """Decode as `Document.decode`; a container without a record is a document without a plan.
 
-        Release 1.2.0 leaves such a `.clustering.requested` where its commit-based planner fails.
+        Hudi 1.2.0 leaves such a `.clustering.requested` when its commit-based planner fails.
         """
         _, records = decode_container(data)
         return cls() if not records else super(RequestedReplaceMetadata, cls).decode(data)
 
     @classmethod
     def of_clustering(cls, plan: ClusteringPlan) -> RequestedReplaceMetadata:
-        """The requested file of a clustering."""
+        """Return the requested metadata of a clustering."""
         return cls("CLUSTER", plan, {}, 1)
 
 

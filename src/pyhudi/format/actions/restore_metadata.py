@@ -1,9 +1,9 @@
-"""What a restore should roll back (requested file) and what it rolled back (completed file).
+"""Restore: the instants to roll back (requested file) and those rolled back (completed file).
 
-Instants stand newest first, pending clusterings before the others.  The rollbacks inside a restore have no files of their own
+Instants are ordered newest first, pending clusterings before the others. The rollbacks inside a restore have no files
 on the timeline.
 
-Source: docs/formats/timeline.md, "Paths in documents".
+Specification: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations
@@ -20,21 +20,25 @@ from pyhudi.format.instants import parse_action
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan(Document):
-    """savepoint_to_restore_timestamp: the request time of the savepoint that the table goes back to."""
+    """Restore plan.
+
+    Attributes:
+        savepoint_to_restore_timestamp: Request time of the savepoint to restore.
+    """
 
     instants_to_rollback: tuple[InstantInfo, ...] = ()
     version: int | None = 2
     savepoint_to_restore_timestamp: str | None = None
 
     def __post_init__(self) -> None:
-        """Raises CorruptData for an action that is none: a plan is carried out."""
+        """Raise CorruptData for an unknown action, because a plan is executed."""
         for info in self.instants_to_rollback:
             parse_action(info.action)
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreMetadata(Document):
-    """hoodie_restore_metadata: request time of each instant to what its rollback did."""
+    """Result of a restore; hoodie_restore_metadata maps the request time of each instant to the result of its rollback."""
 
     start_restore_time: str
     time_taken_in_millis: int

@@ -1,9 +1,9 @@
-"""What a rollback should delete (requested file) and what it deleted (completed file).
+"""Rollback: the files to delete (requested file) and those deleted (completed file).
 
-A plan made from markers names files by full URI and knows each file id; one made from a listing gives paths without a scheme,
-and "" as file id and instant.  Since table version 8 whole log files are deleted, so the three maps of log blocks are empty.
+A plan based on markers has full URIs and every file id. A plan based on a listing has paths without a scheme, and "" as
+file id and instant. Since table version 8 whole log files are deleted, so the three maps of log blocks are empty.
 
-Source: docs/formats/timeline.md, "Paths in documents".
+Specification: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from pyhudi.format.instants import parse_action
 
 @dataclass(frozen=True, slots=True)
 class InstantInfo:
-    """commit_time: a request time; action: the word in the instant's file name."""
+    """An instant.
+
+    Attributes:
+        commit_time: Request time.
+        action: The action in the instant's file name.
+    """
 
     commit_time: str
     action: str
@@ -27,7 +32,7 @@ class InstantInfo:
 
 @dataclass(frozen=True, slots=True)
 class RollbackRequest:
-    """latest_base_instant: the instant that is rolled back."""
+    """Files to delete of one file group or partition; latest_base_instant is the instant to roll back."""
 
     partition_path: str
     file_id: str | None = ""
@@ -38,21 +43,21 @@ class RollbackRequest:
 
 @dataclass(frozen=True, slots=True)
 class RollbackPlan(Document):
-    """rollback_requests: the files to delete, by file group or partition."""
+    """Rollback plan; rollback_requests has the files to delete, by file group or partition."""
 
     instant_to_rollback: InstantInfo | None
     rollback_requests: tuple[RollbackRequest, ...] | None = ()
     version: int | None = 1
 
     def __post_init__(self) -> None:
-        """Raises CorruptData for an action that is none: a plan is carried out."""
+        """Raise CorruptData for an unknown action, because a plan is executed."""
         if self.instant_to_rollback is not None:
             parse_action(self.instant_to_rollback.action)
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackPartitionMetadata:
-    """The files in the form of the plan."""
+    """Result in one partition; files have the same form as in the plan."""
 
     partition_path: str
     success_delete_files: tuple[str, ...] = ()
@@ -63,7 +68,12 @@ class RollbackPartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class RollbackMetadata(Document):
-    """start_rollback_time: the rollback's request time; commits_rollback: the request times that were rolled back."""
+    """Result of a rollback.
+
+    Attributes:
+        start_rollback_time: The rollback's request time.
+        commits_rollback: Request times of the instants rolled back.
+    """
 
     start_rollback_time: str
     time_taken_in_millis: int

@@ -1,6 +1,6 @@
-"""What a savepoint keeps: the base and log files of the latest slices at its instant.
+"""Savepoint metadata: the base and log files of the latest file slices at its instant, which cleaning retains.
 
-Source: docs/formats/timeline.md, "Paths in documents".
+Specification: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyhudi.format.avro.schema import schema_from_record
 
 @dataclass(frozen=True, slots=True)
 class SavepointPartitionMetadata:
-    """savepoint_data_file: names of the base and log files, without folders."""
+    """Files of one partition; savepoint_data_file has names of base and log files, without folders."""
 
     partition_path: str
     savepoint_data_file: tuple[str, ...]
@@ -23,7 +23,13 @@ class SavepointPartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SavepointMetadata(Document):
-    """savepointed_by: a user's name, may be ""; savepointed_at: milliseconds since 1970 UTC; comments: free text."""
+    """Savepoint metadata.
+
+    Attributes:
+        savepointed_by: User name, may be "".
+        savepointed_at: Milliseconds since 1970 UTC.
+        comments: Free text.
+    """
 
     savepointed_by: str
     savepointed_at: int

@@ -1,1 +1,1 @@
-"""Avro as Hudi uses it: schemas, single values, and container files that hold one record.  Source: Avro specification 1.11."""
+"""Avro codec: schemas, single values, and container files with one record. Specification: Avro 1.11."""

@@ -1,14 +1,14 @@
-"""Avro container files, as Hudi's timeline has them: one record, written without compression.
+"""Avro container files of the Hudi timeline: one record, written without compression.
 
     container = "Obj" 1  header map  sync(16)  (count  size  records  sync(16))*
     header map: `avro.schema`, and `avro.codec` when it is not null
     sealed:      sync = "pyhudi", CRC-32 of all but the markers (big-endian), six bytes of the writer's
 
-A sync marker may be any bytes, so a sealed container is read by everybody, and by us only when it is what was written.
+A sync marker may be any bytes. Every reader accepts a sealed container, and PyHudi verifies its checksum.
 
-What it does not do: other codecs than deflate, and columns of rows: that is the work of the log blocks.
+Not supported: codecs except deflate. Columns of rows are the task of the log blocks.
 
-Source: docs/formats/timeline.md; Avro specification 1.11, "Object Container Files".
+Specification: docs/formats/timeline.md; Avro 1.11, "Object Container Files".
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pyhudi.format.avro.schema import Schema, parse_schema
 from pyhudi.format.avro.writers import encode_bytes
 from pyhudi.format.byte_cursor import ByteCursor, encode_zigzag
 
-# Single Avro values, without any header: encode and decode.
+# Single Avro values, without a header.
 #
-# The compiled form of a schema, and of a pair of schemas, is kept.
+# The compiled form of a schema, and of a pair of schemas, is cached.
 
 
 def encode_datum(schema: Schema, value: Any) -> bytes:
-    """One value without any header.  Raises InvalidRequest when the value does not fit the schema."""
+    """Encode one value without a header. Raises InvalidRequest if the value does not fit the schema."""
     out = bytearray()
     try:
         schema.writer(out, value)
@@ -40,21 +40,31 @@ def encode_datum(schema: Schema, value: Any) -> bytes:
 
 
 def decode_datum(schema: Schema, data: bytes | bytearray | memoryview, target: Schema | None = None) -> Any:
-    """The one value that fills `data`, written with `schema`, in the shape of `target` (None: of `schema`).
+    """Decode the value that fills `data`.
 
-    Raises CorruptData for bytes that are not such a value, or for schemas that do not fit together.
+    Args:
+        schema: The writer's schema.
+        data: The encoded value.
+        target: The reader's schema; None for the writer's.
+
+    Raises:
+        CorruptData: Invalid bytes, or incompatible schemas.
     """
     read = compiled_reader(schema, target)
-    whole = bytes(data)
-    value, end = run_reader(read, whole, 0)
-    if end != len(whole):
-        raise CorruptData("bytes follow an Avro value", offset=end, expected=end, found=len(whole))
+    content = bytes(data)
+    value, end = run_reader(read, content, 0)
+    if end != len(content):
+        raise CorruptData("trailing bytes after an Avro value", offset=end, expected=end, found=len(content))
     return value
 
 
 @lru_cache(maxsize=256)
 def compiled_reader(schema: Schema, target: Schema | None) -> Read:
-    """What reads values of `schema` in the shape of `target` (None: of `schema`).  Raises CorruptData when the two do not fit."""
+    """Return the reader of values of `schema` in the shape of `target` (None: of `schema`).
+
+    Raises:
+        CorruptData: Incompatible schemas.
+    """
     return node_reader(schema.root, schema.root if target is None else target.root, {})
 
 
@@ -70,9 +80,15 @@ DocumentT = TypeVar("DocumentT")
 
 
 def encode_container(schema: Schema, value: Any, sync: bytes = DEFAULT_SYNC) -> bytes:
-    """A container file of one record, codec null, with `avro.schema` alone in its header.
+    """Encode a container file of one record, with codec null and only `avro.schema` in its header.
 
-    sync: 16 bytes, random in files that are meant to be split.  Raises InvalidRequest as `encode_datum`.
+    Args:
+        schema: The schema.
+        value: The record.
+        sync: 16 bytes, random in files that are meant to be split.
+
+    Raises:
+        InvalidRequest: As `encode_datum`.
     """
     if len(sync) != SYNC_BYTES:
         raise InvalidRequest(f"A sync marker has {SYNC_BYTES} bytes, not {len(sync)}.")
@@ -83,7 +99,7 @@ def encode_container(schema: Schema, value: Any, sync: bytes = DEFAULT_SYNC) -> 
 
 
 def add_checksum_marker(data: bytes) -> bytes:
-    """A container of one block with the sync marker that holds its checksum; other bytes as they are."""
+    """Return a container of one block with its checksum in the sync marker; other bytes are returned unchanged."""
     if not data.startswith(MAGIC):
         return data
     cursor = ByteCursor(data)
@@ -99,20 +115,22 @@ def add_checksum_marker(data: bytes) -> bytes:
 
 
 def _check_seal(data: bytes | bytearray | memoryview, start: int, sync: bytes) -> None:
-    """Raises CorruptData for a sealed container that is not what was written.  start: where the first marker stands."""
+    """Raise CorruptData if a sealed container does not match its checksum. start: offset of the first marker."""
     if not sync.startswith(_SEAL):
         return
     view = memoryview(data)
     expected = int.from_bytes(sync[len(_SEAL) :][:4], "big")
-    found = zlib.crc32(view[start + SYNC_BYTES : -SYNC_BYTES], zlib.crc32(view[:start]))
-    if found != expected:
-        raise CorruptData("checksum of an Avro container", offset=start, expected=expected, found=found)
+    checksum = zlib.crc32(view[start + SYNC_BYTES : -SYNC_BYTES], zlib.crc32(view[:start]))
+    if checksum != expected:
+        raise CorruptData("checksum mismatch in an Avro container", offset=start, expected=expected, found=checksum)
 
 
 def decode_container(data: bytes | bytearray | memoryview, target: Schema | None = None) -> tuple[Schema, tuple[Any, ...]]:
-    """The schema that stands in a container file, and its records in the shape of `target` (None: of that schema).
+    """Return the schema in a container file, and its records in the shape of `target` (None: of that schema).
 
-    Raises CorruptData for broken bytes or a schema that does not fit `target`, Unsupported for a codec other than deflate.
+    Raises:
+        CorruptData: Invalid bytes, or a schema that is incompatible with `target`.
+        Unsupported: A codec other than deflate.
     """
     cursor = ByteCursor(data)
     cursor.expect(MAGIC, "the magic of an Avro container")
@@ -124,7 +142,7 @@ def decode_container(data: bytes | bytearray | memoryview, target: Schema | None
         raise cursor.corrupt("an Avro container has no schema")
     codec = header.get(b"avro.codec", b"null").decode("latin-1")
     if codec not in ("null", "deflate"):
-        raise Unsupported(f"Avro containers with the codec {codec[:40]!r} are not read.")
+        raise Unsupported(f"Avro containers with the codec {codec[:40]!r} are not supported.")
     try:
         schema = parse_schema(header[b"avro.schema"].decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -145,26 +163,26 @@ def decode_container(data: bytes | bytearray | memoryview, target: Schema | None
             value, at = run_reader(read, block, at, base)
             records.append(value)
         if at != len(block):
-            raise CorruptData("bytes follow the records of an Avro block", offset=start, expected=at, found=len(block))
+            raise CorruptData("trailing bytes after the records of an Avro block", offset=start, expected=at, found=len(block))
         cursor.expect(sync, "the sync marker of an Avro block")
     return schema, tuple(records)
 
 
 def decode_document(target: Schema, data: bytes | bytearray | memoryview, made_of: type[DocumentT]) -> DocumentT:
-    """The one record of a container file, in the shape of `target`, whose root is bound to `made_of`.
+    """Return the one record of a container file, in the shape of `target`, whose root is bound to the class `made_of`.
 
     Raises as `decode_container`.
     """
     records = decode_container(data, target)[1]
     if len(records) != 1:
-        raise CorruptData("a document holds one record", expected=1, found=len(records))
+        raise CorruptData("a document must hold one record", expected=1, found=len(records))
     return check_type(records[0], made_of)
 
 
 def check_type(value: Any, made_of: type[DocumentT]) -> DocumentT:
-    """`value`, which must be a `made_of`: it is, unless a schema is bound to another class.  Raises CorruptData."""
+    """Return `value` if it is a `made_of`; otherwise the schema is bound to another class, which raises CorruptData."""
     if not isinstance(value, made_of):
-        raise CorruptData("an Avro document is of another kind", expected=made_of.__name__, found=type(value).__name__)
+        raise CorruptData("an Avro document has another type", expected=made_of.__name__, found=type(value).__name__)
     return value
 
 
@@ -186,14 +204,14 @@ def _read_header(cursor: ByteCursor) -> dict[bytes, bytes]:
 
 def _inflate(block: bytes, offset: int) -> bytes:
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    # Documents deflate to a tenth; what grows by hundreds is made to fill the memory.
+    # Documents deflate to a tenth; a claimed expansion by hundreds is a decompression bomb.
     limit = min(MAX_INFLATED_BYTES, max(_ALWAYS_INFLATED_BYTES, _MOST_INFLATED_PER_BYTE * len(block)))
     try:
         plain = inflater.decompress(block, limit)
     except zlib.error as error:
-        raise CorruptData(f"an Avro block is not deflated: {error}", offset=offset) from error
+        raise CorruptData(f"invalid deflate data of an Avro block: {error}", offset=offset) from error
     if inflater.unconsumed_tail:
-        raise Unsupported(f"an Avro block of {len(block)} bytes that inflates to more than {limit} is not read")
+        raise Unsupported(f"an Avro block of {len(block)} bytes inflates to more than the limit of {limit}")
     if not inflater.eof:
-        raise CorruptData("a deflated Avro block has no end", offset=offset)
+        raise CorruptData("a deflated Avro block is truncated", offset=offset)
     return plain

@@ -1,4 +1,4 @@
-"""Values from parsed JSON, in the shape of a schema: archived documents, and the defaults of fields."""
+"""Conversion of parsed JSON to values of an Avro schema: archived documents, and field defaults."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pyhudi.format.avro.schema import Schema
 
 
 def from_json(target: Schema, value: Any) -> Any:
-    """A value that was parsed from JSON (numbers, strings, lists, dicts), in the shape of `target`, fields by name.
+    """Convert parsed JSON (numbers, strings, lists, dicts) to the shape of `target`, fields by name.
 
-    Unions stand without their branch's name, as Jackson writes them.  Raises CorruptData where it does not fit.
+    Unions have no branch name, as Jackson writes them. Raises CorruptData if the value does not fit.
     """
     try:
         return _value_from_json(target.root, value)
@@ -23,7 +23,9 @@ def from_json(target: Schema, value: Any) -> Any:
 
 
 def field_slots(node: Record) -> tuple[dict[str, int], list[Any]]:
-    """Where the value of each field goes in what `record_builder` takes, and that list with the values no field gives."""
+    """Return the slot of each field in the argument of `record_builder`, and that argument with the defaults of missing
+    fields.
+    """
     if node.value_class is None:
         return {item.name: index for index, item in enumerate(node.fields)}, [None] * len(node.fields)
     init_fields = [item for item in fields(node.value_class) if item.init]
@@ -33,7 +35,7 @@ def field_slots(node: Record) -> tuple[dict[str, int], list[Any]]:
 
 
 def record_builder(node: Record) -> Callable[[list[Any]], Any]:
-    """The function that makes a record's value of its fields' values, in the order of `field_slots`."""
+    """Return the function that builds a record from its field values, in the order of `field_slots`."""
     made_of = node.value_class
     if made_of is None:
         names = tuple(item.name for item in node.fields)
@@ -42,14 +44,14 @@ def record_builder(node: Record) -> Callable[[list[Any]], Any]:
 
 
 def field_default(item: AvroField, record_name: str) -> Any:
-    """The value of a field that the writer's schema lacks.  Raises CorruptData when it has neither a default nor null."""
+    """Return the value of a field that the writer's schema lacks. Raises CorruptData without a default or null."""
     node = item.node
     if isinstance(node, Union):
         if item.default is NO_DEFAULT or item.default is None:
             return _null_of(node)
         node = node.branches[0]
     if item.default is NO_DEFAULT:
-        raise CorruptData(f"an Avro schema lacks a field of {record_name}", expected=item.name)
+        raise CorruptData(f"an Avro schema is missing a field of {record_name}", expected=item.name)
     return _value_from_json(node, item.default)
 
 
@@ -63,20 +65,18 @@ def _value_from_json(node: Node, value: Any) -> Any:
             return _null_of(node)
         branches = [branch for branch in node.branches if branch is not NULL]
         if len(branches) != 1:
-            raise CorruptData("a JSON document does not tell which branch of a union it has")
+            raise CorruptData("the branch of a union in a JSON document is ambiguous")
         return _value_from_json(branches[0], value)
     if isinstance(node, Record) and isinstance(value, Mapping):
         slots, values = field_slots(node)
         for item in node.fields:
-            present = item.name in value
-            values[slots[item.name]] = (
-                _value_from_json(item.node, value[item.name]) if present else field_default(item, node.name)
-            )
+            exists = item.name in value
+            values[slots[item.name]] = _value_from_json(item.node, value[item.name]) if exists else field_default(item, node.name)
         return record_builder(node)(values)
     if isinstance(node, Array) and isinstance(value, list):
-        return tuple(_value_from_json(node.items, one) for one in value)
+        return tuple(_value_from_json(node.items, element) for element in value)
     if isinstance(node, Map) and isinstance(value, Mapping):
-        return {key: _value_from_json(node.values, one) for key, one in value.items()}
+        return {key: _value_from_json(node.values, element) for key, element in value.items()}
     if node.kind in ("float", "double") and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, _JSON_TYPES.get(node.kind, ())) or (isinstance(value, bool) and node is not BOOLEAN):

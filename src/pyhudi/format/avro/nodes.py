@@ -1,10 +1,10 @@
-"""The nodes of an Avro schema, and how a schema is built in code.
+"""Nodes of an Avro schema tree, and functions that build them.
 
-A schema is a tree of nodes. It is parsed from JSON (schema.py), or built with `record`, `optional`, `array_node` and `map_node`.
+A tree is parsed from JSON (schema.py), or built with `record`, `optional`, `array_node` and `map_node`.
 
-Python values: null None, boolean bool, int and long int, float and double float, string and enum str, bytes and fixed bytes,
-array tuple, map dict, record dict, or the class that its node is bound to. A union with several records or several
-other types of one Python type gives and takes `Branch`.
+Python values: null None, boolean bool, int and long int, float and double float, string and enum str, bytes and fixed
+bytes, array tuple, map dict, record dict, or the class that its node is bound to. A union with several records or
+several other types of one Python type uses `Branch`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 
 class _NoDefault:
-    """Marks a field that has no default."""
+    """Marks a field without a default."""
 
 
 NO_DEFAULT: Final = _NoDefault()
@@ -29,7 +29,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fixed:
-    """Bytes of one size."""
+    """Bytes of fixed size."""
 
     name: str
     size_bytes: int
@@ -38,7 +38,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Enumeration:
-    """One of the symbols, written as its number."""
+    """One of the symbols, encoded as its number."""
 
     name: str
     symbols: tuple[str, ...]
@@ -47,7 +47,9 @@ class Enumeration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """default: what the node itself, not its field, names as default: it means nothing, but Hudi's schemas have some."""
+    """An array; `default` is the default of the node itself, not its field, which has no meaning but occurs in Hudi's
+    schemas.
+    """
 
     items: Node
     default: Any = NO_DEFAULT
@@ -56,7 +58,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map:
-    """default: as an array's."""
+    """A map; `default` as for an array."""
 
     values: Node
     default: Any = NO_DEFAULT
@@ -65,7 +67,9 @@ class Map:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Union:
-    """null: what a null branch is decoded to, None unless a document says otherwise; `dict` for a new empty map each time."""
+    """A union; `null` is the decoded value of a null branch, None unless a document defines it; `dict` for a new empty
+    map each time.
+    """
 
     branches: tuple[Node, ...]
     null: Any = None
@@ -74,7 +78,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AvroField:
-    """A field of a record.  default: as JSON has it."""
+    """A field of a record; `default` is parsed JSON."""
 
     name: str
     node: Node
@@ -83,7 +87,14 @@ class AvroField:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
-    """made_of: the dataclass of its values, or None for dicts; attributes: its attribute for each field, in field order."""
+    """A record.
+
+    Attributes:
+        name: Full or simple name.
+        fields: Fields in order.
+        value_class: The dataclass of its values; None for dicts.
+        attributes: Attribute of each field, in field order.
+    """
 
     name: str
     fields: tuple[AvroField, ...]
@@ -114,40 +125,42 @@ class Branch:
 
 
 def optional(node: Node, *, null: Any = None) -> AvroField:
-    """A field without its name yet: `["null", node]`, default null.
+    """Return a field without its name: `["null", node]`, default null.
 
-    null: what null and an absent field are decoded to; `dict` for a new empty map each time.
+    Args:
+        node: The non-null type.
+        null: Decoded value of null and of an absent field; `dict` for a new empty map each time.
     """
     return AvroField("", Union((NULL, node), null), None)
 
 
 def required(node: Node, default: Any = NO_DEFAULT) -> AvroField:
-    """A field without its name yet that is never null."""
+    """Return a field without its name that is never null."""
     return AvroField("", node, default)
 
 
 def nullable(node: Node) -> AvroField:
-    """A field without its name yet: `["null", node]`, without a default."""
+    """Return a field without its name: `["null", node]`, without a default."""
     return AvroField("", Union((NULL, node)))
 
 
 def array_node(items: Node, default: Any = NO_DEFAULT) -> Array:
-    """An array.  default: what the node itself names as default."""
+    """Return an array. default: the default of the node itself."""
     return Array(items, default)
 
 
 def map_node(values: Node, default: Any = NO_DEFAULT) -> Map:
-    """A map.  default: what the node itself names as default."""
+    """Return a map. default: the default of the node itself."""
     return Map(values, default)
 
 
 def version_field(default: int) -> AvroField:
-    """`["int", "null"]` with a default: how Hudi's documents carry their version."""
+    """Return `["int", "null"]` with a default: the version field of Hudi's documents."""
     return AvroField("", Union((INT, NULL)), default)
 
 
 def record(name: str, made_of: type, **by_name: AvroField) -> Record:
-    """A record of the dataclass `made_of`; its attributes are the field names in snake case, in any order."""
+    """Return a record of the dataclass `made_of`; its attributes are the field names in snake case, in any order."""
     named = tuple(AvroField(key, item.node, item.default) for key, item in by_name.items())
     return Record(name, named, made_of, tuple(_snake_case(key) for key in by_name))
 
@@ -158,12 +171,12 @@ def _snake_case(name: str) -> str:
 
 
 def branch_name(node: Node) -> str:
-    """The name of a union's branch: a named type's simple name, or the kind."""
+    """Return the name of a union's branch: a named type's simple name, or the type."""
     return node.name if isinstance(node, Record | Fixed | Enumeration) else node.kind
 
 
 def python_type_name(node: Node) -> str:
-    """Which Python type a node's values have, so that a union knows whether the type tells its branches apart."""
+    """Return the Python type of a node's values, to determine whether a union's branches are distinct by type."""
     if isinstance(node, Record):
         return node.value_class.__name__ if node.value_class else "dict"
     return {"int": "int", "long": "int", "float": "float", "double": "float", "string": "str", "enum": "str"}.get(
@@ -172,6 +185,6 @@ def python_type_name(node: Node) -> str:
 
 
 def is_ambiguous(node: Union) -> bool:
-    """Whether two branches of a union have values of one Python type, so that `Branch` must name the one that is meant."""
+    """Return whether two branches of a union have values of one Python type, so that `Branch` must name the branch."""
     kinds = [python_type_name(branch) for branch in node.branches]
     return len(set(kinds)) != len(kinds)

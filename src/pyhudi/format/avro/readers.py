@@ -1,9 +1,10 @@
-"""Compiled readers: a pair of schemas, the one that wrote and the one we want, becomes `read(data, offset) -> (value, offset)`.
+"""Compiled Avro readers with schema resolution: writer and reader schema become `read(data, offset) -> (value,
+offset)`.
 
-Resolution goes by field name: fields we do not know are passed over, fields that are missing take their default or null,
-unions may come in another order, numbers may be narrower, names of records do not matter.
+Fields resolve by name: unknown fields are skipped, and missing fields get their default or null. Unions may be in
+another order, numbers may be narrower, and record names are ignored.
 
-Source: Avro specification 1.11, "Binary Encoding" and "Schema Resolution".
+Specification: Avro 1.11, "Binary Encoding" and "Schema Resolution".
 """
 
 from __future__ import annotations
@@ -20,21 +21,28 @@ Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 
 
 def run_reader(read: Read, data: bytes, at: int, base: int | None = 0) -> tuple[Any, int]:
-    """The value at an offset, and the offset just after it.
+    """Return the value at an offset, and the offset after it.
 
-    base: where `data` starts in the file, for the error; None when that means nothing.  Raises CorruptData for broken bytes.
+    Args:
+        read: A compiled reader.
+        data: The bytes.
+        at: Offset of the value.
+        base: Offset of `data` in the file, for the error; None if unknown.
+
+    Raises:
+        CorruptData: Invalid bytes.
     """
     try:
         return read(data, at)
     except IndexError as error:
         offset = None if base is None else base + len(data)
-        raise CorruptData("an Avro value has no end", offset=offset) from error
+        raise CorruptData("an Avro value is truncated", offset=offset) from error
     except _DecodeError as error:
         raise CorruptData(error.message, offset=None if base is None else base + error.at, found=error.found) from error
 
 
 class _DecodeError(Exception):
-    """Damage at an offset of a block; it becomes CorruptData where the block's own offset is known."""
+    """Corruption at an offset of a block; converted to CorruptData where the block's own offset is known."""
 
     def __init__(self, message: str, at: int, found: object = None) -> None:
         super().__init__(message)
@@ -42,7 +50,7 @@ class _DecodeError(Exception):
 
 
 def node_reader(source: Node, target: Node, cache: dict[tuple[int, int], Read]) -> Read:
-    """The compiled reader of a pair of nodes.  cache: the readers of this schema that are compiled already, by node ids."""
+    """Return the compiled reader of a pair of nodes. cache: compiled readers of this schema, by node ids."""
     key = (id(source), id(target))
     read = cache.get(key)
     if read is None:
@@ -114,9 +122,9 @@ def _read_long(data: bytes, at: int) -> tuple[int, int]:
             break
         shift += 7
         if shift > 63:
-            raise _DecodeError("a variable-length number is longer than 10 bytes", at)
+            raise _DecodeError("a variable-length integer is longer than 10 bytes", at)
     if value >> 64:
-        raise _DecodeError("a variable-length number needs more than 64 bits", at)
+        raise _DecodeError("a variable-length integer exceeds 64 bits", at)
     return (value >> 1) ^ -(value & 1), at
 
 
@@ -199,14 +207,14 @@ def _enum_reader(source: Enumeration) -> Read:
     def read(data: bytes, at: int) -> tuple[str, int]:
         index, end = _read_long(data, at)
         if not 0 <= index < len(symbols):
-            raise _DecodeError(f"the enum {source.name} has no such symbol", at, index)
+            raise _DecodeError(f"invalid symbol of the enum {source.name}", at, index)
         return symbols[index], end
 
     return read
 
 
 def _block_count(data: bytes, at: int) -> tuple[int, int]:
-    """The number of items in the next block of an array or map, which takes at least as many bytes."""
+    """Return the number of items in the next block of an array or map, which takes at least as many bytes."""
     count, end = _read_long(data, at)
     if count < 0:
         count = -count
@@ -245,7 +253,7 @@ def _map_reader(item: Read) -> Read:
 
 
 def _same_union_reader(node: Union, cache: dict[tuple[int, int], Read]) -> Read:
-    """A union read as it is: with Branch where the Python type would not tell the branch."""
+    """Read a union without resolution, as Branch if the Python type would be ambiguous."""
     if not is_ambiguous(node):
         return _union_reader(node, node, cache)
     branches = tuple((branch_name(branch), node_reader(branch, branch, cache)) for branch in node.branches)
@@ -253,7 +261,7 @@ def _same_union_reader(node: Union, cache: dict[tuple[int, int], Read]) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         index, end = _read_long(data, at)
         if not 0 <= index < len(branches):
-            raise _DecodeError("a union has no such branch", at, index)
+            raise _DecodeError("invalid branch of a union", at, index)
         name, read_one = branches[index]
         value, end = read_one(data, end)
         return (None if name == "null" else Branch(name, value)), end
@@ -270,14 +278,14 @@ def _union_reader(source: Union, target: Node, cache: dict[tuple[int, int], Read
     def read(data: bytes, at: int) -> tuple[Any, int]:
         index, end = _read_long(data, at)
         if not 0 <= index < len(reads):
-            raise _DecodeError("a union has no such branch", at, index)
+            raise _DecodeError("invalid branch of a union", at, index)
         return reads[index](data, end)
 
     return read
 
 
 def _branch_reader(branch: Node, target: Node, cache: dict[tuple[int, int], Read]) -> Read:
-    """Reads one branch; what the target cannot hold is damage only where it occurs."""
+    """Read one branch; a type that the target does not have is an error only when it occurs."""
     if branch is NULL and isinstance(target, Union) and NULL in target.branches:
         null = target.null
         return (lambda data, at: ({}, at)) if null is dict else (lambda data, at: (null, at))
@@ -294,7 +302,7 @@ def _branch_reader(branch: Node, target: Node, cache: dict[tuple[int, int], Read
 def _optional_reader(branch: Node, read_value: Read, null_at: int, null: Any) -> Read:
     null_byte, value_byte = (0, 2) if null_at == 0 else (2, 0)
     if read_value is _read_long:
-        # Most fields of a write stat are optional longs of one byte, so these take the short way.
+        # Fast path: most fields of a write stat are optional longs of one byte.
         def read_optional_long(data: bytes, at: int) -> tuple[Any, int]:
             head = data[at]
             if head == value_byte:
@@ -304,7 +312,7 @@ def _optional_reader(branch: Node, read_value: Read, null_at: int, null: Any) ->
                 return _read_long(data, at + 1)
             if head == null_byte:
                 return null, at + 1
-            raise _DecodeError("a union has no such branch", at, head)
+            raise _DecodeError("invalid branch of a union", at, head)
 
         return read_optional_long
 
@@ -314,14 +322,14 @@ def _optional_reader(branch: Node, read_value: Read, null_at: int, null: Any) ->
             return read_value(data, at + 1)
         if head == null_byte:
             return {} if null is dict else null, at + 1
-        raise _DecodeError("a union has no such branch", at, head)
+        raise _DecodeError("invalid branch of a union", at, head)
 
     return read_optional
 
 
 def _record_reader(source: Record, target: Record, cache: dict[tuple[int, int], Read]) -> Read:
     written = {item.name for item in source.fields}
-    wanted = {item.name: item for item in target.fields}
+    target_fields = {item.name: item for item in target.fields}
     slots, template = field_slots(target)
     absent = [item for item in target.fields if item.name not in written]
     for item in absent:
@@ -329,12 +337,12 @@ def _record_reader(source: Record, target: Record, cache: dict[tuple[int, int], 
     new_maps = tuple(index for index, value in enumerate(template) if isinstance(value, dict))
     steps: list[tuple[int, Read]] = []
     for item in source.fields:
-        found = wanted.get(item.name)
-        if found is None:
-            # A field we do not know is read into a slot past the end, and dropped with it.
+        target_field = target_fields.get(item.name)
+        if target_field is None:
+            # An unknown field is read into a slot after the last one, and dropped with it.
             steps.append((len(template), node_reader(item.node, item.node, cache)))
         else:
-            steps.append((slots[item.name], node_reader(item.node, found.node, cache)))
+            steps.append((slots[item.name], node_reader(item.node, target_field.node, cache)))
     build = record_builder(target)
     reads = tuple(read for _, read in steps)
 

@@ -1,11 +1,11 @@
-"""Avro schemas: JSON text to nodes and back.
+"""Avro schemas: conversion of JSON text to nodes and back.
 
-A schema that was built in code is rendered to the compact JSON that Avro for Java writes: every string carries
-`avro.java.string`, the namespace stands on the root alone, a record is defined where it first occurs and named after that.
+A schema built in code is rendered as the compact JSON that Avro for Java writes: every string has `avro.java.string`,
+only the root has a namespace, and a record is defined at its first occurrence and referenced by name afterwards.
 
-What it does not do: logical types (the plain value comes back), aliases, recursive schemas.
+Not supported: logical types (the underlying value is returned), aliases, recursive schemas.
 
-Source: Avro specification 1.11, "Schema Declaration".
+Specification: Avro 1.11, "Schema Declaration".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pyhudi.format.json_document import parse_json
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schema:
-    """A schema: its tree and its JSON text.  Two schemas are equal only when they are one object."""
+    """A schema: its tree and its JSON text. Two schemas are equal only if they are the same object."""
 
     root: Node
     text: str
@@ -45,25 +45,29 @@ class Schema:
 
     @property
     def writer(self) -> Write:
-        """The compiled form that writes values of this schema."""
+        """The compiled writer of values of this schema."""
         if not self._write:
             self._write.append(node_writer(self.root, {}))
         return self._write[0]
 
 
 def schema_from_record(root: Record, namespace: str = "org.apache.hudi.avro.model") -> Schema:
-    """The schema of a record that was built here, with the JSON text that Avro for Java writes for it."""
+    """Return the schema of a record built in code, with the JSON text that Avro for Java writes for it."""
     return Schema(root, json.dumps(_render(root, set(), namespace), separators=(",", ":"), ensure_ascii=False))
 
 
 @lru_cache(maxsize=256)
 def parse_schema(text: str) -> Schema:
-    """The schema of a JSON text.  Raises CorruptData for a text that is none, Unsupported for a recursive one and for one of
-    more than 100,000 types, each counted wherever it stands: values of such a schema can be larger than any memory.
+    """Parse the JSON text of a schema.
+
+    Raises:
+        CorruptData: The text is not a schema.
+        Unsupported: A recursive schema, or more than 100,000 types after references are expanded, because values of
+            such a schema can exceed any memory.
     """
     root = _parse(parse_json(text, "an Avro schema is"), "", {}, 0)
     if _type_count(root, {}) > _MOST_TYPES:
-        raise Unsupported(f"An Avro schema of more than {_MOST_TYPES} types, each counted wherever it stands, is not read.")
+        raise Unsupported(f"Avro schemas of more than {_MOST_TYPES} types after their references are expanded are not supported.")
     return Schema(root, text)
 
 
@@ -97,13 +101,13 @@ def _parse(definition: Any, namespace: str, names: dict[str, Node | None], depth
             raise CorruptData("a union of an Avro schema is empty or holds a union")
         return Union(branches)
     if not isinstance(definition, dict):
-        raise CorruptData("an Avro schema has a type that is none", found=str(definition)[:100])
+        raise CorruptData("unknown type in an Avro schema", found=str(definition)[:100])
     kind = definition.get("type")
     if kind == "array":
         items = _parse(definition.get("items"), namespace, names, depth + 1)
         if not _has_width(items, {}):
-            # A count of such items costs no bytes, so a few damaged bytes could ask for any number of them.
-            raise Unsupported("Avro arrays of items that take no bytes are not read.")
+            # The encoded count of such items costs no bytes, so a few corrupt bytes could allocate any number of them.
+            raise Unsupported("Avro arrays whose items take no bytes are not supported.")
         return Array(items)
     if kind == "map":
         return Map(_parse(definition.get("values"), namespace, names, depth + 1))
@@ -118,10 +122,10 @@ def _parse_name(name: str, namespace: str, names: dict[str, Node | None]) -> Nod
         return primitive
     for full in (f"{namespace}.{name}" if namespace and "." not in name else name, name):
         if full in names:
-            found = names[full]
-            if found is None:
-                raise Unsupported(f"The Avro record {name[:100]!r} contains itself; recursive schemas are not read.")
-            return found
+            definition = names[full]
+            if definition is None:
+                raise Unsupported(f"The Avro record {name[:100]!r} contains itself; recursive schemas are not supported.")
+            return definition
     raise CorruptData("an Avro schema names an unknown type", found=name[:100])
 
 
@@ -129,12 +133,12 @@ def _parse_named(definition: dict[str, Any], kind: str, namespace: str, names: d
     name = definition.get("name")
     if not isinstance(name, str) or not name:
         raise CorruptData("a named type of an Avro schema has no name")
-    own = definition.get("namespace", namespace)
+    own_namespace = definition.get("namespace", namespace)
     if "." in name:
-        own, _, name = name.rpartition(".")
-    if not isinstance(own, str):
+        own_namespace, _, name = name.rpartition(".")
+    if not isinstance(own_namespace, str):
         raise CorruptData("a namespace of an Avro schema is not text")
-    full = f"{own}.{name}" if own else name
+    full = f"{own_namespace}.{name}" if own_namespace else name
     if full in names:
         raise CorruptData("an Avro schema defines a name twice", found=full[:100])
     node: Node
@@ -150,7 +154,7 @@ def _parse_named(definition: dict[str, Any], kind: str, namespace: str, names: d
         node = Enumeration(name, tuple(symbols))
     else:
         names[full] = None
-        node = Record(name, _parse_fields(definition.get("fields"), own, names, depth))
+        node = Record(name, _parse_fields(definition.get("fields"), own_namespace, names, depth))
     names[full] = node
     return node
 

@@ -1,7 +1,9 @@
-"""Compiled writers: each node of a schema becomes a function `write(out, value)` that appends a value's bytes.
+"""Compiled Avro writers: each node of a schema becomes a function `write(out, value)` that appends a value's bytes.
 
-A value that does not fit raises ValueError, TypeError, AttributeError, KeyError, OverflowError or struct.error: `encode_datum`
-makes an InvalidRequest of them.  Source: Avro specification 1.11, "Binary Encoding".
+A value that does not fit raises ValueError, TypeError, AttributeError, KeyError, OverflowError or struct.error, which
+`encode_datum` converts to InvalidRequest.
+
+Specification: Avro 1.11, "Binary Encoding".
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ def _encode_long(value: int) -> bytes:
 
 
 def encode_bytes(data: bytes) -> bytes:
-    """Bytes with their length in front."""
+    """Return bytes with their length prefix."""
     return _encode_long(len(data)) + data
 
 
 def node_writer(node: Node, cache: dict[int, Write]) -> Write:
-    """The compiled writer of a node.  cache: the writers of this schema that are compiled already, by node id."""
+    """Return the compiled writer of a node. cache: compiled writers of this schema, by node id."""
     write = cache.get(id(node))
     if write is None:
         write = cache[id(node)] = _new_writer(node, cache)
@@ -70,7 +72,7 @@ def _new_writer(node: Node, cache: dict[int, Write]) -> Write:
 
 def _write_null(out: bytearray, value: Any) -> None:
     if value is not None:
-        raise ValueError(f"null was expected, not {value!r:.100}")
+        raise ValueError(f"expected null, not {value!r:.100}")
 
 
 def _write_boolean(out: bytearray, value: Any) -> None:
@@ -79,7 +81,7 @@ def _write_boolean(out: bytearray, value: Any) -> None:
     elif value is False:
         out.append(0)
     else:
-        raise ValueError(f"a boolean was expected, not {value!r:.100}")
+        raise ValueError(f"expected a boolean, not {value!r:.100}")
 
 
 def _write_int(out: bytearray, value: Any) -> None:
@@ -127,10 +129,10 @@ def _array_writer(item: Write) -> Write:
     def write(out: bytearray, value: Any) -> None:
         if value:
             if isinstance(value, str):
-                raise ValueError("an array was expected, not a text")
+                raise ValueError("expected an array, not a text")
             out += _encode_long(len(value))
-            for one in value:
-                item(out, one)
+            for element in value:
+                item(out, element)
         out.append(0)
 
     return write
@@ -140,9 +142,9 @@ def _map_writer(item: Write) -> Write:
     def write(out: bytearray, value: Any) -> None:
         if value:
             out += _encode_long(len(value))
-            for key, one in value.items():
+            for key, map_value in value.items():
                 _write_string(out, key)
-                item(out, one)
+                item(out, map_value)
         out.append(0)
 
     return write
@@ -174,10 +176,10 @@ def _record_writer(node: Record, cache: dict[int, Write]) -> Write:
 
     def write_dict(out: bytearray, value: Any) -> None:
         for name, default, write in items:
-            one = value.get(name, default)
-            if one is NO_DEFAULT:
+            field_value = value.get(name, default)
+            if field_value is NO_DEFAULT:
                 raise ValueError(f"the field {name} of {node.name} is missing")
-            write(out, one)
+            write(out, field_value)
 
     return write_dict
 
@@ -190,9 +192,9 @@ def _dataclass_writer(made_of: type, attributes: tuple[str, ...], writes: tuple[
 
     def write(out: bytearray, value: Any) -> None:
         if type(value) is not made_of:
-            raise ValueError(f"a {made_of.__name__} was expected, not {value!r:.100}")
-        for write_one, one in zip(writes, values_of(value), strict=True):
-            write_one(out, one)
+            raise ValueError(f"expected a {made_of.__name__}, not {value!r:.100}")
+        for write_field, field_value in zip(writes, values_of(value), strict=True):
+            write_field(out, field_value)
 
     return write
 
@@ -226,7 +228,7 @@ def _union_writer(node: Union, cache: dict[int, Write]) -> Write:
 
 def _branch_of(node: Union, value: Any) -> int:
     kind = {type(None): "null", list: "tuple", bytearray: "bytes", memoryview: "bytes"}.get(type(value), type(value).__name__)
-    found = [index for index, branch in enumerate(node.branches) if python_type_name(branch) == kind]
-    if len(found) != 1:
-        raise ValueError(f"a {kind} does not tell its branch of a union; give a Branch")
-    return found[0]
+    matching = [index for index, branch in enumerate(node.branches) if python_type_name(branch) == kind]
+    if len(matching) != 1:
+        raise ValueError(f"a {kind} is ambiguous in its union; use a Branch")
+    return matching[0]

@@ -1,26 +1,29 @@
-"""Avro records <-> Arrow columns, a whole column at a time.  Source: Avro specification 1.11, "Binary Encoding".
+"""Columnar Avro codec: Avro records <-> Arrow columns, a whole column at a time.
 
-Log blocks hold rows as Avro, where a field is found only by walking over the fields before it.  Going row by row through
-Python objects costs microseconds a row; here no Python runs per row.
+Log blocks store rows as Avro, where a field is found only by parsing the fields before it. Decoding row by row into
+Python objects costs microseconds a row; here no Python code runs per row.
 
-Decoding.  Where each record begins and ends is known to the caller (log blocks and HFiles store lengths).  An array of
-positions, one per record, walks through the schema: each step reads one field of all records with a few numpy operations
-and moves every position behind it.
+Decoding. The caller knows the bounds of each record (log blocks and HFiles store lengths). An array of positions, one
+per record, traverses the schema: each step reads one field of all records with a few numpy operations and advances
+every position past it.
 
     varint          eight bytes per record in one gather; continuation bits give the length, three shifts close the gaps
-    string, bytes   the content itself becomes an Arrow array in which wanted ranges and the gaps between them alternate,
-                    and Arrow's `take` copies the wanted ones
-    ["null", T]     T for the records on that branch, spread over the rows again by validity and offsets
-    array, map      the first item of all records, then the second of those that have one, ...; when only few records are
-                    left, their items are found one by one and then read together.  Items of a fixed size are read at once
+    string, bytes   the content itself becomes an Arrow array in which ranges and the gaps between them alternate, and
+                    Arrow's `take` copies the ranges
+    ["null", T]     T for the records on that branch, expanded to all rows by validity and offsets
+    array, map      the first item of all records, then the second of those that have one, ...; when only few records
+                    remain, their items are located one by one and then decoded together. Items of a fixed size are
+                    decoded at once
 
-Encoding.  Each column becomes binary columns: short ones for branches, lengths and numbers, and the strings as they are.
-Arrow's element-wise join makes the records of them.
+Encoding. Each column becomes binary columns: short ones for branches, lengths and numbers, and the strings unchanged.
+Arrow's element-wise join concatenates them to records.
 
-Types: null unions of two branches in either order, boolean, int, long, float, double, bytes, string, enum, fixed, record,
-array, map; decimal (bytes and fixed), date, times, timestamps (local ones too), uuid.  Arrow types are those of
-`format.avro_to_arrow`.  What is not done: other unions, recursive records, schema resolution (rows come in the
-schema that wrote them), and items without bytes.
+Types: null unions of two branches in either order, boolean, int, long, float, double, bytes, string, enum, fixed,
+record, array, map; decimal (bytes and fixed), date, times, timestamps (local ones too), uuid. Arrow types are those of
+`format.avro_to_arrow`. Not supported: other unions, recursive records, schema resolution (rows are returned in the
+writer's schema), and items without bytes.
+
+Specification: Avro 1.11, "Binary Encoding".
 """
 
 from __future__ import annotations
@@ -98,15 +101,15 @@ __all__ = [
 ]
 
 CHUNK_ROWS: Final = 16_384
-"""Rows to decode or encode in one call: so many that calls cost little, so few that their arrays stay in the cache."""
+"""Rows to decode or encode in one call: enough to amortize calls, few enough that their arrays stay in the cache."""
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
-"""Encoded bytes to decode in one call; it bounds the memory that arrays of many small items take."""
+"""Encoded bytes to decode in one call, which bounds the memory of arrays of many small items."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroRecords:
-    """The codec of one record schema.  Made by `avro_records`."""
+    """Codec of one record schema. Construct it with `avro_records`."""
 
     schema: pa.Schema
     _root: RecordNode
@@ -114,13 +117,20 @@ class AvroRecords:
     def decode(
         self, data: bytes | memoryview, starts: Longs, ends: Longs, columns: Sequence[str] | None = None, base: int = 0
     ) -> pa.RecordBatch:
-        """The records at `data[starts[i]:ends[i]]`, one row each, in that order.
+        """Decode the records at `data[starts[i]:ends[i]]`, one row each, in that order.
 
-        starts, ends: int64, not falling, without overlap.  At most about CHUNK_ROWS and CHUNK_BYTES in one call is what
-        makes it fast.  columns: the top-level columns to return, in the order of the schema; None means all.
-        base: what to add to offsets in errors.
-        Returns a batch with the columns of `schema`.  Raises CorruptData when a record breaks its schema or does not end
-        where it should.
+        Args:
+            data: Encoded records.
+            starts: int64, ascending.
+            ends: int64; ranges do not overlap. At most about CHUNK_ROWS and CHUNK_BYTES per call is fastest.
+            columns: Top-level columns to return, in the order of the schema; None means all.
+            base: Added to offsets in errors.
+
+        Returns:
+            A batch with the columns of `schema`.
+
+        Raises:
+            CorruptData: A record breaks its schema or does not end at its bound.
         """
         if not len(starts):
             return _empty(_select(self.schema, columns))
@@ -128,7 +138,7 @@ class AvroRecords:
         view = memoryview(data).cast("B")
         ordered = bool((starts <= ends).all()) and bool((starts[1:] >= ends[:-1]).all())
         if first < 0 or last > len(view) or not ordered:
-            raise CorruptData("records do not lie one after the other", offset=base, found=(first, last))
+            raise CorruptData("records are not contiguous and ascending", offset=base, found=(first, last))
         source = Source(view[first:last], base + first)
         shift = PAD_BYTES - first
         rows = RowCursors(source, starts + shift, ends + shift)
@@ -137,30 +147,35 @@ class AvroRecords:
         return pa.RecordBatch.from_arrays(arrays, schema=_select(self.schema, columns))
 
     def decode_values(self, values: pa.Array, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """As `decode`, of a binary array without nulls that holds one record in each value."""
+        """Decode as `decode` a binary array without nulls that has one record in each value."""
         offsets, data = binary_parts(values)
         return self.decode(data.data, offsets[:-1], offsets[1:], columns)
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """A binary array with one encoded record for each row.
+        """Return a binary array with one encoded record for each row.
 
-        batch: the columns of `schema` by position, with its types (nested names aside).  Raises InvalidRequest for other
-        types, and for nulls where the schema has no null.
+        Args:
+            batch: The columns of `schema` by position, with its types (except nested names).
+
+        Raises:
+            InvalidRequest: Other types, or nulls where the schema has none.
         """
         return join(self.encode_parts(batch), batch.num_rows)
 
     def encode_parts(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """Binary arrays which, joined row by row, are the records; for callers that put something before each."""
+        """Return binary arrays whose row-wise concatenation is the records, for callers that prepend something to each."""
         if batch.num_columns != len(self.schema):
-            raise InvalidRequest(f"{batch.num_columns} columns do not fit a schema of {len(self.schema)}")
+            raise InvalidRequest(f"{batch.num_columns} columns do not match a schema of {len(self.schema)}")
         return self._root.encode_columns(batch.columns, batch.num_rows)
 
 
 @lru_cache(maxsize=256)
 def avro_records(text: str) -> AvroRecords:
-    """The codec of a record schema, kept for the next call with the same text.
+    """Return the codec of a record schema, cached by text.
 
-    Raises CorruptData when the text is not an Avro record, Unsupported for what the head of this module leaves out.
+    Raises:
+        CorruptData: The text is not an Avro record.
+        Unsupported: A schema that this package does not support, see above.
     """
     schema = avro_to_arrow(text)
     root = compile_node(resolve_avro(text), pa.struct(list(schema)))
@@ -169,7 +184,7 @@ def avro_records(text: str) -> AvroRecords:
 
 
 def supports(text: str) -> bool:
-    """Whether `avro_records` takes the schema."""
+    """Return whether `avro_records` supports the schema."""
     try:
         avro_records(text)
     except Unsupported:
@@ -180,8 +195,8 @@ def supports(text: str) -> bool:
 def _select(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     if columns is None:
         return schema
-    wanted = frozenset(columns)
-    return pa.schema([field for field in schema if field.name in wanted], metadata=schema.metadata)
+    requested = frozenset(columns)
+    return pa.schema([field for field in schema if field.name in requested], metadata=schema.metadata)
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Arrow buffers as numpy arrays: taking columns apart and building them, without copies where possible."""
+"""Arrow buffers as numpy arrays, without copies where possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 
 
 def expand(array: pa.Array, valid: Bools) -> pa.Array:
-    """The array's values, in order, at the rows that are valid; null at the others.  The array has no nulls of its own."""
+    """Return the array's values, in order, at the valid rows, and null elsewhere. The array has no nulls."""
     kind = array.type
     count = len(valid)
     if len(array) == count:
@@ -42,18 +42,21 @@ def expand(array: pa.Array, valid: Bools) -> pa.Array:
 
 
 def valid_mask(array: pa.Array) -> Bools:
-    """Which values are not null."""
+    """Return which values are not null."""
     mask: Bools = array.is_valid().to_numpy(zero_copy_only=False)
     return mask
 
 
 def fixed_values(array: pa.Array, dtype: npt.DTypeLike, width: int = 0) -> npt.NDArray[Any]:
-    """The values of an array of fixed-width type as numpy sees them; null ones are arbitrary.
+    """Return the values of an array of fixed-width type as numpy array; null ones are arbitrary.
 
-    width: give a table of that many items a row instead of a flat array.
+    Args:
+        array: The array.
+        dtype: The numpy type.
+        width: Return a table of that many items a row instead of a flat array.
     """
     buffer = array.buffers()[1] if len(array) else None
-    # An empty array may have a buffer of any size, that of no whole item included.
+    # An empty array may have a buffer of any size, including a fraction of an item.
     flat = np.frombuffer(buffer if buffer is not None else b"", dtype)
     if width:
         return flat[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width)
@@ -61,15 +64,17 @@ def fixed_values(array: pa.Array, dtype: npt.DTypeLike, width: int = 0) -> npt.N
 
 
 def value_offsets(array: pa.Array) -> npt.NDArray[np.int32]:
-    """The offsets, one more than values, of a string, binary, list or map array; they need not begin at 0."""
-    # Arrow allows an array without values to have no offsets at all.
+    """Return the offsets, one more than values, of a string, binary, list or map array; they need not begin at 0."""
+    # Arrow allows an array without values to have no offsets.
     if not len(array):
         return np.zeros(1, np.int32)
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
 
 
 def binary_parts(array: pa.Array) -> tuple[Longs, Octets]:
-    """The offsets (one more than values) and the data of a binary or string array without nulls; offsets begin at 0."""
+    """Return the offsets (one more than values) and the data of a binary or string array without nulls; offsets begin
+    at 0.
+    """
     large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     _, offsets_buffer, data_buffer = array.buffers()
     if not len(array):
@@ -81,16 +86,20 @@ def binary_parts(array: pa.Array) -> tuple[Longs, Octets]:
 
 
 def varints(numbers: Longs, value_branch: int | None = None, null: int = 0, valid: Bools | None = None) -> pa.Array:
-    """A binary array with the zig-zag varint of each number.
+    """Return a binary array with the zig-zag varint of each number.
 
-    value_branch: a byte to put before each.  valid: where it is False the value is the byte `null` alone.
+    Args:
+        numbers: The numbers.
+        value_branch: A byte to prepend to each.
+        null: The byte that encodes a null.
+        valid: Where it is False the value is only the byte `null`.
     """
     lead = 0 if value_branch is None else 1
     bits = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     if valid is not None:
         bits[~valid] = 0
-    most = int(bits.max()) if len(bits) else 0
-    width = max(1, (most.bit_length() + 6) // 7)
+    max_bits = int(bits.max()) if len(bits) else 0
+    width = max(1, (max_bits.bit_length() + 6) // 7)
     table = np.empty((len(bits), lead + width), np.uint8)
     if value_branch is not None:
         table[:, 0] = value_branch if valid is None else np.where(valid, np.uint8(value_branch), np.uint8(null))
@@ -114,7 +123,7 @@ def varints(numbers: Longs, value_branch: int | None = None, null: int = 0, vali
 
 
 def join(parts: Sequence[pa.Array], count: int) -> pa.Array:
-    """The parts of each row, one after the other, as a binary array; a null part adds nothing."""
+    """Concatenate the parts of each row as a binary array; a null part adds nothing."""
     if not parts:
         return binary_column(np.zeros(count + 1, np.int64), np.zeros(0, np.uint8))
     if len(parts) == 1 and not parts[0].null_count:
@@ -122,11 +131,11 @@ def join(parts: Sequence[pa.Array], count: int) -> pa.Array:
     try:
         return pc.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement=b"")
     except (pa.ArrowInvalid, pa.ArrowCapacityError) as error:
-        raise InvalidRequest(f"rows of more than 2 GiB in one piece: {error}") from error
+        raise InvalidRequest(f"rows of more than 2 GiB in one array: {error}") from error
 
 
 def part_sizes(parts: Sequence[pa.Array], count: int) -> Longs:
-    """How many bytes each row has in all parts together."""
+    """Return the number of bytes of each row in all parts."""
     total = np.zeros(count, np.int64)
     for part in parts:
         sizes = np.diff(value_offsets(part))
@@ -137,30 +146,30 @@ def part_sizes(parts: Sequence[pa.Array], count: int) -> Longs:
 
 
 def big_endian_ints(numbers: Longs) -> pa.Array:
-    """A binary array with each number as a 4-byte int."""
+    """Return a binary array with each number as a 4-byte int."""
     return fixed_column(numbers.astype(">i4").view(np.uint8).reshape(-1, 4))
 
 
 def octet_column(octets: Octets) -> pa.Array:
-    """A binary array with one byte in each value."""
+    """Return a binary array with one byte in each value."""
     return fixed_column(octets.reshape(-1, 1))
 
 
 def fixed_column(table: Octets) -> pa.Array:
-    """A binary array with each row of the table."""
+    """Return a binary array with each row of the table."""
     count, width = table.shape
     return binary_column(np.arange(count + 1, dtype=np.int64) * width, np.ascontiguousarray(table))
 
 
 def _ragged(table: Octets, sizes: Longs) -> pa.Array:
-    """A binary array with the first `sizes` bytes of each row of the table."""
+    """Return a binary array with the first `sizes` bytes of each row of the table."""
     count, width = table.shape
     starts = np.arange(count, dtype=np.int64) * width
     return gather_column(table, starts, starts + sizes)
 
 
 def gather_column(octets: Octets, starts: Longs, ends: Longs) -> pa.Array:
-    """A binary array with the bytes of each range; ranges do not overlap and rise."""
+    """Return a binary array with the bytes of each range; ranges ascend and do not overlap."""
     offsets = np.empty(2 * len(starts) + 1, np.int32)
     offsets[0:-1:2] = starts
     offsets[1::2] = ends
@@ -169,28 +178,28 @@ def gather_column(octets: Octets, starts: Longs, ends: Longs) -> pa.Array:
 
 
 def every_other(offsets: npt.NDArray[np.int32], data: pa.Buffer) -> pa.Array:
-    """The values at even places of the binary array with these offsets, whose odd places are gaps."""
+    """Return the values at even positions of the binary array with these offsets; odd positions are gaps."""
     count = len(offsets) // 2
     values = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), data], 0)
     return values.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
 
 
 def binary_column(offsets: Longs, data: Octets) -> pa.Array:
-    """A binary array with these offsets, which begin at 0 or later, over the data."""
+    """Return a binary array with these offsets, which begin at 0 or later, over the data."""
     if int(offsets[-1]) > 2**31 - 1:
-        raise InvalidRequest("rows of more than 2 GiB in one piece")
+        raise InvalidRequest("rows of more than 2 GiB in one array")
     return pa.Array.from_buffers(
         pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)], 0
     )
 
 
 def text_lengths(array: pa.Array) -> Longs:
-    """The byte length of each string; of nulls, any number."""
+    """Return the byte length of each string; arbitrary for nulls."""
     return np.diff(value_offsets(array)).astype(np.int64)
 
 
 def flat(sizes: Longs) -> tuple[Longs, Longs]:
-    """For groups of these sizes, one after the other: the group of each member, and its number in the group."""
+    """For contiguous groups of these sizes, return the group of each member, and its number in the group."""
     owners = np.repeat(np.arange(len(sizes)), sizes)
     starts = np.cumsum(sizes) - sizes
     return owners, np.arange(len(owners)) - starts[owners]

@@ -1,4 +1,4 @@
-"""One node for each type of an Avro schema that is not a sequence: how its values are read, passed over and written."""
+"""Schema nodes of the columnar codec, one class per type except arrays and maps: decode, skip and encode."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ from pyhudi.format.byte_cursor import ByteCursor
 class Node(ABC):
     """A type of the schema.
 
-    arrow: its Arrow type.  min_bytes: what its smallest value takes.  stride: what each value takes, when all take the
-    same (a nullable node: what each that is not null takes).
+    Attributes:
+        arrow: Its Arrow type.
+        min_bytes: Size of its smallest value.
+        stride: Size of every value, if all are equal (a nullable node: of every value that is not null).
     """
 
     __slots__ = ("arrow", "min_bytes", "stride")
@@ -45,22 +47,22 @@ class Node(ABC):
 
     @abstractmethod
     def decode(self, rows: RowCursors) -> pa.Array:
-        """The value of each row."""
+        """Read the value of each row."""
 
     @abstractmethod
     def walk(self, cursor: ByteCursor) -> None:
-        """Pass over one value."""
+        """Skip one value."""
 
     @abstractmethod
     def encode(self, array: pa.Array) -> list[pa.Array]:
-        """Binary arrays whose join is the values; `array` has the node's type and no nulls."""
+        """Return binary arrays whose concatenation is the values; `array` has the node's type and no nulls."""
 
     def skip(self, rows: RowCursors) -> None:
-        """Pass over the value of each row."""
+        """Skip the value of each row."""
         self.decode(rows)
 
     def encode_nullable(self, array: pa.Array, value_branch: int, null: int) -> list[pa.Array]:
-        """As `encode`, each value behind the byte `live` of its branch; a null is the byte `null` alone."""
+        """Encode as `encode`, with the byte `value_branch` before each value; a null is only the byte `null`."""
         if not array.null_count:
             return [octet_column(np.full(len(array), value_branch, np.uint8)), *self.encode(array)]
         valid = valid_mask(array)
@@ -89,10 +91,11 @@ class BooleanNode(Node):
 
 
 class NumberNode(Node):
-    """int, long and what is stored as one.
+    """int, long and types stored as one.
 
-    factor: Arrow counts in microseconds what the schema counts in milliseconds, so stored numbers are multiplied by it.
-    below: values from 0 on are smaller than this, for the times of a day; 0 means any.
+    Attributes:
+        factor: Multiplier of stored numbers: Arrow uses microseconds where the schema may use milliseconds.
+        below: Upper bound of values, which are then not negative, for the times of a day; 0 means none.
     """
 
     __slots__ = ("below", "bits", "factor")
@@ -106,12 +109,12 @@ class NumberNode(Node):
     def decode(self, rows: RowCursors) -> pa.Array:
         values = rows.varint()
         if self.bits == 32:
-            rows.fail((values < -(2**31)) | (values >= 2**31), "an int needs more than 32 bits")
+            rows.fail((values < -(2**31)) | (values >= 2**31), "an int exceeds 32 bits")
         if self.below:
-            rows.fail((values < 0) | (values >= self.below), "a time that is not on the clock")
+            rows.fail((values < 0) | (values >= self.below), "a time of day is out of range")
         if self.factor != 1:
-            most = (2**63 - 1) // self.factor
-            rows.fail((values > most) | (values < -most), "a timestamp that microseconds cannot hold")
+            limit = (2**63 - 1) // self.factor
+            rows.fail((values > limit) | (values < -limit), "a timestamp exceeds the range of microseconds")
             values = values * self.factor
         stored = values.astype(np.int32) if self.arrow.bit_width == 32 else values
         return pa.Array.from_buffers(self.arrow, len(stored), [None, pa.py_buffer(stored)], 0)
@@ -136,7 +139,7 @@ class NumberNode(Node):
 
 
 class SizedNode(Node):
-    """A type whose values all take the same bytes, in Arrow as in Avro."""
+    """A type whose values have the same fixed size in Arrow and in Avro."""
 
     __slots__ = ()
 
@@ -206,7 +209,7 @@ class EnumNode(Node):
 
     def decode(self, rows: RowCursors) -> pa.Array:
         numbers = rows.varint()
-        rows.fail((numbers < 0) | (numbers >= len(self.symbols)), "an enum has no such symbol")
+        rows.fail((numbers < 0) | (numbers >= len(self.symbols)), "invalid symbol of an enum")
         return self.symbols.take(pa.array(numbers))
 
     def walk(self, cursor: ByteCursor) -> None:
@@ -231,7 +234,7 @@ class FixedNode(SizedNode):
 
 
 class DecimalNode(Node):
-    """A decimal, big-endian two's complement.  size: bytes of a fixed; None for bytes, which bring their length."""
+    """A decimal, big-endian two's complement. size: bytes of a fixed; None for bytes, which have a length prefix."""
 
     __slots__ = ("size",)
 
@@ -259,7 +262,7 @@ class DecimalNode(Node):
         octets = fixed_values(array, np.uint8, 16)[:, ::-1]
         sign = np.where(octets[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
         if self.size is None:
-            # A byte in front may go while it repeats the sign that the next one shows.
+            # A leading byte is redundant if it repeats the sign bit of the next one.
             needless = (octets[:, :-1] == sign) & ((octets[:, 1:] >= 0x80) == (sign > 0))
             skipped = np.minimum.accumulate(needless, axis=1).sum(axis=1)
             flat = np.ascontiguousarray(octets)
@@ -271,12 +274,12 @@ class DecimalNode(Node):
         cut = 16 - self.size
         fits = (octets[:, :cut] == sign).all(axis=1) & ((octets[:, cut] >= 0x80) == (sign[:, 0] > 0))
         if not bool(fits.all()):
-            raise InvalidRequest(f"a decimal does not fit the {self.size} bytes that its schema gives it")
+            raise InvalidRequest(f"a decimal does not fit the {self.size} bytes of its type")
         return [fixed_column(octets[:, cut:])]
 
 
 class NullableNode(Node):
-    """A union of null and one type.  live, null: the bytes of the two branches."""
+    """A union of null and one type; the two branches are encoded as one byte each."""
 
     __slots__ = ("inner", "live", "null")
 
@@ -287,26 +290,26 @@ class NullableNode(Node):
         self.null = 2 - 2 * value_branch
 
     def decode(self, rows: RowCursors) -> pa.Array:
-        valid, index, live = self._branches(rows)
+        valid, index, non_null = self._branches(rows)
         if index is None:
             return self.inner.decode(rows)
         if not len(index):
             return pa.nulls(len(rows), self.arrow)
-        array = self.inner.decode(live)
-        rows.advance(index, live)
+        array = self.inner.decode(non_null)
+        rows.advance(index, non_null)
         return expand(array, valid)
 
     def skip(self, rows: RowCursors) -> None:
-        _, index, live = self._branches(rows)
-        if len(live):
-            self.inner.skip(live)
+        _, index, non_null = self._branches(rows)
+        if len(non_null):
+            self.inner.skip(non_null)
         if index is not None:
-            rows.advance(index, live)
+            rows.advance(index, non_null)
 
     def walk(self, cursor: ByteCursor) -> None:
         branch = cursor.zigzag()
         if branch not in (0, 1):
-            raise cursor.corrupt("a union has no such branch", found=branch)
+            raise cursor.corrupt("invalid branch of a union", found=branch)
         if branch * 2 == self.live:
             self.inner.walk(cursor)
 
@@ -314,9 +317,9 @@ class NullableNode(Node):
         return self.inner.encode_nullable(array, self.live, self.null)
 
     def _branches(self, rows: RowCursors) -> tuple[Bools, npt.NDArray[np.int64] | None, RowCursors]:
-        """Which rows are not null, their numbers (None when all are), and the rows themselves."""
+        """Return which rows are not null, their numbers (None if all are), and their cursors."""
         codes = rows.octet()
-        rows.fail((codes != 0) & (codes != 2), "a union has no such branch")
+        rows.fail((codes != 0) & (codes != 2), "invalid branch of a union")
         valid = codes == self.live
         if bool(valid.all()):
             return valid, None, rows
@@ -344,7 +347,7 @@ class RecordNode(Node):
         return pa.StructArray.from_arrays(arrays, fields=list(self.arrow.fields))
 
     def decode_columns(self, rows: RowCursors, column_names: frozenset[str] | None) -> list[pa.Array]:
-        """The fields of every row, or those that are wanted; the others are passed over."""
+        """Decode the fields of every row, or the requested ones; the others are skipped."""
         arrays = []
         for name, child in zip(self.names, self.children, strict=True):
             if column_names is None or name in column_names:
@@ -361,23 +364,23 @@ class RecordNode(Node):
             child.walk(cursor)
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
-        # `field` forgets the slice of the struct, `flatten` does not.
+        # `field` ignores the offset of a sliced struct, `flatten` does not.
         return self.encode_columns(array.flatten(), len(array))
 
     def encode_columns(self, arrays: Sequence[pa.Array], count: int) -> list[pa.Array]:
-        """The parts of all fields."""
+        """Return the parts of all fields."""
         parts: list[pa.Array] = []
         for field, child, array in zip(self.arrow.fields, self.children, arrays, strict=True):
             if array.type != child.arrow:
-                raise InvalidRequest(f"column {field.name!r} is {array.type}, its schema says {child.arrow}")
+                raise InvalidRequest(f"column {field.name!r} has type {array.type}, but its schema has {child.arrow}")
             if array.null_count and not field.nullable:
-                raise InvalidRequest(f"column {field.name!r} may not be null, and is in {array.null_count} of {count} rows")
+                raise InvalidRequest(f"column {field.name!r} is not nullable, but {array.null_count} of {count} rows are null")
             parts += child.encode(array)
         return parts
 
 
 def _decode_decimals(rows: RowCursors, start: Longs, sizes: Longs) -> npt.NDArray[np.int64]:
-    """Two's complement numbers of `sizes` bytes as the two little-endian halves of 16 bytes."""
+    """Decode two's complement numbers of `sizes` bytes as the two little-endian halves of 16 bytes."""
     words = rows.source.words
     end = start + sizes
     negative = rows.source.octets[start] >= 0x80
@@ -386,18 +389,18 @@ def _decode_decimals(rows: RowCursors, start: Longs, sizes: Longs) -> npt.NDArra
     for half in (0, 1):
         bits = words[end - 8 * (half + 1)].byteswap()
         inside = np.clip(sizes - 8 * half, 0, 8)
-        # The bytes before the number belong to something else: the sign takes their place.  A shift by 64 is not defined.
+        # The bytes before the number belong to other data: the sign replaces them. A shift by 64 is undefined.
         shift = (np.minimum(8 * inside, 63)).astype(np.uint64)
         outside = np.where(inside == 8, np.uint64(0), np.uint64(2**64 - 1) << shift)
         halves[:, half] = (bits & ~outside) | (fill & outside)
     wide = np.nonzero(sizes > 16)[0]
     if len(wide):
-        # Longer numbers are legal when what goes beyond 16 bytes only repeats the sign.
+        # Longer numbers are valid if the bytes beyond 16 only repeat the sign.
         bad = np.zeros(len(sizes), np.bool_)
         sign = np.where(negative, np.uint8(0xFF), np.uint8(0))
         owners, numbers = flat(sizes[wide] - 16)
         wrong = rows.source.octets[start[wide][owners] + numbers] != sign[wide][owners]
         bad[wide[owners[wrong]]] = True
         bad |= (halves[:, 1].view(np.int64) < 0) != negative
-        rows.fail(bad, "a decimal needs more than 128 bits")
+        rows.fail(bad, "a decimal exceeds 128 bits")
     return halves.view(np.int64)

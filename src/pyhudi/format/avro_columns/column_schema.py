@@ -1,4 +1,4 @@
-"""From a resolved Avro schema to the nodes that read and write it."""
+"""Compilation of a resolved Avro schema to the nodes of the columnar codec."""
 
 from __future__ import annotations
 
@@ -24,14 +24,19 @@ from pyhudi.format.avro_columns.sequences import MapNode, SequenceNode
 
 
 def compile_node(schema: Any, arrow: pa.DataType) -> Node:
-    """The node of a type.  schema: resolved Avro; arrow: what `avro_to_arrow` makes of it."""
+    """Return the node of a type.
+
+    Args:
+        schema: Resolved Avro.
+        arrow: Its type from `avro_to_arrow`.
+    """
     if isinstance(schema, list):
         if len(schema) == 1:
             raise Unsupported("an Avro union of one type is not supported")
         if len(schema) != 2 or "null" not in schema:
             raise Unsupported("an Avro union of several types is not supported")
-        live = 0 if schema[1] == "null" else 1
-        return NullableNode(compile_node(schema[live], arrow), live)
+        value_branch = 0 if schema[1] == "null" else 1
+        return NullableNode(compile_node(schema[value_branch], arrow), value_branch)
     kind = schema if isinstance(schema, str) else schema["type"]
     make = _MAKERS.get(kind)
     if make is None:

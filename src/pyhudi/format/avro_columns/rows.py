@@ -1,4 +1,4 @@
-"""The bytes that are being decoded, and a reading position in them for each row."""
+"""Encoded bytes, and a cursor in them for each row."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import pyarrow as pa
 from pyhudi.errors import CorruptData
 from pyhudi.format.avro_columns.buffers import Bools, Longs, Octets, Words, every_other
 
-# Numbers are read eight bytes at a time and decimals end where sixteen bytes are read: room at both ends keeps such reads
-# inside the buffer.
+# Numbers are read eight bytes at a time, and decimals sixteen: padding at both ends keeps such reads inside the buffer.
 PAD_BYTES: Final = 32
 
 
 class Source:
-    """Encoded bytes, copied once with room around them.  base: the offset of the first in the caller's file."""
+    """Encoded bytes, copied once with padding around them. base: offset of the first byte in the caller's file."""
 
     __slots__ = ("base", "buffer", "octets", "words")
 
@@ -33,9 +32,9 @@ class Source:
 
 
 class RowCursors:
-    """A reading position for each row, and where its record ends.
+    """A cursor for each row, and the end of its record.
 
-    Every method that reads moves the positions on, and raises CorruptData when one passes its end.
+    Every method that reads advances the cursors, and raises CorruptData if one passes its end.
     """
 
     __slots__ = ("at", "end", "source")
@@ -49,47 +48,47 @@ class RowCursors:
         return len(self.at)
 
     def subset(self, index: npt.NDArray[Any]) -> RowCursors:
-        """Some of the rows, with positions of their own; give them back with `advance`."""
+        """Return some of the rows, with independent cursors; write them back with `advance`."""
         return RowCursors(self.source, self.at[index], self.end[index])
 
     def advance(self, index: npt.NDArray[Any], rows: RowCursors) -> None:
-        """Take the positions of `rows`, which was made by `subset(index)`."""
+        """Take over the cursors of `rows`, which was created by `subset(index)`."""
         self.at[index] = rows.at
 
     def skip(self, sizes: Longs | int) -> None:
-        """Pass over `sizes` bytes, which are not negative."""
+        """Skip `sizes` bytes, which are not negative."""
         self.at += sizes
-        self._check(self.at > self.end, "a record ends inside a field")
+        self._check(self.at > self.end, "a record is truncated inside a field")
 
     def octet(self) -> Octets:
-        """One byte of each row."""
+        """Read one byte of each row."""
         values = self.source.octets[self.at]
         self.skip(1)
         return values
 
     def read_word(self, size: int) -> Words:
-        """`size` bytes of each row, 1 to 8, little-endian; what stands above them is not cleared."""
+        """Read `size` bytes of each row, 1 to 8, little-endian; higher bytes of the result are not cleared."""
         values = self.source.words[self.at]
         self.skip(size)
         return values
 
     def varint(self) -> Longs:
-        """A zig-zag number of each row."""
+        """Read a zig-zag number of each row."""
         octets = self.source.octets[self.at]
         if not bool((octets & 0x80).any()):
             self.skip(1)
             small = octets.astype(np.int64)
             return (small >> 1) ^ -(small & 1)
         words = self.source.words[self.at]
-        # The first byte without its top bit ends the number; `last` has that bit alone.
+        # The first byte without its top bit ends the number; `last` has only that bit.
         stops = ~words & _TOP_BITS
         last = stops & (~stops + _ONE)
         bits = words & (last - _ONE) & _LOW_BITS
-        # Seven-bit groups close up in pairs, then fours, then eights.
+        # Seven-bit groups are compacted in pairs, then fours, then eights.
         bits = ((bits & _PAIRS) >> _ONE) | (bits & _PAIRS_LOW)
         bits = ((bits & _FOURS) >> np.uint64(2)) | (bits & _FOURS_LOW)
         bits = ((bits & _EIGHTS) >> np.uint64(4)) | (bits & _EIGHTS_LOW)
-        # The exponent of the stop bit as a float is its number: 7, 15, ...
+        # As a float, the exponent of the stop bit is its number: 7, 15, ...
         exponents = last.astype(np.float64).view(np.int64) >> 52
         sizes = (exponents - 1022) >> 3
         long = np.nonzero(last == 0)[0]
@@ -99,13 +98,13 @@ class RowCursors:
         return ((bits >> _ONE) ^ (~(bits & _ONE) + _ONE)).view(np.int64)
 
     def sizes(self) -> Longs:
-        """The length of a string or bytes value of each row, which then lie inside their records."""
+        """Read the length of a string or bytes value of each row, and verify that it is inside its record."""
         sizes = self.varint()
-        self._check((sizes < 0) | (sizes > self.end - self.at), "impossible length of a value")
+        self._check((sizes < 0) | (sizes > self.end - self.at), "invalid length of a value")
         return sizes
 
     def ranges(self, sizes: Longs) -> pa.Array:
-        """`sizes` bytes of each row as a binary array."""
+        """Read `sizes` bytes of each row as a binary array."""
         count = len(self)
         offsets = np.empty(2 * count + 1, np.int32)
         offsets[0:-1:2] = self.at
@@ -115,11 +114,11 @@ class RowCursors:
         return every_other(offsets, self.source.buffer)
 
     def expect_ends(self) -> None:
-        """Every record must end here."""
-        self._check(self.at != self.end, "a record does not end where its length says")
+        """Raise CorruptData unless every record ends here."""
+        self._check(self.at != self.end, "a record does not end at its recorded length")
 
     def fail(self, bad: Bools, message: str) -> None:
-        """Raise CorruptData when a row is bad; `message` says why."""
+        """Raise CorruptData with `message` if any row is bad."""
         self._check(bad, message)
 
     def _check(self, bad: Bools, message: str) -> None:
@@ -128,7 +127,7 @@ class RowCursors:
             raise CorruptData(message, offset=int(self.at[row]) - PAD_BYTES + self.source.base)
 
     def _finish_long(self, long: npt.NDArray[np.int64], bits: Words) -> Longs:
-        """Add the ninth and tenth byte to the numbers that have more than eight; their sizes."""
+        """Add the ninth and tenth byte to numbers of more than eight; return their sizes."""
         at = np.minimum(self.at[long] + 8, len(self.source.words) - 1)
         words = self.source.words[at]
         ninth = words & np.uint64(0xFF)
@@ -136,7 +135,7 @@ class RowCursors:
         longer = ninth >= 0x80
         wrong = np.zeros(len(self), np.bool_)
         wrong[long[longer & (tenth > 1)]] = True
-        self._check(wrong, "a number needs more than 64 bits")
+        self._check(wrong, "a number exceeds 64 bits")
         bits[long] |= (ninth & np.uint64(0x7F)) << np.uint64(56)
         bits[long[longer]] |= tenth[longer] << np.uint64(63)
         return np.where(longer, 10, 9)

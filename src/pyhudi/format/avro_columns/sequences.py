@@ -1,7 +1,7 @@
-"""Arrays and maps: blocks of items, whose number differs from row to row.
+"""Schema nodes of arrays and maps, whose number of items differs from row to row.
 
-The first item of all rows is decoded, then the second of those that have one, and so on; when few rows are left, their items
-are found one by one and then decoded together.  Items of a fixed size are found by arithmetic.
+The first item of all rows is decoded, then the second of those that have one, and so on. When few rows remain, their
+items are located one by one and then decoded together. Items of a fixed size are located by arithmetic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from pyhudi.format.byte_cursor import ByteCursor
 
 
 class SequenceNode(Node):
-    """array and map: items in counted blocks, closed by an empty block.  item: a map's is the record of key and value."""
+    """array and map: items in counted blocks, terminated by an empty block. item: a map's is the record of key and
+    value.
+    """
 
     __slots__ = ("item", "item_nullable")
 
@@ -52,17 +54,17 @@ class SequenceNode(Node):
         counts = np.diff(offsets)
         items = join(self._encode_items(array, int(offsets[0]), total), total)
         ends, data = binary_parts(items)
-        # The items of one row lie side by side, so their encoded bytes are one value over the same data.
+        # The items of one row are contiguous, so their encoded bytes are one value over the same data.
         values = binary_column(ends[offsets - offsets[0]], data)
-        some = counts > 0
+        non_empty = counts > 0
         closing = np.zeros(len(counts) + 1, np.int64)
-        np.cumsum(some, out=closing[1:])
+        np.cumsum(non_empty, out=closing[1:])
         return [varints(counts), values, binary_column(closing, np.zeros(int(closing[-1]), np.uint8))]
 
     def _encode_items(self, array: pa.Array, first: int, count: int) -> list[pa.Array]:
         items = array.values.slice(first, count)
         if items.null_count and not self.item_nullable:
-            raise InvalidRequest("an array holds nulls that its schema does not allow")
+            raise InvalidRequest("an array contains nulls that its schema does not allow")
         return self.item.encode(items)
 
 
@@ -72,7 +74,7 @@ class MapNode(SequenceNode):
     __slots__ = ()
 
     def _filled(self, offsets: npt.NDArray[np.int32], items: pa.Array) -> pa.Array:
-        # Made from its parts: Arrow 24 and 25 end the process where nobody has counted yet that no key is null.
+        # Built from its parts: Arrow 24 and 25 terminate the process if the null count of the keys is not computed yet.
         return pa.MapArray.from_arrays(pa.array(offsets), items.field(0), items.field(1), type=self.arrow)
 
     def _encode_items(self, array: pa.Array, first: int, count: int) -> list[pa.Array]:
@@ -80,29 +82,29 @@ class MapNode(SequenceNode):
         return self.item.encode_columns([array.keys.slice(first, count), array.items.slice(first, count)], count)
 
 
-# With fewer rows than this, a pass over them costs more than walking over their items one by one.
+# With fewer rows than this, a vectorized pass costs more than skipping over their items one by one.
 _FEW_ROWS: Final = 24
 
 
 def _decode_items(rows: RowCursors, item: Node) -> tuple[Longs, pa.Array]:
-    """How many items each row has, and the items of all rows, row after row."""
+    """Return the number of items of each row, and the items of all rows, row after row."""
     counts = np.zeros(len(rows), np.int64)
-    found = _DecodedItems()
+    items = _DecodedItems()
     open_rows = np.arange(len(rows))
     while len(open_rows):
         blocks = rows.subset(open_rows)
         sizes = _block_counts(blocks, item.min_bytes)
         rows.advance(open_rows, blocks)
-        more = sizes > 0
-        open_rows, sizes = open_rows[more], sizes[more]
+        has_items = sizes > 0
+        open_rows, sizes = open_rows[has_items], sizes[has_items]
         if len(open_rows):
-            _decode_block(rows, item, open_rows, sizes, counts, found)
+            _decode_block(rows, item, open_rows, sizes, counts, items)
             counts[open_rows] += sizes
-    return counts, found.in_order(counts, item.arrow)
+    return counts, items.in_order(counts, item.arrow)
 
 
 class _DecodedItems:
-    """Decoded items in the order in which they were read, each with its row and its number in the row."""
+    """Decoded items in decoding order, each with its row and its number in the row."""
 
     __slots__ = ("arrays", "numbers", "rows")
 
@@ -130,17 +132,17 @@ class _DecodedItems:
 
 
 def _block_counts(rows: RowCursors, min_bytes: int) -> Longs:
-    """The item count of the next block of each row; 0 closes the sequence."""
+    """Read the item count of the next block of each row; 0 terminates the sequence."""
     counts = rows.varint()
-    # A negative count is followed by the block's size in bytes, which serves readers that skip.
+    # A negative count is followed by the block's size in bytes, for readers that skip.
     sized = np.nonzero(counts < 0)[0]
     if len(sized):
-        some = rows.subset(sized)
-        sizes = some.varint()
-        some.fail((sizes < 0) | (sizes > some.end - some.at), "impossible size of a block of items")
-        rows.advance(sized, some)
+        sized_rows = rows.subset(sized)
+        sizes = sized_rows.varint()
+        sized_rows.fail((sizes < 0) | (sizes > sized_rows.end - sized_rows.at), "invalid size of a block of items")
+        rows.advance(sized, sized_rows)
         counts = np.abs(counts)
-    rows.fail((counts < 0) | (counts > (rows.end - rows.at) // min_bytes), "more items than a record has room for")
+    rows.fail((counts < 0) | (counts > (rows.end - rows.at) // min_bytes), "the number of items exceeds their record")
     return counts
 
 
@@ -150,12 +152,12 @@ def _block_count(cursor: ByteCursor) -> int:
         count = -count
         cursor.zigzag()
     if count > cursor.remaining:
-        raise cursor.corrupt("more items than a record has room for", found=count)
+        raise cursor.corrupt("the number of items exceeds their record", found=count)
     return count
 
 
 def _decode_block(rows: RowCursors, item: Node, index: Longs, sizes: Longs, before: Longs, found: _DecodedItems) -> None:
-    """One block of items of the rows `index`, which have `sizes` items in it after `before` earlier ones."""
+    """Decode one block of the rows `index`, with `sizes` items after `before` earlier ones."""
     if item.stride is not None:
         strided = _decode_strided(rows, item, index, sizes, before, found)
         index, sizes = index[~strided], sizes[~strided]
@@ -175,9 +177,9 @@ def _decode_block(rows: RowCursors, item: Node, index: Longs, sizes: Longs, befo
 
 
 def _decode_strided(rows: RowCursors, item: Node, index: Longs, sizes: Longs, before: Longs, found: _DecodedItems) -> Bools:
-    """Items that all take the same bytes, at once; which rows were like that.
+    """Decode items of fixed size at once; return for which rows this worked.
 
-    A nullable item takes fewer when it is null: rows in which the branches do not stand where they should are left.
+    A null of a nullable item is smaller: rows whose branch bytes are not at the expected positions are not decoded.
     """
     stride = item.stride
     assert stride is not None
@@ -189,10 +191,10 @@ def _decode_strided(rows: RowCursors, item: Node, index: Longs, sizes: Longs, be
         wrong = rows.source.octets[at] != item.live
         fits &= np.bincount(owners, weights=wrong, minlength=len(index)) == 0
     else:
-        rows.subset(index).fail(~fits, "a record ends inside an array")
+        rows.subset(index).fail(~fits, "a record is truncated inside an array")
     if not bool(fits.all()):
-        kept = fits[owners]
-        owners, numbers, at = owners[kept], numbers[kept], at[kept]
+        is_decoded = fits[owners]
+        owners, numbers, at = owners[is_decoded], numbers[is_decoded], at[is_decoded]
     if len(at):
         items = RowCursors(rows.source, at, rows.end[index][owners])
         found.add(item.decode(items), index[owners], before[index][owners] + numbers)
@@ -201,7 +203,7 @@ def _decode_strided(rows: RowCursors, item: Node, index: Longs, sizes: Longs, be
 
 
 def _decode_walked(rows: RowCursors, item: Node, index: Longs, sizes: Longs, before: Longs, found: _DecodedItems) -> None:
-    """The items of a few rows: each is found by walking over the one before, then all are decoded together."""
+    """Decode the items of a few rows: locate each item by skipping the previous one, then decode all together."""
     starts: list[int] = []
     view = rows.source.octets.data
     for row, size in zip(index.tolist(), sizes.tolist(), strict=True):

@@ -1,15 +1,17 @@
-"""HFile version 3, the sorted key-value file of the metadata table.  Source: docs/formats/hfile.md.
+"""HFile version 3: the sorted key-value file of the metadata table.
 
     data blocks, between them leaf index blocks | meta blocks | intermediate index blocks
     root index | meta index | file info           (the load-on-open section)
     trailer, 4096 bytes
 
-    trailer.py      the last 4096 bytes        file_info.py     named byte strings about the file
-    blocks.py       header, data, checksums    compression.py, checksums.py, protobuf.py
-    index.py        block index entries        cells.py         entries of a data block as Arrow arrays
-    reader.py       open, scan, look up        writer.py        encoder of a new file
+    trailer.py       the last 4096 bytes        file_info.py     named byte strings about the file
+    blocks.py        header, data, checksums    compression.py, checksums.py
+    index.py         block index entries        cells.py         entries of a data block as Arrow arrays
+    hfile_reader.py  open, scan, look up        hfile_writer.py  encoder of a new file
 
-Pure: a reader is handed a function that reads a range, an encoder hands out bytes.
+Pure: a reader takes a function that reads a range, an encoder returns bytes.
+
+Specification: docs/formats/hfile.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The entries of an HFile data block, as Arrow arrays.  Source: docs/formats/hfile.md, data block payload.
+"""Entries (cells) of an HFile data block, as Arrow arrays.
 
     size  field
        4  key length K
@@ -7,19 +7,20 @@
        V  value
        1  version number, always 00
 
-Entries follow one another without a directory, each saying where the next begins.  Decoding finds them without a loop over
-entries:
+Entries are contiguous without a directory; the lengths of each give the start of the next. Decoding is vectorized:
 
-    1. Offsets where an entry can begin: bytes 0 and 1 are zero (a row has at most 32767 bytes) and byte 3 is byte 9 plus 12
-       (the low bytes of K and of the row length).  Three byte comparisons over the block leave few false ones.
-    2. Those offsets are checked in full: K and row length agree, the entry lies inside the block, its constant bytes are right.
-    3. The entries are the chain that begins at 0 and where each ends at the next.  Usually every offset left belongs to it;
-       otherwise (a value holds something that looks like an entry) the chain is found by doubling its steps.
-    4. Rows and values are cut out of the block by Arrow: an array whose elements are row, rest, row, rest, ... over the block's
-       own bytes, of which every other one is taken.
+    1. Candidate offsets: bytes 0 and 1 are zero (a row has at most 32767 bytes) and byte 3 is byte 9 plus 12 (the low bytes
+       of K and of the row length). Three byte comparisons over the block leave few false candidates.
+    2. Candidates are validated: K and row length agree, the entry is inside the block, its constant bytes are right.
+    3. The entries are the chain that begins at 0 and in which each entry ends at the start of the next. Usually every
+       candidate belongs to it. Otherwise (a value contains bytes like an entry) pointer doubling finds the chain.
+    4. Arrow copies rows and values out of the block: an array whose elements are row, gap, row, gap, ... over the block's
+       own bytes, of which `take` selects every other element.
 
-Entries with a column family, of another type than "put", or with a version number are legal HBase and do not occur in Hudi:
-they raise Unsupported.
+Entries with a column family, of another type than "put", or with a version number are valid HBase and do not occur in
+Hudi: they raise Unsupported.
+
+Specification: docs/formats/hfile.md, data block payload.
 """
 
 from __future__ import annotations
@@ -50,10 +51,15 @@ Int64s = npt.NDArray[np.int64]
 
 
 def decode_cells(data: memoryview | bytes, *, offset: int | None = None) -> pa.RecordBatch:
-    """The entries of a data block in file order: CELL_SCHEMA, key is the row alone.
+    """Return the entries of a data block in file order: CELL_SCHEMA, key is the row only.
 
-    offset: of the block in its file, for error messages.  The arrays copy what they need; `data` may be released.
-    Raises CorruptData when the entries do not fill the block exactly, Unsupported for entries that Hudi does not write.
+    Args:
+        data: The block's uncompressed bytes. They are copied and may be released.
+        offset: Offset of the block in its file, for error messages.
+
+    Raises:
+        CorruptData: The entries do not fill the block exactly.
+        Unsupported: Entries that Hudi does not write.
     """
     starts, row_ends, value_starts, value_ends = _locate(data, offset)
     if len(starts) == 0:
@@ -64,10 +70,11 @@ def decode_cells(data: memoryview | bytes, *, offset: int | None = None) -> pa.R
 
 
 def encode_cells(rows: pa.BinaryArray, values: pa.BinaryArray) -> pa.BinaryArray:
-    """One element for each entry, its bytes in the block; the data buffer of the result is therefore a run of entries.
+    """Return one element per entry with its bytes in the block; the data buffer of the result is a sequence of entries.
 
-    rows, values: binary, same length, no nulls, sizes as `check_sizes` allows; together below 2 GiB once encoded.
-    Order is the caller's business.
+    Args:
+        rows: Binary, no nulls, sizes as `check_sizes` allows. The caller provides the order.
+        values: As `rows`, of the same length; together below 2 GiB once encoded.
     """
     count = len(rows)
     row_bytes = np.diff(_offsets(rows)).astype(np.int64)
@@ -82,23 +89,23 @@ def encode_cells(rows: pa.BinaryArray, values: pa.BinaryArray) -> pa.BinaryArray
 
 
 def check_sizes(rows: pa.BinaryArray, values: pa.BinaryArray) -> None:
-    """Raises InvalidRequest when a row or a value is longer than an entry can hold."""
+    """Raise InvalidRequest if a row or a value is longer than an entry can hold."""
     longest = int(np.diff(_offsets(rows)).max(initial=0))
     if longest > MAX_ROW_BYTES:
-        raise InvalidRequest(f"a key of {longest} bytes: an HFile holds keys of at most {MAX_ROW_BYTES} bytes")
+        raise InvalidRequest(f"an HFile key of {longest} bytes exceeds the maximum of {MAX_ROW_BYTES} bytes")
     longest = int(np.diff(_offsets(values)).max(initial=0))
     if longest > MAX_VALUE_BYTES:
-        raise InvalidRequest(f"a value of {longest} bytes: an HFile holds values of at most {MAX_VALUE_BYTES} bytes here")
+        raise InvalidRequest(f"an HFile value of {longest} bytes exceeds the maximum of {MAX_VALUE_BYTES} bytes")
 
 
 def data_size_bytes(array: pa.BinaryArray) -> int:
-    """The bytes of all elements of a binary array together."""
+    """Return the total bytes of all elements of a binary array."""
     offsets = _offsets(array)
     return int(offsets[-1]) - int(offsets[0])
 
 
 def split_ranges(rows: pa.BinaryArray, values: pa.BinaryArray, limit_bytes: int) -> Iterator[tuple[int, int]]:
-    """Ranges of entries, in order and without gaps, that each encode to at most `limit_bytes` or are a single entry."""
+    """Yield consecutive ranges of entries that each encode to at most `limit_bytes` or are a single entry."""
     row_offsets, value_offsets = _offsets(rows).astype(np.int64), _offsets(values)
     sizes = row_offsets + value_offsets + np.arange(len(rows) + 1, dtype=np.int64) * _FIXED_BYTES
     start = 0
@@ -109,35 +116,35 @@ def split_ranges(rows: pa.BinaryArray, values: pa.BinaryArray, limit_bytes: int)
 
 
 def copy_ranges(data: memoryview | bytes, starts: Int64s, ends: Int64s) -> pa.BinaryArray:
-    """The pieces data[start:end], copied.  starts, ends: ascending, no piece begins before the one before it ends."""
+    """Return copies of data[start:end]. starts, ends: ascending, without overlap."""
     count = len(starts)
     if count == 0:
         return pa.array([], pa.binary())
     bounds = np.empty((count, 2), dtype=np.int32)
     bounds[:, 0] = starts
     bounds[:, 1] = ends
-    # Every other element of this array is a piece, the others are what stands between two pieces.
+    # Every other element of this array is a range, the others are the gaps between them.
     both = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
     return both.take(pa.array(np.arange(0, 2 * count - 1, 2, dtype=np.int32)))
 
 
 def full_key(row: bytes) -> bytes:
-    """The key of an entry as index blocks and the file info hold it."""
+    """Return the key of an entry as stored in index blocks and the file info."""
     return len(row).to_bytes(2, "big") + row + KEY_TAIL
 
 
 def row_from_key(key: memoryview, *, offset: int | None = None) -> bytes:
-    """The row inside a full key, whatever its tail says.  Raises CorruptData when the row does not fit."""
+    """Return the row in a full key; its other fields are ignored. Raises CorruptData if the row does not fit."""
     if len(key) < 2:
-        raise CorruptData("an HFile index key is cut short", offset=offset, expected=2, found=len(key))
+        raise CorruptData("an HFile index key is truncated", offset=offset, expected=2, found=len(key))
     length = int.from_bytes(key[:2], "big")
     if length > len(key) - 2:
-        raise CorruptData("row length of an HFile index key", offset=offset, expected=len(key) - 2, found=length)
+        raise CorruptData("invalid row length of an HFile index key", offset=offset, expected=len(key) - 2, found=length)
     return bytes(key[2 : 2 + length])
 
 
 def _offsets(array: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """The offsets of a binary array's elements in its data buffer, one more than it has elements."""
+    """Return the offsets of a binary array's elements in its data buffer, one more than it has elements."""
     buffer = array.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(1, dtype=np.int32)
@@ -145,7 +152,7 @@ def _offsets(array: pa.BinaryArray) -> npt.NDArray[np.int32]:
 
 
 def _locate(data: memoryview | bytes, offset: int | None) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Where each entry begins, its row ends, its value begins and its value ends."""
+    """Return the start, row end, value start and value end of each entry."""
     size = len(data)
     block = np.frombuffer(data, dtype=np.uint8)
     if size < _FIXED_BYTES:
@@ -168,10 +175,14 @@ def _locate(data: memoryview | bytes, offset: int | None) -> tuple[Int64s, Int64
     value_ends = value_starts + value_bytes
     fits = (key_bytes == row_bytes + 12) & (row_bytes <= MAX_ROW_BYTES) & (value_ends < size)
     if not fits.all():
-        starts, row_ends, value_starts, value_ends = (each[fits] for each in (starts, row_ends, value_starts, value_ends))
+        starts, row_ends, value_starts, value_ends = (
+            positions[fits] for positions in (starts, row_ends, value_starts, value_ends)
+        )
     plain = (block[row_ends] == 0) & (block[value_starts - 1] == _PUT) & (block[value_ends] == 0)
     if not plain.all():
-        starts, row_ends, value_starts, value_ends = (each[plain] for each in (starts, row_ends, value_starts, value_ends))
+        starts, row_ends, value_starts, value_ends = (
+            positions[plain] for positions in (starts, row_ends, value_starts, value_ends)
+        )
     nexts = value_ends + 1
     if len(starts) and starts[0] == 0 and nexts[-1] == size and np.array_equal(nexts[:-1], starts[1:]):
         return starts, row_ends, value_starts, value_ends
@@ -180,18 +191,20 @@ def _locate(data: memoryview | bytes, offset: int | None) -> tuple[Int64s, Int64
 
 
 def _chain(starts: Int64s, nexts: Int64s, size: int, data: memoryview | bytes, offset: int | None) -> Int64s:
-    """Indices of those starts that are reached from 0, in order, each entry ending where the next begins."""
+    """Return the indices of the starts that are reachable from 0, in order, where each entry ends at the start of the
+    next.
+    """
     count = len(starts)
     if count == 0 or starts[0] != 0:
         raise _broken_entry(data, 0, offset)
-    # Index `count` stands for the end of the block, `count + 1` for a step to where no entry can begin.
+    # Index `count` is the end of the block; `count + 1` is a step to an offset where no entry can begin.
     following = np.searchsorted(starts, nexts)
     known = np.append(starts, -1)[following] == nexts
     step = np.where(known, following, np.where(nexts == size, count, count + 1))
     step = np.concatenate([step, [count, count + 1]])
     reached = np.zeros(1, dtype=np.int64)
     while reached[-1] < count:
-        # `reached` holds the first 2**k links and `step` goes 2**k links ahead.
+        # `reached` holds the first 2**k links and `step` advances by 2**k links.
         reached = np.concatenate([reached, step[reached]])
         step = step[step]
     if reached[-1] != count:
@@ -200,15 +213,15 @@ def _chain(starts: Int64s, nexts: Int64s, size: int, data: memoryview | bytes, o
 
 
 def _broken_entry(data: memoryview | bytes, start: int, offset: int | None) -> CorruptData | Unsupported:
-    """Why no entry of Hudi's begins at `start` of the block."""
+    """Return the error for an invalid entry at `start` of the block."""
     head = bytes(data[start : start + _HEAD_BYTES])
     key_bytes, value_bytes, row_bytes = (int.from_bytes(head[at:end], "big") for at, end in ((0, 4), (4, 8), (8, 10)))
     end = start + 8 + key_bytes + value_bytes
     where = f"at byte {start} of an HFile data block's entries"
     if len(head) < _HEAD_BYTES or end >= len(data):
-        return CorruptData(f"an entry {where} is cut short", offset=offset, expected=end + 1, found=len(data))
+        return CorruptData(f"an entry {where} is truncated", offset=offset, expected=end + 1, found=len(data))
     if key_bytes > row_bytes + 12 or (key_bytes == row_bytes + 12 and data[start + 7 + key_bytes] != _PUT):
         return Unsupported(f"the entry {where} has a column family or is not a plain value: Hudi writes no such entries")
     if key_bytes == row_bytes + 12 and data[end] != 0:
         return Unsupported(f"the entry {where} has a version number: Hudi writes no such entries")
-    return CorruptData(f"lengths of the entry {where}", offset=offset, expected=row_bytes + 12, found=key_bytes)
+    return CorruptData(f"inconsistent lengths of the entry {where}", offset=offset, expected=row_bytes + 12, found=key_bytes)

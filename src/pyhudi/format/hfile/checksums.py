@@ -1,17 +1,19 @@
-"""Checksums of HFile blocks.  Source: docs/formats/hfile.md, block checksums.
+"""Checksums of HFile blocks: CRC-32 and a vectorized CRC-32C.
 
-A block carries one 32-bit checksum for each `bytes_per_checksum` bytes of (header + data as stored), the last chunk being
-shorter.  Type 1 is CRC-32 as zlib computes it; type 2 is CRC-32C (Castagnoli), the one that Java writers choose.
+A block has one 32-bit checksum for each `bytes_per_checksum` bytes of (header + data as stored); the last chunk is
+shorter. Type 1 is CRC-32 as zlib computes it. Type 2 is CRC-32C (Castagnoli), which Java writers use.
 
-CRC-32C without a C library: a CRC is linear over GF(2), so it can be folded as a tree instead of walked byte by byte.
+CRC-32C without a C library: a CRC is linear over GF(2), so it can be folded as a tree instead of byte by byte.
 
-    1. The chunk is padded in front with zeros to a power of two of 4-byte words, which does not change a CRC that starts at 0;
-       the usual start value 0xffffffff is XORed into the first four bytes instead.
+    1. The chunk is padded in front with zeros to a power of two of 4-byte words, which does not change a CRC that starts
+       at 0; the usual start value 0xffffffff is XORed into the first four bytes instead.
     2. Neighbours (a, b) fold into `shift(a, length of b) ^ b`, where shift(a, n) is the CRC register `a` after n zero bytes.
        All pairs of one level fold in one NumPy call, so a chunk of 64 KiB takes 14 calls.
-    3. shift by 2n bytes is shift by n bytes applied twice, hence each level's lookup tables come from those of the level below.
+    3. shift by 2n bytes is shift by n bytes applied twice, so each level's lookup tables derive from the level below.
 
-The tables (4 KiB for each power of two) are computed on first use and kept.
+The tables (4 KiB for each power of two) are computed on first use and cached.
+
+Specification: docs/formats/hfile.md, block checksums.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _ALL_ONES = np.uint32(0xFFFFFFFF)
 
 
 class ChecksumType(IntEnum):
-    """How the chunks of a block are summed."""
+    """Checksum algorithm of a block."""
 
     NULL = 0
     CRC32 = 1
@@ -40,7 +42,7 @@ class ChecksumType(IntEnum):
 
 
 def encode_checksums(data: memoryview | bytes, bytes_per_checksum: int) -> bytes:
-    """CRC-32 of each chunk of `data`, four bytes big endian each, as a block of checksum type 1 carries them."""
+    """Return the CRC-32 of each chunk of `data`, four bytes big endian each, as in a block of checksum type 1."""
     view = memoryview(data)
     sums = [zlib.crc32(view[start : start + bytes_per_checksum]) for start in range(0, len(view), bytes_per_checksum)]
     return np.array(sums, dtype=">u4").tobytes()
@@ -49,33 +51,47 @@ def encode_checksums(data: memoryview | bytes, bytes_per_checksum: int) -> bytes
 def verify_checksums(
     kind: int, data: memoryview, bytes_per_checksum: int, stored: memoryview, *, offset: int | None = None
 ) -> None:
-    """Compare the checksums that a block carries with those of its bytes.
+    """Compare the stored checksums of a block with those of its bytes.
 
-    data: header and stored data of the block; stored: what follows them.  Type 0 carries none, at most zeros in their place.
-    Raises CorruptData when a sum differs or their number does not fit, Unsupported for a checksum type that does not exist.
+    Args:
+        kind: Checksum type. Type 0 has no checksums, at most zeros in their place.
+        data: Header and stored data of the block.
+        bytes_per_checksum: Chunk size.
+        stored: The bytes after `data`.
+        offset: Offset of the block in its file, for error messages.
+
+    Raises:
+        CorruptData: A checksum differs, or their number is wrong.
+        Unsupported: An unknown checksum type.
     """
     if kind == ChecksumType.NULL:
-        # Hudi 1.1 leaves room for the checksums that it does not make, filled with zeros.
+        # Hudi 1.1 reserves space for checksums that it does not compute, filled with zeros.
         if any(stored):
-            raise CorruptData("an HFile block without checksums has some", offset=offset, expected=0, found=bytes(stored[:16]))
+            raise CorruptData(
+                "an HFile block of checksum type 0 has checksums", offset=offset, expected=0, found=bytes(stored[:16])
+            )
         return
     if kind not in (ChecksumType.CRC32, ChecksumType.CRC32C):
-        raise Unsupported(f"HFile block checksum type {kind}: only 0 (none), 1 (CRC-32) and 2 (CRC-32C) are known")
+        raise Unsupported(f"HFile block checksum type {kind} is not supported: 0 (none), 1 (CRC-32) and 2 (CRC-32C) are")
     if bytes_per_checksum <= 0:
-        raise CorruptData("an HFile block has no chunk size for its checksums", offset=offset, found=bytes_per_checksum)
+        raise CorruptData("invalid checksum chunk size of an HFile block", offset=offset, found=bytes_per_checksum)
     chunk_count = -(-len(data) // bytes_per_checksum)
     if len(stored) != 4 * chunk_count:
-        raise CorruptData("length of an HFile block's checksums", offset=offset, expected=4 * chunk_count, found=len(stored))
+        raise CorruptData(
+            "invalid length of an HFile block's checksums", offset=offset, expected=4 * chunk_count, found=len(stored)
+        )
     for index in range(chunk_count):
         chunk = data[index * bytes_per_checksum : (index + 1) * bytes_per_checksum]
-        found = zlib.crc32(chunk) if kind == ChecksumType.CRC32 else crc32c(chunk)
+        checksum = zlib.crc32(chunk) if kind == ChecksumType.CRC32 else crc32c(chunk)
         expected = int.from_bytes(stored[4 * index : 4 * index + 4], "big")
-        if found != expected:
-            raise CorruptData(f"checksum of chunk {index} of an HFile block", offset=offset, expected=expected, found=found)
+        if checksum != expected:
+            raise CorruptData(
+                f"checksum mismatch in chunk {index} of an HFile block", offset=offset, expected=expected, found=checksum
+            )
 
 
 def crc32c(data: memoryview | bytes) -> int:
-    """CRC-32C (Castagnoli, reflected, start and final XOR 0xffffffff) of the bytes; `crc32c(b"123456789") == 0xe3069283`."""
+    """Return the CRC-32C (Castagnoli, reflected, start and final XOR 0xffffffff); `crc32c(b"123456789") == 0xe3069283`."""
     length = len(data)
     if length < 4:
         return int(_advance_bytes(int(_ALL_ONES), bytes(data)) ^ int(_ALL_ONES))
@@ -93,7 +109,7 @@ def crc32c(data: memoryview | bytes) -> int:
 
 
 def _shift(registers: UInt32s, level: int) -> UInt32s:
-    """Each CRC register after 2**level zero bytes."""
+    """Return each CRC register after 2**level zero bytes."""
     table = _shift_table(level)
     shifted: UInt32s = table[0][registers & 0xFF]
     shifted ^= table[1][(registers >> 8) & 0xFF]
@@ -104,7 +120,7 @@ def _shift(registers: UInt32s, level: int) -> UInt32s:
 
 @lru_cache(maxsize=64)
 def _shift_table(level: int) -> UInt32s:
-    """Tables of the shift by 2**level zero bytes: row j, column b is where the register `b << 8j` goes."""
+    """Return the tables of the shift by 2**level zero bytes: row j, column b is the result for the register `b << 8j`."""
     if level == 0:
         table = np.zeros((4, 256), dtype=np.uint32)
         for byte in range(256):
@@ -112,7 +128,7 @@ def _shift_table(level: int) -> UInt32s:
             for _ in range(8):
                 register = (register >> 1) ^ (_CASTAGNOLI if register & 1 else 0)
             table[0, byte] = register
-        # A register whose low byte is 0 only moves down by one byte.
+        # A register whose low byte is 0 is only shifted by one byte.
         for row in range(1, 4):
             table[row] = np.arange(256, dtype=np.uint32) << np.uint32(8 * (row - 1))
         return table

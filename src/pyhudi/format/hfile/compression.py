@@ -1,16 +1,18 @@
-"""Compression of HFile blocks.  Source: docs/formats/hfile.md, trailer field compression_codec.
+"""Compression of HFile blocks.
 
-Every block of a file, index and file info included, is compressed with the codec that the trailer names.
+Every block of a file, index and file info included, is compressed with the codec in the trailer.
 
     GZ       one gzip member
     NONE     the bytes themselves
-    SNAPPY   a Hadoop block stream: groups of (uncompressed length u32, then chunks of compressed length u32 + bytes until the
-             group's uncompressed length is reached)
+    SNAPPY   a Hadoop block stream: groups of (uncompressed length u32, then chunks of compressed length u32 + bytes until
+             the group's uncompressed length is reached)
     ZSTD     one zstd frame
-    LZO, LZ4, BZIP2   not read.  LZ4 chunks in a Hadoop block stream do not say how long they come out, as our LZ4 codec needs.
+    LZO, LZ4, BZIP2   not supported. LZ4 chunks in a Hadoop block stream lack the uncompressed length that our codec needs.
 
-Hudi's default reader opens GZ and NONE only, so PyHudi writes no other.  A block says how long its data must come out: a longer
-or shorter result is CorruptData, and no more than that is ever allocated.
+Hudi's default reader opens GZ and NONE only, so PyHudi writes no other codec. A block records its uncompressed length:
+a longer or shorter result is CorruptData, and no more than that is ever allocated.
+
+Specification: docs/formats/hfile.md, trailer field compression_codec.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ from pyhudi.format.byte_cursor import ByteCursor
 
 _GZIP_WINDOW = 31  # zlib's number for "a gzip member, 32 KiB window".
 
-# No Snappy stream expands more, so that a corrupted length cannot ask for a huge buffer.
+# Maximum expansion of a Snappy stream, so that a corrupt length cannot allocate a huge buffer.
 _MAX_RATIO_SNAPPY = 64
-# The zstd format has no such limit; 64 MiB is well above what a block of an index file expands to.
+# The zstd format has no such limit; 64 MiB is well above the expanded size of a block of an index file.
 _MAX_ZSTD_BYTES = 1 << 26
 
 
 class Codec(IntEnum):
-    """Numbers of the trailer field; a file without the field is NONE."""
+    """Values of the trailer field; a file without the field is NONE."""
 
     LZO = 0
     GZ = 1
@@ -44,18 +46,26 @@ class Codec(IntEnum):
 
 
 def compress(data: memoryview | bytes, codec: Codec, level: int) -> bytes:
-    """The stored form of a block's data.  level: 1 (fast) to 9 (small), GZ only.  Raises InvalidRequest for other codecs."""
+    """Return the stored form of a block's data. Raises InvalidRequest for a codec other than GZ and NONE.
+
+    Args:
+        data: Uncompressed bytes.
+        codec: GZ or NONE.
+        level: 1 (fast) to 9 (small), GZ only.
+    """
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZ:
         return zlib.compress(data, level, _GZIP_WINDOW)
-    raise InvalidRequest(f"HFiles are written with GZ or NONE, the codecs that every Hudi reader opens, not {codec.name}")
+    raise InvalidRequest(f"HFile codec {codec.name} cannot be written: use GZ or NONE, which every Hudi reader supports")
 
 
 def decompress(data: memoryview, codec: Codec, size_bytes: int, *, offset: int | None = None) -> bytes | memoryview:
-    """The data of a block, exactly `size_bytes` long.
+    """Return the data of a block, exactly `size_bytes` long.
 
-    Raises CorruptData when the bytes do not expand to that length, Unsupported for codecs that are not read.
+    Raises:
+        CorruptData: The bytes do not expand to that length.
+        Unsupported: A codec that is not supported.
     """
     if codec is Codec.NONE:
         plain: bytes | memoryview = data
@@ -65,24 +75,24 @@ def decompress(data: memoryview, codec: Codec, size_bytes: int, *, offset: int |
         plain = _decode_snappy_stream(data, size_bytes, offset)
     elif codec is Codec.ZSTD:
         if size_bytes > max(_MAX_ZSTD_BYTES, len(data)):
-            raise Unsupported(f"a zstd block of {size_bytes} bytes in an HFile: the limit is {_MAX_ZSTD_BYTES}")
+            raise Unsupported(f"a zstd block of {size_bytes} bytes in an HFile exceeds the limit of {_MAX_ZSTD_BYTES}")
         plain = _decode_chunk("zstd", data, size_bytes, offset) if size_bytes else b""
     else:
-        raise Unsupported(f"HFile compression {codec.name}")
+        raise Unsupported(f"HFile compression {codec.name} is not supported")
     if len(plain) != size_bytes:
-        raise CorruptData("length of an HFile block's data", offset=offset, expected=size_bytes, found=len(plain))
+        raise CorruptData("invalid length of an HFile block's data", offset=offset, expected=size_bytes, found=len(plain))
     return plain
 
 
 def _inflate(data: memoryview, size_bytes: int, offset: int | None) -> bytes:
     stream = zlib.decompressobj(_GZIP_WINDOW)
     try:
-        # One byte more than promised lets a longer stream show itself; zlib takes max_length 0 as "no limit".
+        # One byte more than the recorded length detects a longer stream; zlib takes max_length 0 as "no limit".
         plain = stream.decompress(data, size_bytes + 1)
     except zlib.error as error:
-        raise CorruptData(f"gzip data of an HFile block: {error}", offset=offset) from error
+        raise CorruptData(f"invalid gzip data of an HFile block: {error}", offset=offset) from error
     if len(plain) == size_bytes and not stream.eof:
-        raise CorruptData("gzip data of an HFile block does not end", offset=offset)
+        raise CorruptData("gzip data of an HFile block is truncated", offset=offset)
     return plain
 
 
@@ -95,18 +105,18 @@ def _decode_snappy_stream(data: memoryview, size_bytes: int, offset: int | None)
         group_end = len(plain) + cursor.u32()
         while len(plain) < group_end:
             chunk = cursor.read(cursor.u32())
-            # A Snappy chunk begins with its uncompressed length, which Arrow's codec wants to be told.
+            # A Snappy chunk begins with its uncompressed length, which Arrow's codec needs as an argument.
             chunk_bytes = ByteCursor(chunk, base=offset or 0).varint()
             if not 0 < chunk_bytes <= min(group_end, size_bytes) - len(plain):
-                raise cursor.corrupt("uncompressed length of a Snappy chunk", expected=size_bytes, found=chunk_bytes)
+                raise cursor.corrupt("invalid uncompressed length of a Snappy chunk", expected=size_bytes, found=chunk_bytes)
             plain += _decode_chunk("snappy", chunk, chunk_bytes, offset)
     return bytes(plain)
 
 
 def _decode_chunk(name: str, data: memoryview, size_bytes: int, offset: int | None) -> bytes:
-    """One compressed chunk, which comes out `size_bytes` long."""
+    """Decompress one chunk of `size_bytes` uncompressed bytes."""
     try:
         plain: bytes = pa.Codec(name).decompress(data, decompressed_size=size_bytes, asbytes=True)
     except (OSError, ValueError) as error:
-        raise CorruptData(f"{name} data of an HFile block: {error}", offset=offset) from error
+        raise CorruptData(f"invalid {name} data of an HFile block: {error}", offset=offset) from error
     return plain

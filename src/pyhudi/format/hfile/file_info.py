@@ -1,4 +1,4 @@
-"""The file info block: named byte strings about the whole file.  Source: docs/formats/hfile.md, file info.
+"""File info block of an HFile: named byte strings about the whole file.
 
     "PBUF" | varint length | InfoProto { repeated BytesBytesPair map_entry = 1 { bytes first = 1; bytes second = 2 } }
 
@@ -8,7 +8,9 @@
     schema                 Avro schema of the values, JSON
     minRecordKey, maxRecordKey, bloomFilterTypeCode: base files only
 
-The Java readers need the first four; readers of newer files may find none of them.
+The Java readers need the first four; newer files may have none of them.
+
+Specification: docs/formats/hfile.md, file info.
 """
 
 from __future__ import annotations
@@ -34,7 +36,12 @@ _MAGIC = b"PBUF"
 
 
 def decode_file_info(data: memoryview, *, offset: int = 0) -> dict[str, bytes]:
-    """Names and values.  offset: of the block, for error messages.  Raises CorruptData when the data is not file info."""
+    """Decode names and values. Raises CorruptData if the data is not file info.
+
+    Args:
+        data: The block's data.
+        offset: Offset of the block, for error messages.
+    """
     cursor = ByteCursor(data, base=offset)
     cursor.expect(_MAGIC, "the magic of an HFile's file info")
     message = cursor.read(cursor.varint())
@@ -52,7 +59,7 @@ def decode_file_info(data: memoryview, *, offset: int = 0) -> dict[str, bytes]:
 
 
 def encode_file_info(values: Mapping[str, bytes]) -> bytes:
-    """The block's data; names in ascending order of their bytes, as Java writes them."""
+    """Encode the block's data; names ascend by their bytes, as Java writes them."""
     pairs = sorted((name.encode(), value) for name, value in values.items())
     message = b"".join(encode_bytes(1, encode_bytes(1, name) + encode_bytes(2, value)) for name, value in pairs)
     return _MAGIC + encode_varint(len(message)) + message

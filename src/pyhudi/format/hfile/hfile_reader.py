@@ -1,17 +1,20 @@
-"""Reading an HFile: all of it, ranges, prefixes, or some keys.  Source: docs/formats/hfile.md.
+"""HFile reader: full scans, ranges, prefixes and key lookups.
 
-A file is opened from the function that reads a range of it and its size:
+A file is opened from its size and a function that reads a range of it:
 
-    1. The tail (64 KiB, or the whole file) holds the trailer and usually the load-on-open section: root index, meta index and
-       file info, adjacent and in this order.  A longer section costs a second read.
-    2. A request becomes ranges of rows, ascending and disjoint.  The root index says which blocks they can touch; with more
-       levels, the leaf blocks that they touch are read and asked the same.
-    3. Data blocks that stand next to each other, or nearly, are read at once, and decoded together up to a few MiB.
+    1. The tail (64 KiB, or the whole file) contains the trailer and usually the load-on-open section: root index, meta
+       index and file info, adjacent and in this order. A longer section costs a second read.
+    2. A request becomes ranges of rows, ascending and disjoint. The root index selects the blocks that can overlap them.
+       With more levels, the overlapping leaf blocks are read and searched in the same way.
+    3. Data blocks that are adjacent, or nearly, are read at once, and decoded together up to a few MiB.
     4. Entries outside the ranges are dropped.
 
-Batches are CELL_SCHEMA: key binary (the row), value binary, no nulls, in file order, which is ascending by unsigned bytes.
-Memory is bounded by one read (8 MiB, or one larger block) and one batch.  Data blocks are read to their true end: entries that
-Java's native reader misses there are found.  No cache: whoever looks up often keeps the HFile value, which holds the root index.
+Batches are CELL_SCHEMA: key binary (the row), value binary, no nulls, in file order, which is ascending by unsigned
+bytes. Memory is bounded by one read (8 MiB, or one larger block) and one batch. Data blocks are read to their true end,
+which includes entries that Java's native reader misses. There is no cache: for frequent lookups, retain the HFile
+value, which holds the root index.
+
+Specification: docs/formats/hfile.md.
 """
 
 from __future__ import annotations
@@ -44,14 +47,22 @@ ReadRange = Callable[[int, int], "bytes | memoryview"]
 
 _TAIL_BYTES = 64 << 10
 _MAX_READ_BYTES = 8 << 20
-# Reading over a gap this long is cheaper than another request, also on object stores.
+# Reading across a gap of this size costs less than another request, also on object stores.
 _MAX_GAP_BYTES = 64 << 10
 _BATCH_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class HFile:
-    """An open file: its trailer, root index, meta blocks and file info; data is read on request, through `read_range`."""
+    """An open file. Data is read on demand.
+
+    Attributes:
+        read_range: Reads a range of the file.
+        trailer: Its trailer.
+        file_info: Its file info.
+        root: Its root index.
+        meta: Its meta blocks by name.
+    """
 
     read_range: ReadRange
     trailer: Trailer
@@ -61,13 +72,14 @@ class HFile:
 
     @property
     def entry_count(self) -> int:
-        """How many entries the file says that it has."""
+        """Number of entries recorded in the trailer."""
         return self.trailer.entry_count
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None) -> Iterator[pa.RecordBatch]:
-        """Entries with start <= row < stop; None leaves an end open.
+        """Yield entries with start <= row < stop; None is no bound.
 
-        Raises CorruptData, also when a scan of the whole file comes out with another number of entries than the trailer says.
+        Raises:
+            CorruptData: Invalid bytes, or a full scan returns another number of entries than the trailer records.
         """
         if start is None and stop is None:
             return self._scan_all()
@@ -75,7 +87,9 @@ class HFile:
         return self._scan_ranges([] if is_empty else [(start or b"", stop)])
 
     def scan_prefixes(self, prefixes: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
-        """Entries whose row begins with one of the prefixes, each entry once.  Prefixes may come in any order and may overlap."""
+        """Yield entries whose row starts with one of the prefixes, each entry once. Prefixes may be unordered and may
+        overlap.
+        """
         ranges: list[tuple[bytes, bytes | None]] = []
         for prefix in sorted(set(prefixes)):
             if not ranges or not (ranges[-1][1] is None or prefix < ranges[-1][1]):
@@ -83,22 +97,26 @@ class HFile:
         return self._scan_ranges(ranges)
 
     def lookup(self, keys: pa.BinaryArray | pa.StringArray) -> Iterator[pa.RecordBatch]:
-        """The entries of these keys; keys that the file does not have are left out.
+        """Yield the entries of these keys; keys that do not exist in the file are omitted.
 
-        keys: binary or string, strictly ascending by bytes, no nulls.  Raises InvalidRequest when they are not.
+        Args:
+            keys: Binary or string, strictly ascending by bytes, no nulls.
+
+        Raises:
+            InvalidRequest: Other keys.
         """
-        wanted = ascending_keys(keys)
-        objects: Objects = wanted.to_numpy(zero_copy_only=False)
+        lookup_keys = ascending_keys(keys)
+        objects: Objects = lookup_keys.to_numpy(zero_copy_only=False)
         for batch in self._batches(self._touched(_Ranges.of_points(objects))):
             rows = batch.column("key")
             first = int(np.searchsorted(objects, rows[0].as_py(), side="left"))
             last = int(np.searchsorted(objects, rows[-1].as_py(), side="right"))
-            found = pc.index_in(wanted.slice(first, last - first), value_set=rows).drop_null()
-            if len(found):
-                yield batch.take(found)
+            matches = pc.index_in(lookup_keys.slice(first, last - first), value_set=rows).drop_null()
+            if len(matches):
+                yield batch.take(matches)
 
     def meta_block(self, name: str) -> bytes | None:
-        """The data of a meta block; None when the file has none of that name."""
+        """Return the data of a meta block; None if the file has no block of that name."""
         entry = self.meta.get(name)
         if entry is None:
             return None
@@ -111,17 +129,19 @@ class HFile:
             row_count += batch.num_rows
             yield batch
         if row_count != self.entry_count:
-            raise CorruptData("number of entries of an HFile", expected=self.entry_count, found=row_count)
+            raise CorruptData(
+                "an HFile scan and its trailer disagree on the number of entries", expected=self.entry_count, found=row_count
+            )
 
     def _scan_ranges(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[pa.RecordBatch]:
-        wanted = _Ranges.of(ranges)
-        for batch in self._batches(self._touched(wanted)):
-            kept = wanted.filter(batch)
-            if kept.num_rows:
-                yield kept
+        row_ranges = _Ranges.of(ranges)
+        for batch in self._batches(self._touched(row_ranges)):
+            filtered = row_ranges.filter(batch)
+            if filtered.num_rows:
+                yield filtered
 
     def _touched(self, ranges: _Ranges | None) -> Iterator[IndexEntry]:
-        """The data blocks that can hold wanted rows (None: all), in file order.  Index blocks are read as they are reached."""
+        """Yield the data blocks that overlap the ranges (None: all), in file order, reading index blocks lazily."""
         return self._descend(self.root, ranges, self.trailer.index_levels)
 
     def _descend(self, index: BlockIndex, ranges: _Ranges | None, level: int) -> Iterator[IndexEntry]:
@@ -142,22 +162,22 @@ class HFile:
             yield from self._descend(below, here, level - 1)
 
     def _batches(self, entries: Iterator[IndexEntry]) -> Iterator[pa.RecordBatch]:
-        """The entries of the blocks, several blocks to a batch; no empty batches."""
-        held: list[memoryview] = []
+        """Yield the entries of the blocks, several blocks to a batch; no empty batches."""
+        block_data: list[memoryview] = []
         held_bytes = 0
         first_offset = 0
         for offset, data in self._data_blocks(entries):
-            if held and held_bytes + len(data) > _BATCH_BYTES:
-                yield from _decode_batch(held, first_offset)
-                held, held_bytes = [], 0
-            if not held:
+            if block_data and held_bytes + len(data) > _BATCH_BYTES:
+                yield from _decode_batch(block_data, first_offset)
+                block_data, held_bytes = [], 0
+            if not block_data:
                 first_offset = offset
-            held.append(data)
+            block_data.append(data)
             held_bytes += len(data)
-        yield from _decode_batch(held, first_offset)
+        yield from _decode_batch(block_data, first_offset)
 
     def _data_blocks(self, entries: Iterator[IndexEntry]) -> Iterator[tuple[int, memoryview]]:
-        """Offset and uncompressed data of each block."""
+        """Yield offset and uncompressed data of each block."""
         codec = self.trailer.codec
         for run in _adjacent(entries):
             start, end = run[0].offset, run[-1].offset + run[-1].size_bytes
@@ -178,10 +198,15 @@ class HFile:
 
 
 def open_hfile(read_range: ReadRange, size_bytes: int) -> HFile:
-    """Open the file of `size_bytes` whose bytes [offset, offset + length) `read_range(offset, length)` returns.
+    """Open a file with one read, or two if trailer and load-on-open section exceed 64 KiB.
 
-    One read, or two when trailer and load-on-open section are longer than 64 KiB.
-    Raises CorruptData when the bytes are not an HFile, Unsupported for versions, codecs and encodings that are not read.
+    Args:
+        read_range: `read_range(offset, length)` returns bytes [offset, offset + length).
+        size_bytes: Size of the file.
+
+    Raises:
+        CorruptData: The bytes are not an HFile.
+        Unsupported: A version, codec or encoding that is not supported.
     """
     tail_offset = max(0, size_bytes - _TAIL_BYTES)
     tail = _read_exactly(read_range, tail_offset, size_bytes - tail_offset)
@@ -200,20 +225,20 @@ def open_hfile(read_range: ReadRange, size_bytes: int) -> HFile:
     info_block = expect_block(section, position, BlockKind.FILE_INFO, trailer.codec, window_offset=start)
     file_info = decode_file_info(info_block.data, offset=start + position)
     if int.from_bytes(file_info.get(MAX_VERSION_NUMBER, b""), "big") != 0:
-        raise Unsupported("an HFile whose entries have version numbers: Hudi writes none")
+        raise Unsupported("an HFile whose entries have version numbers is not supported; Hudi does not write such files")
     return HFile(read_range=read_range, trailer=trailer, file_info=file_info, root=root, meta=meta)
 
 
 def open_hfile_bytes(data: bytes | memoryview) -> HFile:
-    """Open a file that is in memory: the content of a log block."""
+    """Open a file in memory, such as the content of a log block."""
     view = memoryview(data)
     return open_hfile(lambda offset, length: view[offset : offset + length], len(view))
 
 
 def ascending_keys(keys: pa.BinaryArray | pa.StringArray) -> pa.BinaryArray:
-    """Keys as binary, checked: no nulls, each above the one before by unsigned bytes.  Raises InvalidRequest."""
+    """Return the keys as binary. Raises InvalidRequest for nulls, and unless they strictly ascend by unsigned bytes."""
     if not (pa.types.is_binary(keys.type) or pa.types.is_string(keys.type)):
-        raise InvalidRequest(f"HFile keys of type {keys.type}: binary or string is needed")
+        raise InvalidRequest(f"HFile keys must be binary or string, not {keys.type}")
     if keys.null_count:
         raise InvalidRequest("an HFile key is null")
     binary: pa.BinaryArray = keys.cast(pa.binary())
@@ -222,14 +247,14 @@ def ascending_keys(keys: pa.BinaryArray | pa.StringArray) -> pa.BinaryArray:
         if not pc.all(rises).as_py():
             at = pc.index(rises, False).as_py()
             before, after = binary[at].as_py(), binary[at + 1].as_py()
-            what = f"the key {after!r} comes twice" if before == after else f"the key {after!r} comes after {before!r}"
-            raise InvalidRequest(f"HFile keys must ascend by their bytes: {what}")
+            problem = f"the key {after!r} is repeated" if before == after else f"the key {after!r} follows {before!r}"
+            raise InvalidRequest(f"HFile keys must ascend by their bytes: {problem}")
     return binary
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ranges:
-    """Ranges of rows [start, stop), ascending and disjoint.  has_end false: the last one goes on to the end of the file."""
+    """Ranges of rows [start, stop), ascending and disjoint; `has_end` False means that the last one is unbounded."""
 
     starts: Objects
     stops: Objects
@@ -245,20 +270,20 @@ class _Ranges:
         return cls(rows, object_array([row + b"\x00" for row in rows]), True)
 
     def intersects(self, rows: Objects) -> npt.NDArray[np.bool_]:
-        """For blocks with these first rows: can the block hold a row of a range?"""
+        """Return which blocks, given by their first rows, can contain a row of a range."""
         first = np.maximum(np.searchsorted(rows, self.starts, side="right") - 1, 0)
         end = np.searchsorted(rows, self.stops, side="left")
         if not self.has_end:
             end[-1] = len(rows)
         changes = np.zeros(len(rows) + 1, dtype=np.int64)
-        some = first < end
-        np.add.at(changes, first[some], 1)
-        np.add.at(changes, end[some], -1)
+        overlaps = first < end
+        np.add.at(changes, first[overlaps], 1)
+        np.add.at(changes, end[overlaps], -1)
         touched: npt.NDArray[np.bool_] = np.cumsum(changes[:-1]) > 0
         return touched
 
     def within(self, start: bytes | None, stop: bytes | None) -> _Ranges:
-        """Those ranges that overlap [start, stop)."""
+        """Return the ranges that overlap [start, stop)."""
         last = len(self.starts)
         bounded = self.stops if self.has_end else self.stops[:-1]
         low = 0 if start is None else int(np.searchsorted(bounded, start, side="right"))
@@ -266,7 +291,7 @@ class _Ranges:
         return _Ranges(self.starts[low:high], self.stops[low:high], self.has_end or high < last)
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The entries of a batch, which is ascending, that lie in a range."""
+        """Return the entries of a batch, which is ascending, that are in a range."""
         rows = batch.column("key")
         here = self.within(rows[0].as_py(), rows[-1].as_py() + b"\x00")
         if not len(here.starts):
@@ -276,7 +301,7 @@ class _Ranges:
             highs[-1] = len(rows)
         if len(lows) == 1:
             return batch.slice(int(lows[0]), int(highs[0] - lows[0]))
-        # Between the bounds of a range a row is inside; ranges are disjoint and may touch.
+        # Rows between the bounds of a range are inside; ranges are disjoint and may be adjacent.
         changes = np.zeros(len(rows) + 1, dtype=np.int64)
         np.add.at(changes, lows, 1)
         np.add.at(changes, highs, -1)
@@ -291,7 +316,7 @@ def _decode_batch(blocks: list[memoryview], offset: int) -> Iterator[pa.RecordBa
 
 
 def _adjacent(entries: Iterator[IndexEntry]) -> Iterator[list[IndexEntry]]:
-    """Runs of blocks that one read fetches: close to each other, and together no longer than a read may be."""
+    """Yield groups of blocks for one read each: close to each other, and within the maximum size of a read."""
     run: list[IndexEntry] = []
     for entry in entries:
         if run:
@@ -307,20 +332,20 @@ def _adjacent(entries: Iterator[IndexEntry]) -> Iterator[list[IndexEntry]]:
 def _read_exactly(read_range: ReadRange, offset: int, size_bytes: int) -> memoryview:
     data = memoryview(read_range(offset, size_bytes))
     if len(data) != size_bytes:
-        raise CorruptData("an HFile ends too early", offset=offset, expected=size_bytes, found=len(data))
+        raise CorruptData("an HFile is truncated", offset=offset, expected=size_bytes, found=len(data))
     return data
 
 
 def _lower_bounds(rows: pa.BinaryArray, lookup_keys: Objects) -> npt.NDArray[np.int64]:
-    """How many of the ascending rows are below each of some."""
+    """Return for each lookup key the number of smaller rows; the rows ascend."""
     if len(lookup_keys) * len(rows).bit_length() < len(rows):
-        # To make an object of every row costs more than to look at those that a search meets.
-        found = [bisect_left(range(len(rows)), row, key=lambda index: rows[index].as_py()) for row in lookup_keys]
-        return np.array(found, dtype=np.int64)
+        # Converting every row to an object costs more than converting those that a binary search visits.
+        bounds = [bisect_left(range(len(rows)), row, key=lambda index: rows[index].as_py()) for row in lookup_keys]
+        return np.array(bounds, dtype=np.int64)
     return np.searchsorted(rows.to_numpy(zero_copy_only=False), lookup_keys).astype(np.int64, copy=False)
 
 
 def _after_prefix(prefix: bytes) -> bytes | None:
-    """The least row above every row with this prefix; None when there is none."""
+    """Return the least row above every row with this prefix; None if there is none."""
     head = prefix.rstrip(b"\xff")
     return head[:-1] + bytes([head[-1] + 1]) if head else None

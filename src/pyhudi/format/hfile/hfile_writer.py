@@ -1,17 +1,20 @@
-"""Writing an HFile from entries in ascending order.  Source: docs/formats/hfile.md, writer's rules.
+"""HFile writer: encodes entries in ascending order.
 
-An encoder takes arrays of keys and values and hands out the file's bytes as they come to be; where they go is the caller's
-business.  Layout, in file order:
+An encoder takes arrays of keys and values and returns the file's bytes incrementally; the caller stores them. Layout,
+in file order:
 
-    data blocks            cut before the entry that would take them above the block size; an entry larger than that has a block
-                           of its own.  When the index of the blocks so far grows above 128 KiB, a leaf index block follows.
-    meta blocks            as given to `finish`
-    intermediate blocks    only while the root index would be above 128 KiB
+    data blocks            cut before the entry that would exceed the block size; a larger entry gets its own block. When the
+                           index of the blocks so far exceeds 128 KiB, a leaf index block follows.
+    meta blocks            as passed to `finish`
+    intermediate blocks    only while the root index would exceed 128 KiB
     root index, meta index, file info, trailer
 
-Rules that real readers need: no duplicate keys, ascending unsigned bytes; keys of at most 32767 bytes; the last entry of a block
-longer than 4 bytes for each checksum of the block (see blocks.py); GZ or NONE; a file below 2 GiB; the class name in the
-trailer; the file info keys about versions and average lengths.  Entries are assembled by Arrow, blocks at a time.
+Requirements of Hudi's readers: no duplicate keys, ascending unsigned bytes; keys of at most 32767 bytes; the last entry
+of a block longer than 4 bytes for each checksum of the block (see blocks.py); GZ or NONE; a file below 2 GiB; the class
+name in the trailer; the file info keys about versions and average lengths. Arrow assembles the entries of many blocks
+at a time.
+
+Specification: docs/formats/hfile.md, writer's rules.
 """
 
 from __future__ import annotations
@@ -39,19 +42,21 @@ from pyhudi.format.hfile.hfile_reader import ascending_keys
 from pyhudi.format.hfile.index import IndexEntry, encode_index, encode_meta_index, encode_root_index, index_entry_bytes
 from pyhudi.format.hfile.trailer import TRAILER_BYTES, Trailer, encode_trailer
 
-# Arrays are encoded in pieces of about this size: it bounds memory, and Arrow's 2 GiB limit is far away.
+# Arrays are encoded in pieces of about this size, which bounds memory and stays far below Arrow's 2 GiB limit.
 _PIECE_BYTES = 16 << 20
-# Hudi's native reader keeps offsets in a signed 32-bit number.
+# Hudi's native reader stores offsets in a signed 32-bit number.
 _MAX_FILE_BYTES = (1 << 31) - 1 - TRAILER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class HFileOptions:
-    """How to lay out a file.
+    """Layout of a file.
 
-    codec: GZ or NONE.  level: gzip, 1 to 9.  block_bytes: uncompressed size that a data block keeps to, at most
-    1 MiB.
-    index_block_bytes: above this an index gets another level.
+    Attributes:
+        codec: GZ or NONE.
+        level: Gzip level, 1 to 9.
+        block_bytes: Maximum uncompressed size of a data block, at most 1 MiB.
+        index_block_bytes: A larger index gets another level.
     """
 
     codec: Codec = Codec.GZ
@@ -61,15 +66,15 @@ class HFileOptions:
 
     def __post_init__(self) -> None:
         if self.codec not in (Codec.GZ, Codec.NONE):
-            raise InvalidRequest(f"HFiles are written with GZ or NONE, not {self.codec.name}")
+            raise InvalidRequest(f"HFile codec {self.codec.name} cannot be written: use GZ or NONE")
         if not 1 <= self.level <= 9:
-            raise InvalidRequest(f"gzip level {self.level}: 1 to 9 exist")
+            raise InvalidRequest(f"invalid gzip level {self.level}: use 1 to 9")
         if not 1 <= self.block_bytes <= 1 << 20 or not 1 <= self.index_block_bytes <= 1 << 20:
-            raise InvalidRequest("HFile block sizes are 1 byte to 1 MiB")
+            raise InvalidRequest("HFile block sizes must be 1 byte to 1 MiB")
 
 
 class HFileEncoder:
-    """One file in the making: `add` entries in order, then `finish` once.  The bytes of the calls, joined, are the file."""
+    """Encoder of one file: `add` entries in order, then `finish` once. The concatenated results are the file."""
 
     def __init__(self, options: HFileOptions | None = None) -> None:
         self._options = options if options is not None else HFileOptions()
@@ -77,13 +82,13 @@ class HFileEncoder:
         self._offset = 0
         self._previous: dict[BlockKind, int] = {}
         self._uncompressed_bytes = 0
-        # What the file info says about the entries.
+        # Statistics of the entries for the file info.
         self._entry_count = 0
         self._row_bytes = 0
         self._value_bytes = 0
         self._first_key: bytes | None = None
         self._last_key: bytes | None = None
-        # The data block that is being filled.
+        # The data block being filled.
         self._open: list[bytes] = []
         self._open_bytes = 0
         self._open_row = b""
@@ -95,7 +100,7 @@ class HFileEncoder:
 
     @property
     def entry_count(self) -> int:
-        """Entries added so far."""
+        """Number of entries added so far."""
         return self._entry_count
 
     @property
@@ -109,16 +114,20 @@ class HFileEncoder:
         return self._last_key
 
     def add(self, keys: pa.BinaryArray | pa.StringArray, values: pa.BinaryArray) -> bytes:
-        """Add entries; returns the bytes of the blocks that became full.
+        """Add entries, and return the bytes of the completed blocks.
 
-        keys: binary or string, ascending by bytes, above every key added before; values: binary, as many; neither has nulls.
-        Raises InvalidRequest when they are not so, before anything of them is added.
+        Args:
+            keys: Binary or string, no nulls, strictly ascending by bytes, greater than every key added before.
+            values: Binary, no nulls, as many as keys.
+
+        Raises:
+            InvalidRequest: Other keys or values; nothing is added.
         """
         if self._is_finished:
-            raise InvalidRequest("the HFile is finished")
+            raise InvalidRequest("the HFile is already finished")
         if len(keys) != len(values) or values.null_count or not pa.types.is_binary(values.type):
             raise InvalidRequest(
-                f"{len(keys)} HFile keys with {len(values)} values of type {values.type}, {values.null_count} null"
+                f"{len(keys)} HFile keys do not match {len(values)} values of type {values.type}, {values.null_count} null"
             )
         rows = ascending_keys(keys)
         if len(rows) == 0:
@@ -126,8 +135,8 @@ class HFileEncoder:
         check_sizes(rows, values)
         first = rows[0].as_py()
         if self._last_key is not None and first <= self._last_key:
-            what = "comes twice" if first == self._last_key else f"comes after {self._last_key!r}"
-            raise InvalidRequest(f"HFile keys must ascend by their bytes: the key {first!r} {what}")
+            problem = "is repeated" if first == self._last_key else f"follows {self._last_key!r}"
+            raise InvalidRequest(f"HFile keys must ascend by their bytes: the key {first!r} {problem}")
         if self._first_key is None:
             self._first_key = first
         self._last_key = rows[-1].as_py()
@@ -140,12 +149,14 @@ class HFileEncoder:
         return b"".join(parts)
 
     def finish(self, *, file_info: Mapping[str, bytes] | None = None, meta_blocks: Mapping[str, bytes] | None = None) -> bytes:
-        """The rest of the file.
+        """Return the rest of the file.
 
-        file_info: added to what every file has; meta_blocks: data by block name, such as a Bloom filter.
+        Args:
+            file_info: Added to the standard entries of the file info.
+            meta_blocks: Data by block name, such as a Bloom filter.
         """
         if self._is_finished:
-            raise InvalidRequest("the HFile is finished")
+            raise InvalidRequest("the HFile is already finished")
         self._is_finished = True
         parts: list[bytes] = []
         self._close_data_block(parts)
@@ -209,7 +220,7 @@ class HFileEncoder:
         self._data_index, self._data_index_bytes = [], 0
 
     def _write_upper_levels(self, parts: list[bytes]) -> tuple[Sequence[IndexEntry], int]:
-        """Write what stands between the data blocks and the root; returns the root's entries and the number of levels."""
+        """Write the intermediate blocks; return the root's entries and the number of levels."""
         if not self._leaf_index:
             return self._data_index, 1
         if self._data_index:
@@ -236,7 +247,9 @@ class HFileEncoder:
         self._previous[kind] = offset
         self._offset += len(block)
         if self._offset > _MAX_FILE_BYTES:
-            raise InvalidRequest("an HFile above 2 GiB: Hudi's default reader opens none, spread the keys over more file groups")
+            raise InvalidRequest(
+                "an HFile exceeds 2 GiB, the limit of Hudi's default reader: distribute the keys over more file groups"
+            )
         self._uncompressed_bytes += HEADER_BYTES + len(data)
         return IndexEntry(offset, len(block), row)
 
@@ -262,7 +275,7 @@ def encode_hfile(
     file_info: Mapping[str, bytes] | None = None,
     meta_blocks: Mapping[str, bytes] | None = None,
 ) -> bytes:
-    """A whole file in memory, such as a log block's content.  batches: (keys, values) as `HFileEncoder.add` takes them."""
+    """Encode a file in memory, such as a log block's content. batches: (keys, values) as for `HFileEncoder.add`."""
     encoder = HFileEncoder(options)
     parts = [encoder.add(keys, values) for keys, values in batches]
     parts.append(encoder.finish(file_info=file_info, meta_blocks=meta_blocks))
@@ -270,7 +283,7 @@ def encode_hfile(
 
 
 def _grouped(entries: Sequence[IndexEntry], limit_bytes: int) -> list[list[IndexEntry]]:
-    """The entries in order, in groups of at most `limit_bytes`, but of two entries at the least while there are two."""
+    """Return the entries in order, in groups of at most `limit_bytes`, with at least two entries each if possible."""
     groups: list[list[IndexEntry]] = []
     size = 0
     for entry in entries:

@@ -1,16 +1,19 @@
-"""Index blocks of an HFile: where blocks are, by the first key in each.  Source: docs/formats/hfile.md, index blocks.
+"""Index blocks of an HFile: the offset, size and first key of each block.
 
-    root and meta index   entries back to back, their number is in the trailer: offset i64 | size i32 | vlong length | key
-                          the data index uses full keys, or rows with their length alone; the meta index uses the bare block name
-                          release 1.1 writes the length as a protobuf varint, which is another one from 128 on
+    root and meta index   contiguous entries, their number is in the trailer: offset i64 | size i32 | vlong length | key
+                          the data index uses full keys, or rows with their length only; the meta index uses the block name
+                          release 1.1 writes the length as a protobuf varint, which differs from 128 on
     leaf, intermediate    n i32 | (n + 1) x i32 start of each entry, the last one their total size
                           n x (offset i64 | size i32 | full key)
 
-With one level the root points to data blocks; with two to leaf blocks, which point to data blocks; with more, intermediate blocks
-stand between.  Behind the entries of a root, Java may append 16 bytes about the middle key: they are ignored.
+With one level the root points to data blocks. With two levels it points to leaf blocks, which point to data blocks.
+With more levels, intermediate blocks are between them. After the entries of a root, Java may append 16 bytes about the
+middle key, which are ignored.
 
-A key is a lower bound of the rows in its block and above every row of the block before; it need not exist as a row, because Java
-shortens it.  Encoding stores the first rows themselves.
+A key is a lower bound of the rows in its block and greater than every row of the previous block. It need not exist as a
+row, because Java shortens it. Encoding stores the first rows themselves.
+
+Specification: docs/formats/hfile.md, index blocks.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from pyhudi.format.hfile.cells import copy_ranges, full_key, row_from_key
 
 _POINTER_BYTES = 12
 _SHORTEST_ENTRY_BYTES = _POINTER_BYTES + 2
-# The bytes of a key beside its row: the row length alone, or the ten behind the row too.
+# Bytes of a key in addition to its row: the row length only, or also the ten bytes after the row.
 _AROUND_ROW = (2, 12)
 
 Int64s = npt.NDArray[np.int64]
@@ -37,7 +40,13 @@ Objects = npt.NDArray[np.object_]
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """A block's place in the file and its first row, or for a meta block its name.  Offset and size in bytes."""
+    """Index entry of a block.
+
+    Attributes:
+        offset: Offset of the block in the file.
+        size_bytes: Size of the block.
+        row: First row; for a meta block its name.
+    """
 
     offset: int
     size_bytes: int
@@ -46,7 +55,7 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockIndex:
-    """The entries of one index block: arrays of the same length, rows (bytes objects) ascending."""
+    """Entries of one index block: arrays of the same length, rows (bytes objects) ascending."""
 
     offsets: Int64s
     sizes: Int64s
@@ -60,10 +69,16 @@ class BlockIndex:
 
 
 def decode_root_index(data: memoryview, count: int, *, limit: int, offset: int = 0) -> BlockIndex:
-    """The `count` entries of a data root index.
+    """Decode the `count` entries of a data root index.
 
-    limit: the offset that all indexed blocks lie below; offset: of the index block, for error messages.
-    Raises CorruptData when entries are cut short, point elsewhere, or are not in ascending order.
+    Args:
+        data: The block's data.
+        count: Number of entries, from the trailer.
+        limit: Upper bound of the offsets of all indexed blocks.
+        offset: Offset of the index block, for error messages.
+
+    Raises:
+        CorruptData: Entries are truncated, point outside the blocks, or are not ascending.
     """
     entries = _decode_entries(data, count, offset)
     rows = object_array([row_from_key(key, offset=offset) for _, _, key in entries])
@@ -73,7 +88,7 @@ def decode_root_index(data: memoryview, count: int, *, limit: int, offset: int =
 
 
 def decode_meta_index(data: memoryview, count: int, *, limit: int, offset: int = 0) -> dict[str, IndexEntry]:
-    """The `count` entries of a meta index, by block name.  Raises CorruptData as `decode_root_index` does."""
+    """Decode the `count` entries of a meta index, by block name. Raises CorruptData as `decode_root_index`."""
     entries = [IndexEntry(at, size, bytes(name)) for at, size, name in _decode_entries(data, count, offset)]
     for entry in entries:
         if entry.offset < 0 or entry.size_bytes < HEADER_BYTES or entry.offset + entry.size_bytes > limit:
@@ -85,38 +100,38 @@ def decode_meta_index(data: memoryview, count: int, *, limit: int, offset: int =
 
 
 def decode_index(data: memoryview, *, limit: int, offset: int = 0) -> BlockIndex:
-    """The entries of a leaf or intermediate index block.  Arguments and errors as in `decode_root_index`."""
+    """Decode the entries of a leaf or intermediate index block. Arguments and errors as for `decode_root_index`."""
     cursor = ByteCursor(data, base=offset)
     count = cursor.i32()
     if not 0 < count <= (cursor.remaining - 4) // (4 + _SHORTEST_ENTRY_BYTES):
-        raise CorruptData("number of entries in an HFile index block", offset=offset, found=count)
+        raise CorruptData("invalid number of entries in an HFile index block", offset=offset, found=count)
     bounds = np.frombuffer(cursor.read(4 * (count + 1)), dtype=">i4").astype(np.int64)
     body = cursor.read(cursor.remaining)
     starts, ends = bounds[:-1], bounds[1:]
     if starts[0] != 0 or ends[-1] > len(body) or (ends - starts < _SHORTEST_ENTRY_BYTES).any():
-        raise CorruptData("entry offsets of an HFile index block", offset=offset, expected=len(body), found=int(ends[-1]))
+        raise CorruptData("invalid entry offsets of an HFile index block", offset=offset, expected=len(body), found=int(ends[-1]))
     heads = np.frombuffer(body, dtype=np.uint8)[starts[:, None] + np.arange(_SHORTEST_ENTRY_BYTES)]
     pointers = heads.view([("offset", ">i8"), ("size", ">i4"), ("row", ">u2")])[:, 0]
     row_starts = starts + _SHORTEST_ENTRY_BYTES
     row_ends = row_starts + pointers["row"]
     if (row_ends > ends).any():
-        raise CorruptData("row length of an HFile index key", offset=offset)
+        raise CorruptData("invalid row length of an HFile index key", offset=offset)
     rows: Objects = copy_ranges(body, row_starts, row_ends).to_numpy(zero_copy_only=False)
     return _checked(BlockIndex(pointers["offset"].astype(np.int64), pointers["size"].astype(np.int64), rows), limit, offset)
 
 
 def encode_root_index(entries: Sequence[IndexEntry]) -> bytes:
-    """The data of a data root index block."""
+    """Encode the data of a data root index block."""
     return b"".join(_pointer(entry) + _sized(full_key(entry.row)) for entry in entries)
 
 
 def encode_meta_index(entries: Sequence[IndexEntry]) -> bytes:
-    """The data of a meta index block."""
+    """Encode the data of a meta index block."""
     return b"".join(_pointer(entry) + _sized(entry.row) for entry in entries)
 
 
 def encode_index(entries: Sequence[IndexEntry]) -> bytes:
-    """The data of a leaf or intermediate index block."""
+    """Encode the data of a leaf or intermediate index block."""
     texts = [_pointer(entry) + full_key(entry.row) for entry in entries]
     starts = np.zeros(len(texts) + 1, dtype=">i4")
     np.cumsum([len(text) for text in texts], out=starts[1:])
@@ -124,21 +139,21 @@ def encode_index(entries: Sequence[IndexEntry]) -> bytes:
 
 
 def object_array(rows: Sequence[bytes]) -> Objects:
-    """The rows as an array of bytes objects: NumPy's own byte strings lose zeros at the end."""
+    """Return the rows as an array of bytes objects, because NumPy's own byte strings drop trailing zeros."""
     objects: Objects = np.empty(len(rows), dtype=np.object_)
     objects[:] = rows
     return objects
 
 
 def index_entry_bytes(row: bytes) -> int:
-    """About what an entry of this row takes in an index block, never less: cutting blocks by it keeps them below their limit."""
+    """Return an upper bound of the size of a row's entry in an index block, used to cut blocks below their limit."""
     return 4 + _POINTER_BYTES + 5 + len(full_key(row))
 
 
 def _decode_entries(data: memoryview, count: int, offset: int) -> list[tuple[int, int, memoryview]]:
     cursor = ByteCursor(data, base=offset)
     if not 0 <= count <= len(data) // (_POINTER_BYTES + 1):
-        raise CorruptData("number of entries in an HFile index", offset=offset, found=count)
+        raise CorruptData("invalid number of entries in an HFile index", offset=offset, found=count)
     entries = []
     for _ in range(count):
         at, size = cursor.i64(), cursor.i32()
@@ -147,7 +162,7 @@ def _decode_entries(data: memoryview, count: int, offset: int) -> list[tuple[int
 
 
 def _sized_key(cursor: ByteCursor) -> memoryview:
-    """A key or block name behind its length, of the two readings of the length that which fits the row length in the key."""
+    """Read a key or block name after its length; of the two encodings of the length, use the one that matches the key."""
     start = cursor.offset
     for read in (cursor.vlong, cursor.varint):
         cursor.offset = start
@@ -165,7 +180,7 @@ def _sized_key(cursor: ByteCursor) -> memoryview:
 
 
 def _checked(index: BlockIndex, limit: int, offset: int) -> BlockIndex:
-    # Offsets are compared before they are added to, so that no sum can overflow.
+    # Offsets are compared before addition, so that no sum can overflow.
     inside = (index.offsets >= 0) & (index.offsets <= limit) & (index.sizes >= HEADER_BYTES)
     inside &= index.offsets + np.where(inside, index.sizes, 0) <= limit
     if not inside.all():
@@ -173,7 +188,7 @@ def _checked(index: BlockIndex, limit: int, offset: int) -> BlockIndex:
     falls = index.rows[1:] < index.rows[:-1]
     if falls.any():
         at = int(np.argmax(falls))
-        raise CorruptData("an HFile index is not in order", offset=offset, expected=index.rows[at], found=index.rows[at + 1])
+        raise CorruptData("an HFile index is not sorted", offset=offset, expected=index.rows[at], found=index.rows[at + 1])
     return index
 
 

@@ -1,12 +1,14 @@
-"""The last 4096 bytes of an HFile, which say where everything else is.  Source: docs/formats/hfile.md, trailer.
+"""HFile trailer: the last 4096 bytes, with the offsets of all other sections.
 
     TRABLK"$ | varint length | TrailerProto | zeros up to byte 4092 | 03 00 00 03 (minor version, then major in three bytes)
 
-    TrailerProto: 1 file info offset, 2 load-on-open offset, 3 uncompressed index size, 4 total uncompressed size, 5 entries of
-    the root index, 6 entries of the meta index, 7 number of cells, 8 index levels, 9 and 10 offsets of the first and last data
-    block (-1 in an empty file), 11 comparator class, 12 codec (absent: none), 13 encryption key
+    TrailerProto: 1 file info offset, 2 load-on-open offset, 3 uncompressed index size, 4 total uncompressed size,
+    5 entries of the root index, 6 entries of the meta index, 7 number of cells, 8 index levels, 9 and 10 offsets of the first
+    and last data block (-1 in an empty file), 11 comparator class, 12 codec (absent: none), 13 encryption key
 
-Only fields 2, 5, 6, 7, 8, 9 and 12 are needed to read.  The comparator's name is not looked at: newer writers store another one.
+Reading needs only fields 2, 5, 6, 7, 8, 9 and 12. The comparator's name is ignored: newer writers store another one.
+
+Specification: docs/formats/hfile.md, trailer.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ _MAGIC = b'TRABLK"$'
 _VERSION = b"\x03\x00\x00\x03"
 _MAJOR_VERSION = 3
 _MAX_INDEX_LEVELS = 8
-# Hudi's fallback reader loads the class of this name and opens no file that names another.
+# Hudi's fallback reader loads the class of this name and rejects files with another name.
 _COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 _NO_BLOCK = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """Offsets and counts of a file.  Offsets are bytes from its start; those of data blocks are None in an empty file."""
+    """Offsets and counts of a file. Offsets are bytes from its start; those of data blocks are None in an empty file."""
 
     file_info_offset: int
     load_on_open_offset: int
@@ -49,8 +51,9 @@ class Trailer:
 def decode_trailer(data: memoryview | bytes, size_bytes: int) -> Trailer:
     """Decode the last TRAILER_BYTES of a file of `size_bytes`.
 
-    Raises CorruptData when they are not a trailer or point outside the file, Unsupported for another major version, an encrypted
-    file, or a codec number that does not exist.
+    Raises:
+        CorruptData: The bytes are not a trailer, or point outside the file.
+        Unsupported: Another major version, an encrypted file, or an unknown codec number.
     """
     start = size_bytes - TRAILER_BYTES
     if len(data) != TRAILER_BYTES or start < 0:
@@ -59,22 +62,22 @@ def decode_trailer(data: memoryview | bytes, size_bytes: int) -> Trailer:
     cursor.expect(_MAGIC, "the magic of an HFile trailer")
     major_version = int.from_bytes(data[-3:], "big")
     if major_version != _MAJOR_VERSION:
-        raise Unsupported(f"HFile version {major_version}: only version {_MAJOR_VERSION} is read")
+        raise Unsupported(f"HFile version {major_version} is not supported: only version {_MAJOR_VERSION} is")
     message = cursor.read(cursor.varint())
     numbers: dict[int, int] = {}
     for number, value in decode_fields(ByteCursor(message, base=start + cursor.offset - len(message))):
         if isinstance(value, int):
             numbers[number] = value
         elif number == 13:
-            raise Unsupported("an encrypted HFile")
+            raise Unsupported("encrypted HFiles are not supported")
     for number in (2, 5, 6, 7, 8):
         if number not in numbers:
-            raise CorruptData("an HFile trailer lacks a field", offset=start, expected=number)
+            raise CorruptData("an HFile trailer is missing a field", offset=start, expected=number)
     codec_number = numbers.get(12, int(Codec.NONE))
     try:
         codec = Codec(codec_number)
     except ValueError as error:
-        raise Unsupported(f"HFile compression codec number {codec_number}") from error
+        raise Unsupported(f"unknown HFile compression codec number {codec_number}") from error
     trailer = Trailer(
         file_info_offset=numbers.get(1, 0),
         load_on_open_offset=numbers[2],
@@ -89,14 +92,18 @@ def decode_trailer(data: memoryview | bytes, size_bytes: int) -> Trailer:
         codec=codec,
     )
     if trailer.load_on_open_offset > start:
-        raise CorruptData("the load-on-open offset of an HFile", offset=start, expected=start, found=trailer.load_on_open_offset)
+        raise CorruptData(
+            "invalid load-on-open offset of an HFile", offset=start, expected=start, found=trailer.load_on_open_offset
+        )
     if not 1 <= trailer.index_levels <= _MAX_INDEX_LEVELS:
-        raise CorruptData("index levels of an HFile", offset=start, expected=_MAX_INDEX_LEVELS, found=trailer.index_levels)
+        raise CorruptData(
+            "invalid number of index levels of an HFile", offset=start, expected=_MAX_INDEX_LEVELS, found=trailer.index_levels
+        )
     return trailer
 
 
 def encode_trailer(trailer: Trailer) -> bytes:
-    """The TRAILER_BYTES that end the file."""
+    """Return the last TRAILER_BYTES of a file."""
     message = b"".join(
         (
             encode_number(1, trailer.file_info_offset),

@@ -1,14 +1,16 @@
-"""CDC blocks: which rows a commit inserted, updated and deleted.  Source: docs/formats/log-file.md, CDC block.
+"""CDC blocks: change data capture of the rows that a commit inserted, updated and deleted.
 
-They stand in files of their own (`.cdc`) and have the layout of AVRO blocks (data.py).  What a row holds depends on
-`hoodie.table.cdc.supplemental.logging.mode`:
+They are stored in separate files (`.cdc`) and have the layout of AVRO blocks (data_blocks.py). The columns of a row
+depend on `hoodie.table.cdc.supplemental.logging.mode`:
 
     OP_KEY_ONLY          op, record_key
     DATA_BEFORE          op, record_key, before
     DATA_BEFORE_AFTER    op, ts_ms, before, after
 
-op is `i`, `u` or `d`; ts_ms the request time of the commit; before and after are rows of the table without its meta columns,
-before null for `i`, after null for `d`.
+`op` is `i`, `u` or `d`. `ts_ms` is the request time of the commit. `before` and `after` are rows of the table without
+its meta columns; `before` is null for `i`, `after` for `d`.
+
+Specification: docs/formats/log-file.md, CDC block.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from pyhudi.format.avro_to_arrow import avro_to_arrow
 
 
 class CdcMode(StrEnum):
-    """The values of `hoodie.table.cdc.supplemental.logging.mode`, as they are stored."""
+    """Values of `hoodie.table.cdc.supplemental.logging.mode`, as stored."""
 
     OP_KEY_ONLY = "OP_KEY_ONLY"
     DATA_BEFORE = "DATA_BEFORE"
@@ -39,13 +41,18 @@ DELETE: Final = "d"
 
 
 def cdc_schema(mode: CdcMode, table_schema: str) -> str:
-    """The Avro schema of the CDC blocks of a table.
+    """Return the Avro schema of a table's CDC blocks.
 
-    table_schema: the table's Avro schema without meta columns.  Raises CorruptData when it is not a record.
+    Args:
+        mode: The supplemental logging mode.
+        table_schema: The table's Avro schema without meta columns.
+
+    Raises:
+        CorruptData: `table_schema` is not a record.
     """
     fields: list[dict[str, Any]]
     if mode is CdcMode.OP_KEY_ONLY:
-        # This one differs from the others: no namespace, no defaults, and null is the second branch.
+        # This schema differs from the others: no namespace, no defaults, and null is the second branch.
         fields = [{"name": name, "type": ["string", "null"]} for name in ("op", "record_key")]
         return _json({"type": "record", "name": "Record", "fields": fields})
     table = json.loads(table_schema)
@@ -61,7 +68,7 @@ def cdc_schema(mode: CdcMode, table_schema: str) -> str:
 
 
 def cdc_mode(schema: str) -> CdcMode:
-    """The mode in which a CDC block with this Avro schema was written; CorruptData when it is none of the three."""
+    """Return the mode in which a CDC block with this Avro schema was written. Raises CorruptData for any other schema."""
     names = tuple(avro_to_arrow(schema).names)
     for mode, expected in _COLUMNS.items():
         if names == expected:
@@ -79,10 +86,16 @@ def cdc_batch(
     before: pa.StructArray,
     after: pa.StructArray,
 ) -> pa.RecordBatch:
-    """The rows of a CDC block, for `encode_avro(cdc_schema(mode, table_schema), ...)`.
+    """Return the rows of a CDC block, for `encode_avro(cdc_schema(mode, table_schema), ...)`, in their order.
 
-    operations: `i`, `u` or `d`; record_keys: strings; before, after: the table's row as structs, null where there is none
-    (what the mode leaves out is not looked at).  All have the same number of rows, whose order is kept.
+    Args:
+        mode: The supplemental logging mode.
+        table_schema: The table's Avro schema without meta columns.
+        operations: `i`, `u` or `d` per row.
+        record_keys: Strings.
+        instant_time: Request time of the commit.
+        before: The table's rows as structs, null where there is none; ignored if the mode omits the column.
+        after: As `before`.
     """
     schema = avro_records(cdc_schema(mode, table_schema)).schema
     columns = {
@@ -95,7 +108,7 @@ def cdc_batch(
     try:
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidRequest(f"rows that do not fit a CDC block: {error}") from error
+        raise InvalidRequest(f"rows do not match the schema of a CDC block: {error}") from error
 
 
 _COLUMNS: Final = {

@@ -1,14 +1,16 @@
-"""Contents of data blocks <-> Arrow batches.  Source: docs/formats/log-file.md, data blocks.
+"""Contents of data blocks <-> Arrow batches.
 
     AVRO, CDC   int 3 | int record count | per record: int size, one Avro record of the block's schema
     PARQUET     a whole Parquet file with the columns of the block's schema
     HFILE       a whole HFile; each value is one Avro record of the block's schema, the key is its record key
 
-Rows keep the order of the block, which the RECORD_POSITIONS header counts by.  Batches have the columns of the block's
-schema (header SCHEMA) with the Arrow types of `avro_to_arrow`, or those columns that were asked for.
+Rows keep the order of the block, to which the RECORD_POSITIONS header refers. Batches have the columns of the block's
+schema (header SCHEMA), or the requested ones, with the Arrow types of `avro_to_arrow`.
 
-What this does not do: resolve the block's schema to the table's (records.conform), and the bytes of HFiles (format.hfile):
-whoever has HFile blocks hands in the function that lists their entries.
+Not done here: conversion of the block's schema to the table's (`records.schema_cast`), and the bytes of HFiles
+(`format.hfile`): the caller passes the function that lists their entries.
+
+Specification: docs/formats/log-file.md, data blocks.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from pyhudi.records.schema_cast import conform
 CONTENT_VERSION: Final = 3
 
 HFileEntries = Callable[[bytes], Iterable[pa.RecordBatch]]
-"""The entries of an HFile's bytes in file order: batches with the binary columns key and value."""
+"""Lists the entries of an HFile's bytes in file order: batches with the binary columns key and value."""
 
 
 def decode_content(
@@ -44,11 +46,19 @@ def decode_content(
     hfile_entries: HFileEntries | None = None,
     key_field: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a data block, in their order, decoded while the iterator runs.
+    """Yield the rows of a data block, in their order, decoded lazily.
 
-    kind: AVRO, CDC, PARQUET or HFILE; schema: the block's Avro schema; columns: the top-level columns to return, in the
-    order of the schema, None for all.  hfile_entries, key_field: for HFILE alone, see `decode_hfile`.
-    Raises CorruptData for bytes that break their format, Unsupported for what is not read.
+    Args:
+        kind: AVRO, CDC, PARQUET or HFILE.
+        schema: The block's Avro schema.
+        content: The block's content.
+        columns: Top-level columns to return, in the order of the schema; None for all.
+        hfile_entries: For HFILE only, see `decode_hfile`.
+        key_field: For HFILE only, see `decode_hfile`.
+
+    Raises:
+        CorruptData: Invalid bytes.
+        Unsupported: A block type or version that is not supported.
     """
     if kind in (BlockType.AVRO, BlockType.CDC):
         return decode_avro(schema, content, columns)
@@ -56,14 +66,18 @@ def decode_content(
         return decode_parquet(schema, content, columns)
     if kind is BlockType.HFILE and hfile_entries is not None:
         return decode_hfile(schema, content, hfile_entries, columns, key_field)
-    raise Unsupported(f"the rows of a {kind.name} block are not read here")
+    raise Unsupported(f"a {kind.name} block has no rows to decode")
 
 
 def encode_avro(schema: str, batches: Iterable[pa.RecordBatch]) -> bytes:
-    """The content of an AVRO or CDC block.
+    """Encode the content of an AVRO or CDC block.
 
-    schema: the Avro schema for the block's SCHEMA header; batches: its columns, canonical types.  Raises InvalidRequest
-    for batches that do not fit, and for more than the 2 GiB that a block can hold.
+    Args:
+        schema: The Avro schema for the block's SCHEMA header.
+        batches: Its columns, in canonical types.
+
+    Raises:
+        InvalidRequest: Batches that do not match the schema, or more than the 2 GiB that a block can hold.
     """
     codec = avro_records(schema)
     pieces: list[pa.Buffer | bytes] = []
@@ -82,7 +96,7 @@ def encode_avro(schema: str, batches: Iterable[pa.RecordBatch]) -> bytes:
 
 
 def decode_avro(schema: str, content: bytes | memoryview, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of the content of an AVRO or CDC block; see `decode_content`."""
+    """Yield the rows of the content of an AVRO or CDC block; see `decode_content`."""
     codec = avro_records(schema)
     view = memoryview(content).cast("B")
     for starts, ends in _record_ranges(view):
@@ -90,13 +104,16 @@ def decode_avro(schema: str, content: bytes | memoryview, columns: Sequence[str]
 
 
 def encode_parquet(schema: str, batches: Iterable[pa.RecordBatch], compression: str = "gzip") -> bytes:
-    """The content of a PARQUET block: a Parquet file that real Hudi reads.
+    """Encode the content of a PARQUET block: a Parquet file that Hudi can read.
 
-    schema, batches: as for `encode_avro`; batches are brought to the schema's Arrow types.
+    Args:
+        schema: As for `encode_avro`.
+        batches: As for `encode_avro`; they are cast to the schema's Arrow types.
+        compression: A codec name of Parquet.
     """
     target = file_schema(_without_metadata(avro_to_arrow(schema)), schema)
     sink = pa.BufferOutputStream()
-    # Decimals stay fixed-length bytes: real Hudi's Avro reader takes integer ones for unscaled values of scale 0.
+    # Decimals stay fixed-length bytes: Hudi's Avro reader interprets integer ones as unscaled values of scale 0.
     writer = ParquetWriter(sink, target, compression=compression)
     for batch in batches:
         writer.write_batch(conform(batch, target))
@@ -105,20 +122,20 @@ def encode_parquet(schema: str, batches: Iterable[pa.RecordBatch], compression: 
 
 
 def decode_parquet(schema: str, content: bytes | memoryview, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of the content of a PARQUET block; see `decode_content`."""
+    """Yield the rows of the content of a PARQUET block; see `decode_content`."""
     target = avro_to_arrow(schema)
     if columns is not None:
-        wanted = frozenset(columns)
-        target = pa.schema([field for field in target if field.name in wanted])
+        requested = frozenset(columns)
+        target = pa.schema([field for field in target if field.name in requested])
     try:
         file = open_parquet(pa.BufferReader(content))
-        present = [name for name in target.names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(batch_size=CHUNK_ROWS * 4, columns=present):
+        stored_names = [name for name in target.names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=CHUNK_ROWS * 4, columns=stored_names):
             yield conform(batch, target)
     except pa.ArrowNotImplementedError as error:
-        raise Unsupported(f"a Parquet block uses what Arrow does not read: {error}") from error
+        raise Unsupported(f"a Parquet block uses a feature that Arrow does not support: {error}") from error
     except InvalidRequest as error:
-        raise CorruptData(f"a Parquet block does not hold the rows that its schema says: {error}") from error
+        raise CorruptData(f"a Parquet block does not match its schema: {error}") from error
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptData(f"a Parquet block cannot be read: {error}") from error
 
@@ -130,10 +147,15 @@ def decode_hfile(
     columns: Sequence[str] | None = None,
     key_field: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the content of an HFILE block, in the order of their keys; see `decode_content`.
+    """Yield the rows of the content of an HFILE block, in the order of their keys; see `decode_content`.
 
-    key_field: a string column that real Hudi leaves empty because the HFile has it as key; where it is empty or null it is
-    filled from the key.
+    Args:
+        schema: The block's Avro schema.
+        content: The block's content.
+        entries: Lists the entries of an HFile.
+        columns: As for `decode_content`.
+        key_field: A string column that Hudi leaves empty because it is the key of the HFile; empty and null values are
+            filled from the key.
     """
     codec = avro_records(schema)
     for batch in entries(bytes(content)):
@@ -148,15 +170,15 @@ _INT: Final = struct.Struct(">i")
 
 
 def _record_ranges(view: memoryview) -> Iterator[tuple[list[int], list[int]]]:
-    """Where the records of an Avro content begin and end, some at a time."""
+    """Yield the bounds of the records of an Avro content, in chunks."""
     cursor = ByteCursor(view)
     version, count = cursor.i32(), cursor.i32()
     if version < 0:
-        raise CorruptData("impossible version of a data block", offset=0, expected=CONTENT_VERSION, found=version)
+        raise CorruptData("invalid version of a data block", offset=0, expected=CONTENT_VERSION, found=version)
     if not 1 <= version <= CONTENT_VERSION:
-        raise Unsupported(f"version {version} of a data block; 1 to {CONTENT_VERSION} are read")
+        raise Unsupported(f"version {version} of a data block is not supported: versions 1 to {CONTENT_VERSION} are")
     if not 0 <= count <= cursor.remaining // _INT.size:
-        raise CorruptData("impossible number of records", offset=4, found=count)
+        raise CorruptData("invalid number of records in a data block", offset=4, found=count)
     end = len(view)
     at = cursor.offset
     unpack = _INT.unpack_from
@@ -164,26 +186,28 @@ def _record_ranges(view: memoryview) -> Iterator[tuple[list[int], list[int]]]:
         first = at
         starts: list[int] = []
         ends: list[int] = []
-        # Each size says where the next one stands, so this chain is followed link by link: a tenth of a microsecond for a
-        # record, a fraction of what decoding it takes.  Finding sizes at all positions at once would touch each byte.
+        # Each size gives the position of the next one, so this loop follows the chain: 0.1 microseconds for a record, a
+        # fraction of the cost of decoding it. A vectorized search for sizes would touch every byte.
         while count and len(starts) < CHUNK_ROWS and at - first < CHUNK_BYTES:
             if end - at < _INT.size:
-                raise CorruptData("a data block ends inside its records", offset=at)
+                raise CorruptData("a data block is truncated inside its records", offset=at)
             (size,) = unpack(view, at)
             at += _INT.size
             if not 0 <= size <= end - at:
-                raise CorruptData("a record does not fit its block", offset=at - _INT.size, expected=end - at, found=size)
+                raise CorruptData(
+                    "a record extends past the end of its block", offset=at - _INT.size, expected=end - at, found=size
+                )
             starts.append(at)
             at += size
             ends.append(at)
             count -= 1
         yield starts, ends
     if at != end:
-        raise CorruptData("bytes follow the records of a block", offset=at, expected=at, found=end)
+        raise CorruptData("trailing bytes after the records of a block", offset=at, expected=at, found=end)
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """Cut a batch into pieces of bounded rows and, on average, bounded bytes: (first row, rows)."""
+    """Cut a batch into slices of bounded rows and, on average, bounded bytes: (first row, rows)."""
     if not batch.num_rows:
         return
     average = max(1, batch.nbytes // batch.num_rows)
@@ -196,9 +220,9 @@ def _fill_keys(batch: pa.RecordBatch, name: str, keys: pa.Array) -> pa.RecordBat
     index = batch.schema.get_field_index(name)
     if index < 0:
         return batch
-    held = batch.column(index)
+    column = batch.column(index)
     try:
-        filled = pc.if_else(pc.fill_null(pc.equal(held, ""), True), keys.cast(pa.string()), held)
+        filled = pc.if_else(pc.fill_null(pc.equal(column, ""), True), keys.cast(pa.string()), column)
     except pa.ArrowInvalid as error:
         raise CorruptData("the key of an HFile entry is not UTF-8") from error
     return batch.set_column(index, batch.schema.field(index), filled)

@@ -1,17 +1,19 @@
-"""DELETE blocks <-> Arrow batches.  Source: docs/formats/log-file.md, DELETE block.
+"""DELETE blocks <-> Arrow batches.
 
     content     int version | int size | payload of that size
     version 3   Avro HoodieDeleteRecordList: the array of HoodieDeleteRecord {recordKey, partitionPath, orderingVal}
     version 1   Kryo, HoodieKey[]       (kryo.py)
     version 2   Kryo, DeleteRecord[]    (kryo.py)
 
-Version 3 alone is written.  Batches are DELETES: record_key string, partition_path string, ordering WRAPPED (see
-format.ordering_values), in the order of the block, which the RECORD_POSITIONS header counts by.
+Only version 3 is written. Batches are DELETES: record_key string, partition_path string, ordering WRAPPED (see
+`format.avro_wrappers`), in the order of the block, to which the RECORD_POSITIONS header refers.
 
-Records in the list have no lengths, so where one begins is known only from the one before.  Most lists are regular: keys of
-one length in one partition.  A few records are walked; when they are alike, the bytes that give their shape (branches, lengths,
-continuation bits) are compared in all following records at once, and as many as agree are taken.  Where the shape changes
-the walk goes on.
+Records in the list have no length prefix, so the start of a record depends on the record before it. Most lists are
+regular: keys of one length in one partition. The decoder parses a few records sequentially. If they have the same size,
+it compares the bytes that determine their shape (branches, lengths, continuation bits) in all following records at
+once, and decodes as many as match. Where the shape changes, sequential parsing resumes.
+
+Specification: docs/formats/log-file.md, DELETE block.
 """
 
 from __future__ import annotations
@@ -36,20 +38,27 @@ DELETE_VERSION: Final = 3
 
 
 def deletes_batch(keys: pa.Array, partition_path: str | pa.Array, ordering: pa.UnionArray | None = None) -> pa.RecordBatch:
-    """A DELETES batch.
+    """Return a DELETES batch.
 
-    keys: string; partition_path: one for all, or a string array; ordering: WRAPPED (see `wrap_ordering`), None for deletes
-    that apply to whatever they meet.
+    Args:
+        keys: Strings.
+        partition_path: One for all, or a string array.
+        ordering: WRAPPED (see `wrap_ordering`); None for deletes without an ordering value, which apply
+            unconditionally.
     """
     paths = pa.repeat(pa.scalar(partition_path, pa.string()), len(keys)) if isinstance(partition_path, str) else partition_path
     return pa.RecordBatch.from_arrays([keys, paths, no_ordering(len(keys)) if ordering is None else ordering], schema=DELETES)
 
 
 def encode_deletes(batches: Iterable[pa.RecordBatch]) -> bytes:
-    """The content of a DELETE block, version 3.
+    """Encode the content of a DELETE block, version 3.
 
-    batches: DELETES.  Raises InvalidRequest for a delete without a key or an ordering value, which real readers do not
-    survive, and for more than the 2 GiB that a block can hold.
+    Args:
+        batches: DELETES.
+
+    Raises:
+        InvalidRequest: A delete without a key or an ordering value, on which Hudi's readers fail, or more than the 2
+            GiB that a block can hold.
     """
     pieces: list[pa.Buffer | bytes] = []
     count = size = 0
@@ -57,7 +66,7 @@ def encode_deletes(batches: Iterable[pa.RecordBatch]) -> bytes:
         if batch.column("record_key").null_count:
             raise InvalidRequest("a delete without a record key")
         if bool((np.asarray(batch.column("ordering").type_codes) == Wrapper.NULL).any()):
-            raise InvalidRequest("a delete without an ordering value: give it IntWrapper(0), which means that it has none")
+            raise InvalidRequest("a delete without an ordering value: use IntWrapper(0) for none")
         for start in range(0, batch.num_rows, _CHUNK_ROWS):
             part = batch.slice(start, _CHUNK_ROWS)
             buffer = join(_RECORD.encode_columns(part.columns, part.num_rows), part.num_rows).buffers()[2]
@@ -72,23 +81,28 @@ def encode_deletes(batches: Iterable[pa.RecordBatch]) -> bytes:
 
 
 def decode_deletes(content: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-    """The deletes of a block's content: DELETES batches, decoded while the iterator runs.
+    """Yield the deletes of a block's content as DELETES batches, decoded lazily.
 
-    Keys and paths may be null in damaged or foreign blocks only; an ordering value may be on branch NULL.
-    Raises CorruptData for bytes that break the format, Unsupported for another version and for Kryo of other classes.
+    Keys and paths are null only in corrupt blocks or blocks of other writers; an ordering value may be on branch NULL.
+
+    Raises:
+        CorruptData: Invalid bytes.
+        Unsupported: An unknown version, or Kryo objects of other classes.
     """
     view = memoryview(content).cast("B")
     cursor = ByteCursor(view)
     version, size = cursor.i32(), cursor.i32()
     if version < 0:
-        raise CorruptData("impossible version of a delete block", offset=0, expected=DELETE_VERSION, found=version)
+        raise CorruptData("invalid version of a delete block", offset=0, expected=DELETE_VERSION, found=version)
     if size != cursor.remaining:
-        raise CorruptData("the deletes do not fill their block", offset=4, expected=cursor.remaining, found=size)
+        raise CorruptData(
+            "the payload size of a delete block does not match the block", offset=4, expected=cursor.remaining, found=size
+        )
     if version in (1, 2):
         yield decode_kryo_deletes(view[_HEAD.size :], version, _HEAD.size)
         return
     if version != DELETE_VERSION:
-        raise Unsupported(f"version {version} of a delete block; 1 to {DELETE_VERSION} are read")
+        raise Unsupported(f"version {version} of a delete block is not supported: versions 1 to {DELETE_VERSION} are")
     for starts, ends in _record_ranges(cursor, view):
         yield _decode_records(view, starts, ends)
     cursor.expect_end("a list of deletes")
@@ -104,35 +118,35 @@ _RECORD: Final = RecordNode(pa.struct(list(DELETES)), _FIELDS)
 
 _TUPLE: Final = DELETE_BRANCHES.index(Wrapper.ARRAY)
 
-# So many records of one size in a row make it worth comparing the following ones with the last.
-_ALIKE: Final = 16
+# After so many consecutive records of one size, compare the following ones with the last.
+_SIMILAR: Final = 16
 
-# Bytes to walk over before looking up again; they are copied each time.
+# Bytes to parse sequentially before comparing shapes again; they are copied each time.
 _WALK_BYTES: Final = 8192
 
-# The bytes of the branches whose value is a number of variable length.
+# Branch bytes of the values that are variable-length integers.
 _NUMBERS: Final = frozenset(
     2 * wrapper for wrapper in (Wrapper.INT, Wrapper.LONG, Wrapper.DATE, Wrapper.TIME_MICROS, Wrapper.TIMESTAMP_MICROS)
 )
 
 
 def _record_ranges(cursor: ByteCursor, view: memoryview) -> Iterator[tuple[Longs, Longs]]:
-    """Where the records begin and end, some at a time; the cursor stands after the closing block at the end."""
+    """Yield the bounds of the records, in chunks; at the end the cursor is after the closing block."""
     octets = np.frombuffer(view, np.uint8)
     while count := _block_count(cursor):
         while count:
             edges = [np.array([cursor.offset], np.int64)]
-            wanted = min(count, _CHUNK_ROWS)
-            found = 0
-            while found < wanted:
-                walked, alike = _walk(cursor, octets, wanted - found)
+            chunk_rows = min(count, _CHUNK_ROWS)
+            row_count = 0
+            while row_count < chunk_rows:
+                walked, alike = _walk(cursor, octets, chunk_rows - row_count)
                 edges.append(np.array(walked, np.int64))
-                found += len(walked)
+                row_count += len(walked)
                 if alike:
-                    more = _take_alike(cursor, octets, walked[-2], wanted - found)
-                    edges.append(more)
-                    found += len(more)
-            count -= found
+                    similar_records = _skip_similar(cursor, octets, walked[-2], chunk_rows - row_count)
+                    edges.append(similar_records)
+                    row_count += len(similar_records)
+            count -= row_count
             flat = np.concatenate(edges)
             yield flat[:-1], flat[1:]
 
@@ -143,19 +157,21 @@ def _block_count(cursor: ByteCursor) -> int:
         count = -count
         cursor.zigzag()
     if count * _RECORD.min_bytes > cursor.remaining:
-        raise cursor.corrupt("more deletes than their block has room for", found=count)
+        raise cursor.corrupt("the number of deletes exceeds their block", found=count)
     return count
 
 
 def _walk(cursor: ByteCursor, octets: npt.NDArray[np.uint8], most: int) -> tuple[list[int], bool]:
-    """Pass over up to `most` records, fewer when the last ones are of one size: where each ends, and whether they are."""
-    # Plain bytes give single values several times faster than anything that is bounded; what can be asked of them goes
-    # right here, the rest through the cursor.  Zeros after the end stand for nothing that is believed.
+    """Parse up to `most` records, fewer if the last ones are equal in size; return their ends and whether they are
+    equal.
+    """
+    # Indexing plain bytes is several times faster than the bounds-checked cursor. Records inside the window are parsed
+    # here, the others through the cursor. Zeros after the end are never interpreted as valid data.
     base = cursor.offset
     data = octets[base : base + _WALK_BYTES].tobytes() + bytes(64)
     size_bytes = len(data) - 64
     ends: list[int] = []
-    at = last = alike = 0
+    at = last = similar = 0
     for _ in range(most):
         start = at
         if data[at] == 2 and data[at + 1] < 128:
@@ -177,23 +193,20 @@ def _walk(cursor: ByteCursor, octets: npt.NDArray[np.uint8], most: int) -> tuple
                 node.walk(cursor)
             at = cursor.offset - base
         ends.append(base + at)
-        alike = alike + 1 if at - start == last else 0
+        similar = similar + 1 if at - start == last else 0
         last = at - start
-        if alike >= _ALIKE or at >= size_bytes:
+        if similar >= _SIMILAR or at >= size_bytes:
             break
     cursor.skip(at - (cursor.offset - base))
-    return ends, alike >= _ALIKE
+    return ends, similar >= _SIMILAR
 
 
-def _take_alike(cursor: ByteCursor, octets: npt.NDArray[np.uint8], model: int, most: int) -> Longs:
-    """Pass over the following records, at most `most`, that have the shape of the one before: where each ends.
-
-    model: where that one begins.
-    """
+def _skip_similar(cursor: ByteCursor, octets: npt.NDArray[np.uint8], model: int, most: int) -> Longs:
+    """Skip the following records, at most `most`, that have the shape of the record at `model`; return their ends."""
     size = cursor.offset - model
     shape = _shape(octets, model, size)
     ends: list[Longs] = []
-    step = 4 * _ALIKE
+    step = 4 * _SIMILAR
     while True:
         count = min(step, most, cursor.remaining // size)
         start = cursor.offset
@@ -211,7 +224,7 @@ def _take_alike(cursor: ByteCursor, octets: npt.NDArray[np.uint8], model: int, m
 
 
 def _shape(octets: npt.NDArray[np.uint8], model: int, size: int) -> list[tuple[int, np.uint8]]:
-    """The bytes of a record that say where its fields end: (place in the record, which bits of it)."""
+    """Return the bytes of a record that determine where its fields end: (position in the record, bit mask)."""
     cursor = ByteCursor(octets.data, model, model + size)
     shape: list[tuple[int, np.uint8]] = []
 
@@ -236,11 +249,11 @@ def _shape(octets: npt.NDArray[np.uint8], model: int, size: int) -> list[tuple[i
     if branch in (Wrapper.STRING, Wrapper.BYTES, Wrapper.DECIMAL):
         text()
     elif branch == _TUPLE:
-        # The items have shapes of their own: only records that differ in nothing behind the key are alike.
+        # Tuple items have their own shapes: only records that are equal after the key match.
         cursor.skip(model + size - cursor.offset)
         exact(start)
     elif branch not in (Wrapper.NULL, Wrapper.BOOLEAN, Wrapper.FLOAT, Wrapper.DOUBLE):
-        # The number may be another one; it is as long when the same bytes say that it goes on.
+        # The integer may differ; its length is the same if the continuation bits are equal.
         shape.extend((place - model, np.uint8(0x80)) for place in range(cursor.offset, model + size))
     return shape
 

@@ -1,6 +1,6 @@
-"""Blocks of a log file.  Source: docs/formats/log-file.md.
+"""Log file framing: blocks with headers, content and lengths.
 
-A log file is a row of blocks and nothing else.  One block, big-endian:
+A log file is a sequence of blocks. One block, big-endian:
 
     off  size  field
     0    6     magic "#HUDI#"
@@ -13,24 +13,28 @@ A log file is a row of blocks and nothing else.  One block, big-endian:
     ..   4     footer: as the headers, always without entries
     ..   8     T = L + 6, the distance back to the magic
 
-A file system that makes bytes visible while they are written leaves torn blocks behind when a writer dies.  So each block is
-tested before it is believed: its last field lies inside the file, T and L agree, and the magic or the end of the file
-follows.  What fails comes back as a `CorruptBlock`, up to the next magic; `whole.py` says when readers may pass it over.  Object
-stores show a file whole or not at all; there these tests are left out (`skip_checks`), and damage is an error.
+A file system that makes bytes visible while they are written leaves torn blocks when a writer dies. Each block is
+therefore verified: its last field is inside the file, T and L agree, and the magic or the end of the file follows. A
+block that fails is returned as `CorruptBlock`, up to the next magic; `log_corruption.py` defines when readers may skip
+it. Object stores show a file completely or not at all; for them these checks are omitted (`skip_checks`), and
+corruption is an error.
 
-The format has no checksums, unknown headers make real readers fail, and footers must be empty.  Readers look at the header
-COMMAND_BLOCK_TYPE of command blocks alone, so in all other blocks that PyHudi writes it holds a check:
+The format has no checksums, unknown headers make Hudi's readers fail, and footers must be empty. Readers use the header
+COMMAND_BLOCK_TYPE of command blocks only. PyHudi therefore stores a check in it in all other blocks that it writes:
 
     pyhudi crc32 <of the head> <of the content> <number of the block in its file> more|last
 
-The head is everything before the content, its own checksum taken as eight zeros.  So no bit of a block can change, no block can
-come twice or change places, and a file that was cut off between two blocks shows it, whatever the store.  Blocks of other
-writers, which have no check, are believed as far as their lengths go.
+The head is everything before the content, with its own checksum as eight zeros. A changed bit, a repeated or reordered
+block, and a file truncated between two blocks are therefore detected on every store. Blocks of other writers, which
+have no check, are verified by their lengths only.
 
-Scanning reads headers and the ends of blocks in windows and leaves contents where they are, so that the cost of finding out
-which blocks count does not depend on how much data they hold.
+Scanning reads headers and block ends in windows and does not read contents, so that the cost of selecting blocks does
+not depend on the amount of data in them.
 
-What this does not do: contents (the modules beside this one), and which blocks count for a reader (commands.py).
+Not done here: block contents (the other modules of this package), and the selection of visible blocks
+(`command_blocks.py`).
+
+Specification: docs/formats/log-file.md.
 """
 
 from __future__ import annotations
@@ -49,7 +53,7 @@ from pyhudi.format.byte_cursor import ByteCursor
 MAGIC: Final = b"#HUDI#"
 LOG_FORMAT_VERSION: Final = 1
 
-# Real Hudi reads both lengths of a block as 32-bit numbers.
+# Hudi reads both lengths of a block as 32-bit numbers.
 MAX_BLOCK_BYTES: Final = 2**31 - 1
 
 ReadRange = Callable[[int, int], bytes]
@@ -57,7 +61,7 @@ ReadRange = Callable[[int, int], bytes]
 
 
 class BlockType(IntEnum):
-    """What a block holds, by the number in its bytes.  CORRUPT is never written."""
+    """Block types by their stored number. CORRUPT is never written."""
 
     COMMAND = 0
     DELETE = 1
@@ -69,7 +73,7 @@ class BlockType(IntEnum):
 
 
 class HeaderKey(IntEnum):
-    """The headers of a block, by the number in its bytes.  Values are text; real Hudi fails on any other number."""
+    """Block headers by their stored number. Values are text; Hudi fails on any other number."""
 
     INSTANT_TIME = 0
     TARGET_INSTANT_TIME = 1
@@ -84,9 +88,12 @@ class HeaderKey(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BlockCheck:
-    """What a block says of itself.
+    """The check in a block's header.
 
-    content_crc: CRC-32 of its content; number: of the block in its file, from 0; is_last: no other one of PyHudi's follows.
+    Attributes:
+        content_crc: CRC-32 of the content.
+        number: Number of the block in its file, from 0.
+        is_last: No other block of PyHudi follows.
     """
 
     content_crc: int
@@ -96,10 +103,16 @@ class BlockCheck:
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """A whole block, without its content.
+    """A valid block, without its content.
 
-    offset: where the magic stands; size_bytes: from there to the end of the block; content_offset, content_size_bytes:
-    where the content lies in the file.  headers: without the one that holds the check.
+    Attributes:
+        offset: Position of the magic.
+        size_bytes: Size of the block, from the magic on.
+        kind: Block type.
+        headers: Without the header that holds the check.
+        content_offset: Position of the content in the file.
+        content_size_bytes: Size of the content.
+        check: None for blocks of other writers.
     """
 
     offset: int
@@ -112,16 +125,16 @@ class LogBlock:
 
     @property
     def end(self) -> int:
-        """The offset just after the block."""
+        """The offset after the block."""
         return self.offset + self.size_bytes
 
     def header(self, key: HeaderKey) -> str | None:
-        """The text of a header, None when the block does not have it."""
+        """Return the text of a header; None if the block does not have it."""
         return next((text for name, text in self.headers if name is key), None)
 
     @property
     def instant_time(self) -> str:
-        """The request time of the action that wrote the block; CorruptData without it, since every block has one."""
+        """Request time of the action that wrote the block. Raises CorruptData without it, because every block has one."""
         return self.required(HeaderKey.INSTANT_TIME)
 
     @property
@@ -131,38 +144,41 @@ class LogBlock:
 
     @property
     def is_partial(self) -> bool:
-        """The records hold only the columns of the block's schema; the others keep their older values."""
+        """Partial update: the records hold only the columns of the block's schema; the others keep their older values."""
         return (self.header(HeaderKey.IS_PARTIAL) or "").lower() == "true"
 
     @property
     def compacted_block_times(self) -> tuple[str, ...]:
-        """The instants that a log compaction merged into this block, as written; () for an ordinary block."""
+        """Instants that a log compaction merged into this block, as written; () for an ordinary block."""
         text = self.header(HeaderKey.COMPACTED_BLOCK_TIMES)
         return tuple(text.split(",")) if text else ()
 
     def required(self, key: HeaderKey) -> str:
-        """The text of a header that a block of this type must have; CorruptData when it is missing."""
+        """Return the text of a mandatory header. Raises CorruptData if it is missing."""
         text = self.header(key)
         if text is None:
-            raise CorruptData(f"a {self.kind.name} block without its header {key.name}", offset=self.offset)
+            raise CorruptData(f"a {self.kind.name} block is missing its header {key.name}", offset=self.offset)
         return text
 
     def read_content(self, read_range: ReadRange) -> bytes:
-        """The content, read from the file that the block was found in.  Raises CorruptData when it is not what was written."""
+        """Read the content from the block's file. Raises CorruptData if its checksum differs."""
         content = _read(read_range, self.content_offset, self.content_size_bytes)
         if self.check is not None:
-            found = zlib.crc32(content)
-            if found != self.check.content_crc:
+            checksum = zlib.crc32(content)
+            if checksum != self.check.content_crc:
                 raise CorruptData(
-                    "checksum of a log block's content", offset=self.content_offset, expected=self.check.content_crc, found=found
+                    "checksum mismatch in the content of a log block",
+                    offset=self.content_offset,
+                    expected=self.check.content_crc,
+                    found=checksum,
                 )
         return content
 
 
 @dataclass(frozen=True, slots=True)
 class CorruptBlock:
-    """Damage: from the magic of a block that is not whole up to the next magic or the end of the file, the bytes of a tail that
-    are too few for a magic, or, of no size, the end of a file in which another block was to follow.
+    """Corruption: an incomplete block from its magic up to the next magic or the end of the file; a tail shorter than a
+    magic; or, with size 0, the end of a file in which another block must follow.
     """
 
     offset: int
@@ -171,16 +187,18 @@ class CorruptBlock:
 
     @property
     def end(self) -> int:
-        """The offset just after the damage."""
+        """The offset after the corrupt bytes."""
         return self.offset + self.size_bytes
 
 
 Block = tuple[BlockType, Mapping[HeaderKey, str], "bytes | memoryview"]
-"""Kind, headers and content of a log block to be written."""
+"""Type, headers and content of a log block to write."""
 
 
 class LogFraming:
-    """The blocks of one log file with their checks.  A block is handed out when it is known whether another one follows."""
+    """Encodes the blocks of one log file with their checks. A block is returned when it is known whether another one
+    follows.
+    """
 
     __slots__ = ("_held", "_number")
 
@@ -189,13 +207,17 @@ class LogFraming:
         self._number = 0
 
     def add(self, block: Block) -> tuple[bytes | memoryview, ...]:
-        """Take a block; the bytes of the one before it, in pieces.  Refuses what `frame_block` refuses, and COMMAND blocks."""
+        """Add a block and return the bytes of the previous one, in parts.
+
+        Raises:
+            InvalidRequest: As `frame_block`, and for COMMAND blocks.
+        """
         before = self._framed(is_last=False)
         self._held = block
         return before
 
     def finish(self) -> tuple[bytes | memoryview, ...]:
-        """The bytes of the last block, in pieces."""
+        """Return the bytes of the last block, in parts."""
         return self._framed(is_last=True)
 
     def _framed(self, *, is_last: bool) -> tuple[bytes | memoryview, ...]:
@@ -203,18 +225,18 @@ class LogFraming:
             return ()
         kind, headers, content = self._held
         if kind is BlockType.COMMAND:
-            raise InvalidRequest("a COMMAND block has no place for a check")
-        rest = f"{zlib.crc32(content):08x} {self._number} {'last' if is_last else 'more'}"
-        unsealed = f"{_CHECK_NAME} {_NO_SUM} {rest}"
+            raise InvalidRequest("a COMMAND block cannot hold a check")
+        check_fields = f"{zlib.crc32(content):08x} {self._number} {'last' if is_last else 'more'}"
+        unsealed = f"{_CHECK_NAME} {_NO_SUM} {check_fields}"
         head, tail = frame_block(kind, {**headers, _CHECK_KEY: unsealed}, len(content))
-        # No header that comes after this one by its key holds such a text.
+        # No header after this one, in the order of keys, contains such a text.
         at = head.rindex(unsealed.encode()) + len(_CHECK_NAME) + 1
         self._held, self._number = None, self._number + 1
         return b"".join((head[:at], f"{zlib.crc32(head):08x}".encode(), head[at + len(_NO_SUM) :])), content, tail
 
 
 def encode_blocks(blocks: Iterable[Block]) -> Iterator[bytes | memoryview]:
-    """The bytes of a log file of these blocks, with their checks, in pieces.  One block is held.  See `LogFraming`."""
+    """Yield the bytes of a log file of these blocks, with their checks, in parts. Buffers one block. See `LogFraming`."""
     framing = LogFraming()
     for block in blocks:
         yield from framing.add(block)
@@ -222,19 +244,24 @@ def encode_blocks(blocks: Iterable[Block]) -> Iterator[bytes | memoryview]:
 
 
 def encode_block(kind: BlockType, headers: Mapping[HeaderKey, str], content: bytes | memoryview = b"") -> bytes:
-    """The bytes of one block without a check.  See `frame_block` for what is refused."""
+    """Return the bytes of one block without a check. Raises as `frame_block`."""
     head, tail = frame_block(kind, headers, len(content))
     return b"".join((head, content, tail))
 
 
 def frame_block(kind: BlockType, headers: Mapping[HeaderKey, str], content_size_bytes: int) -> tuple[bytes, bytes]:
-    """What stands before and after the content of a block, for writers that do not want the content copied.
+    """Return the bytes before and after the content of a block, for writers that avoid a copy of the content.
 
-    headers: INSTANT_TIME at least.  Raises InvalidRequest for a block that real Hudi could not read: no instant, a
-    type that is never written, or 2 GiB and more.
+    Args:
+        kind: Block type.
+        headers: INSTANT_TIME at least.
+        content_size_bytes: Size of the content.
+
+    Raises:
+        InvalidRequest: A block that Hudi could not read: no instant, a type that is never written, or 2 GiB and more.
     """
     if kind is BlockType.CORRUPT:
-        raise InvalidRequest("a CORRUPT block stands for damage and is never written")
+        raise InvalidRequest("a CORRUPT block represents corruption and is never written")
     if not headers.get(HeaderKey.INSTANT_TIME):
         raise InvalidRequest(f"a {kind.name} block needs the header INSTANT_TIME")
     entries = [_I32.pack(len(headers))]
@@ -244,7 +271,7 @@ def frame_block(kind: BlockType, headers: Mapping[HeaderKey, str], content_size_
     header_bytes = b"".join(entries)
     size = _TYPE_AND_VERSION.size + len(header_bytes) + _I64.size + content_size_bytes + _TAIL.size
     if _START.size + size > MAX_BLOCK_BYTES:
-        raise InvalidRequest(f"a log block of {_START.size + size} bytes; the format ends at {MAX_BLOCK_BYTES}")
+        raise InvalidRequest(f"a log block of {_START.size + size} bytes exceeds the format's maximum of {MAX_BLOCK_BYTES}")
     head = b"".join(
         (_START.pack(MAGIC, size), _TYPE_AND_VERSION.pack(LOG_FORMAT_VERSION, kind), header_bytes, _I64.pack(content_size_bytes))
     )
@@ -252,13 +279,18 @@ def frame_block(kind: BlockType, headers: Mapping[HeaderKey, str], content_size_
 
 
 def scan_blocks(read_range: ReadRange, size_bytes: int, *, skip_checks: bool = False) -> Iterator[LogBlock | CorruptBlock]:
-    """The blocks of a log file of `size_bytes` bytes, in file order, found while the iterator runs.
+    """Yield the blocks of a log file, in file order, lazily. A file of no bytes has no blocks.
 
-    skip_checks: the store shows a file whole or not at all, so nothing is torn and the tests for it are left out.
-    A file of no bytes has no blocks.
-    Raises CorruptData when no magic stands where a block must begin, or a block that passes the tests is damaged inside
-    (with `skip_checks`, also when it does not fit the file); Unsupported for another log format version, and for block types
-    and headers that are not known.  `read_range` may raise what it likes.
+    Args:
+        read_range: Reads the file; its errors propagate.
+        size_bytes: Size of the file.
+        skip_checks: The store shows a file completely or not at all, so there are no torn blocks and no checks for
+            them.
+
+    Raises:
+        CorruptData: No magic where a block must begin, or a block that passes the checks is corrupt inside (with
+            `skip_checks`, also if it does not fit the file).
+        Unsupported: An unknown log format version, block type or header.
     """
     window = _Window(read_range, size_bytes)
     offset = number = 0
@@ -275,7 +307,7 @@ def scan_blocks(read_range: ReadRange, size_bytes: int, *, skip_checks: bool = F
             continue
         block, reason = _decode_block(window, offset, skip_checks=skip_checks)
         if reason is None and block.check is not None and block.check.number != number:
-            reason = f"block {block.check.number} stands where block {number} was written"
+            reason = f"block {block.check.number} is stored where block {number} was written"
         if block.check is not None:
             number += 1
             follows = None if block.check.is_last else number
@@ -299,17 +331,17 @@ _CHECK_NAME: Final = "pyhudi crc32"
 _NO_SUM: Final = "0" * 8
 _CHECK: Final = re.compile(rf"{_CHECK_NAME} ([0-9a-f]{{8}}) ([0-9a-f]{{8}}) ([0-9]{{1,9}}) (more|last)")
 
-# Version, type, two empty maps, content size, T: no block is smaller.
+# Version, type, two empty maps, content size, T: the minimum size of a block.
 _MIN_SIZE: Final = 4 + 4 + 4 + 8 + 4 + 8
 
-# One read serves the end of a block and the headers of the next one.  On object stores a request costs more than this
+# One read covers the end of a block and the headers of the next one. On object stores a request costs more than this
 # many bytes.
 _WINDOW_BYTES: Final = 32 * 1024
 _SEARCH_BYTES: Final = 1024 * 1024
 
 
 class _Window:
-    """The two parts of the file that were read last: the head of a block and its end, with the head of the next one."""
+    """The two parts of the file that were read last: the head of a block, and its end with the head of the next one."""
 
     __slots__ = ("_parts", "_read_range", "size_bytes")
 
@@ -319,7 +351,7 @@ class _Window:
         self.size_bytes = size_bytes
 
     def get(self, offset: int, size: int) -> bytes:
-        """`size` bytes from `offset`; the caller has compared both with the size of the file."""
+        """Return `size` bytes from `offset`; the caller has compared both with the size of the file."""
         for start, data in self._parts:
             if start <= offset and offset + size <= start + len(data):
                 return data[offset - start : offset - start + size]
@@ -331,122 +363,133 @@ class _Window:
 def _read(read_range: ReadRange, offset: int, size: int) -> bytes:
     data = read_range(offset, size)
     if len(data) != size:
-        raise CorruptData("the log file is shorter than its size says", offset=offset, expected=size, found=len(data))
+        raise CorruptData("the log file is shorter than its recorded size", offset=offset, expected=size, found=len(data))
     return data
 
 
 def _torn(window: _Window, offset: int) -> str | None:
-    """Why the block whose magic stands at `offset` must not be believed; None when it may be."""
-    left = window.size_bytes - offset - _START.size
-    if left < 0:
+    """Return why the block whose magic is at `offset` is invalid; None if it is valid."""
+    remaining = window.size_bytes - offset - _START.size
+    if remaining < 0:
         return "the file ends inside the length"
     _, size = _START.unpack(window.get(offset, _START.size))
     if size < _MIN_SIZE:
         return f"a length of {size} is too small for any block"
-    if size > left:
-        return f"the block says {size} bytes follow, the file has {left}"
+    if size > remaining:
+        return f"the block's length is {size} bytes, but the file has {remaining}"
     end = offset + _START.size + size
     after = min(len(MAGIC), window.size_bytes - end)
     close = window.get(end - _TAIL.size, _TAIL.size + after)
     _, back = _TAIL.unpack_from(close)
     if back - len(MAGIC) != size:
-        return f"the lengths disagree: {size} before, {back - len(MAGIC)} after"
+        return f"the lengths differ: {size} before, {back - len(MAGIC)} after"
     if after == len(MAGIC) and close[_TAIL.size :] != MAGIC:
         return "neither a block nor the end of the file follows"
     return None
 
 
 def _next_magic(read_range: ReadRange, offset: int, size_bytes: int) -> int:
-    """Where the first magic at or after `offset` stands; the end of the file when there is none."""
+    """Return the offset of the first magic at or after `offset`; the end of the file if there is none."""
     while size_bytes - offset >= len(MAGIC):
         size = min(_SEARCH_BYTES, size_bytes - offset)
-        found = _read(read_range, offset, size).find(MAGIC)
-        if found >= 0:
-            return offset + found
-        # The magic may lie across the border of two windows.
+        position = _read(read_range, offset, size).find(MAGIC)
+        if position >= 0:
+            return offset + position
+        # The magic may span the border of two windows.
         offset += size - (len(MAGIC) - 1)
     return size_bytes
 
 
 def _decode_block(window: _Window, offset: int, *, skip_checks: bool) -> tuple[LogBlock, str | None]:
-    """The block at `offset`, and what its own check says against it."""
-    left = window.size_bytes - offset - _START.size
-    if left < 0:
-        raise CorruptData("a log block ends inside its length", offset=offset)
+    """Return the block at `offset`, and the reason if its check fails."""
+    remaining = window.size_bytes - offset - _START.size
+    if remaining < 0:
+        raise CorruptData("a log block is truncated inside its length", offset=offset)
     _, size = _START.unpack(window.get(offset, _START.size))
-    if not _MIN_SIZE <= size <= min(left, MAX_BLOCK_BYTES):
-        raise CorruptData("a log block does not fit its file", offset=offset + len(MAGIC), expected=left, found=size)
+    if not _MIN_SIZE <= size <= min(remaining, MAX_BLOCK_BYTES):
+        raise CorruptData(
+            "a log block extends past the end of its file", offset=offset + len(MAGIC), expected=remaining, found=size
+        )
     start = offset + _START.size
     end = start + size
     version, ordinal = _TYPE_AND_VERSION.unpack(window.get(start, _TYPE_AND_VERSION.size))
     if version < 0:
-        raise CorruptData("impossible log format version", offset=start, expected=LOG_FORMAT_VERSION, found=version)
+        raise CorruptData("invalid log format version", offset=start, expected=LOG_FORMAT_VERSION, found=version)
     if version != LOG_FORMAT_VERSION:
-        older = " (the real Hudi 1.0.2 reads no blocks of version 0 either)" if version == 0 else ""
-        raise Unsupported(f"log format version {version} at byte {start}; version {LOG_FORMAT_VERSION} is read{older}")
+        older = " (Hudi 1.0.2 reads no blocks of version 0 either)" if version == 0 else ""
+        raise Unsupported(
+            f"log format version {version} at byte {start} is not supported: only version {LOG_FORMAT_VERSION} is{older}"
+        )
     kind = _kind_of(ordinal, start + 4)
-    # The content size, the footer and T stand after the headers whatever these hold.
+    # The content size, the footer and T follow the headers, regardless of their content.
     headers, places, at = _decode_headers(window, start + _TYPE_AND_VERSION.size, end - _I64.size - _TAIL.size)
     (content_size,) = _I64.unpack(window.get(at, _I64.size))
     content = at + _I64.size
     if content_size != end - _TAIL.size - content:
         raise CorruptData(
-            "the content does not fill its block", offset=at, expected=end - _TAIL.size - content, found=content_size
+            "the content size of a log block does not match the block",
+            offset=at,
+            expected=end - _TAIL.size - content,
+            found=content_size,
         )
     if not skip_checks:
         (footers,) = _I32.unpack(window.get(end - _TAIL.size, _I32.size))
         if footers:
-            raise CorruptData("a log block with footers, which do not exist", offset=end - _TAIL.size, expected=0, found=footers)
+            raise CorruptData("a log block has footers, which must be empty", offset=end - _TAIL.size, expected=0, found=footers)
     text = headers.get(_CHECK_KEY)
     if kind is BlockType.COMMAND or text is None:
         lost = any(value.startswith(_CHECK_NAME) for value in headers.values())
         block = LogBlock(offset, end - offset, kind, tuple(headers.items()), content, content_size)
-        return block, "its check stands under another header" if lost else None
+        return block, "its check is stored under another header" if lost else None
     del headers[_CHECK_KEY]
-    said = _CHECK.fullmatch(text)
+    check_match = _CHECK.fullmatch(text)
     check: BlockCheck | None = None
-    reason: str | None = "the check of the block is none"
-    if said is not None:
-        check = BlockCheck(int(said[2], 16), int(said[3]), said[4] == "last")
+    reason: str | None = "the check of the block is invalid"
+    if check_match is not None:
+        check = BlockCheck(int(check_match[2], 16), int(check_match[3]), check_match[4] == "last")
         head = window.get(offset, content - offset)
-        at = places[_CHECK_KEY] + said.start(1) - offset
-        found = zlib.crc32(head[at + len(_NO_SUM) :], zlib.crc32(_NO_SUM.encode(), zlib.crc32(head[:at])))
-        reason = None if found == int(said[1], 16) else f"its head has the checksum {found:08x}, not {said[1]}"
+        at = places[_CHECK_KEY] + check_match.start(1) - offset
+        checksum = zlib.crc32(head[at + len(_NO_SUM) :], zlib.crc32(_NO_SUM.encode(), zlib.crc32(head[:at])))
+        reason = (
+            None if checksum == int(check_match[1], 16) else f"its head has the checksum {checksum:08x}, not {check_match[1]}"
+        )
     return LogBlock(offset, end - offset, kind, tuple(headers.items()), content, content_size, check), reason
 
 
 def _kind_of(ordinal: int, offset: int) -> BlockType:
     if ordinal < 0 or ordinal == BlockType.CORRUPT:
-        raise CorruptData("impossible type of a log block", offset=offset, found=ordinal)
+        raise CorruptData("invalid type of a log block", offset=offset, found=ordinal)
     try:
         return BlockType(ordinal)
     except ValueError:
-        raise Unsupported(f"a log block of the unknown type {ordinal} at byte {offset}") from None
+        raise Unsupported(f"unknown type {ordinal} of the log block at byte {offset}") from None
 
 
 def _decode_headers(window: _Window, offset: int, end: int) -> tuple[dict[HeaderKey, str], dict[HeaderKey, int], int]:
-    """The headers that begin at `offset` and end before `end`, where the text of each begins, and the offset after them."""
+    """Return the headers between `offset` and `end`, the offset of each text, and the offset after them."""
     if end - offset < _I32.size:
-        raise CorruptData("a log block ends inside its headers", offset=offset)
+        raise CorruptData("a log block is truncated inside its headers", offset=offset)
     (count,) = _I32.unpack(window.get(offset, _I32.size))
     at = offset + _I32.size
     if not 0 <= count <= (end - at) // _KEY_AND_SIZE.size:
-        raise CorruptData("impossible number of headers", offset=offset, found=count)
+        raise CorruptData("invalid number of headers", offset=offset, found=count)
     headers: dict[HeaderKey, str] = {}
     places: dict[HeaderKey, int] = {}
     for _ in range(count):
         if end - at < _KEY_AND_SIZE.size:
-            raise CorruptData("a log block ends inside its headers", offset=at)
+            raise CorruptData("a log block is truncated inside its headers", offset=at)
         ordinal, size = _KEY_AND_SIZE.unpack(window.get(at, _KEY_AND_SIZE.size))
         if ordinal < 0:
-            raise CorruptData("impossible key of a log block header", offset=at, found=ordinal)
+            raise CorruptData("invalid key of a log block header", offset=at, found=ordinal)
         if ordinal > max(HeaderKey):
-            raise Unsupported(f"a log block header with the unknown key {ordinal} at byte {at}")
+            raise Unsupported(f"unknown key {ordinal} of a log block header at byte {at}")
         at += _KEY_AND_SIZE.size
         if not 0 <= size <= end - at:
-            raise CorruptData("a log block header does not fit its block", offset=at - 4, expected=end - at, found=size)
+            raise CorruptData(
+                "a log block header extends past the end of its block", offset=at - 4, expected=end - at, found=size
+            )
         if HeaderKey(ordinal) in headers:
-            raise CorruptData("a log block has a header twice", offset=at, found=HeaderKey(ordinal).name)
+            raise CorruptData("a log block has a duplicate header", offset=at, found=HeaderKey(ordinal).name)
         headers[HeaderKey(ordinal)] = ByteCursor(window.get(at, size), base=at).text(size)
         places[HeaderKey(ordinal)] = at
         at += size

@@ -1,17 +1,17 @@
-"""Deleted keys as tables before version 8 stored them: Java objects in the form of the Kryo library, version 4.
-
-Source: docs/formats/log-file.md, DELETE block.  The form itself from bytes that Hudi wrote.
+"""DELETE blocks of tables before version 8: Java objects serialized by the Kryo library, version 4. Read only.
 
     array         class, reference mark, varint length + 1, elements
     object        class, reference mark, fields by name, or the value
     class         0 null | 1 and a name (first time: its number and its text; later its number alone) | 2 + registered number
-    mark          0 null | 1 new | 2 + number of an object that came before; wrappers of numbers have none
+    mark          0 null | 1 new | 2 + number of an earlier object; wrappers of numbers have none
     DeleteRecord  hoodieKey (an object), orderingVal (an object)
     HoodieKey     partitionPath, recordKey (marks and strings, no classes)
     text          ASCII whose last byte has its top bit set | length + 1, then the UTF-16 units in one to three bytes each
 
-Each thing stands right after the one before it and nothing gives its size, so this goes record by record; such blocks are
-small, old, and read once.  They are not written.  Objects of other classes are Unsupported.
+Values follow each other without length prefixes, so decoding is sequential; such blocks are small, old, and read once.
+Objects of other classes are Unsupported.
+
+Specification: docs/formats/log-file.md, DELETE block. The serialization is derived from bytes that Hudi wrote.
 """
 
 from __future__ import annotations
@@ -31,10 +31,19 @@ Ordering: TypeAlias = tuple[Wrapper, Any]
 
 
 def decode_kryo_deletes(payload: memoryview, version: int, base: int = 0) -> pa.RecordBatch:
-    """The deletes of a version 1 (keys alone) or version 2 payload, as a batch of record_key, partition_path and ordering.
+    """Decode the deletes of a version 1 (keys only) or version 2 payload.
 
-    base: what to add to offsets in errors.  Deletes of version 1 have no ordering value, IntWrapper(0).
-    Raises CorruptData or Unsupported.
+    Args:
+        payload: The payload of the block.
+        version: 1 or 2. Deletes of version 1 have no ordering value, IntWrapper(0).
+        base: Added to offsets in errors.
+
+    Returns:
+        A batch of record_key, partition_path and ordering.
+
+    Raises:
+        CorruptData: Invalid bytes.
+        Unsupported: Objects of other classes.
     """
     reader = _Reader(ByteCursor(payload, base=base))
     element = _DELETE if version == 2 else _KEY
@@ -43,7 +52,7 @@ def decode_kryo_deletes(payload: memoryview, version: int, base: int = 0) -> pa.
     cursor = reader.cursor
     count = cursor.varint() - 1
     if not 0 <= count <= cursor.remaining:
-        raise cursor.corrupt("impossible number of deletes", found=count)
+        raise cursor.corrupt("invalid number of deletes", found=count)
     keys: list[str | None] = []
     paths: list[str | None] = []
     orderings: list[Ordering] = []
@@ -69,13 +78,13 @@ _KEY: Final = "org.apache.hudi.common.model.HoodieKey"
 _DECIMAL: Final = "java.math.BigDecimal"
 _MAX_NAME: Final = 1024
 
-# Java decimals have 15 places when they are wrapped, and at most 30 digits.
+# DecimalWrapper has scale 15 and at most 30 digits.
 _PLACES: Final = 15
 _DIGITS: Final = 30
 
 
 class _Reader:
-    """The state of one stream: names of classes and objects, by their numbers."""
+    """State of one stream: names of classes and objects, by their numbers."""
 
     __slots__ = ("cursor", "names", "objects")
 
@@ -85,7 +94,7 @@ class _Reader:
         self.objects: list[str | None] = []
 
     def read_class(self) -> str | int | None:
-        """The next class: its name, its registered number, or None for a null."""
+        """Read the next class: its name, its registered number, or None for a null."""
         code = self.cursor.varint()
         if code == 0:
             return None
@@ -95,26 +104,26 @@ class _Reader:
         if number == len(self.names):
             name = self._text()
             if name is None or len(name) > _MAX_NAME:
-                raise self.cursor.corrupt("a class without a name")
+                raise self.cursor.corrupt("a class has no name")
             self.names.append(name)
         elif number > len(self.names):
-            raise self.cursor.corrupt("a class that was not named before", found=number)
+            raise self.cursor.corrupt("reference to an undefined class", found=number)
         return self.names[number]
 
     def expect_class(self, name: str) -> None:
-        found = self.read_class()
-        if found != name:
-            raise Unsupported(f"a delete block of an old table holds {found!r} where {name} is known")
+        class_name = self.read_class()
+        if class_name != name:
+            raise Unsupported(f"a delete block of an old table contains {class_name!r}, but only {name} is supported")
 
     def expect_new(self) -> None:
-        """The mark of an object that was not there before."""
+        """Read the mark of a new object."""
         mark = self.cursor.varint()
         if mark != 1:
-            raise self.cursor.corrupt("an object that must be new", expected=1, found=mark)
+            raise self.cursor.corrupt("expected a new object", expected=1, found=mark)
         self.objects.append(None)
 
     def marked_text(self) -> str | None:
-        """A text behind its mark: a new one, one from before, or null."""
+        """Read a text after its mark: a new one, an earlier one, or null."""
         mark = self.cursor.varint()
         if mark == 0:
             return None
@@ -125,11 +134,11 @@ class _Reader:
             self.objects[number] = text
             return text
         if mark - 2 >= len(self.objects) or self.objects[mark - 2] is None:
-            raise self.cursor.corrupt("a text that was not there before", found=mark - 2)
+            raise self.cursor.corrupt("reference to an undefined text", found=mark - 2)
         return self.objects[mark - 2]
 
     def ordering(self) -> Ordering:
-        """An ordering value, with the branch that wraps it in newer blocks."""
+        """Read an ordering value, with the wrapper branch that newer blocks use for it."""
         kind = self.read_class()
         if kind is None:
             return Wrapper.NULL, None
@@ -140,22 +149,24 @@ class _Reader:
             return Wrapper.DECIMAL, self._decimal()
         known = _SCALARS.get(kind) if isinstance(kind, int) else None
         if known is None:
-            raise Unsupported(f"the ordering value of a delete of an old table is of class {kind!r}")
+            raise Unsupported(f"the ordering value of a delete of an old table is of class {kind!r}, which is not supported")
         wrapper, read = known
         value = read(self.cursor)
         if wrapper is Wrapper.INT and not -(2**31) <= value < 2**31:
-            raise self.cursor.corrupt("an int needs more than 32 bits", found=value)
+            raise self.cursor.corrupt("an int exceeds 32 bits", found=value)
         return wrapper, value
 
     def _decimal(self) -> Decimal:
         cursor = self.cursor
         size = cursor.varint() - 1
         if not 1 <= size <= 64:
-            raise cursor.corrupt("impossible size of a decimal", found=size)
+            raise cursor.corrupt("invalid size of a decimal", found=size)
         unscaled = int.from_bytes(cursor.read(size), "big", signed=True)
         scale = cursor.zigzag()
         if not 0 <= scale <= _PLACES or abs(unscaled) >= 10 ** (_DIGITS - _PLACES + scale):
-            raise Unsupported(f"the ordering value of a delete of an old table is a decimal of scale {scale} and {size} bytes")
+            raise Unsupported(
+                f"the ordering value of a delete of an old table is a decimal of scale {scale} and {size} bytes: not supported"
+            )
         return Decimal(unscaled * 10 ** (_PLACES - scale)).scaleb(-_PLACES, Context(prec=_DIGITS))
 
     def _text(self) -> str | None:
@@ -181,7 +192,7 @@ class _Reader:
         if length == 0:
             return None
         if length - 1 > cursor.remaining:
-            raise cursor.corrupt("a text does not fit its block", expected=cursor.remaining, found=length - 1)
+            raise cursor.corrupt("a text extends past the end of its block", expected=cursor.remaining, found=length - 1)
         units = bytearray()
         for _ in range(length - 1):
             units += self._unit().to_bytes(2, "little")

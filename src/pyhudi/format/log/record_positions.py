@@ -1,6 +1,4 @@
-"""The RECORD_POSITIONS header: which rows of the base file the records of a block stand for.
-
-Source: docs/formats/log-file.md, record positions; RoaringFormatSpec of the Roaring bitmap project.
+"""RECORD_POSITIONS header: the row positions in the base file of a block's records.
 
 The value is the base64 text of a 64-bit Roaring bitmap in its portable form, little-endian:
 
@@ -12,8 +10,11 @@ The value is the base64 text of a 64-bit Roaring bitmap in its portable form, li
                 the containers
     container   u16 positions (up to 4096) | 8192 bytes, one bit each | u16 runs, then per run: u16 first, u16 length - 1
 
-A position is the number of a row in the base file, from 0.  The i-th record of the block belongs to the i-th smallest one.
-Encoding is left to the Roaring library, which optimises runs; decoding is done here because that library trusts its bytes.
+A position is a row number in the base file, from 0. The i-th record of the block has the i-th smallest position.
+Encoding uses the Roaring library, which optimises runs; decoding is implemented here because that library does not
+validate its input.
+
+Specification: docs/formats/log-file.md, record positions; RoaringFormatSpec of the Roaring bitmap project.
 """
 
 from __future__ import annotations
@@ -32,21 +33,32 @@ from pyhudi.format.byte_cursor import ByteCursor
 Positions = npt.NDArray[np.int64]
 
 MAX_POSITIONS: Final = 1 << 27
-"""More records than any block of 2 GiB holds; a few bytes of runs could claim more."""
+"""Exceeds the records of any block of 2 GiB; a few bytes of runs could encode more."""
 
 
 def encode_positions(positions: Positions) -> str:
-    """The header for rows at these positions: int64, rising, none negative (InvalidRequest)."""
+    """Return the header value.
+
+    Args:
+        positions: int64, ascending, not negative.
+
+    Raises:
+        InvalidRequest: Other positions.
+    """
     if len(positions) and (int(positions[0]) < 0 or not bool((positions[1:] > positions[:-1]).all())):
-        raise InvalidRequest("record positions must rise from one record to the next")
+        raise InvalidRequest("record positions must ascend")
     return base64.b64encode(BitMap64(positions.astype(np.uint64)).serialize()).decode("ascii")
 
 
 def decode_positions(text: str, record_count: int | None = None) -> Positions:
-    """The positions in a header, rising.
+    """Return the positions in a header, ascending.
 
-    record_count: how many records the block has, when that is known; another number of positions is damage.
-    Raises CorruptData for a text that is not a bitmap.
+    Args:
+        text: The header value.
+        record_count: Number of records in the block, if known; another number of positions is corruption.
+
+    Raises:
+        CorruptData: The text is not a valid bitmap.
     """
     try:
         data = base64.b64decode(text.encode("utf-8", "replace"), validate=True)
@@ -55,19 +67,21 @@ def decode_positions(text: str, record_count: int | None = None) -> Positions:
     cursor = ByteCursor(data)
     buckets = int.from_bytes(cursor.read(8), "little")
     if buckets > cursor.remaining // _MIN_BUCKET:
-        raise cursor.corrupt("impossible number of buckets", found=buckets)
+        raise cursor.corrupt("invalid number of buckets", found=buckets)
     parts: list[Positions] = []
     last_high = -1
     count = 0
     for _ in range(buckets):
         high = int.from_bytes(cursor.read(4), "little")
         if not last_high < high < 1 << 31:
-            raise cursor.corrupt("buckets of positions do not rise", found=high)
+            raise cursor.corrupt("buckets of positions do not ascend", found=high)
         last_high = high
         count += _decode_bucket(cursor, high << 32, parts, MAX_POSITIONS - count)
     cursor.expect_end("a bitmap of record positions")
     if record_count is not None and count != record_count:
-        raise CorruptData("a block has another number of positions than of records", expected=record_count, found=count)
+        raise CorruptData(
+            "the number of positions differs from the number of records in the block", expected=record_count, found=count
+        )
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
@@ -80,7 +94,7 @@ _BITMAP_BYTES: Final = 8192
 
 
 def _decode_bucket(cursor: ByteCursor, high: int, parts: list[Positions], capacity: int) -> int:
-    """Append the positions of one 32-bit bitmap, at most `capacity`; how many there are."""
+    """Append the positions of one 32-bit bitmap, at most `capacity`, and return their number."""
     cookie = int.from_bytes(cursor.read(4), "little")
     if cookie == _NO_RUNS:
         containers = int.from_bytes(cursor.read(4), "little")
@@ -89,17 +103,17 @@ def _decode_bucket(cursor: ByteCursor, high: int, parts: list[Positions], capaci
         containers = (cookie >> 16) + 1
         flags = np.unpackbits(np.frombuffer(cursor.read((containers + 7) // 8), np.uint8), bitorder="little").view(np.bool_)
     else:
-        raise cursor.corrupt("no bitmap begins here", expected=_NO_RUNS, found=cookie)
+        raise cursor.corrupt("invalid cookie of a bitmap", expected=_NO_RUNS, found=cookie)
     if containers > 1 << 16:
-        raise cursor.corrupt("impossible number of containers", found=containers)
+        raise cursor.corrupt("invalid number of containers", found=containers)
     heads = np.frombuffer(cursor.read(4 * containers), "<u2").reshape(-1, 2).astype(np.int64)
     if bool((heads[1:, 0] <= heads[:-1, 0]).any()):
-        raise cursor.corrupt("containers of positions do not rise")
+        raise cursor.corrupt("containers of positions do not ascend")
     total = int(heads[:, 1].sum()) + containers
     if total > capacity:
         raise cursor.corrupt("more positions than a block has records", expected=capacity, found=total)
     if not len(flags) or containers >= _NO_OFFSETS_BELOW:
-        # Containers stand one after the other, so their offsets say nothing new.
+        # Containers are contiguous, so their offsets are redundant.
         cursor.skip(4 * containers)
     for index, (key, cardinality) in enumerate(heads.tolist()):
         is_run = index < len(flags) and bool(flags[index])
@@ -115,16 +129,16 @@ def _decode_container(cursor: ByteCursor, cardinality: int, *, is_run: bool) -> 
         if bool((runs[1:, 0] <= (runs[:, 0] + runs[:, 1])[:-1]).any()) or bool((runs.sum(axis=1) > 0xFFFF).any()):
             raise cursor.corrupt("runs of positions overlap")
         if int(lengths.sum()) != cardinality:
-            raise cursor.corrupt("runs of another length", expected=cardinality, found=int(lengths.sum()))
+            raise cursor.corrupt("runs differ in length from their container", expected=cardinality, found=int(lengths.sum()))
         before = np.cumsum(lengths) - lengths
         return np.repeat(runs[:, 0] - before, lengths) + np.arange(cardinality, dtype=np.int64)
     if cardinality <= _MAX_ARRAY:
         values = np.frombuffer(cursor.read(2 * cardinality), "<u2").astype(np.int64)
         if bool((values[1:] <= values[:-1]).any()):
-            raise cursor.corrupt("positions do not rise")
+            raise cursor.corrupt("positions do not ascend")
         return values
     bits = np.unpackbits(np.frombuffer(cursor.read(_BITMAP_BYTES), np.uint8), bitorder="little")
     values = np.nonzero(bits)[0].astype(np.int64)
     if len(values) != cardinality:
-        raise cursor.corrupt("another number of positions", expected=cardinality, found=len(values))
+        raise cursor.corrupt("the number of positions differs from their container", expected=cardinality, found=len(values))
     return values

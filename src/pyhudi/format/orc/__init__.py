@@ -1,7 +1,7 @@
-"""ORC base files, beside what Arrow does of them.
+"""ORC base files, in addition to what Arrow implements.
 
-tail.py       the end of a file: its stripes, the zone of its writer, user metadata that is added
-columns.py    a table's columns as ORC holds them, and back
-reading.py    a file read as a Parquet file is
-writing.py    a file being written
+orc_tail.py      the end of a file: its stripes, the writer's time zone, added user metadata
+orc_columns.py   conversion of a table's columns to and from ORC types
+orc_reader.py    a reader with the interface of a Parquet file
+orc_writer.py    a writer
 """

@@ -1,13 +1,14 @@
-"""A table's columns as ORC holds them.
+"""Mapping of a table's columns to ORC types.
 
-    timestamp-millis, timestamp-micros      TIMESTAMP: wall clock in the zone of the writer, which is UTC of PyHudi
+    timestamp-millis, timestamp-micros      TIMESTAMP: wall clock in the writer's time zone, which is UTC for PyHudi
     local-timestamp-*, time-*               BIGINT or INT of their unit
     fixed                                   BINARY
-    the others                              as Arrow has them
+    others                                  as in Arrow
 
-The real Hudi maps them so.  ORC itself has times up to the year 9999; Arrow reads those that fit nanoseconds, 1677 to 2262.
+The mapping is Hudi's. ORC supports timestamps up to the year 9999; Arrow reads those that fit nanoseconds, 1677 to
+2262.
 
-Source: docs/formats/base-file.md, "ORC".
+Specification: docs/formats/base-file.md, "ORC".
 """
 
 from __future__ import annotations
@@ -22,39 +23,46 @@ _MICROS = pa.timestamp("us", "UTC")
 
 
 def orc_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns as ORC holds them.  schema: as a file of the table has them, see `parquet_columns.file_schema`."""
+    """Return the schema in ORC types. schema: the columns of a data file of the table, see `avro_hints.file_schema`."""
     return pa.schema([pa.field(field.name, _orc_type(field.type)) for field in schema])
 
 
 def to_orc(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows in an `orc_schema`.  Raises InvalidRequest, with the column's name, for a time that could not be read back."""
+    """Convert rows to an `orc_schema`.
+
+    Raises:
+        InvalidRequest: A timestamp that could not be read back; the message names the column.
+    """
     columns = []
     for field, column in zip(schema, rows.columns, strict=True):
         try:
             typed = column if column.type == field.type else pc.cast(column, field.type)
         except pa.ArrowInvalid as error:
             raise InvalidRequest(
-                f"column {field.name!r}: {error}; base files in ORC hold times from 1677 to 2262, write the table in Parquet"
+                f"column {field.name!r}: {error}; ORC base files support timestamps from 1677 to 2262, write the table in Parquet"
             ) from error
-        columns.append(_standing_alone(typed) if pa.types.is_nested(field.type) else typed)
+        columns.append(_without_slices(typed) if pa.types.is_nested(field.type) else typed)
     return pa.table(columns, schema=schema)
 
 
-def _standing_alone(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column without parts of larger arrays: of these Arrow writes other rows' values of what is nested in structs."""
+def _without_slices(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Copy the column if it is a slice: for slices, Arrow writes wrong rows of values nested in structs."""
     return pa.chunked_array([chunk.take(pa.array(np.arange(len(chunk)))) for chunk in column.chunks], column.type)
 
 
 def schema_from_file(file_schema: pa.Schema, declared_schema: pa.Schema | None) -> pa.Schema:
-    """The columns of a file as Arrow types of a table.  declared_schema: those that its writer states; it may state none."""
+    """Return the columns of a file as Arrow types of a table. declared_schema: the schema that the file's writer
+    recorded, if any.
+    """
     known = {} if declared_schema is None else {field.name: field.type for field in declared_schema}
     return pa.schema([pa.field(field.name, known.get(field.name) or _table_type(field.type)) for field in file_schema])
 
 
 def from_orc(rows: pa.Table, schema: pa.Schema, zone: str) -> pa.Table:
-    """Rows that were read from a file, in the types of `schema`.  zone: of its writer.
+    """Convert rows of a file to the types of `schema`. zone: the writer's time zone.
 
-    Raises pa.ArrowInvalid where the file's types are no form of these.
+    Raises:
+        pa.ArrowInvalid: The file's types cannot be converted.
     """
     columns = []
     for field, column in zip(schema, rows.columns, strict=True):
@@ -67,7 +75,7 @@ def from_orc(rows: pa.Table, schema: pa.Schema, zone: str) -> pa.Table:
 
 
 def has_timestamps(schema: pa.Schema) -> bool:
-    """Whether ORC has a TIMESTAMP for a column, at any depth."""
+    """Return whether a column is an ORC TIMESTAMP, at any depth."""
     return any(_holds_times(field.type) for field in schema)
 
 
@@ -110,7 +118,7 @@ def _holds_times(type_: pa.DataType) -> bool:
 
 
 def _typed(array: pa.Array, type_: pa.DataType, zone: str) -> pa.Array:
-    """An array as it was read, in the type of the table."""
+    """Convert an array of the file to the type of the table."""
     types = pa.types
     if array.type == type_:
         return array

@@ -1,9 +1,9 @@
-"""An ORC file, read as `pyarrow.parquet.ParquetFile` reads a Parquet file: whoever reads base files need not tell them apart.
+"""ORC reader with the interface of `pyarrow.parquet.ParquetFile`, so that readers of base files need no distinction.
 
-A stripe is what a row group is there.  Columns that are not asked for are not read; Arrow gives no statistics of stripes, so none
-is passed over by a filter, and bounds of columns come from their values.  ORC has no checksums.
+A stripe corresponds to a row group. Only requested columns are read. Arrow exposes no statistics of stripes, so no
+stripe is pruned by a filter, and column bounds are computed from the values. ORC has no checksums.
 
-Source: docs/formats/base-file.md, "ORC".
+Specification: docs/formats/base-file.md, "ORC".
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pyhudi.format.orc.orc_columns import from_orc, has_timestamps, schema_from_
 from pyhudi.format.orc.orc_tail import Tail, read_tail, writer_zone
 from pyhudi.format.parquet.avro_hints import file_schema
 
-# Dates that a writer counts by the hybrid calendar: the Julian one up to 1582-10-04, the Gregorian one from 1582-10-15 on.
+# Hybrid calendar of dates: the Julian calendar up to 1582-10-04, the Gregorian calendar from 1582-10-15 on.
 #
-# A date means its year, month and day, so that the same day has another number by either calendar; a day that the Gregorian one
-# has not (1500-02-29) becomes the next one, as in Spark.
+# A date denotes its year, month and day, so the same date has different day numbers in the two calendars. A date that
+# the Gregorian calendar does not have (1500-02-29) becomes the next one, as in Spark.
 #
-# Source: ORC specification, version 1, "calendar"; docs/formats/base-file.md, "ORC".
+# Specification: ORC, version 1, "calendar"; docs/formats/base-file.md, "ORC".
 
 FIRST_GREGORIAN_DAY: Final = -141_427
 """1582-10-15, in days since 1970-01-01."""
@@ -37,7 +37,7 @@ _EPOCH: Final = 2_440_588
 
 
 def gregorian(rows: pa.Table) -> pa.Table:
-    """The rows with each date, at any depth, by the Gregorian calendar throughout."""
+    """Return the rows with each date, at any depth, converted to the proleptic Gregorian calendar."""
     columns = [
         pa.chunked_array([_rebased(chunk) for chunk in column.chunks], column.type) if _holds_days(column.type) else column
         for column in rows.columns
@@ -68,15 +68,15 @@ def _rebased_days(array: pa.Array) -> pa.Array:
     first = pc.min(days).as_py()
     if first is None or first >= FIRST_GREGORIAN_DAY:
         return array
-    held = np.asarray(days.fill_null(0)).astype(np.int64)
-    moved = np.where(held < FIRST_GREGORIAN_DAY, _gregorian_days(held), held).astype(np.int32)
+    day_numbers = np.asarray(days.fill_null(0)).astype(np.int64)
+    moved = np.where(day_numbers < FIRST_GREGORIAN_DAY, _gregorian_days(day_numbers), day_numbers).astype(np.int32)
     return pa.array(moved, pa.int32(), mask=np.asarray(array.is_null())).cast(array.type)
 
 
 def _gregorian_days(days: Any) -> Any:
-    """Numbers of days by the Julian calendar as those of the same dates by the Gregorian one.
+    """Convert day numbers of the Julian calendar to those of the same dates in the Gregorian calendar.
 
-    Years begin in March, so that the day of a leap year comes last.
+    Years begin in March, so that the leap day comes last.
     """
     since = days + _EPOCH + 32_082
     year = (4 * since + 3) // 1461
@@ -94,7 +94,7 @@ class _OrcLeaf:
 
 @dataclass(frozen=True, slots=True)
 class _OrcLeaves:
-    """The columns of a file without those that nest others."""
+    """Leaf columns of a file."""
 
     paths: tuple[str, ...]
 
@@ -104,7 +104,7 @@ class _OrcLeaves:
 
 @dataclass(frozen=True, slots=True)
 class _OrcChunk:
-    """A column of a stripe, of which nothing is known but how many values it has."""
+    """A column of a stripe, of which only the number of values is known."""
 
     num_values: int
     statistics: None = None
@@ -118,13 +118,13 @@ class _StripeFooter:
     num_rows: int
 
     def column(self, index: int) -> _OrcChunk:
-        """The column of that number, as all of them."""
+        """Return the column with that number; all are equal."""
         return _OrcChunk(self.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
 class OrcFooter:
-    """What is asked of `pyarrow.parquet.FileMetaData`.  metadata: the user metadata."""
+    """The subset of `pyarrow.parquet.FileMetaData` that readers use; `metadata` is the user metadata."""
 
     rows_of_stripes: tuple[int, ...]
     schema: _OrcLeaves
@@ -133,7 +133,7 @@ class OrcFooter:
 
     @classmethod
     def of(cls, schema: pa.Schema, rows_of_stripes: tuple[int, ...], metadata: dict[bytes, bytes]) -> OrcFooter:
-        """The footer of a file with these columns."""
+        """Return the footer of a file with these columns."""
         return cls(rows_of_stripes, _OrcLeaves(tuple(_leaf_paths(schema))), metadata)
 
     @property
@@ -149,15 +149,18 @@ class OrcFooter:
         return len(self.schema.paths)
 
     def row_group(self, number: int) -> _StripeFooter:
-        """The stripe of that number."""
+        """Return the stripe with that number."""
         return _StripeFooter(self.rows_of_stripes[number])
 
 
 class OrcFile:
-    """An open file.  Raises CorruptData for what is no ORC file, and pyarrow's errors for what it cannot read, also later.
+    """An open ORC file.
 
-    is_bootstrapped: the file was not made for a table.  Then old dates are read by the calendar that it says; Hudi counts them by
-    the Gregorian one whatever its files say.
+    Raises CorruptData for an invalid file, and pyarrow's errors for unsupported content, also later.
+
+    Args:
+        is_bootstrapped: The file was not written for a table. Then old dates use the calendar that the file declares;
+            Hudi itself uses the Gregorian calendar, regardless of what its files declare.
     """
 
     def __init__(self, source: pa.NativeFile, *, is_bootstrapped: bool = False) -> None:
@@ -166,19 +169,21 @@ class OrcFile:
         self._hybrid_days = is_bootstrapped and self._tail.hybrid_days
         source.seek(0)
         self._file = po.ORCFile(source)
-        held: pa.Schema = self._file.schema.remove_metadata()
+        stored_schema: pa.Schema = self._file.schema.remove_metadata()
         user = self._file.metadata
         entries = {} if user is None else {bytes(key): bytes(value) for key, value in user.items()}
         text = entries.get(ORC_AVRO_SCHEMA_KEY.encode())
-        said = None if text is None else file_schema(avro_to_arrow(text.decode()), text.decode())
-        self.schema_arrow = schema_from_file(held, said)
-        self._held = held
+        declared_schema = None if text is None else file_schema(avro_to_arrow(text.decode()), text.decode())
+        self.schema_arrow = schema_from_file(stored_schema, declared_schema)
+        self._held = stored_schema
         rows = tuple(stripe.row_count for stripe in self._tail.stripes)
         self.metadata = OrcFooter.of(self.schema_arrow, rows, entries)
         self._zone: str | None = None
 
     def read_row_group(self, number: int, columns: Sequence[str] | None = None, *, use_threads: bool = True) -> pa.Table:
-        """The rows of a stripe in some columns, in the order asked for; None for all.  Threads are none of ORC's."""
+        """Return the rows of a stripe in some columns, in the requested order; None for all. `use_threads` has no
+        effect.
+        """
         names = self._held.names if columns is None else [name for name in columns if name in self._held.names]
         if not names:
             count = self.metadata.row_group(number).num_rows
@@ -186,7 +191,7 @@ class OrcFile:
         return self._table([self._file.read_stripe(number, columns=list(names))], names)
 
     def read(self, columns: Sequence[str] | None = None, *, use_threads: bool = True) -> pa.Table:
-        """As `read_row_group`, of all stripes."""
+        """Return the rows of all stripes, as `read_row_group`."""
         numbers = range(self.metadata.num_row_groups)
         names = self.schema_arrow.names if columns is None else [name for name in columns if name in self._held.names]
         parts = [self.read_row_group(number, names) for number in numbers]
@@ -203,7 +208,7 @@ class OrcFile:
 
 
 def _leaf_paths(schema: Iterable[pa.Field], above: str = "") -> Iterator[str]:
-    """The columns that hold values by themselves, those of structs by dotted names."""
+    """Yield the leaf columns; those of structs by dotted names."""
     for field_ in schema:
         if pa.types.is_struct(field_.type):
             yield from _leaf_paths(field_.type.fields, f"{above}{field_.name}.")

@@ -1,20 +1,20 @@
-"""The end of an ORC file: what Arrow neither reads nor writes of it.
+"""File tail of ORC: the parts that Arrow neither reads nor writes.
 
     ... stripes, metadata (statistics of stripes), footer, postscript, one byte: length of the postscript
 
     postscript      1 footer length, 2 compression, 3 size of a compression block, 5 metadata length, 8000 magic
     footer          3 stripes (1 offset, 2 index length, 3 data length, 4 footer length, 5 rows)
                     5 user metadata (1 name, 2 value)
-                    9 writer: 0 or none the one of Java; 11 calendar of dates: 1 hybrid, 2 Gregorian throughout
-    stripe footer   3 zone of the writer, by which its times are wall clock
+                    9 writer: 0 or none is Java's; 11 calendar of dates: 1 hybrid, 2 proleptic Gregorian
+    stripe footer   3 the writer's time zone, in which its timestamps are wall clock
 
-All are Protocol Buffers.  Metadata and footers are cut into chunks where the file is compressed: three bytes, little endian, of
-(length << 1 | stored as it is), then the bytes.  As fields of a message may come in any order, user metadata is added by chunks
-behind those of a footer.
+All are Protocol Buffers. In compressed files, metadata and footers are split into chunks: three bytes, little
+endian, of (length << 1 | is stored uncompressed), then the bytes. Fields of a message may be in any order, so
+user metadata is added by appending chunks to a footer.
 
-Source: ORC specification, version 1; docs/formats/base-file.md, "ORC".
+Not supported: LZ4 and LZO.
 
-What this does not do: it decompresses neither LZ4 nor LZO.
+Specification: ORC, version 1; docs/formats/base-file.md, "ORC".
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST_CHUNK: Final = (1 << 23) - 1
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """Where a stripe's footer lies, and how many rows the stripe has."""
+    """Position of a stripe's footer, and the number of rows of the stripe."""
 
     footer_offset: int
     footer_bytes: int
@@ -52,9 +52,16 @@ class Stripe:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What the end of a file says.  offset: where its footer begins.
+    """Content of a file's tail.
 
-    hybrid_days: its dates before 1582-10-15 are counted by the Julian calendar, as old writers of Java do without saying it.
+    Attributes:
+        compression: Number of the codec.
+        block_size: Size of a compression block.
+        offset: Start of the footer.
+        footer_bytes: Size of the footer.
+        stripes: The stripes.
+        hybrid_days: Dates before 1582-10-15 are in the Julian calendar, as old Java writers store them without
+            declaring it.
     """
 
     compression: int
@@ -66,23 +73,28 @@ class Tail:
 
 
 def read_tail(source: pa.NativeFile) -> Tail:
-    """The tail of a file.  Raises CorruptData for what is no ORC file, Unsupported for a compression that is not undone."""
+    """Read the tail of a file.
+
+    Raises:
+        CorruptData: The file is not ORC.
+        Unsupported: A compression that is not supported.
+    """
     size = source.size()
     if size < len(MAGIC) + 1:
-        raise CorruptData("an ORC file is cut short", offset=0, expected=len(MAGIC) + 1, found=size)
+        raise CorruptData("an ORC file is truncated", offset=0, expected=len(MAGIC) + 1, found=size)
     start = max(0, size - _MOST_POSTSCRIPT - 1)
     source.seek(start)
     last = source.read(size - start)
     length = last[-1]
     if length + 1 > len(last) or not last[:-1].endswith(MAGIC):
-        raise CorruptData("the end of an ORC file", offset=size - 1, expected=MAGIC, found=last[-4:])
-    said = _numbers(last[-1 - length : -1], size - 1 - length)
-    footer_bytes, compression = said.get(_FOOTER_LENGTH, 0), said.get(_COMPRESSION, _NONE)
+        raise CorruptData("invalid end of an ORC file", offset=size - 1, expected=MAGIC, found=last[-4:])
+    postscript = _numbers(last[-1 - length : -1], size - 1 - length)
+    footer_bytes, compression = postscript.get(_FOOTER_LENGTH, 0), postscript.get(_COMPRESSION, _NONE)
     offset = size - 1 - length - footer_bytes
     if offset < len(MAGIC):
-        raise CorruptData("the length of an ORC footer", offset=size - 1 - length, expected=size, found=footer_bytes)
+        raise CorruptData("invalid length of an ORC footer", offset=size - 1 - length, expected=size, found=footer_bytes)
     source.seek(offset)
-    tail = Tail(compression, said.get(_BLOCK_SIZE, 0), offset, footer_bytes, ())
+    tail = Tail(compression, postscript.get(_BLOCK_SIZE, 0), offset, footer_bytes, ())
     footer = _plain(source.read(footer_bytes), tail)
     stripes = tuple(_stripe(value, offset) for number, value in decode_fields(ByteCursor(footer)) if number == _STRIPES)
     numbers = _numbers(footer, offset)
@@ -92,7 +104,7 @@ def read_tail(source: pa.NativeFile) -> Tail:
 
 
 def writer_zone(source: pa.NativeFile, tail: Tail) -> str:
-    """The zone by whose wall clock the file's times stand; UTC for a file without stripes or one that says none."""
+    """Return the time zone of the file's timestamps; UTC for a file without stripes or without a declared zone."""
     for stripe in tail.stripes[:1]:
         source.seek(stripe.footer_offset)
         footer = _plain(source.read(stripe.footer_bytes), tail)
@@ -103,23 +115,23 @@ def writer_zone(source: pa.NativeFile, tail: Tail) -> str:
 
 
 def with_user_metadata(end: bytes, entries: Mapping[str, bytes]) -> bytes:
-    """The end of a file with more user metadata.  end: from its footer or before to its last byte."""
+    """Return the end of a file with additional user metadata. end: from the footer or before to the last byte."""
     length = end[-1]
     postscript = end[-1 - length : -1]
-    said = _numbers(postscript, 0)
+    fields = _numbers(postscript, 0)
     added = b"".join(encode_bytes(_USER_METADATA, encode_bytes(1, k.encode()) + encode_bytes(2, v)) for k, v in entries.items())
-    if said.get(_COMPRESSION, _NONE) != _NONE:
-        most = min(said[_BLOCK_SIZE], _MOST_CHUNK)
-        pieces = (added[start : start + most] for start in range(0, len(added), most))
+    if fields.get(_COMPRESSION, _NONE) != _NONE:
+        max_chunk = min(fields[_BLOCK_SIZE], _MOST_CHUNK)
+        pieces = (added[start : start + max_chunk] for start in range(0, len(added), max_chunk))
         added = b"".join((len(piece) << 1 | 1).to_bytes(_CHUNK_HEADER, "little") + piece for piece in pieces)
-    longer = encode_number(_FOOTER_LENGTH, said.get(_FOOTER_LENGTH, 0) + len(added))
-    # Of a field that comes again the last one counts, but a reader may look at the first: it is written once.
-    others = _without(postscript, _FOOTER_LENGTH)
-    return end[: -1 - length] + added + longer + others + bytes([len(longer) + len(others)])
+    longer = encode_number(_FOOTER_LENGTH, fields.get(_FOOTER_LENGTH, 0) + len(added))
+    # Of a repeated field the last one counts, but a reader may use the first: it is written once.
+    other_fields = _without(postscript, _FOOTER_LENGTH)
+    return end[: -1 - length] + added + longer + other_fields + bytes([len(longer) + len(other_fields)])
 
 
 def _without(message: bytes, dropped: int) -> bytes:
-    """A message without a field."""
+    """Return a message without a field."""
     parts = []
     for number, value in decode_fields(ByteCursor(message)):
         if number != dropped:
@@ -134,17 +146,17 @@ def _numbers(message: bytes, offset: int) -> dict[int, int]:
 
 def _stripe(value: int | memoryview, limit: int) -> Stripe:
     if isinstance(value, int):
-        raise CorruptData("a stripe in an ORC footer", expected="a message", found=value)
-    said = _numbers(bytes(value), 0)
-    place = said.get(1, 0) + said.get(2, 0) + said.get(3, 0)
-    found = Stripe(place, said.get(4, 0), said.get(5, 0))
-    if place + found.footer_bytes > limit:
-        raise CorruptData("a stripe of an ORC file", expected=limit, found=place + found.footer_bytes)
-    return found
+        raise CorruptData("invalid stripe in an ORC footer", expected="a message", found=value)
+    fields = _numbers(bytes(value), 0)
+    place = fields.get(1, 0) + fields.get(2, 0) + fields.get(3, 0)
+    stripe = Stripe(place, fields.get(4, 0), fields.get(5, 0))
+    if place + stripe.footer_bytes > limit:
+        raise CorruptData("invalid stripe of an ORC file", expected=limit, found=place + stripe.footer_bytes)
+    return stripe
 
 
 def _plain(data: bytes, tail: Tail) -> bytes:
-    """A footer without its compression."""
+    """Return a decompressed footer."""
     if tail.compression == _NONE:
         return data
     parts = []
@@ -159,7 +171,7 @@ def _plain(data: bytes, tail: Tail) -> bytes:
 def _decompressed(chunk: bytes, tail: Tail) -> bytes:
     kind, most = tail.compression, tail.block_size
     if kind in _REFUSED:
-        raise Unsupported(f"ORC files compressed by {_REFUSED[kind]} are not read; write them with ZLIB, ZSTD or SNAPPY")
+        raise Unsupported(f"ORC compression {_REFUSED[kind]} is not supported: write the files with ZLIB, ZSTD or SNAPPY")
     try:
         if kind == _ZLIB:
             return zlib.decompressobj(-15).decompress(chunk, most)
@@ -168,9 +180,9 @@ def _decompressed(chunk: bytes, tail: Tail) -> bytes:
             if size <= most:
                 return bytes(pa.Codec("snappy").decompress(chunk, size, asbytes=True))
         if kind == _ZSTD:
-            # The stubs of Arrow have not this class.
+            # Arrow's type stubs do not declare this class.
             arrow: Any = pa
             return bytes(arrow.CompressedInputStream(pa.BufferReader(chunk), "zstd").read(most))
     except (zlib.error, pa.ArrowInvalid, OSError) as error:
-        raise CorruptData(f"a chunk of an ORC file: {error}", offset=tail.offset) from error
-    raise CorruptData("the compression of an ORC file", offset=tail.offset, found=kind)
+        raise CorruptData(f"invalid chunk of an ORC file: {error}", offset=tail.offset) from error
+    raise CorruptData("unknown compression of an ORC file", offset=tail.offset, found=kind)

@@ -1,6 +1,6 @@
-"""An ORC file being written: rows by Arrow, user metadata by us.
+"""ORC writer: Arrow writes the rows, this module adds user metadata.
 
-Source: docs/formats/base-file.md, "ORC".
+Specification: docs/formats/base-file.md, "ORC".
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ CODECS = ("ZLIB", "ZSTD", "SNAPPY", "NONE")
 
 
 class OrcWriter:
-    """Writes rows to a sink that somebody else opens and closes.  schema: as a file of the table has its columns.
+    """Writes rows to a sink that the caller opens and closes. After an error nothing more is written.
 
-    After an error nothing more is written.
+    Args:
+        schema: The columns of a data file of the table.
     """
 
     def __init__(self, sink: Sink, schema: pa.Schema, *, codec: str, stripe_bytes: int) -> None:
@@ -34,24 +35,24 @@ class OrcWriter:
         self._writer = po.ORCWriter(pa.PythonFile(self._sink, mode="w"), compression=kind, stripe_size=stripe_bytes)
 
     def write_table(self, table: pa.Table) -> None:
-        """Write rows.  Raises InvalidRequest for a time that ORC files of Arrow do not hold."""
+        """Write rows. Raises InvalidRequest for a timestamp that Arrow's ORC files cannot hold."""
         self._writer.write(to_orc(table, self._schema))
         self._row_count += table.num_rows
 
     def close(self, metadata: Mapping[str, str]) -> OrcFooter:
         """Write the last stripe and the footer, with these entries of user metadata."""
         if not self._row_count:
-            # Arrow tells the file its columns with the first rows.
+            # Arrow declares the columns in the file with the first rows.
             self._writer.write(self._schema.empty_table())
         self._sink.start_buffering()
         self._writer.close()
-        held = self._sink.buffered
+        buffered = self._sink.buffered
         entries = {key: value.encode() for key, value in metadata.items()}
-        self._sink.release(with_user_metadata(held, entries))
+        self._sink.release(with_user_metadata(buffered, entries))
         return OrcFooter.of(self._given, (self._row_count,), {key.encode(): value for key, value in entries.items()})
 
     def discard(self) -> None:
-        """Give up: whatever pyarrow still writes, now or when it is collected, goes nowhere."""
+        """Abort: drop everything that pyarrow still writes, now or when it is collected."""
         self._sink.start_buffering()
         with suppress(Exception):
             self._writer.close()

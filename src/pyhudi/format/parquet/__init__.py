@@ -1,1 +1,1 @@
-"""Parquet files: checksums, footers, pages and decimals beyond what Arrow does."""
+"""Parquet in addition to Arrow: page and footer checksums, page-level reads, footer validation and fast decimals."""

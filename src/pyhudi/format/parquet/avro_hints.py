@@ -1,11 +1,11 @@
-"""What the Avro schema of a table says of columns in Parquet files beyond their Arrow types.
+"""Parquet column types that depend on the table's Avro schema in addition to the Arrow type.
 
-    timestamp-millis, local-timestamp-millis    INT64 of milliseconds, as the schema says; in memory all are microseconds
-    enum                                        BINARY of one of the symbols; in memory text
+    timestamp-millis, local-timestamp-millis    INT64 of milliseconds, as the schema declares; microseconds in memory
+    enum                                        BINARY of one of the symbols; strings in memory
 
-A file whose unit is not that of the schema is not converted by the real Hudi 1.1: it takes the numbers for milliseconds.
+Hudi 1.1 does not convert a file whose unit differs from the schema: it interprets the numbers as milliseconds.
 
-Source: docs/formats/base-file.md, "Types".
+Specification: docs/formats/base-file.md, "Types".
 """
 
 from __future__ import annotations
@@ -24,12 +24,17 @@ _MILLIS = ("timestamp-millis", "local-timestamp-millis")
 
 @lru_cache(maxsize=32)
 def needs_no_hints(avro: str) -> bool:
-    """Whether no column needs what is said here, as in almost every table."""
+    """Return whether no column needs this module, as in almost every table."""
     return '-millis"' not in avro and '"enum"' not in avro
 
 
 def file_schema(schema: pa.Schema, avro: str) -> pa.Schema:
-    """The columns as a Parquet file holds them.  schema: their types in memory; avro: of all of them."""
+    """Return the columns as a Parquet file stores them.
+
+    Args:
+        schema: Their types in memory.
+        avro: Avro schema with all of them.
+    """
     if needs_no_hints(avro):
         return schema
     nodes = {field["name"]: field["type"] for field in resolve_avro(avro)["fields"]}
@@ -37,8 +42,9 @@ def file_schema(schema: pa.Schema, avro: str) -> pa.Schema:
 
 
 def check_values(rows: pa.Table, avro: str) -> None:
-    """Raises InvalidRequest, with the column's name, for what at any depth the table cannot hold: a text that is no symbol of its
-    enum, a time finer than milliseconds where those are stored.
+    """Raise InvalidRequest, with the column's name, for values that the table cannot store, at any depth.
+
+    These are strings that are not a symbol of their enum, and timestamps finer than stored milliseconds.
     """
     if needs_no_hints(avro):
         return
@@ -58,11 +64,11 @@ def _check(array: pa.Array, node: Any, path: str) -> None:
                     f"column {path!r}: {value!r} is not a symbol of its enum, which has {', '.join(node['symbols'])}"
                 )
     elif isinstance(node, dict) and node.get("logicalType") in _MILLIS:
-        whole = pc.floor_temporal(array, unit="millisecond")
-        wrong = pc.index(pc.not_equal(array, whole), True).as_py()
+        milliseconds = pc.floor_temporal(array, unit="millisecond")
+        wrong = pc.index(pc.not_equal(array, milliseconds), True).as_py()
         if wrong >= 0:
             raise InvalidRequest(
-                f"column {path!r}: {array[wrong].as_py()} is no whole number of milliseconds, which is what the table stores: "
+                f"column {path!r}: {array[wrong].as_py()} is not a whole number of milliseconds, the unit of the column; "
                 "round the column"
             )
     elif kind == "record":

@@ -1,19 +1,20 @@
-"""Decimals of a Parquet file, read as the whole numbers that they are.
+"""Fast decoder for decimal columns of Parquet files, which reads decimals as integers.
 
-Hudi stores decimals as FIXED_LEN_BYTE_ARRAY, big-endian, and Arrow takes such values one by one: of a row group of many decimals
-that is half of the time to read it.  Values of eight bytes and fewer can be had for less.  For each column:
+Hudi stores decimals as FIXED_LEN_BYTE_ARRAY, big-endian. Arrow decodes such values one by one, which takes half of the
+time of reading a row group with many decimals. Values of at most eight bytes can be decoded faster. For each column:
 
-    1. its pages are taken out of the file, compared with their checksums and unpacked
-    2. the values of dictionaries and of plain pages are widened to INT64; numbers of values in a dictionary, and the levels that
-       say which rows are null, stay as they are
-    3. the pages become a column of a Parquet file in memory, whose type is a decimal stored as INT64, and Arrow reads that; of a
-       column without a dictionary and without nulls the values are an Arrow array already, but for the upper half of each
+    1. its pages are read from the file, verified by their checksums and decompressed
+    2. the values of dictionaries and of plain pages are widened to INT64; dictionary indices, and the definition levels that
+       mark null rows, are unchanged
+    3. the pages become a column of a Parquet file in memory, whose type is a decimal stored as INT64, which Arrow reads; for
+       a column without a dictionary and without nulls the values already are an Arrow array, except for each upper half
 
-The rule of what is read so: decimals of at most eight bytes, not within other columns, in row groups of `LEAST_ROWS` and more,
-packed by Zstandard, Snappy, gzip or not at all, whose pages have a checksum, and are plain or numbers of a dictionary where they
-have one, else plain and without nulls.  Any other column is Arrow's to read: among nulls nothing is gained without a dictionary.
+Columns that qualify: decimals of at most eight bytes, not nested, in row groups of `LEAST_ROWS` and more rows,
+compressed by Zstandard, Snappy, gzip or not at all. Their pages have checksums, and are plain or dictionary-encoded if
+there is a dictionary, otherwise plain and without nulls. Arrow reads every other column: with nulls and no dictionary
+there is no gain.
 
-Source: parquet-format, parquet.thrift, "Data Pages", "Checksumming" and "Encodings".
+Specification: parquet-format, parquet.thrift, "Data Pages", "Checksumming" and "Encodings".
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from pyhudi.format.parquet.thrift_compact import (
 )
 
 LEAST_ROWS: Final = 8192
-"""Row groups of fewer rows are Arrow's to read: opening a file in memory costs more than it saves."""
+"""Arrow reads smaller row groups: opening a file in memory costs more than it saves."""
 
 _MAGIC: Final = b"PAR1"
 _WIDEST: Final = 8
@@ -57,15 +58,25 @@ _PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
 _INT64, _DECIMAL, _OPTIONAL = 2, 5, 1
 _LENGTH: Final = struct.Struct("<I")
 _HEADERS: Final = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
-"""Which field of a page header says more of a page of a kind."""
+"""Header field with the details of each page type."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecimalChunk:
-    """A column of one row group that can be read as whole numbers.
+    """A column chunk of one row group that can be read as integers.
 
-    width: bytes of a value.  has_dictionary: else all of its pages are plain.  start, size_bytes: where its pages lie in the
-    file; unpacked_bytes: of all of them at most.
+    Attributes:
+        name: Column name.
+        width: Bytes of a value.
+        precision: Decimal precision.
+        scale: Decimal scale.
+        is_optional: The column is nullable.
+        has_dictionary: If False, all of its pages are plain.
+        codec: Compression; None for none.
+        value_count: Number of values, nulls included.
+        start: Offset of its pages in the file.
+        size_bytes: Compressed size of its pages.
+        unpacked_bytes: Upper bound of the uncompressed size of its pages.
     """
 
     name: str
@@ -82,18 +93,20 @@ class DecimalChunk:
 
     @property
     def type(self) -> pa.DataType:
-        """The column's type in Arrow."""
+        """The column's Arrow type."""
         return pa.decimal128(self.precision, self.scale)
 
 
 def decimal_chunks(
     metadata: pq.FileMetaData, group: int, names: Collection[str] | None, least_rows: int = LEAST_ROWS
 ) -> list[DecimalChunk]:
-    """Those of some columns of a row group that go by the rule above, as far as the footer tells.  names: None for all."""
+    """Return the column chunks of a row group that qualify by the rule above, as far as the footer shows. names: None
+    for all.
+    """
     rows = metadata.row_group(group)
     if rows.num_rows < least_rows:
         return []
-    found = []
+    chunks = []
     for number in range(metadata.num_columns):
         leaf = metadata.schema.column(number)
         if leaf.physical_type != "FIXED_LEN_BYTE_ARRAY" or leaf.logical_type.type != "DECIMAL" or leaf.length > _WIDEST:
@@ -105,7 +118,7 @@ def decimal_chunks(
             continue
         if not chunk.has_dictionary_page and not _is_full(leaf, chunk):
             continue
-        found.append(
+        chunks.append(
             DecimalChunk(
                 leaf.name,
                 leaf.length,
@@ -120,31 +133,34 @@ def decimal_chunks(
                 chunk.total_uncompressed_size,
             )
         )
-    return found
+    return chunks
 
 
 def _is_full(leaf: Any, chunk: Any) -> bool:
-    """Whether a chunk has no nulls, as far as its footer tells; the levels of its pages are looked at besides."""
+    """Return whether a chunk has no nulls according to its footer; the definition levels of its pages are verified as
+    well.
+    """
     if leaf.max_definition_level == 0:
         return True
-    told = chunk.statistics
-    return told is not None and told.has_null_count and told.null_count == 0
+    statistics = chunk.statistics
+    return statistics is not None and statistics.has_null_count and statistics.null_count == 0
 
 
 def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk]) -> pa.Table:
-    """The columns of one row group, in that order, without those whose pages turn out to be Arrow's to read.
+    """Read columns of one row group, in that order, except those whose pages do not qualify and must be read by Arrow.
 
-    Raises CorruptData where bytes are not those that were written.
+    Raises:
+        CorruptData: A checksum or a size differs.
     """
     parts: list[bytes | memoryview] = [_MAGIC]
     columns: list[_Column] = []
-    found: dict[str, pa.Array | pa.ChunkedArray] = {}
+    columns_by_name: dict[str, pa.Array | pa.ChunkedArray] = {}
     at = len(_MAGIC)
     for chunk in chunks:
         if not chunk.has_dictionary:
             values = _plain_values(source, chunk)
             if values is not None:
-                found[chunk.name] = values
+                columns_by_name[chunk.name] = values
             continue
         pages = _widened_pages(source, chunk)
         if pages is None:
@@ -158,15 +174,15 @@ def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk]) -> pa.T
         footer = _footer(columns)
         file = pa.BufferReader(b"".join([*parts, footer, _LENGTH.pack(len(footer)), _MAGIC]))
         read = pq.ParquetFile(file).read(use_threads=False)
-        found.update(zip(read.column_names, read.columns, strict=True))
-    had = [chunk for chunk in chunks if chunk.name in found]
+        columns_by_name.update(zip(read.column_names, read.columns, strict=True))
+    had = [chunk for chunk in chunks if chunk.name in columns_by_name]
     fields = [pa.field(chunk.name, chunk.type, nullable=chunk.is_optional) for chunk in had]
-    return pa.table([found[chunk.name] for chunk in had], schema=pa.schema(fields))
+    return pa.table([columns_by_name[chunk.name] for chunk in had], schema=pa.schema(fields))
 
 
 @dataclass(frozen=True, slots=True)
 class _Pages:
-    """dictionary_bytes: of the first parts that are the dictionary's page, 0 without one."""
+    """Pages of a column; dictionary_bytes is the size of the leading parts that are the dictionary page, 0 without one."""
 
     parts: list[bytes | memoryview]
     dictionary_bytes: int
@@ -174,7 +190,7 @@ class _Pages:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the file in memory: where its pages begin, and how many bytes they are."""
+    """A column of the file in memory: where its pages begin, and their size."""
 
     chunk: DecimalChunk
     first_page: int
@@ -184,7 +200,14 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A page of the file, unpacked.  fields: of the header of its kind, by number; levels: as of version 1."""
+    """A decompressed page of the file.
+
+    Attributes:
+        kind: Page type.
+        fields: Header of the page type, by field number.
+        levels: Definition levels, in the form of version 1.
+        values: Encoded values.
+    """
 
     kind: int
     fields: dict[int, int]
@@ -193,11 +216,11 @@ class _Page:
 
 
 class _UnsupportedPage(Exception):
-    """A page is none of those that are read here."""
+    """A page that this decoder does not support."""
 
 
 def _widened_pages(source: pa.NativeFile, chunk: DecimalChunk) -> _Pages | None:
-    """The pages of a chunk with values of eight bytes; None where a page is Arrow's to read."""
+    """Return the pages of a chunk with values widened to eight bytes; None if a page must be read by Arrow."""
     parts: list[bytes | memoryview] = []
     dictionary_bytes = count = 0
     try:
@@ -211,12 +234,14 @@ def _widened_pages(source: pa.NativeFile, chunk: DecimalChunk) -> _Pages | None:
     except _UnsupportedPage:
         return None
     if count != chunk.value_count:
-        raise CorruptData(f"the values in the pages of {chunk.name}", offset=chunk.start, expected=chunk.value_count, found=count)
+        raise CorruptData(
+            f"invalid number of values in the pages of {chunk.name}", offset=chunk.start, expected=chunk.value_count, found=count
+        )
     return _Pages(parts, dictionary_bytes)
 
 
 def _plain_values(source: pa.NativeFile, chunk: DecimalChunk) -> pa.Array | None:
-    """The values of a chunk of plain pages without nulls; None where a page is Arrow's to read."""
+    """Return the values of a chunk of plain pages without nulls; None if a page must be read by Arrow."""
     parts: list[npt.NDArray[np.int64]] = []
     try:
         for page in _pages(source, chunk):
@@ -225,16 +250,20 @@ def _plain_values(source: pa.NativeFile, chunk: DecimalChunk) -> pa.Array | None
                 return None
             if chunk.is_optional and not _are_all_present(page.levels, count):
                 return None
-            values = _whole_numbers(chunk, page.values)
+            values = _widened_integers(chunk, page.values)
             if len(values) != count:
-                raise CorruptData(f"the values of a page of {chunk.name}", offset=chunk.start, expected=count, found=len(values))
+                raise CorruptData(
+                    f"invalid values of a page of {chunk.name}", offset=chunk.start, expected=count, found=len(values)
+                )
             parts.append(values)
     except _UnsupportedPage:
         return None
     total = sum(map(len, parts))
     if total != chunk.value_count:
-        raise CorruptData(f"the values in the pages of {chunk.name}", offset=chunk.start, expected=chunk.value_count, found=total)
-    # Sixteen bytes each, the lower half first; the upper one holds the sign alone.
+        raise CorruptData(
+            f"invalid number of values in the pages of {chunk.name}", offset=chunk.start, expected=chunk.value_count, found=total
+        )
+    # Sixteen bytes each, the lower half first; the upper half is the sign.
     halves = np.empty((total, 2), dtype="<i8")
     at = 0
     for part in parts:
@@ -246,41 +275,45 @@ def _plain_values(source: pa.NativeFile, chunk: DecimalChunk) -> pa.Array | None
 
 
 def _are_all_present(levels: memoryview | bytes, count: int) -> bool:
-    """Whether levels, with their length, are one run that says so of each value, which is how writers say it."""
+    """Return whether definition levels, with their length, are one run of non-null values, as writers encode it."""
     return bytes(levels[_LENGTH.size :]) == encode_varint(count << 1) + b"\x01"
 
 
 def _dictionary_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryview]:
     values = _widened(chunk, page.values)
-    said = page.fields.get(1, 0)
-    if said * _WIDEST != len(values):
-        raise CorruptData(f"the dictionary of {chunk.name}", offset=chunk.start, expected=said, found=len(values) // _WIDEST)
-    header = encode_struct([number_field(1, said), number_field(2, _PLAIN)])
+    value_count = page.fields.get(1, 0)
+    if value_count * _WIDEST != len(values):
+        raise CorruptData(
+            f"invalid dictionary of {chunk.name}", offset=chunk.start, expected=value_count, found=len(values) // _WIDEST
+        )
+    header = encode_struct([number_field(1, value_count), number_field(2, _PLAIN)])
     return [_page_header(_DICTIONARY, len(values), header), values]
 
 
 def _data_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryview]:
-    encoding, said = page.fields.get(2, 0), page.fields.get(1, 0)
+    encoding, value_count = page.fields.get(2, 0), page.fields.get(1, 0)
     values: bytes | memoryview = page.values
     if encoding == _PLAIN:
         values = _widened(chunk, page.values)
         count = len(values) // _WIDEST
-        if count > said or (count < said and not chunk.is_optional):
-            raise CorruptData(f"the values of a page of {chunk.name}", offset=chunk.start, expected=said, found=count)
-    header = encode_struct([number_field(1, said), number_field(2, encoding), number_field(3, _RLE), number_field(4, _RLE)])
+        if count > value_count or (count < value_count and not chunk.is_optional):
+            raise CorruptData(f"invalid values of a page of {chunk.name}", offset=chunk.start, expected=value_count, found=count)
+    header = encode_struct(
+        [number_field(1, value_count), number_field(2, encoding), number_field(3, _RLE), number_field(4, _RLE)]
+    )
     return [_page_header(_DATA, len(page.levels) + len(values), header), page.levels, values]
 
 
 def _widened(chunk: DecimalChunk, values: memoryview) -> memoryview:
-    """Big-endian numbers of `chunk.width` bytes as little-endian ones of eight."""
-    return memoryview(_whole_numbers(chunk, values).view(np.uint8))  # type: ignore[arg-type]
+    """Convert big-endian integers of `chunk.width` bytes to little-endian ones of eight."""
+    return memoryview(_widened_integers(chunk, values).view(np.uint8))  # type: ignore[arg-type]
 
 
-def _whole_numbers(chunk: DecimalChunk, values: memoryview) -> npt.NDArray[np.int64]:
+def _widened_integers(chunk: DecimalChunk, values: memoryview) -> npt.NDArray[np.int64]:
     width, size = chunk.width, len(values)
     if size % width:
-        raise CorruptData(f"the bytes of a page of {chunk.name}", offset=chunk.start, expected=width, found=size % width)
-    # Eight bytes are taken from where each value begins; what follows the value is shifted out.
+        raise CorruptData(f"invalid size of a page of {chunk.name}", offset=chunk.start, expected=width, found=size % width)
+    # Eight bytes are read from the start of each value; the bytes after the value are shifted out.
     padded = np.zeros(size + _WIDEST, dtype=np.uint8)
     padded[:size] = np.frombuffer(values, dtype=np.uint8)
     big = np.ndarray((size // width,), dtype=">i8", buffer=padded, strides=(width,))
@@ -290,35 +323,37 @@ def _whole_numbers(chunk: DecimalChunk, values: memoryview) -> npt.NDArray[np.in
 
 
 def _pages(source: pa.NativeFile, chunk: DecimalChunk) -> Iterator[_Page]:
-    """The pages of a chunk, compared with their checksums and unpacked."""
+    """Yield the pages of a chunk, verified by their checksums and decompressed."""
     source.seek(chunk.start)
     data = memoryview(source.read_buffer(chunk.size_bytes)).cast("B")
     if len(data) != chunk.size_bytes:
-        raise CorruptData(f"the pages of {chunk.name}", offset=chunk.start, expected=chunk.size_bytes, found=len(data))
+        raise CorruptData(f"truncated pages of {chunk.name}", offset=chunk.start, expected=chunk.size_bytes, found=len(data))
     codec = None if chunk.codec is None else pa.Codec(chunk.codec)
-    at, seen, left = 0, 0, chunk.unpacked_bytes
+    at, seen, remaining_bytes = 0, 0, chunk.unpacked_bytes
     while seen < chunk.value_count:
-        said, start = read_numbers(data, at, chunk.start)
-        kind, unpacked, packed = (_number_of(said, number) for number in (1, 2, 3))
+        page_header, start = read_numbers(data, at, chunk.start)
+        kind, unpacked, packed = (_number_of(page_header, number) for number in (1, 2, 3))
         offset = chunk.start + at
         if not 0 <= packed <= len(data) - start:
-            raise CorruptData(f"the bytes of a page of {chunk.name}", offset=offset, expected=len(data) - start, found=packed)
-        if not 0 <= unpacked <= left:
-            raise CorruptData(f"the unpacked bytes of a page of {chunk.name}", offset=offset, expected=left, found=unpacked)
-        at, left = start + packed, left - unpacked
+            raise CorruptData(f"invalid size of a page of {chunk.name}", offset=offset, expected=len(data) - start, found=packed)
+        if not 0 <= unpacked <= remaining_bytes:
+            raise CorruptData(
+                f"invalid uncompressed size of a page of {chunk.name}", offset=offset, expected=remaining_bytes, found=unpacked
+            )
+        at, remaining_bytes = start + packed, remaining_bytes - unpacked
         if kind == _INDEX:
             continue
-        header = said.get(_HEADERS.get(kind, 0))
-        if not isinstance(header, dict) or 4 not in said:
+        header = page_header.get(_HEADERS.get(kind, 0))
+        if not isinstance(header, dict) or 4 not in page_header:
             raise _UnsupportedPage
         content = data[start:at]
-        expected, actual = _number_of(said, 4) & 0xFFFFFFFF, zlib.crc32(content)
+        expected, actual = _number_of(page_header, 4) & 0xFFFFFFFF, zlib.crc32(content)
         if expected != actual:
-            raise CorruptData(f"checksum of a page of {chunk.name}", offset=offset, expected=expected, found=actual)
+            raise CorruptData(f"checksum mismatch in a page of {chunk.name}", offset=offset, expected=expected, found=actual)
         try:
             page = _unpacked(chunk, kind, {n: _number_of(header, n, 0) for n in header}, content, unpacked, codec)
         except (pa.ArrowInvalid, OSError) as error:
-            raise CorruptData(f"a page of {chunk.name} cannot be unpacked: {error}", offset=offset) from error
+            raise CorruptData(f"a page of {chunk.name} cannot be decompressed: {error}", offset=offset) from error
         if kind != _DICTIONARY:
             if page.fields.get(1, 0) <= 0:
                 raise CorruptData(f"a page of {chunk.name} without values", offset=offset)
@@ -347,10 +382,10 @@ def _unpacked(
 
 
 def _second_version(chunk: DecimalChunk, header: dict[int, int], content: memoryview, size: int, codec: pa.Codec | None) -> _Page:
-    """A page of version 2 as one of version 1: levels stand before what is packed, without their length."""
+    """Convert a page of version 2 to version 1: its levels precede the compressed part, without their length."""
     levels = header.get(5, 0)
     if header.get(6, 0) or not 0 <= levels <= min(size, len(content)):
-        raise CorruptData(f"the levels of a page of {chunk.name}", offset=chunk.start, expected=len(content), found=levels)
+        raise CorruptData(f"invalid levels of a page of {chunk.name}", offset=chunk.start, expected=len(content), found=levels)
     is_packed = header.get(7, 1) == 1
     values = _inflated(content[levels:], size - levels, codec if is_packed else None)
     fields = {1: header.get(1, 0), 2: header[4]}
@@ -362,14 +397,14 @@ def _second_version(chunk: DecimalChunk, header: dict[int, int], content: memory
 def _split(chunk: DecimalChunk, kind: int, header: dict[int, int], data: memoryview) -> _Page:
     size = _LENGTH.unpack_from(data)[0] + _LENGTH.size if len(data) >= _LENGTH.size else _LENGTH.size
     if size > len(data):
-        raise CorruptData(f"the levels of a page of {chunk.name}", offset=chunk.start, expected=len(data), found=size)
+        raise CorruptData(f"invalid levels of a page of {chunk.name}", offset=chunk.start, expected=len(data), found=size)
     return _Page(kind, header, data[:size], data[size:])
 
 
 def _inflated(content: memoryview, size: int, codec: pa.Codec | None) -> memoryview:
     if codec is None:
         if len(content) != size:
-            raise CorruptData("the bytes of a page that is not packed", expected=size, found=len(content))
+            raise CorruptData("invalid size of an uncompressed page", expected=size, found=len(content))
         return content
     return memoryview(codec.decompress(content, size)).cast("B") if size else memoryview(b"")
 
@@ -379,7 +414,7 @@ def _number_of(fields: Numbers, number: int, absent: int = -1) -> int:
     return value if isinstance(value, int) else absent
 
 
-# The file in memory ----------------------------------------------------------------------------------------------------
+# File in memory -------------------------------------------------------------------------------------------------------
 
 
 def _page_header(kind: int, size: int, header: bytes) -> bytes:
@@ -389,7 +424,7 @@ def _page_header(kind: int, size: int, header: bytes) -> bytes:
 
 
 def _footer(columns: Sequence[_Column]) -> bytes:
-    """Of one row group: the schema, then where each column lies."""
+    """Encode the footer of one row group: the schema, then the position of each column."""
     count = columns[0].chunk.value_count
     root = encode_struct([text_field(4, "schema"), number_field(5, len(columns))])
     leaves, chunks = [], []

@@ -1,6 +1,6 @@
-"""The footer of a Parquet file: rewritten where it misleads readers about some columns, and checked before Arrow reads it.
+"""Parquet footer: validation before Arrow reads it, and removal of misleading column statistics.
 
-A footer is a Thrift struct in the compact protocol.  On the way to the bounds:
+A footer is a Thrift struct in the compact protocol. The path to column bounds:
 
     FileMetaData   2 schema: list of SchemaElement    4 row groups: list of RowGroup
     SchemaElement  6 converted type    10 logical type
@@ -9,10 +9,10 @@ A footer is a Thrift struct in the compact protocol.  On the way to the bounds:
     ColumnMetaData 3 path: list of text    12 Statistics    13 encodings of the pages: whether all have a dictionary
     Statistics     1, 5 largest value   2, 6 smallest value   7, 8 whether these are exact
 
-Everything else is copied as it stands.  The end of a file is: footer, its length as four bytes little-endian, `PAR1`; readers
-start from there, so a second footer behind the first is the one that counts.
+All other bytes are copied unchanged. A file ends with the footer, its length as four bytes little-endian, and `PAR1`.
+Readers start from there, so a second footer after the first replaces it.
 
-Source: parquet-format, parquet.thrift and "File format"; Thrift, "Compact protocol encoding".
+Specification: parquet-format, parquet.thrift and "File format"; Thrift, "Compact protocol encoding".
 """
 
 from __future__ import annotations
@@ -52,13 +52,18 @@ _BOUNDS = frozenset({1, 2, 5, 6, 7, 8})
 
 
 def closing_without(closing: bytes, bounds: Collection[str], dictionaries: Collection[str] = ()) -> bytes:
-    """What closes a Parquet file (footer, length, magic), with some things left out in every row group.
+    """Return the end of a Parquet file (footer, length, magic) without some statistics, in every row group.
 
-    closing: may have anything before the footer.  bounds: columns that lose their bounds; dictionaries: those of which it is not
-    said any more that dictionaries hold all their values; dotted paths of leaves.  Raises CorruptData.
+    Args:
+        closing: The end of the file; bytes before the footer are allowed.
+        bounds: Columns that lose their bounds (dotted paths of leaves).
+        dictionaries: Columns that lose the statement that dictionaries hold all their values.
+
+    Raises:
+        CorruptData: `closing` is not the end of a Parquet file.
     """
     if len(closing) < 8 or closing[-4:] != MAGIC:
-        raise CorruptData("a Parquet file does not end in its magic", expected=MAGIC, found=closing[-4:])
+        raise CorruptData("a Parquet file does not end with its magic", expected=MAGIC, found=closing[-4:])
     (size,) = struct.unpack("<I", closing[-8:-4])
     if size > len(closing) - 8:
         raise CorruptData("a Parquet footer is longer than its file", expected=len(closing) - 8, found=size)
@@ -81,7 +86,7 @@ def closing_without(closing: bytes, bounds: Collection[str], dictionaries: Colle
 
 
 def closing_with_text(closing: bytes) -> bytes:
-    """What closes a Parquet file, with columns of enums as columns of text, which they are: Arrow takes enums for bytes."""
+    """Return the end of a Parquet file with enum columns declared as string, because Arrow reads enums as bytes."""
 
     def plain(element: bytes) -> bytes:
         fields = decode_fields(element)
@@ -105,9 +110,9 @@ def _path_text(data: bytes) -> str:
     return ".".join(cursor.text(cursor.varint()) for _ in range(count))
 
 
-# What a footer must hold before Arrow sees it -------------------------------------------------------------------------
+# Validation of a footer before Arrow reads it -------------------------------------------------------------------------
 
-# Kinds of fields beyond those of the protocol: a binary that is UTF-8, and lists.
+# Field types in addition to those of the protocol: a binary that is UTF-8, and lists.
 _TEXT, _NUMBERS, _LONGS, _TEXTS = range(STRUCT + 1, STRUCT + 5)
 _ITEMS = {_NUMBERS: I32, _LONGS: I64, _TEXTS: BINARY}
 _LIMITS = {I16: 1 << 15, I32: 1 << 31, I64: 1 << 63}
@@ -115,8 +120,13 @@ _LIMITS = {I16: 1 << 15, I32: 1 << 31, I64: 1 << 63}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shape:
-    """A struct of the format.  fields: number -> name and kind, or the shape of a struct, or a list of one shape, of its items;
-    needed: names that have to be there.
+    """A struct of the format.
+
+    Attributes:
+        name: Name in parquet.thrift.
+        fields: Number -> name and type: a primitive, the shape of a struct, or a list with one shape, that of its
+            items.
+        needed: Required names.
     """
 
     name: str
@@ -215,8 +225,8 @@ _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 _BYTE_ARRAY, _FIXED = 6, 7
 _REQUIRED, _REPEATED = 0, 2
 _MAX_CONVERTED = 21
-# Bytes that one byte of a column can become at most, by codec, doubled or more: none, Snappy (64 of 3), gzip (1,032), LZO, Brotli
-# (16 MiB of a few), LZ4 (255), Zstandard (128 KiB of 4), LZ4 raw.
+# Maximum expansion of one byte of a column, by codec, doubled or more: none, Snappy (64 of 3), gzip (1,032), LZO,
+# Brotli (16 MiB of a few), LZ4 (255), Zstandard (128 KiB of 4), LZ4 raw.
 _SWELLS = (64, 64, 1 << 11, 1 << 11, 1 << 23, 1 << 9, 1 << 16, 1 << 9)
 _SMALL = 1 << 20
 
@@ -224,13 +234,20 @@ _Struct = dict[str, Any]
 
 
 def check_footer(footer: bytes, offset: int) -> None:
-    """Raises CorruptData for a footer that does not hold what the format says; Arrow ends the process on some of these.
+    """Validate a footer, because Arrow terminates the process on some invalid ones.
 
-    footer: without its length and magic; offset: where it stands in its file.  Every enum, length and list is looked at, and what
-    has to be there is; leaves of the schema and column chunks fit together; pages lie in front of the footer.  No column may
-    unpack to more than its codec can make of its bytes (64 times for Snappy, 2**16 for Zstandard, 2**23 for Brotli) and a MiB, so
-    that a small file cannot ask for all memory by what it says.  What writers are known to get wrong is not looked at: the
-    places and packed sizes of row groups.  Measured at 13,000 microseconds of processor time for 20 columns and 10 row groups.
+    Every enum, length and list is checked, and required fields must exist. The leaves of the schema match the column
+    chunks; pages precede the footer. The uncompressed size of a column is bounded by the maximum expansion of its codec
+    (64 times for Snappy, 2**16 for Zstandard, 2**23 for Brotli) plus one MiB, so that a small file cannot allocate all
+    memory. Fields that known writers get wrong are not checked: the offsets and compressed sizes of row groups. Cost:
+    13,000 microseconds of processor time for 20 columns and 10 row groups.
+
+    Args:
+        footer: Without its length and magic.
+        offset: Its position in the file.
+
+    Raises:
+        CorruptData: The footer is invalid.
     """
     walk = _StructReader(footer, offset)
     file = walk.struct(_FILE, 0)
@@ -239,15 +256,19 @@ def check_footer(footer: bytes, offset: int) -> None:
     for group in file["row_groups"]:
         _check_group(walk, group, leaves, offset)
         rows += group["num_rows"]
-    walk.expect(file["num_rows"] == rows, "the rows of its row groups", expected=file["num_rows"], found=rows)
+    walk.expect(file["num_rows"] == rows, "invalid number of rows of its row groups", expected=file["num_rows"], found=rows)
 
 
 @dataclass(frozen=True, slots=True)
 class _SchemaLeaf:
-    """A column as the schema has it.
+    """A leaf column of the schema.
 
-    width: bytes of a value, 0 where they differ; repetition, definition: the deepest level of each, of which a column that is
-    never repeated has none and one that is never null neither.
+    Attributes:
+        path: Names from the root.
+        type: Physical type.
+        width: Bytes of a value, 0 for variable length.
+        repetition: Maximum repetition level, 0 for a column that is never repeated.
+        definition: Maximum definition level, 0 for a column that is never null.
     """
 
     path: list[str]
@@ -266,15 +287,17 @@ class _StructReader:
         self._at = 0
 
     def expect(self, contains: object, description: str, *, expected: object = None, found: object = None) -> None:
-        """Raises CorruptData where something does not hold."""
+        """Raise CorruptData unless `contains` is true."""
         if not contains:
-            raise CorruptData(f"a Parquet footer: {description}", offset=self._base + self._at, expected=expected, found=found)
+            raise CorruptData(
+                f"invalid Parquet footer: {description}", offset=self._base + self._at, expected=expected, found=found
+            )
 
     def struct(self, shape: _Shape, depth: int) -> _Struct:
-        """The fields of a struct that its shape names; others are passed over."""
+        """Return the fields of a struct that its shape names; others are skipped."""
         self.expect(depth <= DEPTH_LIMIT, "nested too deeply", expected=DEPTH_LIMIT)
         data, fields = self._data, shape.fields
-        found: _Struct = {}
+        values: _Struct = {}
         number = 0
         try:
             while head := data[self._at]:
@@ -285,20 +308,20 @@ class _StructReader:
                 if known is None:
                     self._pass(kind, depth)
                     continue
-                name, wanted = known
-                if wanted == kind and kind in _LIMITS:
+                name, field_type = known
+                if field_type == kind and kind in _LIMITS:
                     value = self._signed()
                     if not -_LIMITS[kind] <= value < _LIMITS[kind]:
                         self.expect(False, f"{name} of {shape.name}", found=value)
-                    found[name] = value
+                    values[name] = value
                 else:
-                    found[name] = self._value(wanted, kind, shape.name, depth)
+                    values[name] = self._value(field_type, kind, shape.name, depth)
             self._at += 1
         except IndexError:
-            self.expect(False, f"{shape.name} ends early")
-        if not shape.needed <= found.keys():
-            self.expect(False, f"{shape.name} lacks {', '.join(sorted(shape.needed - found.keys()))}")
-        return found
+            self.expect(False, f"{shape.name} is truncated")
+        if not shape.needed <= values.keys():
+            self.expect(False, f"{shape.name} is missing {', '.join(sorted(shape.needed - values.keys()))}")
+        return values
 
     def _value(self, shape: int | _Shape | list[_Shape], kind: int, name: str, depth: int) -> Any:
         if isinstance(shape, _Shape):
@@ -325,16 +348,16 @@ class _StructReader:
         self._at += 1
         count = head >> 4 if head >> 4 < 15 else self._unsigned()
         self._check(head & 15 == item or not count, name, head & 15)
-        # Each item has a byte at least.
-        left = len(self._data) - self._at
-        self.expect(count <= left, f"the length of a list of {name}", expected=left, found=count)
+        # Each item has at least one byte.
+        remaining = len(self._data) - self._at
+        self.expect(count <= remaining, f"the length of a list of {name}", expected=remaining, found=count)
         return count
 
     def _bytes(self) -> bytes:
         size = self._unsigned()
         start = self._at
-        left = len(self._data) - start
-        self.expect(size <= left, "the length of a text", expected=left, found=size)
+        remaining = len(self._data) - start
+        self.expect(size <= remaining, "the length of a text", expected=remaining, found=size)
         self._at = start + size
         return self._data[start : self._at]
 
@@ -342,7 +365,7 @@ class _StructReader:
         try:
             return self._bytes().decode()
         except UnicodeDecodeError:
-            raise CorruptData(f"a Parquet footer: a text of {name} is not UTF-8", offset=self._base + self._at) from None
+            raise CorruptData(f"invalid Parquet footer: a text of {name} is not UTF-8", offset=self._base + self._at) from None
 
     def _unsigned(self) -> int:
         data = self._data
@@ -358,7 +381,7 @@ class _StructReader:
             if byte < 128:
                 return value
             shift += 7
-            self.expect(shift < 70, "a number of more than 64 bits")
+            self.expect(shift < 70, "an integer of more than 64 bits")
 
     def _signed(self) -> int:
         value = self._data[self._at]
@@ -375,10 +398,10 @@ class _StructReader:
 
 
 def _leaves(walk: _StructReader, schema: Sequence[_Struct]) -> list[_SchemaLeaf]:
-    """The columns of a schema, which stands as a tree whose nodes come before their children."""
+    """Return the leaf columns of a schema, which is a tree in depth-first order."""
     walk.expect(bool(schema), "a schema without a root")
-    found: list[_SchemaLeaf] = []
-    # Open groups: children that are still to come, path, levels of repetition and of definition.
+    leaves: list[_SchemaLeaf] = []
+    # Open groups: number of remaining children, path, repetition and definition levels.
     opened: list[tuple[int, list[str], int, int]] = []
     for place, element in enumerate(schema):
         name, children, type_ = element["name"], element.get("num_children", 0), element.get("type")
@@ -388,10 +411,10 @@ def _leaves(walk: _StructReader, schema: Sequence[_Struct]) -> list[_SchemaLeaf]
         walk.expect(children >= 0, f"the children of {name}", found=children)
         path, repeated, defined = [], 0, 0
         if place:
-            walk.expect(bool(opened), "a schema goes on behind its tree", found=name)
-            left, above, repeated, defined = opened.pop()
-            if left > 1:
-                opened.append((left - 1, above, repeated, defined))
+            walk.expect(bool(opened), "a schema with elements after its tree", found=name)
+            remaining, above, repeated, defined = opened.pop()
+            if remaining > 1:
+                opened.append((remaining - 1, above, repeated, defined))
             path = [*above, name]
             repeated += repetition == _REPEATED
             defined += repetition != _REQUIRED
@@ -399,11 +422,11 @@ def _leaves(walk: _StructReader, schema: Sequence[_Struct]) -> list[_SchemaLeaf]
             width = element.get("type_length", 0) if type_ == _FIXED else _WIDTHS.get(type_, 0)
             walk.expect(not children and (type_ in _WIDTHS or type_ in (_BYTE_ARRAY, _FIXED)), f"the type of {name}", found=type_)
             walk.expect(width > 0 or type_ == _BYTE_ARRAY, f"the width of {name}", found=width)
-            found.append(_SchemaLeaf(path, type_, width, repeated, defined))
+            leaves.append(_SchemaLeaf(path, type_, width, repeated, defined))
         elif children:
             opened.append((children, path, repeated, defined))
-    walk.expect(not opened, "a schema ends within its tree")
-    return found
+    walk.expect(not opened, "a schema that is truncated inside its tree")
+    return leaves
 
 
 def _check_group(walk: _StructReader, group: _Struct, leaves: Sequence[_SchemaLeaf], end: int) -> None:
@@ -414,7 +437,7 @@ def _check_group(walk: _StructReader, group: _Struct, leaves: Sequence[_SchemaLe
     for chunk, leaf in zip(chunks, leaves, strict=True):
         column, name = chunk["metadata"], ".".join(leaf.path)
         walk.expect(
-            "crypto" not in chunk and "file_path" not in chunk, f"{name} is encrypted or in another file, which is not read"
+            "crypto" not in chunk and "file_path" not in chunk, f"{name} is encrypted or in another file, which is not supported"
         )
         walk.expect(column["path"] == leaf.path, "the path of a column", expected=name, found=".".join(column["path"]))
         walk.expect(column["type"] == leaf.type, f"the type of {name}", expected=leaf.type, found=column["type"])
@@ -428,9 +451,9 @@ def _check_group(walk: _StructReader, group: _Struct, leaves: Sequence[_SchemaLe
         walk.expect(0 <= unpacked <= bound, f"the unpacked bytes of {name}", expected=bound, found=unpacked)
         largest += bound
         for place, size in _APART:
-            held = column if place.startswith("bloom") else chunk
-            if place in held:
-                at, length = held[place], held.get(size, 0)
+            parent = column if place.startswith("bloom") else chunk
+            if place in parent:
+                at, length = parent[place], parent.get(size, 0)
                 walk.expect(at >= 0 <= length and at + length <= end, f"{place} of {name}", expected=end, found=(at, length))
         _check_statistics(walk, column.get("statistics", {}), leaf, name)
         _check_sizes(walk, column.get("sizes", {}), leaf, name)

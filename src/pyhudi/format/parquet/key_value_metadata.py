@@ -1,9 +1,9 @@
-"""Where the texts of a Parquet footer's key-values stand, found without making anything of the rest.
+"""Positions of key-value texts in a Parquet footer, found without parsing the other fields.
 
     FileMetaData   5 key-values: list of KeyValue
     KeyValue       1 key    2 value: both texts
 
-Source: parquet-format, parquet.thrift; Thrift, "Compact protocol encoding".
+Specification: parquet-format, parquet.thrift; Thrift, "Compact protocol encoding".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEY, _VALUE = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class TextSpan:
-    """Where a text stands in a footer.  head: its length before it."""
+    """Position of a text in a footer; `head` is the position of its length prefix."""
 
     head: int
     start: int
@@ -29,11 +29,16 @@ class TextSpan:
 
 
 def text_spans(footer: bytes, keys: Collection[bytes]) -> dict[bytes, TextSpan]:
-    """Of some keys the places of their texts, in the order of the footer; none of a footer that is not of the form above.
+    """Return the positions of the texts of some keys, in the order of the footer.
 
-    footer: begins with the struct, and may have anything behind it.  A key that stands twice is left out.
+    Args:
+        footer: Starts with the struct; bytes after it are ignored.
+        keys: The keys. A repeated key is omitted.
+
+    Returns:
+        Empty for a footer that does not have the form above.
     """
-    found: dict[bytes, TextSpan] = {}
+    spans: dict[bytes, TextSpan] = {}
     twice = set()
     cursor = ByteCursor(footer)
     try:
@@ -45,12 +50,12 @@ def text_spans(footer: bytes, keys: Collection[bytes]) -> dict[bytes, TextSpan]:
             for _ in range(count if kind == STRUCT else 0):
                 key, place = _key_value(cursor)
                 if key in keys and place is not None:
-                    twice |= {key} & found.keys()
-                    found[key] = place
+                    twice |= {key} & spans.keys()
+                    spans[key] = place
             break
     except CorruptData:
         return {}
-    return {key: place for key, place in found.items() if key not in twice}
+    return {key: place for key, place in spans.items() if key not in twice}
 
 
 def _key_value(cursor: ByteCursor) -> tuple[bytes, TextSpan | None]:

@@ -1,16 +1,16 @@
-"""Some pages of a column of a Parquet file, read without the others.
+"""Page-level reads: decode only some pages of a column of a Parquet file.
 
-A row group has one size for all columns, and its pages hold some 20,000 rows each.  Where few rows are wanted, or where the
-bounds in the headers of the pages rule most of them out, only the pages that hold rows wanted are unpacked and decoded:
+A row group has one size for all columns, and its pages hold some 20,000 rows each. If few rows are needed, or if the
+bounds in the page headers prune most of them, only the pages with needed rows are decompressed and decoded:
 
-    1. the column's bytes are taken out of the file, and the headers of its pages walked
-    2. the pages that are wanted become, as they stand, a column of a Parquet file in memory, and Arrow reads that
+    1. the column's bytes are read from the file, and its page headers parsed
+    2. the selected pages become, unchanged, a column of a Parquet file in memory, which Arrow reads
 
-Arrow compares the checksums of these pages; what is wrong with those that are passed over stays unknown, as with row groups that
-are.  The rule of what is read so: columns that are neither nested nor repeated, of types that a footer of this file's form tells,
-packed by a codec that Arrow has.  Any other column is Arrow's to read.
+Arrow verifies the checksums of these pages; corruption in skipped pages is not detected, as for skipped row groups.
+Columns that qualify: neither nested nor repeated, of types that the footer built here can declare, with a codec that
+Arrow supports. Arrow reads every other column.
 
-Source: parquet-format, parquet.thrift, "PageHeader" and "Statistics".
+Specification: parquet-format, parquet.thrift, "PageHeader" and "Statistics".
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from pyhudi.format.parquet.thrift_compact import (
 )
 
 PAGE_ROWS: Final = 20_000
-"""Rows that a page has at most where its writer is Arrow or Hudi with their defaults."""
+"""Maximum rows of a page by the defaults of Arrow and Hudi."""
 
 _LEAST_PAGES: Final = 2
 _MAGIC: Final = b"PAR1"
 _DATA, _INDEX, _DICTIONARY, _DATA_V2 = range(4)
 _HEADERS: Final = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
 _STATISTICS: Final = {_DATA: 5, _DATA_V2: 8}
-"""Which field of the header of a kind holds bounds."""
+"""Header field with the bounds, for each page type."""
 _PLAIN, _RLE, _RLE_DICTIONARY = 0, 3, 8
 _LENGTH: Final = struct.Struct("<I")
 _CODECS: Final = {"UNCOMPRESSED": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6}
@@ -60,7 +60,7 @@ _NUMBERS: Final = {"INT32": struct.Struct("<i"), "INT64": struct.Struct("<q")}
 
 @dataclass(frozen=True, slots=True)
 class PageBounds:
-    """Between which values those of a page lie, as a footer's statistics have them."""
+    """Minimum and maximum of a page's values, encoded as in a footer's statistics."""
 
     least: int | bytes
     greatest: int | bytes
@@ -68,15 +68,20 @@ class PageBounds:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPages:
-    """The pages of a column of one row group.
+    """Pages of a column of one row group.
 
-    first_rows: of each page the number in the row group of its first row, and at the end how many rows there are.  pages: of
-    each its bytes, header included, and how many they are unpacked.  dictionary: the same of the dictionary, None without one.
-    bounds: of each page, where they can be trusted; None else.
+    No checksum protects a page header, and a bound with one flipped bit would hide rows. Bounds are therefore used only
+    if values ascend from page to page. A page is then assumed to range from the maximum of the previous page to the
+    minimum of the next one, and the outermost pages to the bounds in the footer. If any one of them is wrong, either
+    the order is broken or no row is lost.
 
-    No checksum guards a header, and a bound that is off by one bit would hide rows.  So bounds count only where values ascend
-    from page to page, and then a page is taken to reach from the greatest of the page before to the least of the page after it,
-    and the outermost to what the footer says: whichever one of them is wrong, either the order is broken or no row is lost.
+    Attributes:
+        leaf: The column in the schema.
+        codec: Compression.
+        first_rows: Row number in the row group of each page's first row, and at the end the number of rows.
+        bounds: Bounds of each page; None if they cannot be trusted.
+        pages: Bytes of each page, header included, and its uncompressed size.
+        dictionary: The same for the dictionary page; None without one.
     """
 
     leaf: Any
@@ -87,22 +92,23 @@ class ColumnPages:
     dictionary: tuple[memoryview, int] | None
 
     def pages_containing(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The pages that hold some rows, which are in order."""
+        """Return the pages that contain some rows, which are in order."""
         return np.unique(np.searchsorted(self.first_rows, rows, side="right") - 1)
 
     def positions_in_pages(self, chosen: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Where rows stand among those of the chosen pages, which hold them."""
+        """Return the positions of rows among those of the chosen pages, which contain them."""
         counts = np.diff(self.first_rows)[chosen]
         starts = np.cumsum(counts) - counts
         page = np.searchsorted(chosen, np.searchsorted(self.first_rows, rows, side="right") - 1)
-        found: npt.NDArray[np.int64] = rows - self.first_rows[chosen][page] + starts[page]
-        return found
+        positions: npt.NDArray[np.int64] = rows - self.first_rows[chosen][page] + starts[page]
+        return positions
 
 
 def column_pages(source: pa.NativeFile, metadata: pq.FileMetaData, group: int, name: str) -> ColumnPages | None:
-    """The pages of a column of a row group, by its name; None where the column is Arrow's to read, or not there.
+    """Return the pages of a column of a row group; None if Arrow must read the column, or if it does not exist.
 
-    Raises CorruptData where headers of pages do not fit what the footer says.
+    Raises:
+        CorruptData: Page headers do not match the footer.
     """
     number = next((n for n in range(metadata.num_columns) if metadata.schema.column(n).path == name), None)
     if number is None:
@@ -122,18 +128,26 @@ def column_pages(source: pa.NativeFile, metadata: pq.FileMetaData, group: int, n
     source.seek(start)
     data = memoryview(source.read_buffer(chunk.total_compressed_size)).cast("B")
     if len(data) != chunk.total_compressed_size:
-        raise CorruptData(f"the pages of {name}", offset=start, expected=chunk.total_compressed_size, found=len(data))
+        raise CorruptData(
+            f"the pages of {name} do not match the footer", offset=start, expected=chunk.total_compressed_size, found=len(data)
+        )
     return _walked(data, start, leaf, chunk)
 
 
 def read_pages(pages: ColumnPages, chosen: npt.NDArray[np.int64], open_: Callable[[pa.NativeFile], pq.ParquetFile]) -> pa.Table:
-    """The rows of the chosen pages, in order, as a table of one column.  open_: makes the reader of the file in memory."""
-    taken = [pages.pages[number] for number in chosen.tolist()]
-    every = taken if pages.dictionary is None else [pages.dictionary, *taken]
+    """Return the rows of the chosen pages, in order, as a table of one column.
+
+    Args:
+        pages: Pages of the column.
+        chosen: Page numbers.
+        open_: Opens the file in memory.
+    """
+    chosen_pages = [pages.pages[number] for number in chosen.tolist()]
+    all_pages = chosen_pages if pages.dictionary is None else [pages.dictionary, *chosen_pages]
     first = len(_MAGIC) + (0 if pages.dictionary is None else len(pages.dictionary[0]))
     rows = int(np.diff(pages.first_rows)[chosen].sum())
-    footer = _footer(pages, rows, first, sum(len(data) for data, _ in every), sum(size for _, size in every))
-    parts: list[bytes | memoryview] = [_MAGIC, *(data for data, _ in every), footer, _LENGTH.pack(len(footer)), _MAGIC]
+    footer = _footer(pages, rows, first, sum(len(data) for data, _ in all_pages), sum(size for _, size in all_pages))
+    parts: list[bytes | memoryview] = [_MAGIC, *(data for data, _ in all_pages), footer, _LENGTH.pack(len(footer)), _MAGIC]
     return open_(pa.BufferReader(b"".join(parts))).read(use_threads=False)
 
 
@@ -145,14 +159,14 @@ def _walked(data: memoryview, start: int, leaf: Any, chunk: Any) -> ColumnPages 
     dictionary = None
     while seen < count:
         offset = start + at
-        said, content = read_numbers(data, at, start)
-        kind, unpacked, packed = (_int(said, number) for number in (1, 2, 3))
+        page_header, content = read_numbers(data, at, start)
+        kind, unpacked, packed = (_int(page_header, number) for number in (1, 2, 3))
         if unpacked < 0 or not 0 <= packed <= len(data) - content:
-            raise CorruptData(f"the bytes of a page of {leaf.name}", offset=offset, expected=len(data) - content, found=packed)
+            raise CorruptData(f"invalid size of a page of {leaf.name}", offset=offset, expected=len(data) - content, found=packed)
         end = content + packed
         page = data[at:end], content - at + unpacked
         at = end
-        header = said.get(_HEADERS.get(kind, 0))
+        header = page_header.get(_HEADERS.get(kind, 0))
         if kind == _INDEX:
             continue
         if not isinstance(header, dict):
@@ -162,24 +176,26 @@ def _walked(data: memoryview, start: int, leaf: Any, chunk: Any) -> ColumnPages 
             continue
         values = _int(header, 1)
         if not 0 < values <= count - seen:
-            raise CorruptData(f"the values of a page of {leaf.name}", offset=offset, expected=count - seen, found=values)
+            raise CorruptData(
+                f"invalid number of values of a page of {leaf.name}", offset=offset, expected=count - seen, found=values
+            )
         seen += values
         first_rows.append(seen)
         pages.append(page)
-        bounds.append(_said(header.get(_STATISTICS[kind]), leaf))
+        bounds.append(_header_bounds(header.get(_STATISTICS[kind]), leaf))
     return ColumnPages(leaf, codec, np.array(first_rows, dtype=np.int64), _ascending(bounds, ends), tuple(pages), dictionary)
 
 
 def _ends(statistics: Any) -> tuple[Any, Any] | None:
-    """The least and the greatest value of a column of a row group, where its footer has them."""
+    """Return the minimum and maximum of a column of a row group, if its footer has them."""
     if statistics is None or not statistics.has_min_max:
         return None
     low, high = (v.encode() if isinstance(v, str) else v for v in (statistics.min_raw, statistics.max_raw))
     return (low, high) if type(low) is type(high) and isinstance(low, (int, bytes)) else None
 
 
-def _said(statistics: Any, leaf: Any) -> PageBounds | None:
-    """The bounds in a page's header; None where it has none."""
+def _header_bounds(statistics: Any, leaf: Any) -> PageBounds | None:
+    """Return the bounds in a page's header; None if it has none."""
     if not isinstance(statistics, dict):
         return None
     least, greatest = (_value(statistics.get(number), leaf) for number in (6, 5))
@@ -187,25 +203,25 @@ def _said(statistics: Any, leaf: Any) -> PageBounds | None:
 
 
 def _ascending(page_bounds: Sequence[PageBounds | None], ends: tuple[Any, Any] | None) -> tuple[PageBounds, ...] | None:
-    """The bounds of pages as `ColumnPages` has them.  ends: the least and the greatest value by the footer."""
+    """Return the bounds of pages as `ColumnPages` defines them. ends: minimum and maximum in the footer."""
     if ends is None or len(page_bounds) < _LEAST_PAGES:
         return None
     low, high = ends
-    found: list[Any] = []
+    edges: list[Any] = []
     for page in page_bounds:
         if page is None or type(page.least) is not type(low) or type(page.greatest) is not type(low):
             return None
-        values = [*found[-1:], page.least, page.greatest]
+        values = [*edges[-1:], page.least, page.greatest]
         if values[0] < low or values[-1] > high or values != sorted(values):
             return None
-        found += (page.least, page.greatest)
-    reach = [low, *found[1:-1], high]
-    # Of page n the values lie between what ends the page before and what begins the one after.
+        edges += (page.least, page.greatest)
+    reach = [low, *edges[1:-1], high]
+    # The values of page n are between the end of the previous page and the start of the next.
     return tuple(PageBounds(reach[max(0, 2 * n - 1)], reach[min(len(reach) - 1, 2 * n + 2)]) for n in range(len(page_bounds)))
 
 
 def _value(data: Any, leaf: Any) -> int | bytes | None:
-    """A bound as a footer has it, of whole numbers, times and text; None of others."""
+    """Return a bound as a footer encodes it, for integers, times and text; None for other types."""
     if not isinstance(data, bytes) or leaf.converted_type == "DECIMAL":
         return None
     if leaf.physical_type == "BYTE_ARRAY":
@@ -220,7 +236,7 @@ def _int(fields: Numbers, number: int) -> int:
 
 
 def _footer(pages: ColumnPages, rows: int, first: int, size: int, unpacked: int) -> bytes:
-    """Of one row group of one column, as the file has it; its bytes begin after the magic."""
+    """Encode the footer of one row group of one column, as in the file; its pages begin after the magic."""
     leaf, name = pages.leaf, pages.leaf.name.encode()
     kind, converted = _PHYSICAL[leaf.physical_type], _CONVERTED[leaf.converted_type]
     fields = [number_field(1, kind)]

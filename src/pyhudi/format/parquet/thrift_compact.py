@@ -1,9 +1,8 @@
-"""Structs of Thrift in the compact protocol, as bytes that are taken apart and put together field by field.
+"""Thrift compact protocol: structs decoded and encoded field by field.
 
-What a struct holds is copied as it stands but for the fields that are edited.  What it means say `parquet_footer` and
-`parquet_decimals`.
+The value of a field is copied unchanged unless it is edited. `footer` and `decimals` interpret the structs.
 
-Source: Thrift, "Compact protocol encoding".
+Specification: Thrift, "Compact protocol encoding".
 """
 
 from __future__ import annotations
@@ -22,7 +21,13 @@ Edit = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True)
 class ThriftField:
-    """A field of a struct.  kind: its type in the compact protocol; value: its bytes, none for a boolean."""
+    """A field of a struct.
+
+    Attributes:
+        number: Field number.
+        kind: Its type in the compact protocol.
+        value: Its bytes, empty for a boolean.
+    """
 
     number: int
     kind: int
@@ -30,24 +35,24 @@ class ThriftField:
 
 
 def edited(data: bytes, number: int, edit: Edit) -> bytes:
-    """A struct with one field edited, where it has it."""
+    """Return a struct with one field edited, if it has it."""
     return encode_struct([replace(f, value=edit(f.value)) if f.number == number else f for f in decode_fields(data)])
 
 
 def decode_fields(data: bytes) -> list[ThriftField]:
-    """The fields of a struct that takes all of `data`.  Raises CorruptData."""
+    """Return the fields of a struct that fills `data`. Raises CorruptData."""
     cursor = ByteCursor(data)
-    found: list[ThriftField] = []
+    fields: list[ThriftField] = []
     for number, kind in each_field(cursor):
         start = cursor.offset
         skip(cursor, kind, 0)
-        found.append(ThriftField(number, kind, data[start : cursor.offset]))
+        fields.append(ThriftField(number, kind, data[start : cursor.offset]))
     cursor.expect_end("a struct of a Parquet footer")
-    return found
+    return fields
 
 
 def each_field(cursor: ByteCursor) -> Iterator[tuple[int, int]]:
-    """Number and kind of each field of a struct, the cursor at its value, which whoever asks passes over; at last behind it."""
+    """Yield number and type of each field of a struct. The cursor is at its value, which the caller must read or skip."""
     number = 0
     while (head := cursor.u8()) != STOP:
         number = number + (head >> 4) if head >> 4 else cursor.zigzag()
@@ -55,22 +60,28 @@ def each_field(cursor: ByteCursor) -> Iterator[tuple[int, int]]:
 
 
 Numbers = dict[int, "int | bytes | Numbers"]
-"""What a struct holds of numbers, booleans (1 and 0), texts and further structs, by the numbers of the fields."""
+"""Numbers, booleans (1 and 0), texts and nested structs of a struct, by field number."""
 
 
 def read_numbers(data: memoryview, offset: int, base: int = 0) -> tuple[Numbers, int]:
-    """The numbers and texts of the struct that begins at `offset`, and where it ends; fields of other kinds are passed over.
+    """Return the numbers and texts of the struct at `offset`, and where it ends; fields of other types are skipped.
 
-    base: as of `ByteCursor`.  Raises CorruptData.
+    Args:
+        data: The bytes.
+        offset: Start of the struct.
+        base: As for `ByteCursor`.
+
+    Raises:
+        CorruptData: The struct is invalid.
     """
     try:
         return _numbers(data, offset, base, 0)
     except IndexError:
-        raise ByteCursor(data, len(data), base=base).corrupt("a struct of a Parquet file ends early") from None
+        raise ByteCursor(data, len(data), base=base).corrupt("a struct of a Parquet file is truncated") from None
 
 
 def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers, int]:
-    found: Numbers = {}
+    values: Numbers = {}
     number = 0
     while head := data[at]:
         at += 1
@@ -80,27 +91,27 @@ def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers,
         else:
             number, at = _zigzag(data, at, base)
         if I16 <= kind <= I64:
-            found[number], at = _zigzag(data, at, base)
+            values[number], at = _zigzag(data, at, base)
         elif kind in (TRUE, FALSE):
-            found[number] = int(kind == TRUE)
+            values[number] = int(kind == TRUE)
         elif kind == STRUCT and depth < DEPTH_LIMIT:
-            found[number], at = _numbers(data, at, base, depth + 1)
+            values[number], at = _numbers(data, at, base, depth + 1)
         elif kind == BINARY and (size := data[at]) < 128:
-            found[number] = bytes(data[at + 1 : at + 1 + size])
+            values[number] = bytes(data[at + 1 : at + 1 + size])
             at += 1 + size
         elif kind == BINARY:
             cursor = ByteCursor(data, at, base=base)
-            found[number] = bytes(cursor.read(cursor.varint()))
+            values[number] = bytes(cursor.read(cursor.varint()))
             at = cursor.offset
         else:
             cursor = ByteCursor(data, at, base=base)
             skip(cursor, kind, depth)
             at = cursor.offset
-    return found, at + 1
+    return values, at + 1
 
 
 def _zigzag(data: memoryview, at: int, base: int) -> tuple[int, int]:
-    # Headers of pages are numbers of a few bytes, and there are many.
+    # Page headers are numbers of a few bytes, and there are many of them.
     start = at
     value = data[at] & 127
     while data[at] >= 128 and at - start < _FEW_BYTES:
@@ -114,7 +125,7 @@ def _zigzag(data: memoryview, at: int, base: int) -> tuple[int, int]:
 
 
 def encode_struct(fields: Iterable[ThriftField]) -> bytes:
-    """A struct of fields, which stand in the order of their numbers."""
+    """Encode a struct of fields, which are in the order of their numbers."""
     parts: list[bytes] = []
     before = 0
     for field in fields:
@@ -126,24 +137,24 @@ def encode_struct(fields: Iterable[ThriftField]) -> bytes:
 
 
 def number_field(number: int, value: int, kind: int = I32) -> ThriftField:
-    """A field that is a whole number."""
+    """Return an integer field."""
     return ThriftField(number, kind, encode_zigzag(value))
 
 
 def text_field(number: int, text: str) -> ThriftField:
-    """A field that is a text."""
+    """Return a text field."""
     data = text.encode()
     return ThriftField(number, BINARY, encode_varint(len(data)) + data)
 
 
 def list_field(number: int, kind: int, items: Sequence[bytes]) -> ThriftField:
-    """A field that is a list of items of one kind, each given as its bytes."""
+    """Return a field with a list of encoded items of one type."""
     head = bytes([len(items) << 4 | kind]) if len(items) < 15 else bytes([0xF0 | kind]) + encode_varint(len(items))
     return ThriftField(number, LIST, head + b"".join(items))
 
 
 def each(data: bytes, edit: Edit) -> bytes:
-    """A list of structs, each edited."""
+    """Return a list of structs, each edited."""
     cursor = ByteCursor(data)
     count, _ = list_head(cursor)
     head = data[: cursor.offset]
@@ -157,13 +168,13 @@ def each(data: bytes, edit: Edit) -> bytes:
 
 
 def list_head(cursor: ByteCursor) -> tuple[int, int]:
-    """How many items a list has, and their kind; the cursor goes on to the first."""
+    """Read the number of items of a list, and their type; the cursor advances to the first."""
     head = cursor.u8()
     return cursor.varint() if head >> 4 == 15 else head >> 4, head & 15
 
 
 def skip(cursor: ByteCursor, kind: int, depth: int, *, in_list: bool = False) -> None:
-    """Pass over a value.  in_list: whether it is an item, of which a boolean is a byte."""
+    """Skip a value. in_list: the value is a list item, where a boolean is a byte."""
     if depth > DEPTH_LIMIT:
         raise cursor.corrupt("a struct of a Parquet file is nested too deeply", expected=DEPTH_LIMIT)
     if I16 <= kind <= I64:
@@ -189,7 +200,7 @@ def skip(cursor: ByteCursor, kind: int, depth: int, *, in_list: bool = False) ->
                 skip(cursor, kinds >> 4, depth + 1, in_list=True)
                 skip(cursor, kinds & 15, depth + 1, in_list=True)
     else:
-        raise cursor.corrupt("a struct of a Parquet file has a field of no known type", found=kind)
+        raise cursor.corrupt("a struct of a Parquet file has a field of unknown type", found=kind)
 
 
 def _skip_struct(cursor: ByteCursor, depth: int) -> None:

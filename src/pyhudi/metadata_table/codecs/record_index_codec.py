@@ -4,7 +4,7 @@ record_index.
 Key: the record key. Type 5.
 
     field                          encoding 0: a file id that is a UUID, or a UUID, `-` and a number    encoding 1: any
-        other
+                                   other
     partitionName                  partition path, empty if the table has none                          same
     fileIdHighBits, fileIdLowBits  the halves of the UUID, signed                                       -1, -1
     fileIndex                      the number; -1 without one                                           -1

@@ -19,7 +19,7 @@ represent them (only other writers produce timestamps in milliseconds):
 
     timestamps in milliseconds             MILLIS            zig-zag varint
     decimal                                DECIMAL_V2 + scale    zig-zag length, big-endian two's complement at its own
-    scale
+                                           scale
     unknown value, nanoseconds             UNKNOWN_WRAPPER      ignored
 
 Decoding converts to the column's current type, which may be wider than the type at write time. A bound that does not
@@ -246,8 +246,7 @@ def _wrapped(values: pa.BinaryArray, exists: pa.BooleanArray, kind: int) -> pa.S
 
 def wrap_stored(bounds: Sequence[Any], column: pa.DataType, *, typed: bool = False) -> pa.StructArray:
     """As `wrap_values`, for Python values in stored form: dates as days, timestamps and times as microseconds, decimals
-    as
-    Decimal.
+    as Decimal.
     """
     if not has_statistics(column, typed=typed):
         raise InvalidRequest(f"columns of type {column} have no statistics in the metadata table")

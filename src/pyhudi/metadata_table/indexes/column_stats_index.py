@@ -60,10 +60,8 @@ from pyhudi.tasks.log_scan import InstantValidity
 #        N counts neither meta columns nor columns whose type has no statistics.
 #
 # Types without statistics: structs, lists, maps, and in layout 1 decimals that do not fit 30 digits with 15 decimals.
-# Tables
-# of Spark's record merger have none of binary and decimal columns either. (Hudi has none of Avro enums. PyHudi reads
-# enums as
-# strings, which have statistics.)
+# Tables of Spark's record merger have none of binary and decimal columns either. (Hudi has none of Avro enums. PyHudi
+# reads enums as strings, which have statistics.)
 
 _META_COLUMNS = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
 
@@ -295,8 +293,7 @@ class CommitStatistics:
 
     def _removes_columns(self) -> bool:
         """Return True if a column with statistics is dropped or renamed by its id: a later column of the same name
-        would
-        inherit them.
+        would inherit them.
         """
         context = self._commit.context
         names = existing_columns(load_index_definitions(context).get(COLUMN_STATS), self._before)

@@ -153,8 +153,7 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
         self, commit: CommitPublishing, current: Mapping[tuple[str, str], ColumnRange | None], type_: pa.DataType
     ) -> tuple[dict[str, ColumnRange | None], list[tuple[str, str, ColumnRange]]]:
         """Compute the ranges of touched partitions (None for one without files), and ranges of files that are missing
-        in
-        the index.
+        in the index.
 
         Args:
             commit: The commit.

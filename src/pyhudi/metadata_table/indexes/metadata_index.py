@@ -294,8 +294,7 @@ class Index(ABC):
     @classmethod
     def prune_base_files(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> BaseFilePruner | None:
         """Return a function that finds the base files without matching rows, in any snapshot. It is called with few
-        files
-        at once.
+        files at once.
         """
         return None
 

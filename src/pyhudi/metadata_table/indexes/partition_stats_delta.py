@@ -4,8 +4,7 @@ Format: docs/formats/metadata-table.md, "Which record counts".
     stored             the range of each column over the files of a partition before the commit
     leaving, arriving  files that the commit removes from, and adds to, the newest slices
     incremental        the stored range without leaving and with arriving files. The cost depends on the change, not on
-    the
-                       size of the partition. If a leaving file may hold a bound, all files of the partition are
+                       the size of the partition. If a leaving file may hold a bound, all files of the partition are
                        evaluated
 
 A stored range is usable if it is tight and PyHudi wrote it with all files of the partition visible. Hudi also marks

@@ -7,7 +7,7 @@
     index_lookups.py             typed lookups: files, column ranges, Bloom filters, record locations, secondary keys
     stored_index_definitions.py  loading and storing of the index definitions
     metadata_listing.py          the table's file listing, with fallback to directories when the metadata table is
-    damaged
+                                 damaged
 
 Values are decoded by the schema stored with them. Only `stored_index_definitions.py` writes.
 """

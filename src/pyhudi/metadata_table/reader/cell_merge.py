@@ -9,7 +9,7 @@ Three rules:
     newest             the newest cell of a key wins: Bloom filters, record index, secondary indexes
     files              maps are merged per file (`metadata_table.codecs.files_codec`)
     column statistics  the newest wins if it is a deletion or tight, or follows a deletion; else bounds widen and counts
-    add up
+                       add up
 
 Base cells are streamed. Only the newer layers, and base cells whose key occurs in a newer layer, stay in memory.
 """

@@ -113,8 +113,7 @@ def find_column_stats(
 
 def find_stats(metadata: MetadataTable, index: str, keys: pa.StringArray) -> pa.Table:
     """Return the statistics (STATS_SCHEMA) with some keys (`metadata_table.metadata_keys`), of files or partitions.
-    Keys
-    without statistics are omitted.
+    Keys without statistics are omitted.
 
     Args:
         metadata: The opened metadata table.

@@ -237,8 +237,7 @@ class MetadataTable:
 
     def sections(self, partition: str) -> tuple[tuple[FileSlice, ...], ...]:
         """Return the slices of a partition by section. A partitioned record index has one section per table partition,
-        and
-        a key has a file group in each.
+        and a key has a file group in each.
 
         Raises:
             CorruptData: A group number is missing; its keys would not be found.
@@ -317,8 +316,7 @@ class MetadataTable:
 
     def logs_after(self, name: str, request_time: str) -> MetadataPartition | None:
         """Return a partition (even one that is being built) reduced to the log files of instants requested later; None
-        if
-        there are none.
+        if there are none.
         """
         slices = tuple(
             replace(slice_, base=None, logs=tuple(log for log in slice_.logs if log.name.instant_time > request_time))

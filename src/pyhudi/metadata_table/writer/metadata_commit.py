@@ -1,6 +1,5 @@
 """Effect of a commit, clean, rollback or restore of the table on its metadata table, applied just before the table's
-own
-instant completes. Format: docs/formats/metadata-table.md.
+own instant completes. Format: docs/formats/metadata-table.md.
 
     commit     each index adds its updates
     clean      each index with file entries removes the deleted files

@@ -2,13 +2,12 @@
 Format: docs/formats/metadata-table.md; docs/formats/timeline.md, "History".
 
     compaction   under the table's lock, from plan to commit, after `hoodie.metadata.compact.max.delta.commits` delta
-    commits.
-                 It merges what is committed on both tables: it is skipped while an instant is pending on the table's
-                     timeline
-                 but completed on the metadata table's. A compaction that died is executed again from its plan.
+                 commits. It merges what is committed on both tables: it is skipped while an instant is pending on the
+                 table's timeline but completed on the metadata table's. A compaction that died is executed again from
+                 its plan.
     cleaning     of slices that a compaction replaced, after a compaction; at least 20 commits are retained
     archival     of its timeline, before the earliest instant of the table's active timeline and those that cleaning
-    counts
+                 counts
 
 The table's own archival waits for the compaction of its metadata table, as in Hudi.
 """

@@ -3,7 +3,7 @@ Format: docs/formats/metadata-table.md.
 
     a delta commit     `<t>.deltacommit.requested`, `.inflight`; one log file per touched file group; the completed file
     rollback           deletes its log files, its completed file, its pending files: in this order, so it can be
-        repeated
+                       repeated
     drop               removes the partitions from the table's properties first, then deletes the folder
 
 The instant of a delta commit is that of the table's own instant; readers ignore it while that one is pending.

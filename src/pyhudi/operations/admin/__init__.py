@@ -1,1 +1,1 @@
-"""Creating, checking, repairing and moving whole tables."""
+"""Administration of tables: create, open, alter, validate, repair, restore, upgrade."""

@@ -1,15 +1,15 @@
-"""Changing columns by ids: a commit that writes no rows, as ALTER TABLE of Hudi makes it.
+"""Schema evolution by column id (schema on read): a commit without rows that changes columns, as Hudi's ALTER TABLE
+creates it.
 
-    plan        the columns after the change, with ids (`records.schema_on_read.column_changes`); a table without a history of
-                columns is
-                numbered first
-    begin       lock: `<t>.commit.requested`; unlock; `<t>.inflight`
-    commit      lock: are the columns still those of the plan?  the metadata table; the history in `.hoodie/.schema`; then the
-                completed file, with `latest_schema` and `schema`; unlock
+    plan        the columns after the change, with ids (`records.schema_on_read.column_changes`); a table without a
+                column history is assigned ids first
+    begin       lock: write `<t>.commit.requested`; unlock; write `<t>.inflight`
+    commit      lock: check that the columns are those of the plan; update the metadata table; write the history to
+                `.hoodie/.schema`; then the completed file, with `latest_schema` and `schema`; unlock
 
-Files stay as they were, and are read by the ids of the time when they were written.  A write that was requested before the change
-lands as it was planned; one that was requested later and planned without it is planned again, and so is a change that meets a
-write which changed columns meanwhile.
+Data files do not change, and are read with the ids of the time at which they were written. A write that was requested
+before the change commits as planned; a write that was requested later and planned without it is planned again, and so
+is a change that conflicts with a write that changed columns concurrently.
 
 Source: docs/formats/reading.md, "Columns by ids"; docs/formats/timeline.md, "Other files of a table".
 """
@@ -51,14 +51,14 @@ from pyhudi.table.timeline.active_timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class AlterSettings:
-    """How a change of columns is committed, and what its metadata table has to know."""
+    """Settings of a column change: those of its commit and of the metadata table."""
 
     commit: CommitSettings
     metadata: MetadataSettings
 
     @classmethod
     def of(cls, options: Options) -> AlterSettings:
-        """From checked options."""
+        """Build the settings from checked options."""
         return read_settings(cls, options)
 
 
@@ -66,8 +66,10 @@ class AlterSettings:
 def run_alter(context: TableContext, change: ColumnChange, settings: AlterSettings) -> WriteResult:
     """Change the table's columns.
 
-    Raises InvalidRequest for a change that the columns do not allow, Unsupported for a table whose columns cannot go by ids,
-    TableState for a table without columns.
+    Raises:
+        InvalidRequest: The columns do not allow the change.
+        Unsupported: The table cannot resolve columns by id.
+        TableState: The table has no columns.
     """
     return retry_on_conflict(context, settings.commit, lambda now: _alter(now, change, settings))
 
@@ -78,7 +80,7 @@ def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings)
     check_writable(context)
     _check_open_to_changes(context)
     rolled_back, _ = rollback_failed_if_eager(context, settings.commit)
-    # What is refused leaves nothing on the timeline.
+    # A refused change leaves nothing on the timeline.
     _planned(load_snapshot(context), change, "0")
     action = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT
     transaction = Transaction.begin(context, action, settings.commit)
@@ -116,7 +118,7 @@ def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings)
 
 @dataclass(frozen=True, slots=True)
 class _AlterPlan:
-    """before, after: the table's columns; written: what the commit says of them."""
+    """Columns before and after the change, and how the commit records them."""
 
     before: TableSchema
     after: TableSchema
@@ -124,16 +126,20 @@ class _AlterPlan:
 
 
 def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _AlterPlan:
-    """The columns after a change that an instant makes."""
+    """Return the columns after a change by an instant."""
     context, before = snapshot.context, snapshot.schema
     if before is None or snapshot.timeline.last_completed_write() is None:
-        raise TableState(f"the table at {context.storage.uri} has no commit yet: create it with the columns that it shall have")
+        raise TableState(
+            f"cannot change columns of the table at {context.storage.uri}: it has no commit yet. Create it with "
+            "the final columns."
+        )
     _check_free_to_change(context.config, before, change)
     history = snapshot.history or ColumnHistory.first(before.arrow)
     if history.by_names:
         raise Unsupported(
-            f"the newest write to {context.storage.uri} went by names (hoodie.schema.on.read.enable=false), so its columns have "
-            "no ids until the next write by PyHudi, or with the option: write anything first, then change columns"
+            f"the newest write to {context.storage.uri} resolved columns by name "
+            "(hoodie.schema.on.read.enable=false), so its columns have no ids until the next write by PyHudi, or "
+            "with the option: write anything first, then change columns"
         )
     if history.is_new:
         _check_words(before.arrow)
@@ -153,15 +159,15 @@ def _told(change: ColumnChange) -> str:
         case Rename():
             return f"{change.path} renamed to {change.name}"
         case Retype():
-            return f"{change.path} is {change.type} now"
+            return f"{change.path} changed to {change.type}"
         case Move():
-            return f"{change.path} moved {f'behind {change.after}' if change.after else 'to the first place'}"
+            return f"{change.path} moved {f'after {change.after}' if change.after else 'to the first position'}"
         case Comment():
             return f"{change.path} has another comment"
 
 
 def _check_still_open(context: TableContext, current_timeline: Timeline) -> None:
-    """An index that goes by names may have come since."""
+    """Check again under the lock: an index that resolves columns by name may have been created since."""
     _check_open_to_changes(context.reloaded())
 
 
@@ -169,19 +175,26 @@ def _check_open_to_changes(context: TableContext) -> None:
     config, uri = context.config, context.storage.uri
     check_schema_on_read_supported(context)
     if config.cdc_enabled:
-        raise Unsupported(f"changing columns by ids of {uri}, whose change data holds rows in the columns of their time")
+        raise Unsupported(
+            f"changing columns by id of {uri} is not supported: its change data stores rows with the columns of their time"
+        )
     if config.merge.mode is MergeMode.CUSTOM:
         raise Unsupported(
-            f"changing columns by ids of {uri}, whose records {config.merge.payload_class or 'a merger'} merges: it may look at "
-            "columns by their names"
+            f"changing columns by id of {uri} is not supported: {config.merge.payload_class or 'a merger'} merges "
+            "its records, and may access columns by name"
         )
 
 
 def _check_free_to_change(config: TableConfig, schema: TableSchema, change: ColumnChange) -> None:
-    """Raises InvalidRequest for columns by which records are found, placed or ordered, Unsupported for what ids cannot say."""
+    """Check that a column may be changed.
+
+    Raises:
+        InvalidRequest: Records are identified, partitioned or ordered by the column.
+        Unsupported: Column ids cannot represent the change.
+    """
     names = {change.path, change.name} if isinstance(change, Rename) else {change.path}
     if IS_DELETED in names:
-        raise Unsupported(f"column {IS_DELETED!r} says which rows are deletes, and is not changed by ids; a write may add it")
+        raise Unsupported(f"column {IS_DELETED!r} marks deletes, and cannot be changed by id; a write may add it")
     if not isinstance(change, Drop | Rename | Retype):
         return
     doing = {Drop: "dropped", Rename: "renamed"}.get(type(change), "given another type")
@@ -189,21 +202,25 @@ def _check_free_to_change(config: TableConfig, schema: TableSchema, change: Colu
     fixed = {**({marker: "the delete field"} if marker else {}), **fixed_columns(config)}
     for name, role in fixed.items():
         if f"{name}.".startswith(f"{change.path}.") or f"{change.path}.".startswith(f"{name}."):
-            raise InvalidRequest(f"column {change.path!r} cannot be {doing}: {name} is {role}, by which records are told apart")
+            raise InvalidRequest(f"column {change.path!r} cannot be {doing}: {name} is {role}, which identifies records")
     first = change.path.split(".")[0]
     if not isinstance(change, Drop) and first in dict(schema.defaults):
         raise Unsupported(
-            f"column {change.path!r} cannot be {doing}: {first} has a default in the table's schema, which ids lose"
+            f"column {change.path!r} cannot be {doing}: {first} has a default in the table's schema, which column "
+            "ids do not store"
         )
 
 
 def _check_words(schema: pa.Schema) -> None:
-    """A schema with ids says neither the unit of a timestamp nor that it has no zone, and Hudi takes both as it does its own."""
+    """Refuse types that a schema with ids cannot represent: it stores no unit of a timestamp, and no lack of a time
+    zone.
+    """
     for field in schema:
         others = [type_ for type_ in _plain_types(field.type) if pa.types.is_timestamp(type_) and type_ != TIMESTAMP]
         if others:
             raise Unsupported(
-                f"columns by ids in a table with column {field.name!r} of type {others[0]}: ids know {TIMESTAMP} alone"
+                f"columns cannot be changed by id in a table with column {field.name!r} of type {others[0]}: ids "
+                f"support only {TIMESTAMP}"
             )
 
 

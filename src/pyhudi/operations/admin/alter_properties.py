@@ -1,12 +1,12 @@
-"""Changing what `hoodie.properties` says, where no file, instant or reader goes by it.
+"""Change entries of `hoodie.properties` that no file, instant or reader depends on.
 
-    name, database      `hoodie.table.name`, which ALTER TABLE ... RENAME TO of the real Hudi sets too, and `hoodie.database.name`
-    one's own           any key that does not begin with `hoodie.` or `pyhudi.`: whose table it is, what it holds
+    name, database      `hoodie.table.name`, which Hudi's ALTER TABLE ... RENAME TO sets too, and `hoodie.database.name`
+    user properties     any key that does not begin with `hoodie.` or `pyhudi.`: for example owner or description
 
-Every other property says how files, keys, records or the timeline are laid out, and every writer and reader goes by what it read
-when the table was opened: those are refused, with the verb that changes them if there is one.  The real Hudi's
-ALTER TABLE ... SET TBLPROPERTIES changes the entry of the catalog alone, where a property that contradicts the table makes the
-next write fail.
+Every other property defines the layout of files, keys, records or the timeline, and writers and readers use the values
+that they read when they opened the table. Changes of those are refused; the error names the operation that makes the
+change, if there is one. Hudi's ALTER TABLE ... SET TBLPROPERTIES changes only the catalog entry, where a property that
+contradicts the table makes the next write fail.
 
 Source: docs/formats/timeline.md, "Other files of a table".
 """
@@ -30,10 +30,10 @@ NAME_PROPERTY = "hoodie.table.name"
 _DATABASE = "hoodie.database.name"
 _TABLES_OWN = ("hoodie.", "pyhudi.")
 _VERBS = {
-    "hoodie.table.version": "Table.upgrade and Table.downgrade change it",
+    "hoodie.table.version": "use Table.upgrade or Table.downgrade",
     "hoodie.table.metadata.partitions": "Table.index changes it",
     "hoodie.table.metadata.partitions.inflight": "Table.index changes it",
-    "hoodie.table.create.schema": "Table.alter and writes change columns",
+    "hoodie.table.create.schema": "use Table.alter, or a write that changes columns",
 }
 
 
@@ -41,11 +41,15 @@ _VERBS = {
 def run_set_properties(
     context: TableContext, changes: Mapping[str, str | None], settings: CommitSettings, lock: LockSettings
 ) -> dict[str, str | None]:
-    """Set properties, or remove those whose value is None, all of them or none.
+    """Set properties, or remove those whose value is None, in one atomic change.
 
-    Returns those that are other than before, with their new values.  Raises InvalidRequest for a property that defines the table,
-    and for another name where the lock of the writers is named after the table; TableState for a table that has another version
-    by now.
+    Returns:
+        The properties that changed, with their new values.
+
+    Raises:
+        InvalidRequest: A property defines the table, or the name of a table changes that the lock of its writers is
+            named after.
+        TableState: The table's version changed since it was opened.
     """
     for key, value in changes.items():
         _check(key, value)
@@ -56,8 +60,8 @@ def run_set_properties(
         changed = {key: value for key, value in changes.items() if now.get(key) != value}
         if NAME_PROPERTY in changed and lock.uses_table_name:
             raise InvalidRequest(
-                f"the lock {lock.provider} has the name of the table, {now[NAME_PROPERTY]}, and writers that know another one "
-                "would not meet there: give the lock a key of its own by its options first, to every writer"
+                f"the lock {lock.provider} is named after the table, {now[NAME_PROPERTY]}; writers with another table "
+                "name would use another lock. First set an explicit lock key in the options of every writer."
             )
         if changed:
             store_table_config(held.storage, changed, context.env)
@@ -66,7 +70,7 @@ def run_set_properties(
 
 def _check(key: str, value: str | None) -> None:
     if not key or key != key.strip():
-        raise InvalidRequest(f"{key!r} is no name of a property: it is empty, or begins or ends with blanks")
+        raise InvalidRequest(f"{key!r} is not a valid property name: it is empty, or begins or ends with blanks")
     if key in (NAME_PROPERTY, _DATABASE):
         if key == NAME_PROPERTY and not value:
             raise InvalidRequest(f"{key} cannot be empty: every table has a name")
@@ -78,12 +82,11 @@ def _check(key: str, value: str | None) -> None:
     if key in _VERBS:
         raise InvalidRequest(f"property {said} cannot be set: {_VERBS[key]}")
     why = (
-        "it defines what the files of a table hold and where they lie, and stays as the table was made with: write the rows to "
-        "another table"
+        "it defines the content or layout of the table's files, which is fixed at creation; write the rows to another table"
         if option is None or option.stored_as is not None
-        else "it says how writes, reads or services are done, which no table keeps: give it to them with options="
+        else "it configures writes, reads or services, and is not stored in tables; pass it with options="
     )
     raise InvalidRequest(
-        f"property {said} cannot be set: {why}. What can be are {NAME_PROPERTY}, {_DATABASE}, and keys of your own, which do not "
-        f"begin with {' or '.join(_TABLES_OWN)}"
+        f"property {said} cannot be set: {why}. Allowed are {NAME_PROPERTY}, {_DATABASE}, and keys that do "
+        f"not begin with {' or '.join(_TABLES_OWN)}."
     )

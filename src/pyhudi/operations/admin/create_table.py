@@ -1,4 +1,4 @@
-"""Creating a table: options become `hoodie.properties`.
+"""Create a table: convert options to `hoodie.properties`.
 
 Source: docs/formats/timeline.md, "Other files of a table".
 """
@@ -57,18 +57,29 @@ from pyhudi.table.table_context import TableContext
 
 
 def create_table(storage: Storage, env: Environment, options: Options, schema: pa.Schema | None) -> TableConfig:
-    """Create a table with the settings that the options name.  schema: its columns, None to take those of the first write.
+    """Create a table from options.
 
-    Raises TableExists, InvalidRequest for settings that contradict each other or name columns that the schema lacks.
+    Args:
+        storage: The storage of the table.
+        env: The environment.
+        options: Options that define the table.
+        schema: Its columns, None to use those of the first write.
+
+    Raises:
+        TableExists: There is a table.
+        InvalidRequest: Options contradict each other, or name columns that the schema lacks.
     """
     return create_table_files(storage, new_table_properties(options, schema), env)
 
 
 def discard_new_table(context: TableContext, wait_ms: int) -> bool:
-    """Remove a table that this process has just made for a write which failed, unless somebody writes to it.  Whether it is gone.
+    """Remove a table that this process has just created for a failed write, unless another process writes to it.
 
-    The write took itself back, so that its rollback alone may stand on the timeline.  The table goes with its properties; what a
-    crash leaves of it is not a table, and the next creation builds on that.
+    The write has been rolled back, so only its rollback may be on the timeline. Removing the properties removes the
+    table; the remains after a crash are not a table, and the next creation reuses them.
+
+    Returns:
+        True if the table was removed.
     """
     with context.locked(wait_ms) as held:
         if any(instant.action is not Action.ROLLBACK or instant.is_pending for instant in held.timeline.load().instants):
@@ -81,21 +92,24 @@ def discard_new_table(context: TableContext, wait_ms: int) -> bool:
 
 
 def discard_after_error(context: TableContext, wait_ms: int, error: Exception) -> None:
-    """Remove a table that this process has just made for a write that failed with `error`, which gets a note if it stays."""
-    where = f"the table at {context.storage.uri} that was made for this write"
+    """Remove a table that this process has just created for a failed write; if the table stays, ``error`` gets a note."""
+    where = f"the table at {context.storage.uri} that was created for this write"
     try:
         if not discard_new_table(context, wait_ms):
             error.add_note(f"{where} stays: another writer has begun to use it")
     except HudiError as failure:
-        error.add_note(f"{where} is still there, without rows ({failure}). Delete its folder .hoodie before the next attempt")
+        error.add_note(
+            f"{where} exists without rows, because its removal failed ({failure}). Delete its folder .hoodie "
+            "before the next attempt."
+        )
 
 
 def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str, str]:
-    """`hoodie.properties` of a new table."""
+    """Return `hoodie.properties` of a new table."""
     settings = TableSettings.of(options)
     name = settings.name
     if not name:
-        raise InvalidRequest(f"a table needs a name: set name= or {NAME}")
+        raise InvalidRequest(f"a new table requires a name: set name= or {NAME}")
     values = {
         "hoodie.table.name": name,
         "hoodie.table.type": str(settings.table_type),
@@ -128,7 +142,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
     if schema is not None:
         if not isinstance(schema, pa.Schema):
             raise InvalidRequest(
-                f'schema= takes a pyarrow.Schema, such as pa.schema({{"id": pa.int64()}}), not {type(schema).__name__}'
+                f'schema= requires a pyarrow.Schema, such as pa.schema({{"id": pa.int64()}}), not {type(schema).__name__}'
             )
         columns = stored_columns(options, schema, settings.version)
         check_columns(settings.keys, settings.merge.ordering.fields, columns)
@@ -137,25 +151,27 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
     for key, given in settings.fixed:
         made = values.get(key, REGISTRY[key].default or "")
         if comparison_value(key, given) != comparison_value(key, made):
-            raise Unsupported(f"option {key}={given} is refused: PyHudi creates tables whose {key} is {made or 'not set'}")
+            raise Unsupported(f"option {key}={given} is not supported: PyHudi creates tables whose {key} is {made or 'not set'}")
     if settings.omits_partition_columns:
         if settings.table_type is not TableType.COPY_ON_WRITE:
             raise Unsupported(
-                f"{OMIT_COLUMNS}=true in a new merge-on-read table: partition columns are left out of copy-on-write tables alone "
-                "(the real Hudi passes the option over there)"
+                f"{OMIT_COLUMNS}=true is not supported in a new merge-on-read table: only copy-on-write tables omit "
+                "partition columns (Hudi ignores the option for merge-on-read tables)"
             )
         check_omission(new_table_config(values))
     return values
 
 
 def check_new_table(user_options: Options, settings: Options, schema: pa.Schema | None) -> None:
-    """Raises what creating a table with these settings, and opening it with the options as given, would raise of them."""
+    """Raise the errors that creating a table with these settings, and opening it with the caller's options, would
+    raise.
+    """
     check_against_table(user_options, new_table_config(new_table_properties(settings, schema)))
 
 
 def check_columns(keys: KeySpec, ordering: Sequence[str], schema: pa.Schema) -> None:
-    """Raises InvalidRequest when a key, partition or ordering field is not a column of the schema, or an ordering field cannot be
-    compared.
+    """Raise InvalidRequest if a key, partition or ordering field is missing in the schema, or an ordering field is not
+    comparable.
     """
     roles = [("record key", name) for name in keys.record_fields]
     roles += [("partition", name) for name in partition_columns(keys)]
@@ -166,18 +182,18 @@ def check_columns(keys: KeySpec, ordering: Sequence[str], schema: pa.Schema) -> 
     for name in ordering:
         type_ = field_at(schema, name).type
         if pa.types.is_nested(type_):
-            raise InvalidRequest(f"ordering field {name!r} is of type {type_}, which has no order: choose a plain column")
+            raise InvalidRequest(f"ordering field {name!r} is of type {type_}, which has no order: choose a primitive column")
 
 
 def stored_columns(options: Options, schema: pa.Schema, version: TableVersion) -> pa.Schema:
-    """The columns that a new table of a version has for a schema.  Raises InvalidRequest for what Hudi cannot hold."""
+    """Return the columns of a new table for a schema. Raises InvalidRequest for types that Hudi cannot store."""
     named = options.text(WITHOUT_ZONE)
     mode = zone_mode(None if named is None else ZonelessTimestamps(named), version)
     return normalise(with_zones(schema, None, mode))
 
 
 def name_from_uri(uri: str) -> str:
-    """A table name from the last folder of its URI."""
+    """Return a table name from the last folder of its URI."""
     return sanitized_name(file_name(uri.rstrip("/"))) or "table"
 
 

@@ -1,4 +1,4 @@
-"""Folders that hold a table of another format, or data files of other programs."""
+"""Detect folders that contain a table of another format, or data files of other programs."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from pyhudi.operations.admin.table_settings import FORCE
 from pyhudi.storage.base import Storage
 
 _FILES_LOOKED_AT = 200
-"""A folder without a foreign file among so many is taken for one without any."""
+"""Number of files that are checked in a folder."""
 
 _DELTA, _ICEBERG = "_delta_log", "metadata"
 _REMEDIES = {
     "a Delta Lake table": "Read it with deltalake, and write its rows to a Hudi table at another path",
     "an Iceberg table": "Read it with pyiceberg, and write its rows to a Hudi table at another path",
-    "data files without a table": "pyhudi.bootstrap makes a table of them",
+    "data files without a table": "pyhudi.bootstrap converts them to a table",
 }
 
 
 def describe_foreign(storage: Storage) -> tuple[str, str] | None:
-    """What a folder holds that is no Hudi table, and what to do with it; None where nothing was found.
+    """Describe the foreign content of a folder, and what to do with it; None if there is none.
 
-    A Delta log, Iceberg metadata, and Parquet or ORC files whose names are not those of Hudi's base files are recognised; of
-    files the first 200 are looked at.
+    Detects a Delta log, Iceberg metadata, and Parquet or ORC files whose names are not those of Hudi base files, among
+    the first 200 files.
     """
     found = _find_foreign(storage)
     return None if found is None else (found, _REMEDIES[found])
 
 
 def check_no_foreign(storage: Storage) -> None:
-    """Raises InvalidRequest for a folder in which a new table would lie among files that are not its own."""
+    """Raise InvalidRequest if a folder for a new table contains foreign files."""
     found = describe_foreign(storage)
     if found is not None:
         kind, remedy = found
         raise InvalidRequest(
-            f"no Hudi table is created at {storage.uri}: the folder holds {kind}. {remedy}; or create it with {FORCE}=true"
+            f"cannot create a Hudi table at {storage.uri}: the folder holds {kind}. {remedy}; or create it with {FORCE}=true"
         )
 
 

@@ -1,4 +1,4 @@
-"""Opening a table by its place and options, and making one of them."""
+"""Open a table by its location and options, or create one from them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ def open_context(
     options: Options,
     environment: Environment | None = None,
 ) -> TableContext:
-    """The table at a URI.  Reads `hoodie.properties` only.
+    """Open the table at a URI. Reads `hoodie.properties` only.
 
-    Raises TableNotFound; Unsupported for a version that cannot be read; InvalidRequest for options that contradict the table.
+    Raises:
+        TableNotFound: There is no table.
+        Unsupported: The table version is not supported.
+        InvalidRequest: Options contradict the table.
     """
     storage = open_storage(uri, storage_options)
     env = environment or SystemEnvironment()
@@ -41,7 +44,7 @@ def open_context(
 
 
 def load_found(storage: Storage, env: Environment) -> TableConfig:
-    """The properties of the table.  Raises TableNotFound, which says what else lies there."""
+    """Load the properties of the table. Raises TableNotFound, which describes foreign content of the folder."""
     try:
         return load_table_config(storage, env)
     except TableNotFound as error:
@@ -53,20 +56,30 @@ def load_found(storage: Storage, env: Environment) -> TableConfig:
 
 
 def settings_with_name(storage: Storage, settings: Options) -> Options:
-    """The settings of a new table with its name: the folder's, where they have none."""
+    """Return the settings of a new table with a name: by default that of the folder."""
     return settings if settings.explicit(NAME) is not None else settings.merged({NAME.key: name_from_uri(storage.uri)})
 
 
 def make_table(
     storage: Storage, env: Environment, user_options: Options, settings: Options, schema: pa.Schema | None = None
 ) -> None:
-    """Make a table of `settings`: the options that were given, with what the arguments of the call add, and a name.
+    """Create a table.
 
-    Raises TableExists, InvalidRequest for settings that contradict each other and for a folder that holds a table of another
-    format or foreign data files, before anything is written.
+    Args:
+        storage: The storage of the table.
+        env: The environment.
+        user_options: Options of the caller.
+        settings: These options with the arguments of the call and a name.
+        schema: Its columns.
+
+    Raises:
+        TableExists: There is a table.
+        InvalidRequest: Settings contradict each other, or the folder contains a table of another format or foreign data
+            files. Nothing
+            was written.
     """
     check_new_table(user_options, settings, schema)
-    # Where there is a Hudi table, its creation says so.
+    # If there is a Hudi table, its creation reports that.
     if not settings.flag(FORCE) and storage.stat(PROPERTIES_FILE) is None:
         check_no_foreign(storage)
     open_lock(LockSettings.of(user_options, settings.value_or_default(NAME)), storage, env)
@@ -76,10 +89,16 @@ def make_table(
 def refusal_of_existing(
     uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None, options: Options, instead: str
 ) -> TableExists:
-    """The error for a write that is to create a table where there is one.  instead: what to do with a table that has commits.
+    """Return the error for a write that is to create a table where one exists.
 
-    A process that was stopped between creating a table and its first commit leaves one without commits.  It looks like one that
-    another process is about to write to, so it is for the user to remove.
+    A process that was stopped between creating a table and its first commit leaves a table without commits. It cannot
+    be distinguished from one that another process is about to write to, so the user has to remove it.
+
+    Args:
+        uri: Location of the table.
+        storage_options: Options of the storage.
+        options: Options of the call.
+        instead: What to do with a table that has commits.
     """
     storage, env = open_storage(uri, storage_options), SystemEnvironment()
     config = load_table_config(storage, env)
@@ -88,6 +107,6 @@ def refusal_of_existing(
     if any(instant.action is not Action.ROLLBACK for instant in context.timeline.load().instants):
         return TableExists(f"{said}; {instead}")
     return TableExists(
-        f"{said}, without any commit: another process is about to write it, or one that created it was stopped. If none runs, "
-        f"delete the folder .hoodie in it and call again; or, {instead}"
+        f"{said}, without any commit: another process is about to write to it, or the process that created it "
+        f"was stopped. If none is running, delete its folder .hoodie and call again; or, {instead}"
     )

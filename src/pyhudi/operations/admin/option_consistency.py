@@ -1,4 +1,4 @@
-"""Checking that options, or a creation, agree with a table that is there.
+"""Check that options, or the arguments of a creation, agree with an existing table.
 
 Source: docs/formats/writing.md, "Options against the table".
 """
@@ -42,17 +42,17 @@ from pyhudi.tasks.base_file_writer import WRITE_FORMAT
 COMPARED = {
     option.key: option.stored_as for option in sorted(settings_options(TableSettings), key=str) if option.stored_as is not None
 }
-"""Options that have to agree with a property of the table, and that property."""
+"""Options that must agree with a property of the table, and that property."""
 
 _TIME_PARTS = {
     "input.dateformat": ("input.dateformat.list.delimiter.regex",),
     "timezone": ("input.timezone", "output.timezone"),
 }
-"""Parts of the rule for times that replace others."""
+"""Parts of the timestamp key-generator rule that replace others."""
 
 
 def check_against_table(options: Options, config: TableConfig) -> None:
-    """Raises InvalidRequest for each given option that contradicts the table's own settings."""
+    """Raise InvalidRequest for each option that contradicts the table's properties."""
     stored = {**_in_effect(config), **dict(config.properties), **_said_by_other_keys(config)}
     for option, key in COMPARED.items():
         given, present = options.explicit(option), stored.get(key, "")
@@ -76,23 +76,23 @@ def check_against_table(options: Options, config: TableConfig) -> None:
         if not config.several_formats:
             raise InvalidRequest(
                 f"option {WRITE_FORMAT}={form} contradicts the table, whose hoodie.table.base.file.format is "
-                f"{config.base_file_format}, and which has files of one format alone ({SEVERAL_FORMATS}=false)"
+                f"{config.base_file_format}, and which allows one file format only ({SEVERAL_FORMATS}=false)"
             )
         check_base_format(form)
     _check_time_rule(options.with_prefix(*TIME_PREFIXES), config)
     if options.explicit(RECORD_KEY_FIELDS) and config.keys.generates_keys:
-        raise InvalidRequest("the table generates its record keys; it takes no record key field")
+        raise InvalidRequest("the table generates its record keys; omit the record key field")
 
 
 def _check_time_rule(user_options: Mapping[str, str], config: TableConfig) -> None:
-    """The rule that the table stores is the one that writes go by, so what is given has to say the same."""
+    """Check that timestamp key-generator options equal the stored rule, which writes follow."""
     if not user_options:
         return
     said = ", ".join(f"{key}={redact_secret(key, value)}" for key, value in sorted(user_options.items()))
     rule = config.keys.time
     if rule is None:
-        raise InvalidRequest(f"option {said} contradicts the table, whose key generator has no rule for times")
-    # Hudi's old prefix and its new one mean the same.
+        raise InvalidRequest(f"option {said} contradicts the table, whose key generator has no timestamp rule")
+    # Hudi's old and new prefix are equivalent.
     bare = {key.removeprefix(TIME_PREFIXES[1]).removeprefix(TIME_PREFIXES[0]): value for key, value in user_options.items()}
     stored = rule.to_properties()
     for part, others in _TIME_PARTS.items():
@@ -101,11 +101,11 @@ def _check_time_rule(user_options: Mapping[str, str], config: TableConfig) -> No
                 stored.pop(TIME_PREFIXES[0] + name, None)
     whole = TimeRule.from_properties({**stored, **{TIME_PREFIXES[0] + name: value for name, value in bare.items()}})
     if whole is None or whole.to_properties() != rule.to_properties():
-        raise InvalidRequest(f"option {said} contradicts the table, whose rule for times is {rule.to_properties()}")
+        raise InvalidRequest(f"option {said} contradicts the table, whose timestamp rule is {rule.to_properties()}")
 
 
 def _in_effect(config: TableConfig) -> dict[str, str]:
-    """Settings that a table has without naming them."""
+    """Return settings that apply to a table without being stored in it."""
     return {
         "hoodie.table.type": str(config.table_type),
         "hoodie.datasource.write.hive_style_partitioning": "false",
@@ -132,7 +132,7 @@ def _in_effect(config: TableConfig) -> dict[str, str]:
 
 
 def _said_by_other_keys(config: TableConfig) -> dict[str, str]:
-    """Settings that stand in other properties than those that options are compared with, or beside which those mean nothing."""
+    """Return settings that are stored under other properties than the compared ones, or that make those irrelevant."""
     said = {PRECOMBINE_FIELD: ",".join(config.ordering_fields)} if config.ordering_fields else {}
     if config.version.merges_by_modes:
         said |= merge_properties(config.merge)
@@ -142,7 +142,7 @@ def _said_by_other_keys(config: TableConfig) -> dict[str, str]:
 
 
 def comparison_value(option: str, value: str) -> str:
-    """The value as it is compared: names letter for letter, words in any case."""
+    """Normalize a value for comparison: names are case-sensitive, keywords are not."""
     tight = value.replace(" ", "")
     if option == PARTITION_FIELDS.key:
         named = (field.partition(":") for field in tight.split(","))
@@ -155,10 +155,13 @@ def _without_kinds(fields: str) -> str:
 
 
 def check_same_table(explicit: Options, requested: TableConfig, existing: TableConfig, uri: str) -> None:
-    """Raises TableExists where a table is not the one that a creation asks for, with all that differs.
+    """Raise TableExists with all differences if an existing table is not the requested one.
 
-    explicit: what the caller names, all of which is compared; requested: the table as it would be made, of which the record key
-    and the partition fields are.
+    Args:
+        explicit: Options that the caller set, all of which are compared.
+        requested: The table as it would be created; its record key and partition fields are compared.
+        existing: The existing table.
+        uri: Its location.
     """
     differing = [
         f"its {what} is {found}, not {wanted}"
@@ -185,7 +188,7 @@ def check_same_table(explicit: Options, requested: TableConfig, existing: TableC
 
 
 def check_same_columns(requested: pa.Schema, existing: pa.Schema, uri: str) -> None:
-    """Raises TableExists where a table lacks one of the columns that a creation asks for, or has it with another type."""
+    """Raise TableExists if a table lacks a requested column, or has it with another type."""
     for column in requested:
         index = existing.get_field_index(column.name)
         found = "not there" if index < 0 else str(existing.field(index).type)

@@ -1,22 +1,24 @@
-"""Repair: bring what is broken around a table's data back in order, or say what that would take.
+"""Repair damage around a table's data, or report what a repair would do.
 
-    timeline             the folder is gone or empty, and there are data files: it is made anew from their names (`remake`), and
-                         what cannot be known is said
-    properties           hoodie.properties is gone or damaged, and its backup is whole: it is written from the backup
-    pending              writes and rollbacks that died are rolled back and finished, cleans and restores carried out; attempts
-                         at compactions and clusterings that died are undone, and plans of compactions stay; clusterings that
-                         nobody will carry out are dropped
-    partition metadata   a folder with base files has no .hoodie_partition_metadata, so listings pass it over: it is written
-    orphans              data files of no instant at all, and of no instant that the history may have: they are deleted; those of
-                         another table, in a folder below this one or behind a symbolic link, are none
-    metadata table       it cannot be read, or lists other files than the directories hold: it is dropped and built anew
+    timeline             the folder is missing or empty, and there are data files: rebuild it from their names
+                         (`rebuild`), and report what is unknown
+    properties           hoodie.properties is missing or damaged, and its backup is intact: restore it from the backup
+    pending              roll back or complete failed writes and rollbacks; complete cleans and restores; roll back dead
+                         attempts at compactions and clusterings, but keep compaction plans; drop clusterings that no
+                         process will run
+    partition metadata   a folder with base files lacks .hoodie_partition_metadata, so listings ignore it: write the
+                         file
+    orphans              delete data files of instants that are neither on the timeline nor possibly in the history;
+                         files of another table, in a folder below this one or behind a symbolic link, are not orphans
+    metadata table       it is unreadable, or lists other files than the directories: drop and rebuild it
 
-Steps are found and carried out in this order, each on the state that the one before left.  Files are listed before the timeline
-is read: a file that is seen then belongs to an instant that is seen too, so no file of a writer at work looks like an orphan.
-Whatever is found is so, and not the doing of another process at that moment, see `at_rest`.
-Data rows are never changed.  What this does not do: bring lost data files back.
+Steps are detected and executed in this order, each on the state that the previous one left. Files are listed before the
+timeline is read: the instant of every listed file is then on that timeline, so no file of an active writer looks like
+an orphan. Findings are verified not to be side effects of concurrent processes, see `stable_check`. Data rows never
+change. Lost data files cannot be restored.
 
-Source: docs/formats/writing.md, "Rollback"; docs/formats/timeline.md, "Other files of a table"; docs/formats/metadata-table.md.
+Source: docs/formats/writing.md, "Rollback"; docs/formats/timeline.md, "Other files of a table";
+docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ from pyhudi.tasks.write_base_files import ensure_partition
 
 
 class RepairKind(StrEnum):
-    """What can be repaired, in the order in which it is."""
+    """What can be repaired, in execution order."""
 
     TIMELINE = "timeline"
     PROPERTIES = "properties"
@@ -76,7 +78,14 @@ class RepairKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One thing that is wrong.  path: relative to the table, '' for the table; remedy: what is, or would be, done about it."""
+    """One defect.
+
+    Attributes:
+        kind: Kind of the repair.
+        path: Path relative to the table, '' for the table.
+        finding: What is wrong.
+        remedy: What is, or would be, done about it.
+    """
 
     kind: RepairKind
     path: str
@@ -86,14 +95,20 @@ class RepairStep:
 
 @dataclass(frozen=True, slots=True)
 class RepairResult(HtmlRepr):
-    """What a repair did, or would do.  dry_run: nothing was changed."""
+    """The outcome of a repair.
+
+    Attributes:
+        uri: Location of the table.
+        dry_run: True if nothing was changed.
+        steps: The defects.
+    """
 
     uri: str
     dry_run: bool
     steps: tuple[RepairStep, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -109,7 +124,7 @@ class RepairResult(HtmlRepr):
 
 @dataclass(frozen=True, slots=True)
 class RepairSettings:
-    """kinds: what to look at, in order."""
+    """Settings of a repair; ``kinds`` are the checks to run, in order."""
 
     kinds: tuple[RepairKind, ...]
     commit: CommitSettings
@@ -117,41 +132,42 @@ class RepairSettings:
 
     @classmethod
     def of(cls, options: Options, kinds: Sequence[RepairKind] = tuple(RepairKind)) -> RepairSettings:
-        """From checked options."""
+        """Build the settings from checked options."""
         return read_settings(cls, options, kinds=tuple(kind for kind in RepairKind if kind in kinds))
 
 
 @observed("repair")
 def run_repair(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool = True) -> RepairResult:
-    """Find what is wrong and, unless `dry_run`, repair it.
+    """Find defects and, unless ``dry_run``, repair them.
 
-    Raises Unsupported, before anything is changed, for a table version that is not written, and what the steps raise.
+    Raises:
+        Unsupported: PyHudi does not write the table version; nothing was changed. Errors of the steps are raised too.
     """
     steps: list[RepairStep] = []
     for kind in settings.kinds:
         if kind is RepairKind.TIMELINE:
-            # Without a timeline the state of the table cannot be noted, and nothing else can be looked at.
+            # Without a timeline the state of the table cannot be recorded, and no other check is possible.
             steps += _repair_timeline(context, engine, settings, dry_run=dry_run)
             context = context.reloaded()
             if dry_run and steps and steps[-1].kind is kind:
                 break
             continue
         if kind is RepairKind.ORPHANS and any(step.kind is RepairKind.TIMELINE for step in steps):
-            # What the timeline made anew leaves out is named by a dry run before it is deleted.
+            # Files that the rebuilt timeline does not cover are reported by a dry run before they are deleted.
             continue
         found = _found(kind, context, engine, settings)
         if dry_run or not (found or kind is RepairKind.PENDING):
             steps += found
             continue
         done = list(_REPAIRS[kind](context.reloaded(), engine, settings, dry_run=False))
-        # Each thing that may have died is asked once more, under the lock, before anything is done about it.
+        # Each possibly dead instant is checked again under the lock before it is repaired.
         steps += found if kind is RepairKind.PENDING else done
         context = context.reloaded()
     return RepairResult(context.storage.uri, dry_run, tuple(steps))
 
 
 def _found(kind: RepairKind, context: TableContext, engine: Engine, settings: RepairSettings) -> list[RepairStep]:
-    """The steps of one kind that the table gives reason for."""
+    """Return the defects of one kind."""
 
     def look(context: TableContext) -> list[RepairStep]:
         return list(_REPAIRS[kind](context, engine, settings, dry_run=True))
@@ -175,14 +191,14 @@ def _repair_properties(context: TableContext, engine: Engine, settings: RepairSe
                 with context.locked(settings.commit.lock_wait_ms) as held:
                     held.storage.delete([PROPERTIES_BACKUP])
         return
-    yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_FILE, damage, "it is written from its backup")
+    yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_FILE, damage, "it is restored from its backup")
     if not dry_run:
         with context.locked(settings.commit.lock_wait_ms) as held:
             store_table_config(held.storage, {}, context.env)
 
 
 def _damage(data: bytes, *, backed_up: bool) -> str | None:
-    """What is wrong with the text of a properties file that readers passed over for its backup, where there is one."""
+    """Return the damage of a properties file that readers ignored in favour of its backup, if there is one."""
     try:
         values = parse_properties(data)
         check_checksum(data)
@@ -198,20 +214,20 @@ def _repair_timeline(context: TableContext, engine: Engine, settings: RepairSett
         if _lacks_timeline(context):
             features.load("recovery", f"the timeline of {context.storage.uri}, which is missing,")
         return
-    remake = recovery.plan_remake(context, engine)
-    if remake is None:
+    rebuild = recovery.plan_rebuild(context, engine)
+    if rebuild is None:
         return
-    finding = f"is missing, and there are {remake.file_count:,} data files"
-    remedy = f"{len(remake.instants):,} commits are made anew from what files say"
+    finding = f"is missing, and there are {rebuild.file_count:,} data files"
+    remedy = f"{len(rebuild.instants):,} commits are rebuilt from data files"
     yield RepairStep(RepairKind.TIMELINE, context.config.timeline_path, finding, remedy)
-    for path, unknown, remedy in remake.notes:
+    for path, unknown, remedy in rebuild.notes:
         yield RepairStep(RepairKind.TIMELINE, path, unknown, remedy)
     if not dry_run:
-        recovery.run_remake(context, engine, remake, settings.commit, settings.metadata)
+        recovery.run_rebuild(context, engine, rebuild, settings.commit, settings.metadata)
 
 
 def _lacks_timeline(context: TableContext) -> bool:
-    """Whether there are data files and no instants, or an interrupted rebuild of the timeline."""
+    """Return True if there are data files and no instants, or an unfinished rebuild of the timeline."""
     layout, storage = context.config.version.layout, context.storage
     if not layout.has_timeline_folder:
         return False
@@ -223,7 +239,7 @@ def _lacks_timeline(context: TableContext) -> bool:
 
 def _repair_pending(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
     timeline = context.timeline.load()
-    # What a restore has begun to take back is its own, and nothing else may begin before it is at its end.
+    # An unfinished restore owns the instants that it removes, and nothing else may begin before it has completed.
     restoring = timeline.pending(Action.RESTORE)
     for instant in restoring or timeline.pending():
         step = _pending_step(context, settings, instant)
@@ -247,17 +263,17 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
     path = context.timeline.path(instant)
     if instant.action is Action.RESTORE:
         if is_service_dead(context, instant, settings.commit):
-            return RepairStep(RepairKind.PENDING, path, "a restore died", "it is carried out")
-        # It gives no sign of life.
-        found = "a restore is under way, or died a short while ago"
+            return RepairStep(RepairKind.PENDING, path, "a restore died", "it is completed")
+        # It has no heartbeat.
+        found = "a restore is running, or died recently"
         return RepairStep(
-            RepairKind.PENDING, path, found, "where it died, run `restore` again: until then the table is not written"
+            RepairKind.PENDING, path, found, "if it died, run `restore` again: the table cannot be written until then"
         )
     if instant.action is Action.ROLLBACK:
         return RepairStep(RepairKind.PENDING, path, "a rollback died", "it is completed")
     if instant.action is Action.CLEAN:
         died = is_service_dead(context, instant, settings.commit)
-        return RepairStep(RepairKind.PENDING, path, "a clean died", "it is carried out") if died else None
+        return RepairStep(RepairKind.PENDING, path, "a clean died", "it is completed") if died else None
     if _lives(context, settings, instant):
         return None
     if instant.action is Action.CLUSTERING:
@@ -265,12 +281,14 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
         if never is not None:
             return RepairStep(RepairKind.PENDING, path, f"a clustering can never run: {never}", "it is dropped")
         if is_plan_orphaned(context, instant, settings.commit):
-            return RepairStep(RepairKind.PENDING, path, "a clustering died", "it is dropped; the next one plans anew")
+            return RepairStep(
+                RepairKind.PENDING, path, "a clustering died", "it is dropped; the next clustering creates a new plan"
+            )
         return None
     if instant.action.is_service:
         if instant.state is not State.INFLIGHT:
             return None
-        return RepairStep(RepairKind.PENDING, path, f"a {instant.action} died", "its attempt is undone, and its plan stays")
+        return RepairStep(RepairKind.PENDING, path, f"a {instant.action} died", "its attempt is rolled back, and its plan stays")
     if instant.action.is_write:
         if settings.commit.failed_writes == "NEVER":
             return RepairStep(RepairKind.PENDING, path, "a write died", f"{FAILED_WRITES}=NEVER leaves it")
@@ -285,13 +303,13 @@ def _lives(context: TableContext, settings: RepairSettings, instant: Instant) ->
 def _repair_partitions(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
     for partition, instant_time in sorted(find_unmarked_partitions(context).items()):
         path = join_path(partition, PARTITION_METADATA_FILES[0])
-        yield RepairStep(RepairKind.PARTITIONS, path, "is missing, so listings pass the folder over", "it is written")
+        yield RepairStep(RepairKind.PARTITIONS, path, "is missing, so listings ignore the folder", "it is written")
         if not dry_run:
             ensure_partition(context.storage, partition, instant_time)
 
 
 def find_unmarked_partitions(context: TableContext) -> dict[str, str]:
-    """Folders with committed base files and without partition metadata -> the oldest instant of those files."""
+    """Return folders with committed base files and without partition metadata, with the oldest instant of those files."""
     files = tuple(_data_files(context))
     timeline = context.timeline.load()
     marked = {parent_folder(info.path) for info in files if info.name in PARTITION_METADATA_FILES}
@@ -305,7 +323,7 @@ def find_unmarked_partitions(context: TableContext) -> dict[str, str]:
 
 def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
     if context.storage.stat(REBUILD_MARKER_FILE) is not None:
-        # Files of instants that are still to be made would be taken for orphans.
+        # Files of instants that are still to be rebuilt would look like orphans.
         return
     files = tuple(_data_files(context))
     timeline = context.timeline.load()
@@ -321,19 +339,19 @@ def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSetti
     if doomed and not dry_run:
         with context.locked(settings.commit.lock_wait_ms) as held:
             check_same_version(held)
-            # What has come to the timeline since, by a rescue or a copy, is no longer an orphan.
+            # A file whose instant was added to the timeline since, by a recovery or a copy, is not an orphan.
             timeline = held.timeline.load()
             known = {instant.request_time for instant in timeline.instants}
             held.storage.delete(path for path, time in doomed if time not in known and _is_gone(timeline, time))
 
 
 def _is_gone(timeline: Timeline, instant_time: str) -> bool:
-    """Whether an instant that does not stand on the active timeline stands nowhere: readers do not count its files."""
+    """Return True if an instant is neither on the active nor the archived timeline, so that readers ignore its files."""
     return timeline.start is not None and not timeline.is_completed(instant_time) and not timeline.completion_time(instant_time)
 
 
 def _data_files(context: TableContext) -> Iterator[FileInfo]:
-    """Every file of the table's tree, which ends where another table begins."""
+    """Return every file in the table's directory tree, without those of nested tables."""
     return (info for _, listing in table_folders(context.storage) for info in listing.files)
 
 
@@ -343,7 +361,7 @@ def _repair_metadata(context: TableContext, engine: Engine, settings: RepairSett
     finding = _metadata_damage(context)
     if finding is None:
         return
-    yield RepairStep(RepairKind.METADATA, METADATA_FOLDER, finding, "it is built anew, with all its indexes")
+    yield RepairStep(RepairKind.METADATA, METADATA_FOLDER, finding, "it is rebuilt, with all its indexes")
     if dry_run:
         return
     rebuild_index(context, engine, IndexSettings(settings.commit, settings.metadata, 0), None)
@@ -351,7 +369,7 @@ def _repair_metadata(context: TableContext, engine: Engine, settings: RepairSett
 
 @retry_on_stale_files
 def _metadata_damage(context: TableContext) -> str | None:
-    """How the metadata table's listing differs from the directories, None when it does not."""
+    """Return how the metadata table's file listing differs from the directories, or None."""
     timeline = context.timeline.load()
     try:
         rows = scan_files(MetadataTable(context, timeline))
@@ -361,14 +379,15 @@ def _metadata_damage(context: TableContext) -> str | None:
     listed = {join_path(partition, name): size for partition, name, size in zip(*columns, strict=True) if _counts(timeline, name)}
     directories = DirectoryListing(context.storage)
     groups = directories.files(directories.partitions()).values()
-    # What a write under way copies for a resize bears the time of that one, which may have completed.
+    # Files that a pending write double-writes for a resize carry the instant time of the resize, which may have
+    # completed.
     made = files_being_written(context.storage, (i.request_time for i in timeline.pending_writes()))
     found = (info for infos in groups for info in infos if info.path not in made)
     there = {info.path: info.size_bytes for info in found if _counts(timeline, info.name)}
     if listed == there:
         return None
     wrong = sorted(path for path in {*listed, *there} if listed.get(path) != there.get(path))
-    return f"it disagrees with the directories on {len(wrong):,} files, such as {wrong[0]}"
+    return f"its file listing differs from the directories in {len(wrong):,} files, such as {wrong[0]}"
 
 
 def _counts(timeline: Timeline, name: str) -> bool:
@@ -377,7 +396,7 @@ def _counts(timeline: Timeline, name: str) -> bool:
 
 
 class _Repair(Protocol):
-    """Finds the damage of one kind and, unless `dry_run`, repairs it."""
+    """Finds the defects of one kind and, unless ``dry_run``, repairs them."""
 
     def __call__(
         self, context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool

@@ -1,17 +1,20 @@
-"""Restore: take a table back to a savepoint, or to any completed write whose files are all there.
+"""Restore: return a table to a savepoint, or to any completed write whose files all exist.
 
-    1. lock: a restore that died is taken up again; else plan: pending clusterings, then every other write and service requested
-       after the target, newest first; `<R>.restore.requested`
-    2. `<R>.restore.inflight`; unlock; from here on no write begins
-    3. lock: drop the metadata table, which the next write builds anew from a listing; mark what the instants copied for resizes;
-       remove their files from the timeline, newest first, completed file before pending ones, then the rings that they made;
-       unlock
+    1. lock: continue an unfinished restore; else plan: pending clusterings, then every other write and service
+    requested after the
+       target, newest first; write `<R>.restore.requested`
+    2. write `<R>.restore.inflight`; unlock; from here on no write begins
+    3. lock: drop the metadata table, which the next write rebuilds from a listing; mark files that the instants
+    double-wrote for
+       resizes; remove the instants from the timeline, newest first, completed file before pending ones, then the rings
+       that they
+       created; unlock
     4. delete their data files, found by a listing, and their markers
-    5. lock: publish `<R>_<C>.restore`; remove the rollbacks that came after the target
+    5. lock: publish `<R>_<C>.restore`; remove the rollbacks after the target
 
-A file belongs to the instant in its name, so log files of a write that was requested before the target and completed after a
-compaction stay, and belong again to the slice before the compaction.  Once the timeline does not have an instant, no reader
-counts its files: a crash leaves a pending restore, which running it again carries to its end.
+A file belongs to the instant in its name. So log files of a write that was requested before the target and completed
+after a compaction stay, and belong to the file slice before the compaction again. Once an instant is not on the
+timeline, no reader counts its files: a crash leaves a pending restore, and running it again completes it.
 
 Source: docs/formats/writing.md, "Savepoint and restore".
 """
@@ -51,13 +54,18 @@ _DELETING_THREADS = 16
 
 @observed("restore")
 def run_restore(context: TableContext, settings: CommitSettings, instant: str) -> RestoreResult:
-    """Take the table back to the state as of a completed write.
+    """Restore the table to the state as of a completed write.
 
-    instant: its request time, or the tag of its savepoint.
+    Args:
+        context: The table.
+        settings: Commit settings.
+        instant: Request time of the write, or the tag of its savepoint.
 
-    Raises InstantNotFound when the active timeline has no such write, TableState when files of that state may be gone, when a
-    later write is savepointed or archived, when another restore, to another instant, is pending, and for a table that has another
-    version by now.
+    Raises:
+        InstantNotFound: The active timeline has no such write.
+        TableState: Files of that state may be missing, a later write is savepointed or archived, a restore to another
+            instant is
+            pending, or the table's version changed since it was opened.
     """
     check_writable(context)
     instant = resolve_tag(context, instant)
@@ -70,13 +78,13 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
             restoring, plan = pending[0], _load_plan(context, pending[0])
             if plan is not None and plan.savepoint_to_restore_timestamp != instant:
                 raise TableState(
-                    f"restore {restoring.request_time} of {context.storage.uri} to {plan.savepoint_to_restore_timestamp} did not "
-                    "finish; run that one again first"
+                    f"restore {restoring.request_time} of {context.storage.uri} to {plan.savepoint_to_restore_timestamp} "
+                    "did not finish; run that one again first"
                 )
         else:
             plan = None
         if plan is None:
-            # A plan that cannot be read has changed nothing yet; its requested file gives way to a new one.
+            # An unreadable plan has changed nothing yet; its requested file is replaced by a new one.
             if pending:
                 store.remove_pending(pending[0].request_time, Action.RESTORE)
             _check_target(context, timeline, instant)
@@ -89,9 +97,12 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
 
 
 def finish_restore(context: TableContext, settings: CommitSettings, restoring: Instant) -> bool:
-    """Carry a restore to its end whose process died, or drop one that had changed nothing yet and whose plan cannot be read.
+    """Complete the restore of a dead process, or drop one that has changed nothing and whose plan is unreadable.
 
-    The caller has seen that it died.  False when its plan does not say where it went to: then its caller alone can go on.
+    The caller has verified that the process died.
+
+    Returns:
+        False if the plan does not record the target: then only a caller of `run_restore` can complete it.
     """
     plan = _load_plan(context, restoring)
     if plan is None:
@@ -121,25 +132,26 @@ def _execute(
         now = held.timeline.build_timeline(files)
         for instant in files:
             if instant.is_completed and instant.request_time in times:
-                # Readers count them until the commit is gone, which alone tells of them: from then on a marker does.
+                # Readers count these files until the commit is removed, which alone records them; from then on a marker
+                # records them.
                 for path in sorted(double_written_logs(held.timeline, now, instant)):
                     Markers(held.storage, instant.request_time).create(path, MarkerType.CREATE)
         for info in plan.instants_to_rollback:
             _remove_instant(held, info, files)
-        # Those that writes have marked count whatever the timeline says.
+        # Rings that writes have marked are valid whatever the timeline contains.
         remove_rings(held, times)
         remove_counts(held, times)
     for time in gone:
-        # A task that ends from now on removes its files itself (`tasks.task_attempts`), the others have written theirs.
+        # A task that ends later removes its files itself (`tasks.task_attempts`); the others have written theirs.
         liveness.remove_heartbeat(context.storage, time)
     deleted = _delete_files(context, gone)
     sync_rollback(context, settings, gone)
     for time in gone:
         markers = Markers(context.storage, time)
-        # A file may carry another instant in its name than the one that wrote it; only its marker tells.
+        # A file name may contain another instant than the one that wrote it; only its marker records the writer.
         context.storage.delete([path for path, _ in markers.list()])
         markers.delete()
-        # Its writer may have lived, and told so once more.
+        # Its writer may have been alive, and renewed the heartbeat once more.
         liveness.remove_heartbeat(context.storage, time)
     with context.locked(settings.lock_wait_ms) as held:
         store = held.timeline
@@ -179,7 +191,7 @@ def _check_target(context: TableContext, timeline: Timeline, target: str) -> Non
             f"instant {later[0]} of {context.storage.uri} is savepointed and later than {target}; delete its savepoint first"
         )
     if timeline.start is None or target < timeline.start:
-        # Archival beyond savepoints leaves the saved instants behind: what came after them may be in the history.
+        # Archival beyond savepoints leaves savepointed instants behind: later instants may be archived.
         archived = [
             i
             for i in context.timeline.history.instants(Bounds(target, None))
@@ -200,7 +212,7 @@ def _instants_to_roll_back(context: TableContext, timeline: Timeline, target: st
 
 
 def _load_plan(context: TableContext, restoring: Instant) -> RestorePlan | None:
-    """The plan of a restore that died; None when it cannot be read and nothing was done by it yet."""
+    """Load the plan of an unfinished restore; None if it is unreadable and has changed nothing yet."""
     requested = Instant(restoring.request_time, Action.RESTORE, State.REQUESTED)
     try:
         return RestorePlan.decode(context.timeline.read_state(restoring.request_time, Action.RESTORE, State.REQUESTED) or b"")
@@ -211,7 +223,7 @@ def _load_plan(context: TableContext, restoring: Instant) -> RestorePlan | None:
 
 
 def _remove_instant(context: TableContext, info: InstantInfo, files: Sequence[Instant]) -> None:
-    """Take an instant off the timeline: its completed file, then what it left pending under any of its action's names."""
+    """Remove an instant from the timeline: its completed file, then its pending files under any name of its action."""
     step = (info.commit_time, comparable_action(Action(info.action)))
     own = [i for i in files if i.step == step]
     for one in sorted(own, key=lambda i: -i.state):
@@ -219,7 +231,7 @@ def _remove_instant(context: TableContext, info: InstantInfo, files: Sequence[In
 
 
 def _delete_files(context: TableContext, instants: Iterable[str]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Delete the data files of instants; instant -> partition -> what was deleted, as paths relative to the table."""
+    """Delete the data files of instants; return the deleted paths, relative to the table, by instant and partition."""
     wanted = set(instants)
     if not wanted:
         return {}
@@ -242,7 +254,7 @@ def _delete_files(context: TableContext, instants: Iterable[str]) -> dict[str, d
 def _rollback_metadata(
     context: TableContext, restoring: Instant, info: InstantInfo, deleted: dict[str, tuple[str, ...]], elapsed_ms: int
 ) -> RollbackMetadata:
-    """Files stand there as those of every rollback that was planned from a listing: absolute, without a scheme."""
+    """Build rollback metadata; as in every rollback planned from a listing, paths are absolute, without a scheme."""
     return RollbackMetadata(
         start_rollback_time=restoring.request_time,
         time_taken_in_millis=elapsed_ms,

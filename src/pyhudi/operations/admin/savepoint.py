@@ -1,10 +1,11 @@
-"""Savepoints: keep the files of a completed write from being cleaned, so that the table can be restored to it.
+"""Savepoints: protect the files of a completed write from cleaning, so that the table can be restored to it.
 
-    create   lock: `<t>.savepoint.inflight`; list the files of the slices as of t; `<t>_<c>.savepoint` with their names; unlock
-    delete   lock: the completed file, then the inflight one; unlock
+    create   lock: write `<t>.savepoint.inflight`; list the files of the slices as of t; write `<t>_<c>.savepoint` with
+             their names; unlock
+    delete   lock: delete the completed file, then the inflight one; unlock
 
-t is the request time of the write itself.  Creation holds the lock while it lists, so that no clean can be requested between the
-listing and the savepoint.
+t is the request time of the write itself. Creation holds the lock while it lists, so that no clean can be requested
+between the listing and the savepoint.
 
 Source: docs/formats/writing.md, "Savepoint and restore".
 """
@@ -40,13 +41,22 @@ def run_savepoint(
     comments: str = "",
     tag: str | None = None,
 ) -> SavepointResult:
-    """Save the table as of a completed write; None for the newest.
+    """Create a savepoint of a completed write.
 
-    tag: a name for it (`table.tags`).
+    Args:
+        context: The table.
+        settings: Commit settings.
+        instant: Request time of the write, None for the newest.
+        user: Author.
+        comments: Comment.
+        tag: A name for it (`table.tags`).
 
-    Raises InstantNotFound when the active timeline has no such completed write, TableState when it is saved already, when another
-    savepoint has the tag, when files of that state may have been cleaned, while a restore is pending, and for a table that has
-    another version by now; InvalidRequest for what is no name.
+    Raises:
+        InstantNotFound: The active timeline has no such completed write.
+        TableState: It is savepointed already, another savepoint has the tag, files of that state may have been cleaned,
+            a restore is
+            pending, or the table's version changed since it was opened.
+        InvalidRequest: The tag is not a valid name.
     """
     if tag is not None:
         comments = with_tag(tag, comments)
@@ -56,14 +66,14 @@ def run_savepoint(
         store = held.timeline
         snapshot = load_snapshot(held)
         timeline = snapshot.timeline
-        check_no_pending_restore(context, timeline, "a state of it is saved")
+        check_no_pending_restore(context, timeline, "creating a savepoint")
         write = completed_write(context, timeline, instant)
         time = write.request_time
         if any(i.request_time == time for i in timeline.completed(Action.SAVEPOINT)):
             raise TableState(f"instant {time} of {context.storage.uri} has a savepoint already")
         if tag is not None and (tagged := load_tags(context, timeline).get(tag)) is not None:
             raise TableState(
-                f"the savepoint of instant {tagged} of {context.storage.uri} has the tag {tag!r}: take another name, or delete it"
+                f"the savepoint of instant {tagged} of {context.storage.uri} has the tag {tag!r}: use another name, or delete it"
             )
         check_retained(context, timeline, time)
         slices = snapshot.slices(as_of=time)
@@ -92,11 +102,16 @@ def run_savepoint(
 
 
 def run_delete_savepoint(context: TableContext, settings: CommitSettings, instant: str) -> None:
-    """Remove a savepoint, also one whose creation died.  Its files stay until a clean finds that nobody needs them.
+    """Delete a savepoint, or the remains of its unfinished creation. Its files stay until a clean deletes them.
 
-    instant: of the write that it keeps, or its tag.
+    Args:
+        context: The table.
+        settings: Commit settings.
+        instant: Request time of the savepointed write, or its tag.
 
-    Raises InstantNotFound when there is none, TableState for a table that has another version by now.
+    Raises:
+        InstantNotFound: There is no such savepoint.
+        TableState: The table's version changed since it was opened.
     """
     instant = resolve_tag(context, instant)
     check_writable(context, retains_indexes=False)
@@ -111,7 +126,7 @@ def run_delete_savepoint(context: TableContext, settings: CommitSettings, instan
 
 
 def completed_write(context: TableContext, timeline: Timeline, instant: str | None) -> Instant:
-    """The completed write of a request time, or the newest.  Raises InstantNotFound."""
+    """Return the completed write with a request time, or the newest. Raises InstantNotFound."""
     writes = timeline.completed_writes()
     found = [i for i in writes if instant is None or i.request_time == instant]
     if not found:
@@ -121,7 +136,7 @@ def completed_write(context: TableContext, timeline: Timeline, instant: str | No
 
 
 def check_retained(context: TableContext, timeline: Timeline, time: str) -> None:
-    """Raises TableState when files of the state as of a request time may have been cleaned, or are about to be."""
+    """Raise TableState if files of the state as of a request time may have been cleaned, or are about to be."""
     for instant in timeline.instants:
         if instant.action is not Action.CLEAN:
             continue
@@ -134,8 +149,8 @@ def check_retained(context: TableContext, timeline: Timeline, time: str) -> None
             earliest = "" if plan is None else retained.timestamp if retained else plan.last_completed_commit_timestamp
         if time < earliest:
             raise TableState(
-                f"files of instant {time} of {context.storage.uri} may be gone: clean {instant.request_time} kept what is "
-                f"needed from {earliest} on"
+                f"files of instant {time} of {context.storage.uri} may be missing: clean {instant.request_time} "
+                f"retained only files needed from {earliest} on"
             )
 
 
@@ -153,6 +168,6 @@ def _refuse_files_of_pending_cleans(context: TableContext, timeline: Timeline, n
         for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values() if plan else ():
             if any(file_name(info.file_path or "") in names for info in infos):
                 raise TableState(
-                    f"clean {instant.request_time} of {context.storage.uri} is about to delete files of instant {time}; finish "
-                    "it and save a later instant"
+                    f"clean {instant.request_time} of {context.storage.uri} is about to delete files of instant {time}; "
+                    "complete the clean, and create a savepoint of a later instant"
                 )

@@ -1,12 +1,12 @@
-"""What a look at a table finds that is so, while others may change the table.
+"""Repeat a check of a table until its findings are not side effects of concurrent changes.
 
-A look reads the timeline, directories, markers and the metadata table one after the other, so it may see one part before what
-another process does and another part after it, and find that they do not fit, in whatever order it reads.  So the state of the
-table is noted before a look and after it.  Where it is the same, all that was found is so.  Where it is not, the look is made
-again, and what not every look finds was the doing of the others.  A look that misses a file which another process has removed
-since the look began (SnapshotOutdated) is repeated with a new state.
+A check reads the timeline, directories, markers and the metadata table one after the other. It may see one part before
+a concurrent change and another part after it, and report an inconsistency, in whatever order it reads. So the state of
+the table is recorded before and after a check. If both are equal, all findings are valid. Otherwise the check is
+repeated, and findings that not every run reports are discarded as side effects. A check that misses a file which
+another process has removed since it began (SnapshotOutdated) is repeated with a new state.
 
-A look that finds nothing is made once.
+A check without findings runs once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _LOOKS = 4
 
 
 def _state_of(context: TableContext) -> tuple[object, ...]:
-    """What changes with everything that a process does to a table: its properties, and whether they are being written; the
-    timeline, and that of the metadata table, by the names alone: one that is damaged is for the look to find.
+    """Return everything that changes with any change of a table: its properties, whether they are being written, and
+    the timelines of the table and the metadata table. File names suffice: a damaged timeline is for the check to
+    report.
     """
     storage = context.storage
     beside = storage.list(join_path(METADATA_FOLDER, TIMELINE_FOLDER)).files
@@ -37,9 +38,12 @@ def _state_of(context: TableContext) -> tuple[object, ...]:
 def repeat_until_stable(
     context: TableContext, attempt: Callable[[TableContext], R], found: Callable[[R], frozenset[F]]
 ) -> tuple[R, frozenset[F]]:
-    """What the last look gave, and those of its findings that are so.
+    """Return the result of the last run, and its valid findings.
 
-    found: the findings of a look, in words that are the same whenever the same is found.
+    Args:
+        context: The table.
+        attempt: The check.
+        found: Returns the findings of a run, equal for equal defects.
     """
     lasting: frozenset[F] | None = None
     attempt = retry_on_stale_files(attempt)
@@ -55,5 +59,5 @@ def repeat_until_stable(
         if after == before:
             return result, named
         before = after
-    assert lasting is not None, "a look was made"
+    assert lasting is not None, "the check ran at least once"
     return result, lasting

@@ -1,4 +1,4 @@
-"""What a table is, as options name it: the options that are stored in `hoodie.properties`.
+"""Options that define a table and are stored in `hoodie.properties`.
 
 Source: docs/formats/timeline.md, "Other files of a table".
 """
@@ -36,7 +36,7 @@ TABLE_TYPE = Option(
     "hoodie.datasource.write.table.type",
     ("COPY_ON_WRITE", "MERGE_ON_READ"),
     None,
-    "copy on write or merge on read; unset: copy on write",
+    "copy-on-write or merge-on-read; unset: copy-on-write",
     aliases=("hoodie.table.type", "type"),
     stored_as="hoodie.table.type",
 )
@@ -44,7 +44,7 @@ RECORD_KEY_FIELDS = Option(
     "hoodie.datasource.write.recordkey.field",
     str,
     None,
-    "columns that name a record; unset: keys are generated",
+    "columns that identify a record; unset: keys are generated",
     aliases=("hoodie.table.recordkey.fields", "primaryKey"),
     stored_as="hoodie.table.recordkey.fields",
 )
@@ -52,7 +52,7 @@ PARTITION_FIELDS = Option(
     "hoodie.datasource.write.partitionpath.field",
     str,
     None,
-    "columns that choose a record's partition",
+    "columns that determine a record's partition",
     aliases=("hoodie.table.partition.fields",),
     stored_as="hoodie.table.partition.fields",
 )
@@ -60,7 +60,7 @@ ORDERING = Option(
     "hoodie.datasource.write.precombine.field",
     str,
     None,
-    "column whose larger value is the newer record; in a table of version 9 several, with commas",
+    "column whose larger value marks the newer record; in a table of version 9 several, comma-separated",
     aliases=(PRECOMBINE_FIELD, ORDERING_FIELDS, "preCombineField", "orderingFields"),
     stored_as=PRECOMBINE_FIELD,
 )
@@ -68,7 +68,7 @@ GENERATOR_CLASS = Option(
     "hoodie.datasource.write.keygenerator.class",
     str,
     None,
-    "class that makes keys and partition paths; unset: by the columns",
+    "class that generates keys and partition paths; unset: by the columns",
     aliases=("hoodie.table.keygenerator.class",),
 )
 GENERATOR_TYPE = Option(
@@ -79,7 +79,7 @@ GENERATOR_TYPE = Option(
     aliases=("hoodie.table.keygenerator.type",),
 )
 _CONSISTENT = Option(
-    CONSISTENT_TIMESTAMPS, bool, "false", "timestamps in keys are spelled as dates and times", stored_as=CONSISTENT_TIMESTAMPS
+    CONSISTENT_TIMESTAMPS, bool, "false", "timestamps in keys are formatted as dates and times", stored_as=CONSISTENT_TIMESTAMPS
 )
 _HIVE_STYLE = Option(
     "hoodie.datasource.write.hive_style_partitioning",
@@ -99,7 +99,7 @@ _PAYLOAD = Option(
     "hoodie.datasource.write.payload.class",
     str,
     None,
-    "payload class that merges records, where no merge mode does; in a table of version 9 the modes that eight of them stand for",
+    "payload class that merges records, unless a merge mode does; in version 9 the equivalent merge modes replace eight of them",
     aliases=("hoodie.compaction.payload.class",),
     stored_as="hoodie.compaction.payload.class",
 )
@@ -142,15 +142,15 @@ OMIT = Option(
     OMIT_COLUMNS,
     bool,
     "false",
-    "files of a copy-on-write table lack the partition columns, which are read from the path as text (or as the type that the "
-    "table was created with)",
+    "files of a copy-on-write table omit the partition columns, which are read from the path as text (or "
+    "as the type that the table was created with)",
     stored_as=OMIT_COLUMNS,
 )
 BASE_FORMAT = Option(
     "hoodie.table.base.file.format",
     ("PARQUET", "ORC", "HFILE"),
     "PARQUET",
-    "format of the base files; HFILE is refused",
+    "format of the base files; HFILE is not supported",
     aliases=("hoodie.table.ro.file.format",),
     stored_as="hoodie.table.base.file.format",
 )
@@ -158,29 +158,29 @@ _SEVERAL_FORMATS = Option(
     SEVERAL_FORMATS,
     bool,
     "false",
-    "writes and services choose the format of the base files that they make, by hoodie.base.file.format",
+    "writes and services choose the format of new base files with hoodie.base.file.format",
     stored_as=SEVERAL_FORMATS,
 )
 _CHANGES = Option(
-    "hoodie.table.cdc.enabled", bool, "false", "writes keep every single change", stored_as="hoodie.table.cdc.enabled"
+    "hoodie.table.cdc.enabled", bool, "false", "writes record every change (CDC)", stored_as="hoodie.table.cdc.enabled"
 )
 CHANGES_MODE = Option(
     "hoodie.table.cdc.supplemental.logging.mode",
     ("OP_KEY_ONLY", "DATA_BEFORE", "DATA_BEFORE_AFTER"),
     "DATA_BEFORE_AFTER",
-    "what the writes of a table with hoodie.table.cdc.enabled keep of a change",
+    "what the writes of a table with hoodie.table.cdc.enabled record of a change",
     stored_as="hoodie.table.cdc.supplemental.logging.mode",
 )
 
 
 def _fixed(key: str, kind: type | tuple[str, ...], default: str | None, *aliases: str) -> Option:
-    meaning = "a property that no caller chooses; what is given has to be the table's"
+    meaning = "a property that cannot be chosen; if set, it must equal the table's value"
     return Option(key, kind, default, meaning, aliases=aliases, stored_as=key, fixed=True)
 
 
 BOOTSTRAP_BASE_PATH = _fixed("hoodie.bootstrap.base.path", str, None)
 BOOTSTRAP_INDEX_TYPE = _fixed("hoodie.bootstrap.index.type", str, None)
-"""What a table has that is made over files outside of it, see `features.bootstrap.bootstrap_operation`."""
+"""Property of bootstrapped tables, see `features.bootstrap.bootstrap_operation`."""
 
 _FIXED = (
     _fixed("hoodie.table.log.file.format", ("HOODIE_LOG",), "HOODIE_LOG", "hoodie.table.rt.file.format"),
@@ -205,35 +205,34 @@ _FIXED = (
 )
 
 FIXED = tuple(option.key for option in _FIXED)
-"""Options that are properties no caller chooses: a new table has what PyHudi writes."""
+"""Options for properties that cannot be chosen: a new table has the values that PyHudi writes."""
 
 FORCE = Option(
     "pyhudi.create.force",
     bool,
     "false",
-    "create a table in a folder that holds another table, or data files of other programs",
+    "create a table in a folder that contains another table, or data files of other programs",
 )
 
 WITHOUT_ZONE = Option(
     ZONE_OPTION,
     tuple(ZonelessTimestamps),
     None,
-    "timestamps without a zone: refused, moments in UTC, or columns without one; unset: local in table version 9, else refuse",
+    "timestamps without a zone: refused, instants in UTC, or columns without one; unset: local in table version 9, else refuse",
     verbs=("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table", "delete"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """What a table is, as the options name it: stored in its properties at creation, and compared with them afterwards.
-
-    fixed: what was given of the properties that no caller chooses, by key.
+    """Options that define a table: stored in its properties at creation, and compared with them afterwards. ``fixed``
+    are options for properties that cannot be chosen, by key.
     """
 
     name: Annotated[str | None, NAME]
     database: Annotated[
         str | None,
-        Option("hoodie.database.name", str, None, "the database that the table is in", stored_as="hoodie.database.name"),
+        Option("hoodie.database.name", str, None, "database of the table", stored_as="hoodie.database.name"),
     ]
     version: Annotated[TableVersion, VERSION]
     table_type: Annotated[TableType, TABLE_TYPE]
@@ -269,13 +268,13 @@ class TableSettings:
 
     @classmethod
     def of(cls, options: Options) -> TableSettings:
-        """From checked options.  Raises InvalidRequest for settings that contradict each other."""
+        """Build the settings from checked options. Raises InvalidRequest for contradictory settings."""
         version = parse_table_version(options.value_or_default(VERSION))
         merge = _merge_settings(options, version)
         if merge.mode is MergeMode.EVENT_TIME_ORDERING and not merge.ordering:
             raise InvalidRequest(
-                f"records merge by event time ({MergeMode.EVENT_TIME_ORDERING}) by the value of an ordering column, and none is "
-                f"named: set ordering= or {ORDERING}, or merge by {MergeMode.COMMIT_TIME_ORDERING}"
+                f"merge mode {MergeMode.EVENT_TIME_ORDERING} requires an ordering column: set ordering= or "
+                f"{ORDERING}, or use {MergeMode.COMMIT_TIME_ORDERING}"
             )
         given = ((option.key, options.explicit(option)) for option in _FIXED)
         return read_settings(
@@ -291,8 +290,8 @@ class TableSettings:
 
 
 def zone_mode(explicit_mode: ZonelessTimestamps | None, version: TableVersion) -> ZonelessTimestamps:
-    """What becomes of timestamps without a zone in a table of the version.  explicit_mode: what the caller says, None for
-    nothing.
+    """Return how a table of the version stores timestamps without a zone; ``explicit_mode`` is the caller's choice, or
+    None.
     """
     if explicit_mode is not None:
         return explicit_mode
@@ -300,12 +299,12 @@ def zone_mode(explicit_mode: ZonelessTimestamps | None, version: TableVersion) -
 
 
 def _table_type(options: Options) -> TableType:
-    """The table type that the options ask for, copy on write by default."""
+    """Return the table type of the options, copy-on-write by default."""
     return TableType(options.text(TABLE_TYPE) or TableType.COPY_ON_WRITE)
 
 
 def parse_table_type(text: str) -> str:
-    """`cow`, `mor` or Hudi's own word as Hudi's word."""
+    """Convert `cow`, `mor` or Hudi's name to Hudi's name."""
     lowered = text.strip().lower()
     if lowered in _TABLE_TYPES:
         return str(_TABLE_TYPES[lowered])
@@ -316,23 +315,25 @@ def parse_table_type(text: str) -> str:
 
 
 def _base_format(options: Options) -> str:
-    """Of the base files of a new table.  Raises InvalidRequest where both options name one, and the table is to have one."""
+    """Return the base file format of a new table. Raises InvalidRequest if both options differ and only one format is
+    allowed.
+    """
     table, write = options.text(BASE_FORMAT), options.text(WRITE_FORMAT)
     named = options.explicit(BASE_FORMAT) is not None
     if write is None or (named and options.flag(_SEVERAL_FORMATS)):
         return str(table)
     if named and table != write:
         raise InvalidRequest(
-            f"options {BASE_FORMAT}={table} and {WRITE_FORMAT}={write} disagree; a table has base files of several formats with "
-            f"{SEVERAL_FORMATS}=true"
+            f"option {BASE_FORMAT}={table} contradicts {WRITE_FORMAT}={write}; several base file formats in one "
+            f"table require {SEVERAL_FORMATS}=true"
         )
     return write
 
 
 def check_base_format(form: str) -> None:
-    """Raises Unsupported for a format in which no table's base files are."""
+    """Raise Unsupported for a base file format that PyHudi does not write."""
     if form not in BASE_EXTENSIONS:
-        raise Unsupported(f"{BASE_FORMAT}={form}: tables are made with base files in {' or '.join(BASE_EXTENSIONS)}")
+        raise Unsupported(f"{BASE_FORMAT}={form} is not supported: new tables have base files in {' or '.join(BASE_EXTENSIONS)}")
 
 
 def _merge_settings(options: Options, version: TableVersion) -> MergeSettings:
@@ -349,7 +350,7 @@ def _merge_settings(options: Options, version: TableVersion) -> MergeSettings:
         )
     if len(ordering) > 1:
         raise InvalidRequest(
-            f"a table of version {int(version)} has one ordering field, not several ({','.join(ordering)}); one of version 9 may"
+            f"a table of version {int(version)} has one ordering field, not several ({','.join(ordering)}); use version 9"
         )
     field = ordering[0] if ordering else None
     return infer_merge_settings(mode=mode, payload_class=payload, strategy_id=strategy, ordering_field=field)
@@ -369,13 +370,13 @@ def _key_spec(options: Options) -> KeySpec:
 
 
 def with_table_settings(options: Options, values: Mapping[Option, str | None]) -> Options:
-    """Options with keyword arguments laid over them; raises InvalidRequest where both are given and disagree."""
+    """Merge keyword arguments into options. Raises InvalidRequest for contradictory values."""
     added: dict[str, str] = {}
     for option, value in values.items():
         if value is None:
             continue
         given = options.explicit(option)
         if given is not None and given.replace(" ", "") != value.replace(" ", ""):
-            raise InvalidRequest(f"option {option}={given} and the argument that means the same ({value}) disagree")
+            raise InvalidRequest(f"option {option}={given} contradicts the equivalent argument ({value})")
         added[option.key] = value
     return options.merged(added)

@@ -1,7 +1,7 @@
-"""Table versions: a table's upgrade, and its downgrade, as a chain of steps from one version to the next.
+"""Upgrade and downgrade of the table version, as a chain of steps between adjacent versions.
 
-The steps, and what each does, are in `versions`.  Before the first one changes anything all are asked whether they can take the
-table.  A crash leaves a table of one of the versions on the way, with all its rows, and the next attempt goes on from there.
+`versions` implements the steps. Before the first change, all steps check that they can convert the table. A crash
+leaves a valid table of one of the intermediate versions, with all rows, and the next attempt continues from there.
 """
 
 from __future__ import annotations
@@ -24,20 +24,27 @@ from pyhudi.tasks.engine_protocol import Engine
 def run_upgrade(
     context: TableContext, engine: Engine, settings: CompactSettings, compression: str, to: TableVersion | None = None
 ) -> VersionChange:
-    """Make a table one of a later version.
+    """Upgrade a table to a later version. No other process may write concurrently.
 
-    to: None for the version of the tables that PyHudi makes, or the table's own where that is later.  compression: of the
-    history's files, as Arrow calls it.  Nobody else may write meanwhile.
-    Raises TableState while a restore is pending or a writer lives, Unsupported for tables that the version cannot hold,
-    InvalidRequest for one below the table's, CorruptData for instants or an archive that cannot be read; the table is then as it
-    was.
+    Args:
+        context: The table.
+        engine: The engine.
+        settings: Settings of compactions.
+        compression: Compression codec of history files, by its Arrow name.
+        to: Target version; None for the version of new tables, or the table's own if that is later.
+
+    Raises:
+        TableState: A restore is pending, or a writer is alive. The table is unchanged.
+        Unsupported: The target version cannot represent the table. The table is unchanged.
+        InvalidRequest: The target is below the table's version.
+        CorruptData: Instants or the archive are unreadable. The table is unchanged.
     """
     context = context.reloaded()
     version = context.config.version
     target = max(version, TableVersion.current()) if to is None else _known(to)
     if target < version:
         raise InvalidRequest(
-            f"the table at {context.storage.uri} has version {int(version)}; a downgrade makes it one of {int(target)}"
+            f"the table at {context.storage.uri} has version {int(version)}; use a downgrade for version {int(target)}"
         )
     check_open(context)
     check_no_schema_on_read(context)
@@ -50,17 +57,26 @@ def run_upgrade(
 def run_downgrade(
     context: TableContext, engine: Engine, settings: CompactSettings, to: TableVersion | None = None
 ) -> VersionChange:
-    """Make a table one of an earlier version.  to: None for the one below.
+    """Downgrade a table to an earlier version.
 
-    Raises TableState while a restore, an index build or a clustering of a merge-on-read table is pending, or another process
-    writes; Unsupported for tables that the version cannot hold, InvalidRequest for one above the table's.
+    Args:
+        context: The table.
+        engine: The engine.
+        settings: Settings of compactions.
+        to: Target version, None for the next lower one.
+
+    Raises:
+        TableState: A restore, an index build or a clustering of a merge-on-read table is pending, or another process
+            writes.
+        Unsupported: The target version cannot represent the table.
+        InvalidRequest: The target is above the table's version.
     """
     context = context.reloaded()
     version = context.config.version
     target = lower_version(version) if to is None else _known(to)
     if target > version:
         raise InvalidRequest(
-            f"the table at {context.storage.uri} has version {int(version)}; an upgrade makes it one of {int(target)}"
+            f"the table at {context.storage.uri} has version {int(version)}; use an upgrade for version {int(target)}"
         )
     taken = [step.downward for step in reversed(steps_between(version, target))]
     if taken:
@@ -69,15 +85,20 @@ def run_downgrade(
 
 
 def lower_version(version: TableVersion) -> TableVersion:
-    """The version that a downgrade ends in unless another one is asked for: the one below, itself for the lowest."""
+    """Return the default target of a downgrade: the next lower version, or the version itself if it is the lowest."""
     return max((known for known in versions() if known < version), default=version)
 
 
 def _go(
     context: TableContext, step_context: StepContext, taken: Sequence[Direction], every: Iterable[Direction]
 ) -> VersionChange:
-    """Take some ways one after the other, when all of them can be taken.  every: all in that direction, of which the one that
-    ends in the table's version may have died before its end.
+    """Run some steps in order, after all of them have checked the table.
+
+    Args:
+        context: The table.
+        step_context: Inputs of the steps.
+        taken: The steps to run.
+        every: All steps in this direction. The one that ends in the table's version may have died before its cleanup.
     """
     for way in taken:
         way.check(context)
@@ -96,6 +117,6 @@ def _go(
 def _known(version: TableVersion) -> TableVersion:
     if version not in versions():
         raise Unsupported(
-            f"no table is brought to version {int(version)}; to {', '.join(str(int(known)) for known in versions())} some are"
+            f"version {int(version)} is not a possible target; use one of {', '.join(str(int(known)) for known in versions())}"
         )
     return version

@@ -1,22 +1,23 @@
-"""Does everything that a table says of itself fit what lies on storage?
+"""Validate a table: compare all its metadata with the files in storage.
 
-    timeline         committed files that are gone or have another size; files of no instant; files of writes that are under way;
+    timeline         committed files that are missing or have another size; orphaned files; files of pending writes;
                      clusterings that can never run
     files            base files that cannot be opened
-    buckets          bucket counts that partitions have of their own against file groups: see `validate_buckets`
-    rings            nodes of a consistent hashing index against file groups: see `validate_rings`
-    logs, plans      what log files hold, what pending compactions read: see `validate_data`; doubled keys too, when asked for
-    metadata files   the metadata table's partitions and files against the directories
-    column stats     its column ranges against the footers of base files: a range must cover what the file holds
-    record index     its keys against the keys of the rows: each where it says, and none besides
-    other indexes    partition statistics, Bloom filters, secondary and expression indexes: see `validate_indexes`
+    buckets          bucket counts of partitions against file groups: see `validate_data`
+    rings            nodes of a consistent hashing index against file groups
+    logs, plans      contents of log files, inputs of pending compactions: see `validate_data`; duplicate keys too, if
+                     requested
+    metadata files   partitions and files in the metadata table against the directories
+    column stats     its column ranges against the footers of base files: a range must cover the values of the file
+    record index     its keys against the keys of the rows: each at its recorded location, and no others
+    other indexes    partition statistics, bloom filters, secondary and expression indexes: see `validate_data`
 
-Nothing is changed.  Directories are listed whatever the table's properties say; every other check reads as queries read.  An
-error is something that makes a reader miss rows, see too many or fail; a warning is something that the next writer sorts out.
-What is there and cannot be checked is passed over: nothing is known to be wrong with it, and the table is not called in order.
-Others may write meanwhile: what they are doing is not found wrong, see `at_rest`.
+Nothing is changed. Directories are listed whatever the table's properties are; every other check reads as queries do.
+An error makes a reader miss rows, return too many or fail; a warning is something that the next writer resolves. What
+exists and cannot be checked is reported as unchecked: no defect is known, and the table does not count as valid.
+Concurrent changes of other processes are not reported as defects, see `stable_check`.
 
-Memory: names and sizes of all files, and the keys of one file slice, or of one partition when doubled keys are looked for.
+Memory: names and sizes of all files, and the keys of one file slice, or of one partition if duplicate keys are checked.
 
 Source: docs/formats/metadata-table.md; docs/formats/timeline.md.
 """
@@ -77,15 +78,21 @@ FINDINGS_SCHEMA = pa.schema(
         pa.field("detail", pa.string(), nullable=False),
     ]
 )
-"""One row for each finding.  severity: error, unchecked or warning; path: a file or partition of the table, '' for all of it."""
+"""One row for each finding. severity: error, unchecked or warning; path: a file or partition of the table, '' for the
+whole table.
+"""
 
 _SAMPLE_SEED = 20
 
-_STRAY = "files of no instant: no query counts them; a repair deletes them"
+_STRAY = "orphaned files: no query reads them; a repair deletes them"
 
 
 class ValidationSeverity(StrEnum):
-    """error: a reader misses rows, sees too many, or fails.  unchecked: nobody knows.  warning: the next writer sorts it out."""
+    """Severity of a finding.
+
+    error: a reader misses rows, returns too many, or fails. unchecked: the check was not possible. warning: the next
+    writer resolves it.
+    """
 
     ERROR = "error"
     UNCHECKED = "unchecked"
@@ -94,7 +101,7 @@ class ValidationSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ValidationFinding:
-    """What does not fit.  remedy: what helps, '' for what the next writer sorts out by itself."""
+    """One defect; ``remedy`` is the action to take, '' if the next writer resolves it."""
 
     severity: ValidationSeverity
     check: str
@@ -105,9 +112,13 @@ class ValidationFinding:
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult(HtmlRepr):
-    """What a validation found.
+    """The outcome of a validation.
 
-    checks: what was looked at, with how much of it.  skipped: checks that the table gives no reason for.
+    Attributes:
+        uri: Location of the table.
+        found: The findings.
+        checks: Executed checks, with the amount of checked data.
+        skipped: Checks that do not apply to the table.
     """
 
     uri: str
@@ -117,23 +128,23 @@ class ValidationResult(HtmlRepr):
 
     @property
     def ok(self) -> bool:
-        """Whether everything was checked and there are no errors; there may be warnings."""
+        """True if everything was checked and there are no errors; there may be warnings."""
         return all(finding.severity is ValidationSeverity.WARNING for finding in self.found)
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """What helps against the errors, each remedy once, the most pressing first."""
+        """Actions against the errors, each once, most urgent first."""
         named = {finding.remedy for finding in self.found}
         return tuple(remedy for remedy in (MISSING_ROWS, _STRAY, REWRITE, WRONG_PRUNING) if remedy in named)
 
     @property
     def counts(self) -> Counter[ValidationSeverity]:
-        """How many findings there are of each severity; 0 of one that none has."""
+        """Number of findings by severity."""
         return Counter(finding.severity for finding in self.found)
 
     @property
     def findings(self) -> pa.Table:
-        """FINDINGS_SCHEMA, in the order in which they were found."""
+        """Findings as a table with FINDINGS_SCHEMA, in the order of detection."""
         rows = [{"severity": f.severity.value, "check": f.check, "path": f.path, "detail": f.detail} for f in self.found]
         return pa.Table.from_pylist(rows, schema=FINDINGS_SCHEMA)
 
@@ -154,10 +165,16 @@ class ValidationResult(HtmlRepr):
 
 @observed("validate")
 def run_validate(context: TableContext, engine: Engine, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
-    """Make every check that the table gives reason for.
+    """Run every check that applies to the table.
 
-    sample: how many base files to open, chosen evenly; None for all.  keys: look for keys that stand twice in a partition, which
-    reads the keys of all rows.  Raises InvalidRequest for a sample below 0.
+    Args:
+        context: The table.
+        engine: The engine.
+        sample: Number of base files to open, sampled uniformly; None for all.
+        keys: Check for duplicate keys in a partition, which reads the keys of all rows.
+
+    Raises:
+        InvalidRequest: ``sample`` is below 0.
     """
     if sample is not None and sample < 0:
         raise InvalidRequest(f"a sample of {sample} files")
@@ -173,7 +190,7 @@ def _more_than_warnings(result: ValidationResult) -> frozenset[ValidationFinding
 
 
 def _validated(context: TableContext, *, engine: Engine, sample: int | None, keys: bool) -> ValidationResult:
-    """One look at the table; what others do meanwhile may be among its findings."""
+    """Run all checks once; the findings may include side effects of concurrent changes."""
     snapshot = load_snapshot(context, directory_listing)
     work = _Validation(context, engine, snapshot, sample)
     work.check_timeline()
@@ -190,10 +207,16 @@ def _validated(context: TableContext, *, engine: Engine, sample: int | None, key
 
 @dataclass(slots=True)
 class _DataFile:
-    """A file in a directory that is one of the table's.
+    """A data file of the table in a directory.
 
-    partition, file_id, instant_time: what its place and name say; the time of a write under way whose marker names it, for what
-    such a write copies for a resize bears the time of that one.
+    Attributes:
+        info: The file.
+        partition: Partition, by its path.
+        file_id: File id, by its name.
+        instant_time: Instant time, by its name; for a file marked by a pending write, that of the write, since files
+            that it
+            double-writes for a resize carry the time of the resize.
+        is_base: True for a base file.
     """
 
     info: FileInfo
@@ -204,7 +227,7 @@ class _DataFile:
 
 
 class _Validation:
-    """The checks of one table, and what they found so far."""
+    """The checks of one table, and their findings."""
 
     def __init__(self, context: TableContext, engine: Engine, snapshot: Snapshot, sample: int | None) -> None:
         self.findings: list[ValidationFinding] = []
@@ -219,18 +242,18 @@ class _Validation:
         self._slices = [slice_ for group in snapshot.slices(self._partitions).values() for slice_ in group]
 
     def guarded(self, check: str, run: Callable[[], None]) -> None:
-        """Make a check of the metadata table; that it cannot be read is a finding."""
+        """Run a check of the metadata table; a read error is a finding."""
         try:
             run()
         except DAMAGE as error:
             self._error(check, "", f"the metadata table cannot be read: {error}")
 
     def skip(self, check: str, reason: str) -> None:
-        """Say that something is there and cannot be checked."""
+        """Record that something exists and cannot be checked."""
         self.findings.append(ValidationFinding(ValidationSeverity.UNCHECKED, check, "", f"not checked: {reason}"))
 
     def check_timeline(self) -> None:
-        """Committed files that are gone or have another size, and files that no completed instant wrote."""
+        """Check for committed files that are missing or have another size, and files that no completed instant wrote."""
         pending = {instant.request_time for instant in self._timeline.pending()}
         copies = self._snapshot.copies
         present = {file.info.path: file for file in self._files}
@@ -245,7 +268,7 @@ class _Validation:
         for path, (instant, size_bytes) in self._expected(commits).items():
             found = present.get(path)
             if found is None:
-                self._error("timeline", path, f"committed by {instant}, and gone", MISSING_ROWS)
+                self._error("timeline", path, f"committed by {instant}, and missing", MISSING_ROWS)
             elif size_bytes and found.info.size_bytes != size_bytes:
                 self._error(
                     "timeline", path, f"has {found.info.size_bytes} bytes, and {instant} committed {size_bytes}", MISSING_ROWS
@@ -258,7 +281,7 @@ class _Validation:
         self.checks.append(("timeline", f"{len(self._files):,} files, {len(commits):,} commits"))
 
     def check_base_files(self) -> None:
-        """Base files of the present state that cannot be opened."""
+        """Check for current base files that cannot be opened."""
         chosen = self._sampled([slice_.base.path for slice_ in self._slices if slice_.base is not None])
         for path, found in zip(chosen, self._footers(chosen, ()), strict=True):
             if isinstance(found, str):
@@ -266,7 +289,7 @@ class _Validation:
         self.checks.append(("base files", f"{len(chosen):,} opened"))
 
     def check_logs_and_plans(self) -> None:
-        """Log files against their commits, and pending compactions: see `validate_data`."""
+        """Check log files against their commits, and pending compactions: see `validate_data`."""
         if any(slice_.logs for slice_ in self._slices):
             commits = {i.request_time: read_commit(self._context.timeline, i) for i in self._timeline.completed_writes()}
             logs = partial(check_logs, self._context, self._engine, self._timeline, self._slices, commits)
@@ -276,18 +299,18 @@ class _Validation:
             self._made("plans", partial(check_plans, self._snapshot, present), "")
 
     def check_buckets(self) -> None:
-        """Bucket counts of partitions, and rings, against file groups: see `validate_buckets` and `validate_rings`."""
+        """Check bucket counts of partitions, and rings, against file groups."""
         self._made("buckets", partial(check_bucket_counts, self._context, self._snapshot, self._slices))
         self._made("rings", partial(check_consistent_hashing, self._context, self._snapshot, self._slices))
 
     def check_keys(self) -> None:
-        """Keys that stand twice in a partition."""
+        """Check for duplicate keys in a partition."""
         if self._snapshot.schema is not None:
             spec = read_spec(self._snapshot, self._key_columns(), None)
             self._made("keys", partial(check_keys, self._engine, spec, self._slices), "")
 
     def check_indexes(self, metadata: MetadataTable) -> None:
-        """Does each index of the metadata table say what is so?  See `validate_indexes`."""
+        """Check the entries of each index of the metadata table, see `validate_data`."""
         schema = self._schema() if self._snapshot.schema is not None else None
         table = CheckedTable(
             self._context,
@@ -321,7 +344,7 @@ class _Validation:
             under_way = files_being_written(self._context.storage, pending)
         except CorruptData as error:
             under_way = {}
-            self._error("timeline", "", f"the markers of a write under way cannot be read: {error}", "")
+            self._error("timeline", "", f"the markers of a pending write cannot be read: {error}", "")
         for partition, infos in listed.items():
             for info in infos:
                 log = parse_log_file(info.name)
@@ -333,8 +356,9 @@ class _Validation:
                     yield _DataFile(info, partition, base.file_id, base.instant_time, True)
 
     def _expected(self, commits: Mapping[str, CommitMetadata]) -> dict[str, tuple[str, int]]:
-        """Path -> (instant, bytes) of the files that commits wrote and that no reader can do without: the newest base file of
-        each group that is not replaced, and the log files written since.  What was written for a resize that was dropped is gone.
+        """Return the files that commits wrote and readers need, as path -> (instant, bytes): the newest base file of
+        each file group that is not replaced, and the log files written since. Files double-written for a dropped resize
+        are excluded.
         """
         times = {instant.request_time for instant in self._timeline.instants}
         removed = self._removed_names().union(self._names_of_pending_cleans())
@@ -361,7 +385,7 @@ class _Validation:
         }
 
     def _removed_names(self) -> frozenset[str]:
-        """Names of files that cleans on the active timeline have deleted."""
+        """Return names of files that cleans on the active timeline have deleted."""
         names: set[str] = set()
         store = self._context.timeline
         for instant in self._timeline.completed(Action.CLEAN):
@@ -374,7 +398,7 @@ class _Validation:
         return frozenset(names)
 
     def _names_of_pending_cleans(self) -> dict[str, str]:
-        """Names of files that cleans under way, or dead, are deleting -> the clean."""
+        """Return names of files that pending cleans are deleting, with the clean of each."""
         names: dict[str, str] = {}
         store = self._context.timeline
         for instant in self._timeline.pending(Action.CLEAN):
@@ -402,7 +426,7 @@ class _Validation:
         ordered = sorted(paths)
         if self._sample is None or self._sample >= len(ordered):
             return ordered
-        # The same files each time, so that what was found can be found again.
+        # A fixed seed selects the same files each time, so that findings are reproducible.
         return sorted(random.Random(_SAMPLE_SEED).sample(ordered, self._sample))
 
     def _footers(self, paths: Sequence[str], columns: tuple[str, ...]) -> list[dict[str, ColumnRange] | str]:

@@ -1,8 +1,9 @@
-"""Do logs hold what their commits say, can pending plans run, does every key stand there once?  A part of `validate`.
+"""Checks of `validate` that read data: log files against their commits, pending plans, duplicate keys, buckets and
+indexes.
 
-    logs     every block of the present log files is read; it holds as many records and deletes as its commit says
-    plans    the files that pending compactions read are there
-    keys     no key stands twice in a partition; asked for, as it reads the keys of every row
+    logs     every block of the current log files is read; a file has as many records and deletes as its commit records
+    plans    the files that pending compactions read exist
+    keys     no key occurs twice in a partition; only on request, since it reads the keys of every row
 
 Source: docs/formats/log-file.md; docs/formats/writing.md.
 """
@@ -47,7 +48,7 @@ _NAMED_KEYS = 5
 
 @dataclass(frozen=True, slots=True)
 class LogContents:
-    """What a log file holds in blocks that count.  instants: of those blocks."""
+    """Contents of the valid blocks of a log file; ``instants`` are those of the blocks."""
 
     record_count: int
     delete_count: int
@@ -56,7 +57,7 @@ class LogContents:
 
 @dataclass(frozen=True, slots=True)
 class LogCount:
-    """Count what a log file holds."""
+    """Task: count the contents of a log file."""
 
     storage: StorageSpec
     log: LogFile
@@ -64,9 +65,11 @@ class LogCount:
 
 
 def count_log(task: LogCount) -> LogContents:
-    """What a log file holds, all of its rows decoded.
+    """Count the contents of a log file, with all rows decoded.
 
-    Raises CorruptData naming the file for one that is not whole or cannot be decoded, Unsupported for blocks that are not read.
+    Raises:
+        CorruptData: The file is incomplete or cannot be decoded; the error names it.
+        Unsupported: The file has unsupported blocks.
     """
     storage, log = open_storage(task.storage), task.log
     records = deletes = 0
@@ -87,7 +90,7 @@ def count_log(task: LogCount) -> LogContents:
 
 
 def run_log_count(task: LogCount) -> LogContents | str:
-    """As `count_log`; why the file cannot be read, where that is so."""
+    """Run `count_log`, and return the error text if the file cannot be read."""
     try:
         return count_log(task)
     except CorruptData as error:
@@ -101,13 +104,21 @@ def check_logs(
     slices: Sequence[FileSlice],
     commits: Mapping[str, CommitMetadata],
 ) -> IndexFindings:
-    """The log files of the present state against their commits.  commits: of the active timeline, by request time."""
+    """Check the current log files against their commits.
+
+    Args:
+        context: The table.
+        engine: The engine.
+        timeline: The timeline.
+        slices: Current file slices.
+        commits: Commits of the active timeline, by request time.
+    """
     found = IndexFindings()
     validity, spec = InstantValidity.of(timeline), context.storage.spec()
     logs = [log for slice_ in slices for log in slice_.logs]
     counted = engine.map(run_log_count, [LogCount(spec, log, validity) for log in logs])
     said: dict[str, WriteStat] = {}
-    # Logs of older versions have blocks of several commits.
+    # Log files of older versions have blocks of several commits.
     for metadata in commits.values() if context.config.version.has_one_log_file_per_commit else ():
         if metadata.operation is not Operation.LOG_COMPACT:
             said.update((stat.path or "", stat) for stats in metadata.partition_to_write_stats.values() for stat in stats)
@@ -118,27 +129,35 @@ def check_logs(
         elif stat is not None and (count.record_count < stat.num_writes or count.delete_count < stat.num_deletes):
             inside = f"{count.record_count} records and {count.delete_count} deletes"
             expected = f"{stat.num_writes} records and {stat.num_deletes} deletes"
-            found.add_error(log.path, f"holds {inside}, and its commit says {expected}")
+            found.add_error(log.path, f"contains {inside}, and its commit records {expected}")
     found.checked = f"{len(logs):,} read"
     return found
 
 
 def check_plans(snapshot: Snapshot, is_present: frozenset[str]) -> IndexFindings:
-    """Pending compactions.  Of replaced file groups they rewrite nothing.  is_present: paths of all data files."""
+    """Check the inputs of pending compactions, replaced file groups excepted. ``is_present`` are the paths of all data
+    files.
+    """
     context, found = snapshot.context, IndexFindings()
     pending = snapshot.timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
     for instant in pending:
         plan = without_groups(load_compaction_plan(context.timeline, instant), snapshot.slicing.replaced)
         gone = compaction_files(plan) - is_present
         if gone:
-            what = f"can never run, as {min(gone)} is gone: put the file back, or drop the plan with unschedule_compaction"
+            what = f"can never run, as {min(gone)} is missing: restore the file, or call unschedule_compaction"
             found.add_error(context.timeline.path(instant), what)
     found.checked = f"{len(pending):,} pending"
     return found
 
 
 def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> IndexFindings:
-    """Keys that stand twice in a partition.  spec: as for all columns of keys.  Memory: the keys of one partition."""
+    """Check for duplicate keys in a partition. Memory: the keys of one partition.
+
+    Args:
+        engine: The engine.
+        spec: How all key columns are read.
+        slices: Current file slices.
+    """
     found = IndexFindings()
     by_partition: dict[str, list[FileSlice]] = {}
     for slice_ in slices:
@@ -153,7 +172,7 @@ def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> I
         counted = keys.value_counts()
         twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
         named = ", ".join(map(repr, twice.take(pc.array_sort_indices(twice))[:_NAMED_KEYS].to_pylist()))
-        found.add_error(partition, f"{len(twice)} keys stand there more than once, such as {named}")
+        found.add_error(partition, f"{len(twice)} keys occur more than once, such as {named}")
     found.checked = f"{total:,} keys"
     return found
 
@@ -167,21 +186,21 @@ class _SliceKeys:
         return pa.concat_arrays([pa.array([], pa.string()), *parts])
 
 
-# Do the bucket counts that a table keeps for its partitions fit their file groups?  A part of `validate`.
+# Bucket counts of partitions against their file groups, a part of `validate`.
 #
-#     damage        counts that cannot be read, or lie there and do not count
-#     lost groups   a file group whose id names no bucket that its partition has: writes do not find its keys, and write them a
-#                   second time
+#     damage        counts that are unreadable, or stored without effect
+#     lost groups   a file group whose id names no bucket of its partition: writes do not find its keys, and write them
+#                   a second time
 #     second ones   two file groups of one bucket, of which writes find one
 #
-# Where a writer that knows no such counts (Hudi 1.0) has put records into buckets which the partition does have, the check of
-# keys finds those that stand twice.
+# If a writer that does not know bucket counts (Hudi 1.0) has put records into buckets that the partition does have, the
+# check of keys finds the duplicates.
 #
 # Source: docs/formats/writing.md, "Bucket index".
 
 
 def check_bucket_counts(context: TableContext, snapshot: Snapshot, slices: Sequence[FileSlice]) -> IndexFindings:
-    """Nothing is looked at in a table that keeps no counts.  slices: the present ones."""
+    """Check bucket counts, in a table that stores any. ``slices`` are the current ones."""
     findings = IndexFindings()
     try:
         stored = load_counts(context, snapshot.timeline)
@@ -201,24 +220,27 @@ def check_bucket_counts(context: TableContext, snapshot: Snapshot, slices: Seque
     return findings
 
 
-# Do the indexes of the metadata table say what is so?  A part of `validate`: the checks of all kinds, see `kinds.Index.check`.
+# Indexes of the metadata table, a part of `validate`: the checks of all index types, see `metadata_table.indexes`.
 #
-#     files              the lists against the directories
-#     column_stats       ranges of columns in base files against their footers
+#     files              the file listing against the directories
+#     column_stats       column ranges of base files against their footers
 #     bloom_filters      the filters of base files against those in their footers
-#     record_index       every key of a row is where it says, and it has no other keys
-#     partition_stats    a range of every column in every partition, which covers what column_stats says of its files, and the
-#                        files themselves where such ranges can be believed
-#     secondary index    every pair of value and record key of the rows is there; none besides
-#     expression index   ranges and filters of files against the functions computed anew, those of partitions against their files
+#     record_index       every key of a row is at its recorded location, and there are no other keys
+#     partition_stats    a range of every column in every partition, which covers the column_stats of its files, and the
+#                        files themselves where such ranges can be trusted
+#     secondary index    every pair of value and record key of the rows is present, and no others
+#     expression index   ranges and filters of files against the recomputed functions, those of partitions against their
+#                        files
 #
 # Source: docs/formats/metadata-table.md.
 
 
 def index_checks(table: CheckedTable, pass_over: Callable[[str, str], None]) -> Iterator[tuple[str, Check]]:
-    """The checks that the indexes of a table give reason for, by name.
+    """Return the checks that apply to the indexes of a table, by name.
 
-    pass_over: is told of an index that cannot be checked, and why.
+    Args:
+        table: The table.
+        pass_over: Called with the name of an index that cannot be checked, and the reason.
     """
     for name in in_build_order(table.metadata.partitions):
         kind = index_for_partition(name)

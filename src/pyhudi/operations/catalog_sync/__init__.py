@@ -1,1 +1,1 @@
-"""Telling catalogs of other engines what a table is: its columns and its partitions."""
+"""Catalog sync: register the columns and partitions of a table in Hive metastores and AWS Glue."""

@@ -1,9 +1,9 @@
-"""What a catalog is told a table is: one entry for a copy-on-write table, up to three for a merge-on-read one.
+"""Catalog entries of a table: one for a copy-on-write table, up to three for a merge-on-read table.
 
-    copy on write                                       t
-    merge on read, ALL                                  t_ro read-optimized, t_rt real-time, t as t_rt
+    copy-on-write                                       t
+    merge-on-read, ALL                                  t_ro read-optimized, t_rt real-time, t as t_rt
     the same with skip_ro_suffix                        t read-optimized, t_rt
-    merge on read, RO / RT                              t
+    merge-on-read, RO / RT                              t
 
 Source: docs/catalogs.md.
 """
@@ -27,7 +27,7 @@ from pyhudi.table.table_config import TableConfig
 
 PROVIDER = "spark.sql.sources.provider"
 AS_READ_OPTIMIZED = "hoodie.query.as.ro.table"
-"""Parameters by which a catalog's entry is known to be a Hudi table."""
+"""Parameters that identify a catalog entry as a Hudi table."""
 
 _BASE_FILES = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
 _WITH_LOGS = "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
@@ -38,7 +38,13 @@ _SCHEMA = "spark.sql.sources.schema."
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One entry.  read_optimized: it gives the rows of base files alone, of a merge-on-read table."""
+    """One entry.
+
+    Attributes:
+        name: Table name in the catalog.
+        merges_logs: The entry reads log files.
+        read_optimized: The entry reads only the base files of a merge-on-read table.
+    """
 
     name: str
     merges_logs: bool = False
@@ -46,7 +52,7 @@ class View:
 
 
 def catalog_views(config: TableConfig, settings: SyncSettings) -> tuple[View, ...]:
-    """The entries of a table, in the order in which they are told."""
+    """Return the entries of a table, in the order of registration."""
     name = (settings.table or config.name).lower()
     if config.is_cow:
         return (View(name),)
@@ -56,29 +62,31 @@ def catalog_views(config: TableConfig, settings: SyncSettings) -> tuple[View, ..
     if settings.strategy == "RT":
         return (real_time,)
     if settings.skip_ro_suffix:
-        # Under the table's name stands one view, and this option chooses the read-optimized one.
+        # The table's name refers to one view, and this option selects the read-optimized one.
         return optimized, View(f"{name}_rt", merges_logs=True)
     found = (View(f"{name}_ro", read_optimized=True), View(f"{name}_rt", merges_logs=True))
     return (*found, real_time) if settings.snapshot_by_name else found
 
 
 def catalog_database(config: TableConfig, settings: SyncSettings) -> str:
-    """The catalog's database."""
+    """Return the database in the catalog."""
     return (settings.database or config.database or "default").lower()
 
 
 def synced_partition_columns(config: TableConfig, settings: SyncSettings) -> tuple[str, ...]:
-    """The names of the catalog's partition columns."""
+    """Return the partition columns in the catalog."""
     if settings.partition_fields is not None:
         return settings.partition_fields
     return tuple(field.name for field in config.keys.partition_fields)
 
 
 def catalog_table(snapshot: Snapshot, settings: SyncSettings, view: View, location: str) -> CatalogTable:
-    """The entry of a view.
+    """Build the catalog entry of a view.
 
-    Raises TableState for a table that has no columns yet, Unsupported for a type that a catalog has not, InvalidRequest for two
-    columns whose names a catalog cannot tell apart.
+    Raises:
+        TableState: The table has no columns yet.
+        Unsupported: The catalog does not support a type.
+        InvalidRequest: Two column names differ only in case.
     """
     config, schema = snapshot.config, table_schema(snapshot, meta_columns=False)
     partitioned = synced_partition_columns(config, settings)
@@ -92,7 +100,9 @@ def catalog_table(snapshot: Snapshot, settings: SyncSettings, view: View, locati
     names = [column.name for column in (*columns, *keys)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidRequest(f"{snapshot.context.storage.uri}: a catalog knows no capitals, and {twice[0]} would be there twice")
+        raise InvalidRequest(
+            f"{snapshot.context.storage.uri}: catalogs ignore case, and column {twice[0]} would occur twice; rename one of them"
+        )
     parameters: dict[str, str] = {} if settings.managed else {"EXTERNAL": "TRUE"}
     serde: dict[str, str] = {"serialization.format": "1"}
     if settings.for_spark:
@@ -116,7 +126,7 @@ def catalog_table(snapshot: Snapshot, settings: SyncSettings, view: View, locati
 
 
 def is_hudi_entry(table: CatalogTable) -> bool:
-    """Whether an entry of a catalog is a Hudi table, whoever registered it."""
+    """Return True if a catalog entry is a Hudi table, whichever program registered it."""
     formats = ("org.apache.hudi.", "com.uber.hoodie.")
     return table.input_format.startswith(formats) or table.parameters.get(PROVIDER, "").lower() == "hudi"
 

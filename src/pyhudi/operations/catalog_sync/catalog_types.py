@@ -1,4 +1,4 @@
-"""The columns of a table in the words of catalogs: Hive's types, and the JSON of Spark's schema that a catalog carries for Spark.
+"""Catalog types of columns: Hive types, and the JSON schema that a catalog stores for Spark.
 
     Arrow                   Hive                         Spark
     boolean                 boolean                      boolean
@@ -13,7 +13,7 @@
     time                    int (ms), bigint             integer, long
     list, map, struct       array<>, map<>, struct<>     array, map, struct
 
-Hive's timestamps are an option of who synchronises: Hudi's input formats give long numbers unless told otherwise.
+Hive timestamps are optional: by default Hudi's input formats return long values.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ _SPARK = {"int": "integer", "bigint": "long"}
 
 
 def hive_type(kind: pa.DataType, *, timestamps: bool) -> str:
-    """A type in Hive's words.  timestamps: whether Hive's own type for them is used.  Raises Unsupported for one it has not."""
+    """Return the Hive type of a column. ``timestamps`` selects Hive's timestamp type. Raises Unsupported for types
+    without equivalent.
+    """
     if pa.types.is_timestamp(kind):
         return "timestamp" if timestamps else "bigint"
     if pa.types.is_decimal(kind):
@@ -55,17 +57,17 @@ def hive_type(kind: pa.DataType, *, timestamps: bool) -> str:
         item = hive_type(kind.item_type, timestamps=timestamps)
         return f"map<{hive_type(kind.key_type, timestamps=timestamps)},{item}>"
     if pa.types.is_struct(kind):
-        # Hive reads no '-' in a name within a type.
+        # Hive does not accept '-' in field names of a type.
         inner = (f"{field.name.lower().replace('-', '_')}:{hive_type(field.type, timestamps=timestamps)}" for field in kind)
         return f"struct<{','.join(inner)}>"
     for matches, name in _HIVE:
         if matches(kind):
             return name
-    raise Unsupported(f"a column of type {kind} has no type in Hive, so the table cannot be registered in a catalog")
+    raise Unsupported(f"a column of type {kind} has no equivalent in Hive, so the table cannot be registered in a catalog")
 
 
 def spark_schema(fields: Iterable[pa.Field]) -> str:
-    """The JSON of Spark's schema as Hudi writes it into catalogs."""
+    """Return Spark's schema JSON as Hudi writes it into catalogs."""
     return _struct(fields)
 
 

@@ -1,10 +1,10 @@
-"""Which partitions a sync looks at: those of writes since the last one, or all.
+"""Partitions that a catalog sync compares: those of writes since the last sync, or all.
 
     written   partitions of writes requested after the last sync, or completed after it
-    dropped   partitions that a write deleted, or a clean, and to which nobody has written since
+    dropped   partitions that a write or a clean deleted, without later writes
 
-All are compared where nobody has told the catalog before, where the last sync lies before the active timeline, and where the
-write that it had last is gone, as after a restore.
+All partitions are compared on the first sync, if the last sync precedes the active timeline, and if the last synced
+write does not exist any more, for example after a restore.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from pyhudi.table.timeline.active_timeline import Timeline
 
 LAST_COMMIT = "last_commit_time_sync"
 LAST_COMPLETION = "last_commit_completion_time_sync"
-"""Parameters of a catalog's table: the request time of the last write that it was told of, and the largest completion time."""
+"""Parameters of a catalog entry: request time of the last synced write, and the largest synced completion time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncedInstant:
-    """How far a catalog's table was told of the timeline.  commit, completion: None where it says nothing."""
+    """The state of the timeline at the last sync of a catalog entry; fields are None if the entry records nothing."""
 
     commit: str | None = None
     completion: str | None = None
 
     @classmethod
     def by(cls, parameters: Mapping[str, str]) -> SyncedInstant:
-        """From the parameters of a catalog's table."""
+        """Read from the parameters of a catalog entry."""
         return cls(parameters.get(LAST_COMMIT), parameters.get(LAST_COMPLETION))
 
     @classmethod
     def of(cls, timeline: Timeline) -> SyncedInstant:
-        """All of a timeline."""
+        """Build from a timeline."""
         writes = timeline.completed_writes()
         if not writes:
             return cls()
         return cls(writes[-1].request_time, max(_completed(write) for write in writes))
 
     def parameters(self) -> dict[str, str]:
-        """As a catalog's table carries it."""
+        """Parameters for the catalog entry."""
         pairs = ((LAST_COMMIT, self.commit), (LAST_COMPLETION, self.completion))
         return {key: value for key, value in pairs if value is not None}
 
     def can_sync_incrementally(self, timeline: Timeline) -> bool:
-        """Whether the writes since can be told from the timeline alone."""
+        """Return True if the active timeline contains all writes since the last sync."""
         if self.commit is None or timeline.is_before_start(self.commit):
             return False
         return timeline.is_completed(self.commit)
 
     def is_behind(self, completed_instant: Instant) -> bool:
-        """Whether a completed instant came after it."""
+        """Return True if an instant completed after the last sync."""
         if self.commit is None or completed_instant.request_time > self.commit:
             return True
         return self.completion is not None and _completed(completed_instant) > self.completion
@@ -63,20 +63,20 @@ class SyncedInstant:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsSince:
-    """Paths.  written: None for all that there are."""
+    """Partition paths; ``written`` is None for all."""
 
     written: frozenset[str] | None
     dropped: frozenset[str]
 
 
 def partitions_since(snapshot: Snapshot, synced: SyncedInstant) -> PartitionsSince:
-    """What to look at in a table of which a catalog was told so far."""
+    """Return the partitions to compare since the last sync."""
     timeline, follows = snapshot.timeline, synced.can_sync_incrementally(snapshot.timeline)
-    # Partition -> when somebody wrote to it last, and when somebody deleted it last.
+    # Partition -> its last write, and its last deletion.
     written: dict[str, str] = {}
     deleted: dict[str, str] = {}
     store = snapshot.context.timeline
-    # Whatever was written to a partition after its deletion is as new to the catalog as that is.
+    # Every write to a partition after its deletion is as new to the catalog as the deletion.
     for write in timeline.completed_writes():
         if follows and not synced.is_behind(write):
             continue

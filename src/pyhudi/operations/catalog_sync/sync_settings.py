@@ -1,4 +1,4 @@
-"""How a table is registered in catalogs: Hudi's options of Hive sync and Glue sync."""
+"""Settings of catalog sync: Hudi's options of Hive sync and Glue sync."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODE = Option(
     "hoodie.datasource.hive_sync.mode",
     ("hms", "glue", "jdbc", "hiveql"),
     "hms",
-    "how the catalog is reached: hms is the metastore's own protocol, glue AWS Glue; HiveServer2 (jdbc, hiveql) is refused",
+    "how the catalog is reached: hms is the metastore's own protocol, glue AWS Glue; HiveServer2 (jdbc, hiveql) is not supported",
 )
 HIVE_TOOL = "org.apache.hudi.hive.HiveSyncTool"
 GLUE_TOOL = "org.apache.hudi.aws.sync.AwsGlueCatalogSyncTool"
@@ -30,13 +30,13 @@ TOOLS = Option(
     "hoodie.meta.sync.client.tool.class",
     str,
     HIVE_TOOL,
-    f"catalogs in which the table is registered: {HIVE_TOOL}, {GLUE_TOOL}, or both with a comma",
+    f"catalogs in which the table is registered: {HIVE_TOOL}, {GLUE_TOOL}, or both, comma-separated",
 )
 METASTORE_URIS = Option(
     "hoodie.datasource.hive_sync.metastore.uris",
     str,
     "thrift://localhost:9083",
-    "Hive metastores, thrift://host:port, with commas between them: the first that answers is told",
+    "Hive metastores, thrift://host:port, comma-separated: the first that responds is used",
 )
 DATABASE = Option(
     "hoodie.datasource.hive_sync.database", str, None, "the catalog's database; unset: hoodie.database.name, or default"
@@ -49,7 +49,7 @@ EXTRACTOR = Option(
     "hoodie.datasource.hive_sync.partition_extractor_class",
     str,
     None,
-    "how partition values are read from paths: a class of Hudi's; unset: by the number of partition columns and their style",
+    "how partition values are read from paths: a class of Hudi; unset: by the number of partition columns and their style",
 )
 STRATEGY = Option(
     "hoodie.datasource.hive_sync.table.strategy",
@@ -64,13 +64,13 @@ SNAPSHOT_NAME = Option(
     "hoodie.meta.sync.sync_snapshot_with_table_name",
     bool,
     "true",
-    "the real-time view of a merge-on-read table is registered under the table's name too",
+    "the real-time view of a merge-on-read table is also registered under the table's name",
 )
 INCREMENTAL = Option(
     "hoodie.meta.sync.incremental",
     bool,
     "true",
-    "only partitions of writes since the last sync are looked at; false compares all of them",
+    "only partitions of writes since the last sync are compared; false compares all of them",
 )
 _TABLE_PROPERTIES = Option(
     "hoodie.datasource.hive_sync.table_properties", str, None, "further parameters of the catalog's table: lines of key=value"
@@ -82,12 +82,12 @@ RECREATE = Option(
     "hoodie.datasource.hive_sync.recreate_table_on_error",
     bool,
     "false",
-    "a table that the catalog refuses to change, such as one whose columns changed their types, is dropped there and made anew",
+    "a table that the catalog refuses to change, such as one with changed column types, is dropped there and created again",
 )
 
 
 class CatalogKind(StrEnum):
-    """Where a table is registered."""
+    """A type of catalog."""
 
     HIVE = "hive"
     GLUE = "glue"
@@ -95,17 +95,15 @@ class CatalogKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GlueSettings:
-    """How AWS Glue is reached.  skip_archive: changes of a table leave no old version of it there."""
+    """Connection settings of AWS Glue; ``skip_archive`` keeps no old versions of a table there."""
 
     region: Annotated[
         str | None, Option("hoodie.aws.glue.region", str, None, "region of AWS Glue; unset: that of the machine's configuration")
     ] = None
-    endpoint: Annotated[
-        str | None, Option("hoodie.aws.glue.endpoint", str, None, "AWS Glue at another address than Amazon's")
-    ] = None
+    endpoint: Annotated[str | None, Option("hoodie.aws.glue.endpoint", str, None, "endpoint of AWS Glue, if not Amazon's")] = None
     catalog_id: Annotated[
         str | None,
-        Option("hoodie.datasource.meta.sync.glue.catalogId", str, None, "account that has the catalog; unset: one's own"),
+        Option("hoodie.datasource.meta.sync.glue.catalogId", str, None, "account of the catalog; unset: the caller's"),
     ] = None
     skip_archive: Annotated[
         bool,
@@ -113,7 +111,7 @@ class GlueSettings:
             "hoodie.datasource.meta.sync.glue.skip_table_archive",
             bool,
             "true",
-            "changes of the table leave no old versions of it in Glue, which keeps a limited number",
+            "changes of the table keep no old versions of it in Glue, which limits their number",
         ),
     ] = True
     lists_by_metadata: Annotated[
@@ -122,7 +120,7 @@ class GlueSettings:
             "hoodie.datasource.meta.sync.glue.metadata_file_listing",
             bool,
             "false",
-            "readers such as Athena are told to list files by the metadata table",
+            "readers such as Athena list files with the metadata table",
         ),
     ] = False
     access_key: Annotated[str | None, ACCESS_KEY] = field(default=None, repr=False)
@@ -131,17 +129,22 @@ class GlueSettings:
 
     @classmethod
     def of(cls, options: Options) -> GlueSettings:
-        """From checked options."""
+        """Build the settings from checked options."""
         return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncSettings:
-    """What a catalog is told, and which.
+    """Settings of catalog sync.
 
-    database, table: None for those of the table.  partition_fields: None for those of the table.  strategy: the views of a
-    merge-on-read table: ALL, RO or RT.  batch: partitions in a request.  conditional: where neither columns nor partitions
-    changed, the catalog is not told how far it is.  ignore_errors: a sync that fails after a commit is noted in the result.
+    Attributes:
+        database: Database in the catalog, None for that of the table.
+        table: Table name in the catalog, None for that of the table.
+        partition_fields: Partition columns in the catalog, None for those of the table.
+        strategy: Views of a merge-on-read table: ALL, RO or RT.
+        batch: Partitions per request.
+        conditional: Do not update the sync state in the catalog if neither columns nor partitions changed.
+        ignore_errors: A sync that fails after a commit is recorded in the result.
     """
 
     kinds: Annotated[tuple[CatalogKind, ...], TOOLS, HIVE_SYNC, MODE]
@@ -160,7 +163,7 @@ class SyncSettings:
     recreate: Annotated[bool, RECREATE]
     creates_database: Annotated[
         bool,
-        Option("hoodie.datasource.hive_sync.auto_create_database", bool, "true", "the database is made where it is not there"),
+        Option("hoodie.datasource.hive_sync.auto_create_database", bool, "true", "the database is created if it does not exist"),
     ]
     for_spark: Annotated[
         bool,
@@ -168,7 +171,7 @@ class SyncSettings:
             "hoodie.datasource.hive_sync.sync_as_datasource",
             bool,
             "true",
-            "the table carries what Spark needs to read it by its Hudi data source",
+            "the catalog entry stores what Spark needs to read the table with its Hudi data source",
         ),
     ]
     timestamps: Annotated[
@@ -177,14 +180,12 @@ class SyncSettings:
             "hoodie.datasource.hive_sync.support_timestamp",
             bool,
             "false",
-            "timestamps are Hive's, not long numbers as by default",
+            "timestamps have Hive's type, not long values as by default",
         ),
     ]
     omits_meta_columns: Annotated[
         bool,
-        Option(
-            "hoodie.datasource.hive_sync.omit_metadata_fields", bool, "false", "the catalog is not told of the _hoodie_ columns"
-        ),
+        Option("hoodie.datasource.hive_sync.omit_metadata_fields", bool, "false", "the catalog entry omits the _hoodie_ columns"),
     ]
     managed: Annotated[
         bool,
@@ -199,7 +200,7 @@ class SyncSettings:
         int, Option("hoodie.datasource.hive_sync.batch_num", int, "1000", "partitions in one request to the catalog", at_least=1)
     ]
     comments: Annotated[
-        bool, Option("hoodie.datasource.hive_sync.sync_comment", bool, "false", "comments of columns are told too")
+        bool, Option("hoodie.datasource.hive_sync.sync_comment", bool, "false", "comments of columns are synced too")
     ]
     schema_part_length: Annotated[
         int,
@@ -207,12 +208,12 @@ class SyncSettings:
             "hoodie.datasource.hive_sync.schema_string_length_thresh",
             int,
             "4000",
-            "characters of Spark's schema in one parameter of the catalog's table",
+            "characters of Spark's schema per parameter of the catalog entry",
             at_least=1,
         ),
     ]
     without_partitions: Annotated[
-        bool, Option("hoodie.meta.sync.no_partition_metadata", bool, "false", "the catalog is not told of partitions")
+        bool, Option("hoodie.meta.sync.no_partition_metadata", bool, "false", "partitions are not synced")
     ]
     conditional: Annotated[
         bool,
@@ -220,12 +221,12 @@ class SyncSettings:
             "hoodie.datasource.meta_sync.condition.sync",
             bool,
             "false",
-            "the catalog is told of a write only where columns or partitions changed",
+            "the catalog is updated after a write only if columns or partitions changed",
         ),
     ]
     spark_version: Annotated[
         str | None,
-        Option("hoodie.meta_sync.spark.version", str, None, "release of Spark by which the table says that it was made"),
+        Option("hoodie.meta_sync.spark.version", str, None, "release of Spark that the catalog entry names as its creator"),
     ]
     ignore_errors: Annotated[
         bool,
@@ -233,13 +234,15 @@ class SyncSettings:
             "hoodie.datasource.hive_sync.ignore_exceptions",
             bool,
             "false",
-            "a sync that fails after a commit is noted in the result; else the write raises, and its commit stands",
+            "a sync that fails after a commit is recorded in the result; otherwise the write raises, and its commit is valid",
         ),
     ]
 
     @classmethod
     def of(cls, options: Options) -> SyncSettings:
-        """From checked options.  Raises Unsupported for HiveServer2, InvalidRequest for a tool that there is not."""
+        """Build the settings from checked options. Raises Unsupported for HiveServer2, InvalidRequest for an unknown
+        tool.
+        """
         return read_settings(
             cls,
             options,
@@ -250,19 +253,19 @@ class SyncSettings:
 
     @classmethod
     def after_writes(cls, options: Options) -> SyncSettings | None:
-        """The settings of the sync that follows a write; None where the options ask for none."""
+        """Return the settings of the sync that follows a write; None if the options request none."""
         return cls.of(options) if options.flag(META_SYNC) or options.flag(HIVE_SYNC) else None
 
 
 def with_names(
     options: Mapping[str, object] | None, *, metastore: str | None, database: str | None, table: str | None
 ) -> Mapping[str, object] | None:
-    """The options of a call with what its arguments name.  Raises InvalidRequest where they name something else."""
+    """Merge the arguments of a call into its options. Raises InvalidRequest for contradictory values."""
     named = {METASTORE_URIS: metastore, DATABASE: database, TABLE: table}
     found = dict(options or {})
     for option, value in named.items():
         if value is not None and str(found.setdefault(option.key, value)) != value:
-            raise InvalidRequest(f"the argument {value!r} and option {option}={found[option.key]} disagree")
+            raise InvalidRequest(f"the argument {value!r} contradicts option {option}={found[option.key]}")
     return found
 
 
@@ -270,14 +273,15 @@ def _kinds(options: Options) -> tuple[CatalogKind, ...]:
     mode = options.value_or_default(MODE)
     if mode in ("jdbc", "hiveql"):
         raise Unsupported(
-            f"{MODE}={mode} is refused: HiveServer2 is not asked here; say hms, with the metastore in {METASTORE_URIS}, or glue"
+            f"{MODE}={mode} is not supported: HiveServer2 is not available; use hms, with the metastore in "
+            f"{METASTORE_URIS}, or glue"
         )
     found = [HIVE_TOOL] if options.flag(HIVE_SYNC) else []
     found += options.names(TOOLS) if options.explicit(TOOLS) is not None or not found else ()
     kinds = []
     for name in found:
         if name not in _OF_TOOL:
-            raise InvalidRequest(f"{TOOLS}={name} is none of {', '.join(_OF_TOOL)}")
+            raise InvalidRequest(f"{TOOLS}={name} is not supported; use one of {', '.join(_OF_TOOL)}")
         kind = CatalogKind.GLUE if mode == "glue" else _OF_TOOL[name]
         if kind not in kinds:
             kinds.append(kind)
@@ -288,11 +292,11 @@ _OF_TOOL: Mapping[str, CatalogKind] = {HIVE_TOOL: CatalogKind.HIVE, GLUE_TOOL: C
 
 
 def _lines(options: Options, option: Option) -> tuple[tuple[str, str], ...]:
-    """Lines of `key=value`.  Raises InvalidRequest for one without '='."""
+    """Parse lines of `key=value`. Raises InvalidRequest for a line without '='."""
     pairs = []
     for line in filter(None, map(str.strip, (options.text(option) or "").splitlines())):
         key, separator, value = line.partition("=")
         if not separator:
-            raise InvalidRequest(f"{option}: a line is not key=value")
+            raise InvalidRequest(f"{option}: a line is not of the form key=value")
         pairs.append((key.strip(), value.strip()))
     return tuple(pairs)

@@ -1,15 +1,15 @@
-"""Synchronise a catalog with a table: `Table.sync`, and what follows a write whose options ask for it.
+"""Synchronize a catalog with a table: `Table.sync`, and the sync that follows a write if its options request it.
 
-For each entry of the table (`tables.catalog_views`):
+For each entry of the table (`catalog_entries.catalog_views`):
 
-    1. not there: it is made, with all partitions.  There with another location: it is made anew
-    2. else columns, formats and parameters that differ are changed, in one request
-    3. partitions are compared, those of writes since the last sync or all: added, moved, dropped
-    4. last_commit_time_sync and last_commit_completion_time_sync say how far the catalog was told
+    1. if it is missing, create it, with all partitions; if it has another location, create it again
+    2. otherwise change columns, formats and parameters that differ, in one request
+    3. compare partitions, those of writes since the last sync or all: add, move or drop them
+    4. record the synced state in last_commit_time_sync and last_commit_completion_time_sync
 
-A crash between the steps leaves a catalog that the next sync brings up to date: step 4 comes last.  Several processes may
-synchronise at once; where another did so meanwhile, the older of both moments is what stands, and the next sync looks at what
-came since.  The table itself is only read.  An entry that is no Hudi table is never touched.
+A crash between the steps leaves a catalog that the next sync brings up to date: step 4 comes last. Several processes
+may synchronize concurrently; if another process did so, the older of both states is recorded, and the next sync
+compares everything since. The table itself is only read. An entry that is not a Hudi table is never changed.
 
 Source: docs/catalogs.md.
 """
@@ -59,10 +59,16 @@ _DESCRIPTION = "automatically created by hoodie"
 
 @dataclass(frozen=True, slots=True)
 class SyncedTable:
-    """What became of one entry of a catalog.
+    """The outcome for one catalog entry.
 
-    catalog: which.  name: `database.table`.  action: "created", "recreated", "changed" or "unchanged".  added, moved, dropped:
-    how many partitions.  instant: the request time of the last write that the catalog knows now; None for a table without any.
+    Attributes:
+        catalog: The catalog.
+        name: `database.table`.
+        action: "created", "recreated", "changed" or "unchanged".
+        added: Number of added partitions.
+        moved: Number of moved partitions.
+        dropped: Number of dropped partitions.
+        instant: Request time of the last synced write; None for a table without writes.
     """
 
     catalog: str
@@ -81,12 +87,12 @@ class SyncedTable:
 
 @dataclass(frozen=True, slots=True)
 class SyncResult(HtmlRepr):
-    """The outcome of a sync.  tables: the entries, in the order in which they were told."""
+    """The outcome of a sync; ``tables`` are the entries in the order of registration."""
 
     tables: tuple[SyncedTable, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -95,10 +101,12 @@ class SyncResult(HtmlRepr):
 
 @observed(SERVICE)
 def run_sync(context: TableContext, settings: SyncSettings) -> SyncResult:
-    """Register the table as it is now.
+    """Register the current state of the table. Entries synced before an error remain.
 
-    Raises TableState for a table without columns, for an entry that is no Hudi table, and for a change that the catalog refuses;
-    StorageUnavailable when the catalog does not answer; InvalidRequest for what it does not take.  What was told stays told.
+    Raises:
+        TableState: The table has no columns, an entry is not a Hudi table, or the catalog refuses a change.
+        StorageUnavailable: The catalog does not respond.
+        InvalidRequest: The catalog does not accept the request.
     """
     told = []
     for kind in settings.kinds:
@@ -111,9 +119,11 @@ def run_sync(context: TableContext, settings: SyncSettings) -> SyncResult:
 
 
 def with_sync(context: TableContext, settings: SyncSettings | None, result: WriteResult) -> WriteResult:
-    """The result of a write after the sync that its options ask for; none is when the write committed nothing.
+    """Run the sync that the options of a write request, and return its result. No sync follows a write that committed
+    nothing.
 
-    Raises ServiceFailed when the sync fails and its errors are not to be passed over: the commit stands.
+    Raises:
+        ServiceFailed: The sync failed, and its errors are not ignored. The commit is valid.
     """
     if settings is None or result.instant is None:
         return result
@@ -121,11 +131,11 @@ def with_sync(context: TableContext, settings: SyncSettings | None, result: Writ
         synced = run_sync(context.reloaded(), settings)
         outcome = str(Executed("; ".join(map(str, synced.tables))))
     except Exception as error:
-        # Whatever failed, the caller has to learn that the commit stands.
+        # Whatever failed, the caller has to learn that the commit is valid.
         if not settings.ignore_errors:
             raise ServiceFailed(
-                f"{result.operation} {result.instant} of {context.storage.uri} is committed and stands; the sync with a catalog "
-                f"that followed it failed, and the next one makes up for it: {error}",
+                f"{result.operation} {result.instant} of {context.storage.uri} is committed; the catalog sync that "
+                f"followed it failed, and the next one catches up: {error}",
                 instant=result.instant,
                 service=SERVICE,
             ) from error
@@ -135,14 +145,14 @@ def with_sync(context: TableContext, settings: SyncSettings | None, result: Writ
 
 
 def check_sync(settings: SyncSettings | None) -> None:
-    """Raises InvalidRequest for settings with which no catalog can be reached, before anything is written.  Asks none."""
+    """Raise InvalidRequest before anything is written if the settings cannot reach a catalog. Sends no request."""
     if settings is not None:
         for kind in settings.kinds:
             open_catalog(kind, settings).close()
 
 
 def open_catalog(kind: CatalogKind, settings: SyncSettings) -> MetastoreCatalog:
-    """The catalog of a kind.  Raises InvalidRequest where what it needs is not installed or not said."""
+    """Open a catalog. Raises InvalidRequest if a dependency is not installed or a setting is missing."""
     if kind is CatalogKind.HIVE:
         return HiveCatalog(settings.uris, METASTORE_URIS.key)
     glue = settings.glue
@@ -162,7 +172,7 @@ def _sync_with(catalog: MetastoreCatalog, context: TableContext, settings: SyncS
     database = catalog_database(snapshot.config, settings)
     if not catalog.has_database(database):
         if not settings.creates_database:
-            raise TableState(f"{catalog.name} has no database {database}; make it, or let the sync make it")
+            raise TableState(f"{catalog.name} has no database {database}; create it, or let the sync create it")
         catalog.create_database(database, _DESCRIPTION)
     return [_Sync(catalog, snapshot, settings, view).run() for view in catalog_views(snapshot.config, settings)]
 
@@ -183,8 +193,8 @@ class _Sync:
             return self._make(wanted, "created")
         if not is_hudi_entry(known):
             raise TableState(
-                f"{self.catalog.name}: {known.full_name} is no Hudi table, so it is left alone; drop it there, or register this "
-                "table under another name"
+                f"{self.catalog.name}: {known.full_name} is not a Hudi table, so it was not changed; drop it there, "
+                "or register this table under another name"
             )
         if without_scheme(known.location) != without_scheme(wanted.location):
             return self._make_anew(wanted)
@@ -215,9 +225,9 @@ class _Sync:
         keys, there = ([column.name for column in table.partition_columns] for table in (target, catalog_table))
         if keys != there:
             raise ChangeRefused(
-                f"{self.catalog.name}: {catalog_table.full_name} is partitioned there by {', '.join(there) or 'nothing'}, and "
-                "the "
-                f"table by {', '.join(keys) or 'nothing'}; a catalog does not change that: drop it there, or let {RECREATE} do so"
+                f"{self.catalog.name}: {catalog_table.full_name} is partitioned there by "
+                f"{', '.join(there) or 'nothing'}, and the table by {', '.join(keys) or 'nothing'}, which a catalog "
+                f"cannot change; drop it there, or set {RECREATE}"
             )
         changed = _merged(catalog_table, target)
         differs = changed != catalog_table
@@ -256,7 +266,7 @@ class _Sync:
         return changes
 
     def _with_files(self) -> frozenset[str]:
-        """The partitions in which a query finds files: a folder stays where a restore or a deletion left nothing else."""
+        """Return the partitions in which a query finds files; an empty folder may remain after a restore or deletion."""
         return frozenset(path for path, slices in self.snapshot.slices().items() if slices)
 
     def _finish(
@@ -266,7 +276,7 @@ class _Sync:
         if always or changes:
             known = self.catalog.table(target.database, target.name)
             if known is None:
-                raise TableState(f"{self.catalog.name}: {target.full_name} was dropped meanwhile; synchronise again")
+                raise TableState(f"{self.catalog.name}: {target.full_name} was dropped concurrently; synchronize again")
             now = _the_older(SyncedInstant.of(self.snapshot.timeline), SyncedInstant.by(known.parameters), before)
             parameters = {**known.parameters, **now.parameters()}
             if parameters != known.parameters:
@@ -283,9 +293,9 @@ class _Sync:
 
 
 def _merged(catalog_table: CatalogTable, target: CatalogTable) -> CatalogTable:
-    """The entry that is there with what the table asks for; what others put into it stays, its spelling of the place too.
+    """Merge the requested entry into the existing one; parameters of others and the form of the location are retained.
 
-    Comments stay where the table tells none.
+    Comments are retained if the table has none.
     """
     parts = [
         key for key in catalog_table.parameters if key.startswith("spark.sql.sources.schema.") and key not in target.parameters
@@ -304,7 +314,7 @@ def _merged(catalog_table: CatalogTable, target: CatalogTable) -> CatalogTable:
 
 
 def _the_older(current: SyncedInstant, existing: SyncedInstant, before: SyncedInstant) -> SyncedInstant:
-    """How far the catalog counts as told: this sync, unless another one told it of something else meanwhile and of less."""
+    """Return the state to record: that of this sync, unless a concurrent sync recorded an older one."""
     if existing in (before, SyncedInstant()) or existing.commit is None or current.commit is None:
         return current
     return min((current, existing), key=lambda told: (told.commit or "", told.completion or ""))

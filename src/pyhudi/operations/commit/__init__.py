@@ -1,1 +1,1 @@
-"""What every change of a table shares: begin, claim, publish, take back, refuse."""
+"""Commit protocol shared by all mutating operations: transactions, plan claims, rollbacks, conflict checks."""

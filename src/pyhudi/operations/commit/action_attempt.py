@@ -1,6 +1,4 @@
-"""What every action that writes data files needs around its transaction: how long did what take, and what becomes of an attempt
-that fails.
-"""
+"""Phase timing, backoff after conflicts and rollback on error for one attempt at an action."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from pyhudi.table.table_context import TableContext
 
 
 class Phases:
-    """Seconds by phase of an operation, by the environment's clock."""
+    """Seconds by phase of an operation, measured with the clock of the environment."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -29,24 +27,31 @@ class Phases:
         self._seconds: dict[str, float] = {}
 
     def end(self, name: str) -> None:
-        """The phase that ran since the last call ends."""
+        """End the phase that began with the previous call, and record its duration under ``name``."""
         now = self._env.now_ms()
         self._seconds[name] = self._seconds.get(name, 0.0) + (now - self._since) / 1000
         self._since = now
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """Seconds by phase, in order."""
+        """Seconds by phase, in order of execution."""
         return dict(self._seconds)
 
 
 def backoff(context: TableContext, settings: CommitSettings, conflict: WriteConflict, attempt_ms: int, number: int) -> None:
-    """Wait before a write that lost is attempted again: a random time, up to as long as its attempt took, twice that after the
-    next one and so on.
+    """Wait after a conflict before the write is attempted again (randomized exponential backoff).
 
-    Writers that keep meeting would otherwise plan at the same moment each time, and all but one of them in vain.  A write under
-    way that stopped this one would stop it again: it is waited for first, while it lives, and not without end.
-    number: how many attempts lost before this one.
+    The wait is random, with an upper bound of the duration of the failed attempt; the bound doubles with each further
+    attempt. Without it, writers that conflict repeatedly would plan at the same time, and all but one of them would
+    fail again. If a pending write caused the conflict, the function first waits for that write while its heartbeat is
+    alive, up to a limit.
+
+    Args:
+        context: The table.
+        settings: Commit settings.
+        conflict: The conflict that ended the last attempt.
+        attempt_ms: Duration of the last attempt.
+        number: Number of attempts that failed before the last one.
     """
     env = context.env
     deadline_ms = env.monotonic_ms() + _LONGEST_WAIT_FOR_OLDER_MS
@@ -60,13 +65,13 @@ def backoff(context: TableContext, settings: CommitSettings, conflict: WriteConf
 
 
 class rollback_on_error:
-    """Roll a transaction back when its block raises one of our errors or an ordinary exception.
+    """Roll back the transaction if the block raises a PyHudi error or an ordinary exception.
 
-    Should that fail as well, or the process die, the instant is left without a heartbeat and the next writer rolls it back.
-    After CommitUnknown nothing is touched: the commit may have landed, or may land yet.
+    If the rollback fails too, or the process dies, the instant remains without a heartbeat and the next writer rolls it
+    back. After CommitUnknown nothing is deleted: the commit may have landed, or may still land.
 
-    Where others took the writer for dead and rolled it back, what its block raised tells of files that they removed, whatever it
-    is: that is raised as WriteConflict, and the write may be planned again.
+    If another writer has already rolled the transaction back (heartbeat expired), any error is raised as WriteConflict,
+    because it may be caused by files which that writer removed. The write may then be planned again.
     """
 
     def __init__(self, transaction: Transaction) -> None:
@@ -87,17 +92,17 @@ class rollback_on_error:
             rollback_own_attempt(transaction)
         except Exception as failure:
             (conflict or error).add_note(
-                f"taking instant {transaction.instant_time} back failed as well ({failure}); the next writer will do it"
+                f"rollback of instant {transaction.instant_time} failed as well ({failure}); the next writer will repeat it"
             )
         if conflict is not None:
             raise conflict from error
 
 
 def _overtaken(transaction: Transaction, error: BaseException) -> WriteConflict | None:
-    """What a failure means where others have rolled the attempt back meanwhile; None where it speaks for itself."""
+    """Return a WriteConflict if another writer has rolled the attempt back, else None."""
     if isinstance(error, WriteConflict) or not isinstance(error, Exception):
         return None
-    # A service was begun with its transaction; a write stores its inflight file later.
+    # A service requests its instant together with its transaction; a write stores its inflight file later.
     begun = State.INFLIGHT if transaction.action.is_service else State.REQUESTED
     try:
         transaction.check_ownership(transaction.context.timeline.load_files(), begun)
@@ -115,12 +120,12 @@ def rollback_own_attempt(transaction: Transaction) -> None:
         if transaction.was_reclaimed():
             _remove_late_files(transaction)
             return
-        # By now another process may carry the same plan out, or have completed it; then nothing here is ours to remove.
+        # Another process may run the same plan by now, or have completed it; this process then owns none of its files.
         time = transaction.instant_time
         rolled = rollback_failed_attempt(context, time, transaction.action, transaction.settings)
         is_gone = rolled is None and not any(i.request_time == time for i in context.timeline.load_files())
         if is_gone and context.timeline.history.find(time) is None:
-            # A restore took the plan away, and looked for files before the last ones were written.
+            # A restore removed the plan, and listed files before the last ones were written.
             _remove_written(context, time)
         return
     requested = Instant(transaction.instant_time, transaction.action, State.REQUESTED)
@@ -128,30 +133,31 @@ def rollback_own_attempt(transaction: Transaction) -> None:
     if has_only_begun and withdraw_write(context, requested, transaction.settings):
         return
     pending = Instant(transaction.instant_time, transaction.action, State.INFLIGHT)
-    # What may stand there as completed loses no file before the lock tells that it may go.
+    # If the completed file may exist, delete no file before the instant has been checked under the lock.
     undo = rollback_instant if transaction.publishing else rollback_own_write
     try:
         undo(context, pending, transaction.settings)
     except InstantNotFound:
-        # Another writer took this one for dead and rolled it back; tasks may have written files after it had looked for them,
-        # also where their markers stood before and went with the rollback.
+        # Another writer considered this one dead and rolled the instant back. Tasks may have written files after that
+        # writer listed them, even files whose markers the rollback removed.
         transaction.heartbeat.stop(delete=True)
         _remove_written(context, transaction.instant_time)
     transaction.heartbeat.stop(delete=True)
 
 
 def _remove_late_files(transaction: Transaction) -> None:
-    """Remove what this process wrote of a plan after another one had taken it over, under the time of an instant that completes.
+    """Delete files that this process wrote for a plan after another process took the plan over.
 
-    What the other one writes has its marker first, and stands in its commit at the end.
+    The other process creates a marker before each of its files, and reports each file in its commit.
     """
     with transaction.context.locked(transaction.settings.lock_wait_ms) as held:
         time, action = transaction.instant_time, completed_action(transaction.action)
         instants = [i for i in held.timeline.load().instants if i.request_time == time]
         if not instants:
-            # It completed and was archived meanwhile: its commit would have to be read to tell whose files these are.
+            # The instant completed and was archived: only its commit metadata could tell which process owns these
+            # files.
             return
-        # Beside a plan that stays, logs that bear its time are copies of other writes.
+        # If the plan stays on the timeline, log files with its instant time are double writes of other commits.
         written = _written_files(held, time, logs=not transaction.action.retains_plan)
         markers = Markers(held.storage, time)
         theirs: set[str | None] = {path for path, _ in markers.list()}
@@ -169,7 +175,9 @@ def _remove_written(context: TableContext, instant_time: str) -> None:
 
 
 def _written_files(context: TableContext, instant_time: str, *, logs: bool = True) -> list[str]:
-    """The paths of data files that bear the time of an instant.  logs: False leaves log files out."""
+    """Return the paths of data files that carry ``instant_time`` in their names, without log files if ``logs`` is
+    False.
+    """
     listing = DirectoryListing(context.storage)
     names = (info for files in listing.files(listing.partitions()).values() for info in files)
     own = (info for info in names if parse_data_file_instant(info.name) == instant_time)

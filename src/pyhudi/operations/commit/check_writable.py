@@ -1,4 +1,6 @@
-"""The gate before every verb that changes a table: may PyHudi write it?  It is asked once, before anything is read or written."""
+"""Check that PyHudi supports writing a table. Called once at the start of every mutating operation, before any read or
+write.
+"""
 
 from __future__ import annotations
 
@@ -16,81 +18,91 @@ from pyhudi.table.table_context import TableContext
 
 
 def check_writable(context: TableContext, *, retains_indexes: bool = True) -> None:
-    """Raises Unsupported when PyHudi must not write the table.
+    """Check that PyHudi supports writing the table.
 
-    context: with properties that were just read.  retains_indexes: False for a verb that adds no records to the indexes, which is
-    then allowed beside an index that PyHudi cannot keep up to date.
+    Args:
+        context: The table, with freshly loaded properties.
+        retains_indexes: False for operations that add no records to the indexes. They are allowed on a table with an
+            index that
+            PyHudi cannot maintain.
+
+    Raises:
+        Unsupported: PyHudi must not write the table.
     """
     config, uri = context.config, context.storage.uri
     if not config.version.is_writable:
         raise Unsupported(
-            f"the table at {uri} has version {int(config.version)}; PyHudi writes versions {written_versions()} "
-            f"(Table.upgrade() makes one of version 6 such a table; nothing is upgraded unasked)"
+            f"cannot write the table at {uri}: it has version {int(config.version)}, and PyHudi writes versions "
+            f"{written_versions()}. Table.upgrade() upgrades a table of version 6; no table is upgraded "
+            "automatically."
         )
     check_open(context)
     _check_ids_kept(context, retains_indexes=retains_indexes)
     if len(config.ordering_fields) > 1 and not config.version.has_ordering_fields:
         raise Unsupported(
-            f"the table at {uri} has version {int(config.version)} and orders records by several fields "
-            f"({', '.join(config.ordering_fields)}); such tables are read, and not written"
+            f"cannot write the table at {uri}: it has version {int(config.version)} and several ordering fields "
+            f"({', '.join(config.ordering_fields)}); PyHudi only reads such tables"
         )
     check_merge_properties(config.merge)
     if config.base_file_format not in BASE_EXTENSIONS:
-        raise Unsupported(f"the base files of the table at {uri} are {config.base_file_format}; only Parquet and ORC are written")
+        raise Unsupported(
+            f"cannot write the table at {uri}: its base files are {config.base_file_format}, and PyHudi writes "
+            "only Parquet and ORC"
+        )
     check_omission(config)
     if config.path_columns and not config.is_cow:
         schema = load_schema(context.timeline, context.timeline.load(), config)
         missing = () if schema is None else load_path_fields(config, schema).names
         if missing:
             raise Unsupported(
-                f"the merge-on-read table at {uri} was written without its partition columns ({', '.join(missing)}); such tables "
-                "are read, and not written: the real Hudi leaves them out of copy-on-write tables alone"
+                f"cannot write the merge-on-read table at {uri}: its data files omit the partition columns "
+                f"({', '.join(missing)}); "
+                "PyHudi only reads such tables, because Hudi omits these columns only in copy-on-write tables"
             )
     if retains_indexes:
         check_writable_indexes(context)
 
 
 def check_no_schema_on_read(context: TableContext) -> None:
-    """Raises Unsupported for a table whose columns go by ids, which stays of its version."""
+    """Raise Unsupported if the table uses schema on read (columns resolved by id): its version cannot be changed."""
     if load_column_history(context, None, read_commit) is not None:
         raise Unsupported(
-            f"the table at {context.storage.uri} evolved on read (hoodie.schema.on.read.enable), and its columns go by ids; such "
-            "tables are not taken to another version"
+            f"cannot change the version of the table at {context.storage.uri}: it uses schema on read "
+            "(hoodie.schema.on.read.enable), whose columns are resolved by id"
         )
 
 
 def check_schema_on_read_supported(context: TableContext) -> None:
-    """Raises Unsupported for a table whose columns may not be given ids: it could not be written then."""
+    """Raise Unsupported if the table could not be written after its columns were assigned ids (schema on read)."""
     without = _lacking_for_ids(context.config, retains_indexes=True)
     if without is not None:
         raise Unsupported(
-            f"the columns of the table at {context.storage.uri} cannot be changed by ids (ALTER TABLE): {without}; a write may "
-            "change columns, with pyhudi.schema.mode=evolve"
+            f"cannot change columns of the table at {context.storage.uri} by id (ALTER TABLE): {without}. "
+            "A write with pyhudi.schema.mode=evolve can change columns."
         )
 
 
 def _check_ids_kept(context: TableContext, *, retains_indexes: bool) -> None:
-    """Raises Unsupported for a table whose columns go by ids, where PyHudi would go by names.  retains_indexes: as given to the
-    gate.
-    """
+    """Raise Unsupported for a schema-on-read table that PyHudi could write by column name only."""
     without = _lacking_for_ids(context.config, retains_indexes=retains_indexes)
     if without is not None and load_column_history(context, None, read_commit) is not None:
         raise Unsupported(
-            f"the table at {context.storage.uri} evolved on read (hoodie.schema.on.read.enable): its columns go by ids, and "
-            f"{without}; such tables are read, and not written"
+            f"cannot write the table at {context.storage.uri}: it uses schema on read "
+            "(hoodie.schema.on.read.enable), and "
+            f"{without}; PyHudi only reads such tables"
         )
 
 
 def _lacking_for_ids(config: TableConfig, *, retains_indexes: bool) -> str | None:
-    """Why a table cannot be written by ids; None where it can."""
+    """Return why a table cannot be written with columns resolved by id, or None if it can."""
     partitions = (*config.metadata_partitions, *config.metadata_partitions_inflight)
     by_name = [name for name in partitions if name.startswith((SECONDARY_INDEX_PREFIX, EXPRESSION_INDEX_PREFIX))]
     return (
         "it has no meta columns"
         if not config.populate_meta_fields
-        else f"it has the index {by_name[0]}, which goes by names (Table.index.drop() removes it)"
+        else f"it has the index {by_name[0]}, which resolves columns by name (Table.index.drop() removes it)"
         if by_name and retains_indexes
-        else "it leaves partition columns out of its files"
+        else "its data files omit partition columns"
         if config.path_columns
         else f"it was bootstrapped from {config.bootstrap_base_path}"
         if config.bootstrap_base_path

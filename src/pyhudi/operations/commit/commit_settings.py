@@ -1,4 +1,4 @@
-"""How commits behave: failed writes, locks, heartbeats, clock skew.  Parsed once from options."""
+"""Settings of commits, parsed once from options: failed writes, locks, heartbeats and clock skew."""
 
 from __future__ import annotations
 
@@ -20,61 +20,70 @@ CONCURRENCY = Option(
     "hoodie.write.concurrency.mode",
     ("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL", NON_BLOCKING),
     "SINGLE_WRITER",
-    "whether others write at the same time, and to the same file groups; with them, failed writes are rolled back by cleans",
+    "whether other processes write concurrently, and to the same file groups; if they do, cleans roll failed writes back",
 )
 FAILED_WRITES = Option(
     "hoodie.clean.failed.writes.policy",
     ("EAGER", "LAZY", "NEVER"),
     None,
-    "who rolls failed writes back: the next writer, a clean, or nobody; unset: by the concurrency mode",
+    "when failed writes are rolled back: by the next writer, by a clean, or never; unset: by the concurrency mode",
     aliases=("hoodie.cleaner.policy.failed.writes",),
 )
 CLOCK_SKEW = Option(
     "hoodie.time.generator.max_expected_clock_skew_ms",
     int,
     None,
-    "milliseconds by which clocks of writers may differ; waited out at each instant time",
+    "maximum clock difference between writers in milliseconds; each new instant time waits that long",
 )
 TIME_GENERATOR = Option(
     "hoodie.time.generator.type",
     str,
     BUILT_IN,
-    "where instant times come from: the clock, or a time generator that was registered under a name",
+    "source of instant times: the clock, or a registered time generator",
 )
 METADATA_PREFIX = Option(
-    "hoodie.datasource.write.commitmeta.key.prefix", str, "_", "options that begin with it go into the metadata of the commit"
+    "hoodie.datasource.write.commitmeta.key.prefix", str, "_", "options with this prefix are stored in the commit metadata"
 )
-DELETE_FIELD = Option("hoodie.payload.delete.field", str, None, "column whose value says that a row is a delete")
+DELETE_FIELD = Option("hoodie.payload.delete.field", str, None, "column whose value marks a row as a delete")
 DELETE_MARKER = Option(
-    "hoodie.payload.delete.marker", str, None, "the text that says so in the column of hoodie.payload.delete.field"
+    "hoodie.payload.delete.marker", str, None, "value that marks a delete in the column of hoodie.payload.delete.field"
 )
 INDEX_TYPE = Option(
     "hoodie.index.type",
     (
         *("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "INMEMORY", "RECORD_INDEX", "BUCKET", "HBASE"),
-        # Names that release 1.1 gave: of a partitioned record index, and of the one that has long been there.
+        # Names of release 1.1: the partitioned record index, and the global record index (RECORD_INDEX).
         *("RECORD_LEVEL_INDEX", "GLOBAL_RECORD_LEVEL_INDEX"),
     ),
     "SIMPLE",
-    "how a write finds the records that are in the table",
+    "how a write locates existing records",
 )
 MEMORY_BUDGET = Option(
-    "pyhudi.memory.budget.bytes", int, str(1 << 30), "bytes that rows may take up before they go to local disk", at_least=1
+    "pyhudi.memory.budget.bytes", int, str(1 << 30), "bytes of rows in memory before they spill to local disk", at_least=1
 )
 THREADS = Option("pyhudi.threads", int, "0", "threads of the embedded engine; 0: as many as there are cores")
 
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """failed_writes: EAGER (the next writer rolls a failed write back), LAZY (a clean does) or NEVER.
+    """Settings of commits.
 
-    is_non_blocking: several writers append to the same file groups at once, and none waits for another.
-    exclusive_after: a write that has lost so often holds the lock from its next look at the table to its commit.
-    clock_skew_ms: waited out after reading the clock, under the lock.  Instant times are always made larger than every time on
-    the timeline, so the wait is only for writers that do not look there; it is 0 unless the option asks for it.
-    time_generator: the name of that which instant times come from.
-    hbase: the index that actions tell what they do, None for another than HBASE.
-    marker_lists: data files are marked in lists, see `storage.markers`.
+    Attributes:
+        failed_writes: Failed-writes cleaning policy: EAGER (the next writer rolls a failed write back), LAZY (a clean
+            rolls it
+            back) or NEVER.
+        is_non_blocking: Non-blocking concurrency control: several writers append to the same file groups concurrently.
+        lock_wait_ms: How long to wait for the table lock.
+        conflict_retries: Maximum number of times a write is planned again after a conflict.
+        exclusive_after: Number of conflicts after which a write keeps the table lock from planning to commit.
+        heartbeats: Interval and expiry of heartbeats.
+        clock_skew_ms: Wait under the lock after reading the clock. Each instant time is larger than every time on the
+            timeline,
+            so only writers that do not read the timeline need this wait; 0 unless the option is set.
+        commit_metadata_prefix: Options with this prefix are stored in the commit metadata.
+        time_generator: Name of the time generator that supplies instant times.
+        hbase: Settings of the HBase index, None unless the index type is HBASE.
+        marker_lists: Use marker lists instead of one marker file per data file, see `storage.markers`.
     """
 
     failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]
@@ -86,7 +95,7 @@ class CommitSettings:
             "hoodie.write.num.retries.on.conflict.failures",
             int,
             "10",
-            "times that a write is planned anew when another writer won",
+            "maximum number of times that a write is planned again after a conflict",
             at_least=0,
         ),
     ]
@@ -96,8 +105,7 @@ class CommitSettings:
             "pyhudi.write.exclusive.after.conflicts",
             int,
             "3",
-            "times that a write loses to other writers before it is planned, written and committed under the table's lock; above "
-            "the number of its retries: never",
+            "conflicts after which a write holds the table lock from planning to commit; more than the number of retries: never",
             at_least=0,
         ),
     ]
@@ -110,15 +118,19 @@ class CommitSettings:
 
     @classmethod
     def of(cls, options: Options) -> CommitSettings:
-        """From checked options.  Raises InvalidRequest for a policy that does not go with the concurrency mode, Unsupported for a
-        time generator that nobody registered.
+        """Build the settings from checked options.
+
+        Raises:
+            InvalidRequest: The failed-writes policy is incompatible with the concurrency mode.
+            Unsupported: The time generator is not registered.
         """
         find_time_generator(options.value_or_default(TIME_GENERATOR))
         mode, given = options.value_or_default(CONCURRENCY), options.text(FAILED_WRITES)
         if mode == NON_BLOCKING and given not in (None, "LAZY"):
             raise InvalidRequest(
-                f"{CONCURRENCY}={mode} goes with {FAILED_WRITES}=LAZY alone, not {given}: who begins to write may not touch what "
-                "others have under way, and what a dead writer left must be rolled back by a clean"
+                f"{CONCURRENCY}={mode} requires {FAILED_WRITES}=LAZY, not {given}: writers must not roll back each "
+                "other's pending "
+                "writes, so a clean has to roll back those of dead writers"
             )
         return read_settings(
             cls,
@@ -132,16 +144,21 @@ class CommitSettings:
 
 
 def delete_marker_setting(options: Options, *, combines_with_flag: bool) -> DeleteMarker | None:
-    """What marks a row as a delete, from checked options; None when they name nothing.
+    """Return the delete marker that the checked options declare, or None if they declare none.
 
-    combines_with_flag: `_hoodie_is_deleted` counts as well.  Raises InvalidRequest when only one of the two options is set.
+    Args:
+        options: Checked options.
+        combines_with_flag: True if `_hoodie_is_deleted` marks deletes as well.
+
+    Raises:
+        InvalidRequest: Only one of the two options is set.
     """
     field, text = options.text(DELETE_FIELD), options.text(DELETE_MARKER)
     if field is None and text is None:
         return None
     if field is None or text is None:
         raise InvalidRequest(
-            f"{DELETE_FIELD}={field or ''} and {DELETE_MARKER}={text or ''}: a delete marker takes "
-            "both, the column and the text in it"
+            f"{DELETE_FIELD}={field or ''} and {DELETE_MARKER}={text or ''}: a delete marker requires "
+            "both the column and its value. Set both options."
         )
     return DeleteMarker(field, text, combines_with_flag)

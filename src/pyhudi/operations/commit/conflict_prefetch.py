@@ -1,7 +1,8 @@
-"""Reading ahead: what others commit while a write waits for the lock is read then, and not under the lock.
+"""Prefetch commit metadata of concurrent commits while waiting for the table lock, to shorten the critical section.
 
-A write looks at every commit that completed since it was planned, a request for each.  Where many writers wait, as many commits
-land while each of them does, so a turn under the lock that read them all would grow with the number of writers.
+Conflict detection reads every commit that completed since the write was planned, one request each. With many waiting
+writers, as many commits land while each of them waits. If each read all of them under the lock, lock time would grow
+with the number of writers.
 """
 
 from __future__ import annotations
@@ -21,10 +22,17 @@ _INTERVAL_MS = 5_000
 def prefetch_concurrent_commits(
     context: TableContext, own_time: str, start: WriteStart | None, commit_of: Callable[[Instant], object]
 ) -> Iterator[Callable[[], None]]:
-    """Call `commit_of` with what a write is going to look at, again and again during the block; it gives what ends that sooner.
+    """Call ``commit_of`` repeatedly during the block, for the commits that conflict detection will read.
 
-    own_time: the request time of the write.  start: what it was planned on; None for one that looks at nothing.  commit_of:
-    remembers what it has read; it may be called on another thread, and once more after the end.
+    Args:
+        context: The table.
+        own_time: Request time of the write.
+        start: The state on which the write was planned; None skips the prefetch.
+        commit_of: Reads and caches commit metadata. It is called from another thread, and possibly once more after the
+            end.
+
+    Returns:
+        A context manager whose value ends the prefetch early.
     """
     if start is None:
         yield lambda: None
@@ -32,7 +40,7 @@ def prefetch_concurrent_commits(
     seen = start
 
     def read() -> None:
-        # What cannot be read now, such as a commit that is just being archived, is read under the lock.
+        # What cannot be read here, such as a commit that is being archived, is read under the lock.
         with suppress(HudiError):
             for instant in instants_to_check(own_time, seen, context.timeline.load()):
                 if instant.is_completed:

@@ -1,9 +1,9 @@
-"""What operations tell the outside while they run: a line in the log, and an event for whoever listens.
+"""Operation events: one log line and one listener call for every write and table service.
 
     remove = add_listener(lambda event: print(event.operation, event.seconds, event.figures()))
 
-Every write and table service makes one event when it ends, in the thread that ran it, also when it failed.  A listener that
-raises is reported in the log and never harms the operation.  Services that follow a write make events of their own.
+Every write and table service emits one event when it ends, successful or not, in the thread that ran it. An exception
+of a listener is logged and does not affect the operation. Services that follow a write emit events of their own.
 """
 
 from __future__ import annotations
@@ -28,9 +28,13 @@ R = TypeVar("R")
 class OperationEvent:
     """One operation that ended.
 
-    operation: upsert, delete, compact, cluster, clean, archive, rollback, restore, savepoint, ...  uri, table: where the table
-    lies and its name.  seconds: wall clock.  error: the class of what it raised, None when it succeeded.  result: what it
-    returned, None when it failed.
+    Attributes:
+        operation: upsert, delete, compact, cluster, clean, archive, rollback, restore, savepoint, ...
+        uri: Location of the table.
+        table: Name of the table.
+        seconds: Wall-clock duration.
+        error: Class name of the exception, None if the operation succeeded.
+        result: Return value, None if the operation failed.
     """
 
     operation: str
@@ -41,7 +45,9 @@ class OperationEvent:
     result: object = None
 
     def figures(self) -> Mapping[str, float]:
-        """The numbers of the result by name, such as rows_inserted and bytes_written; empty when it failed."""
+        """Return the numeric fields of the result by name, such as rows_inserted and bytes_written; empty if the
+        operation failed.
+        """
         result = self.result
         if not is_dataclass(result) or isinstance(result, type):
             return {}
@@ -56,7 +62,11 @@ _mutex = threading.Lock()
 
 
 def add_listener(listener: Listener) -> Callable[[], None]:
-    """Have `listener` called with every event of this process from now on; what is returned ends that."""
+    """Call ``listener`` with every later event of this process.
+
+    Returns:
+        A function that removes the listener.
+    """
     global _listeners
     with _mutex:
         _listeners = (*_listeners, listener)
@@ -70,7 +80,11 @@ def add_listener(listener: Listener) -> Callable[[], None]:
 
 
 def observed(name: str) -> Callable[[Callable[Concatenate[TableContext, P], R]], Callable[Concatenate[TableContext, P], R]]:
-    """Make a function that works on a table tell of itself.  name: the operation, unless its result has a name of its own."""
+    """Decorate a table operation so that it emits an `OperationEvent` when it ends.
+
+    Args:
+        name: Name of the operation, unless its result has a name of its own.
+    """
 
     def wrap(function: Callable[Concatenate[TableContext, P], R]) -> Callable[Concatenate[TableContext, P], R]:
         @functools.wraps(function)

@@ -1,4 +1,8 @@
-"""Index HBASE around the commits of a table: nothing without the index, else the capability `features.hbase_index`."""
+"""Hooks that keep the HBase index up to date on commit and rollback. Without the index they do nothing; the
+implementation
+is
+`features.hbase_index`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ _PURPOSE = "index HBASE"
 
 
 def check_hbase(context: TableContext, settings: HbaseSettings | None, *, has_metadata: bool) -> None:
-    """Raises Unsupported where the table may not be written under index HBASE, or the capability is missing."""
+    """Raise Unsupported if the table cannot be written with the HBase index, or the feature is not installed."""
     if settings is not None:
         features.load("hbase_index", _PURPOSE).check_hbase(context, settings, has_metadata=has_metadata)
 
@@ -25,15 +29,15 @@ def check_hbase(context: TableContext, settings: HbaseSettings | None, *, has_me
 def told_to_hbase(
     context: TableContext, engine: Engine, settings: HbaseSettings | None, statuses: Sequence[WriteStatus], instant_time: str
 ) -> Iterator[None]:
-    """Around the commit of what tasks wrote: update the index."""
+    """Update the HBase index around the commit of ``statuses``."""
     if settings is None:
         yield
         return
-    with features.load("hbase_index", _PURPOSE).told_to_hbase(context, engine, settings, statuses, instant_time):
+    with features.load("hbase_index", _PURPOSE).update_hbase_index(context, engine, settings, statuses, instant_time):
         yield
 
 
 def sync_rollback(context: TableContext, settings: CommitSettings, rolled_back: Iterable[str]) -> None:
-    """Remove the entries of writes that are rolled back from the index, where the settings ask for it."""
+    """Remove the index entries of rolled-back writes, if the settings enable rollback sync."""
     if settings.hbase is not None and settings.hbase.rollback_sync:
         features.load("hbase_index", _PURPOSE).sync_rollback(context, settings, rolled_back)

@@ -1,17 +1,23 @@
-"""Waiting for writers that cannot wait for us.
+"""Fairness towards concurrent writers of Apache Hudi, which do not retry after a conflict.
 
-A write of ours that loses is planned again by itself, within a fraction of a second.  The real Hudi's takes seconds from its
-request to its commit, fails when anybody has committed to its file groups meanwhile, and starts from nothing: beside a few busy
-writers of ours it would never land.  So a write that is about to commit lets those go first that were requested before it, that
-are not ours, that live, and that change its file groups or have not said yet which they change.
+A PyHudi write that loses a conflict is planned again within a fraction of a second. A Hudi write takes seconds from its
+request
+to its commit, fails when another writer has committed to its file groups, and starts from scratch. Next to a few busy
+PyHudi
+writers it would never commit. So before committing, a PyHudi write waits for other writes that satisfy all of these
+conditions:
+they were requested earlier, are not from PyHudi, are alive, and change the same file groups or have not yet reported
+which
+file groups they change.
 
-It waits once, for a limited time, and holds no lock meanwhile.
+It waits once, for a limited time, without holding the lock.
 
-Nor does a write of ours commit over one that shows itself late: the real Hudi takes its instant's time first, puts the instant on
-the timeline a while after, and reads then what it builds on.  What builds on a commit and bears an older time would lie below it,
-unseen by every reader.  So our write is planned again, and is then the newer one that waits.
+A PyHudi write also does not commit over a Hudi write that appears late. Hudi first takes its instant time, then puts
+the instant on the timeline, and only then reads the state that it builds on. If it built on the PyHudi commit with an
+older instant time, its changes would be ordered before that commit, and no reader would see them. So the PyHudi write
+is planned again, gets the newer instant time, and waits.
 
-What this does not do: nothing of the kind among our own writers, whose instant and plan are made together.
+PyHudi writers do not wait for each other: their instant and their plan are created together.
 """
 
 from __future__ import annotations
@@ -34,10 +40,14 @@ _PAUSE_MS = 250
 def wait_for_foreign_writers(
     context: TableContext, settings: CommitSettings, requested_on: Timeline, own_time: str, groups: Set[FileGroupId] | None
 ) -> None:
-    """Wait while a living write of another kind of writer, older than ours, may be about to commit to the same file groups.
+    """Wait while a live, older write of Hudi may be about to commit to the same file groups.
 
-    requested_on: the timeline when ours was requested.  own_time: its request time.  groups: what it changes;
-    None where every older write counts.
+    Args:
+        context: The table.
+        settings: Commit settings.
+        requested_on: The timeline when this write was requested.
+        own_time: Request time of this write.
+        groups: File groups that this write changes; None waits for every older write.
     """
     older = [
         i for i in requested_on.pending_writes() if i.request_time < own_time and _is_live_foreign_write(context, settings, i)
@@ -59,30 +69,40 @@ def reject_late_foreign_writers(
     own_time: str,
     groups: Set[FileGroupId] | None,
 ) -> None:
-    """Raises WriteConflict where a living write of another kind of writer, with an older time, has come since ours was requested
-    and may build on what we are about to commit.  current_timeline: the timeline under the lock; the others as of
-    `wait_for_foreign_writers`.
+    """Reject the commit if an older, live write of Hudi appeared on the timeline after this write was requested.
+
+    Args:
+        context: The table.
+        settings: Commit settings.
+        requested_on: The timeline when this write was requested.
+        current_timeline: The timeline under the lock.
+        own_time: Request time of this write.
+        groups: File groups that this write changes; None counts every older write.
+
+    Raises:
+        WriteConflict: The other write may build on the commit that this write is about to publish.
     """
     known = {i.request_time for i in requested_on.instants}
     late = [i for i in current_timeline.pending_writes() if i.request_time < own_time and i.request_time not in known]
     late = [i for i in late if _is_live_foreign_write(context, settings, i) and _may_share(context, i, groups)]
     if late:
         raise WriteConflict(
-            f"instant {own_time} of {context.storage.uri} is newer than {late[0]}, which another kind of writer has put on the "
-            "timeline meanwhile and may still plan; plan the write again",
+            f"instant {own_time} of {context.storage.uri} is newer than {late[0]}, which another kind of writer "
+            "added to the timeline "
+            "concurrently and may still be planning; plan the write again",
             instants=(late[0].request_time,),
         )
 
 
 def _is_live_foreign_write(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
-    """Whether a write is not ours and lives: real Hudi's heartbeats are empty."""
+    """Return True for a live write of Hudi, recognized by an empty heartbeat file."""
     if context.storage.read(heartbeat_path(instant.request_time)) != b"":
         return False
     return not heartbeat_expired(context.storage, instant.request_time, context.env.now_ms(), settings.heartbeats)
 
 
 def _may_share(context: TableContext, instant: Instant, groups: Set[FileGroupId] | None) -> bool:
-    """Whether a pending write says that it changes one of the groups, or does not say yet what it changes."""
+    """Return True if a pending write changes one of the groups, or has not reported its groups yet."""
     if groups is None:
         return True
     data = context.timeline.read_state(instant.request_time, instant.action, State.INFLIGHT)

@@ -1,7 +1,7 @@
-"""Remove what dead processes leave beside the timeline: markers, heartbeats, side files, and temporary files of documents.
+"""Remove orphans of dead processes: markers, heartbeats, side files and temporary files.
 
-Other writers begin at any time.  So each function lists what there is first and loads the timeline afterwards: an instant is
-requested before its writer puts anything aside, so whatever was listed and still has a living writer is on that timeline.
+Other writers begin at any time. So each function first lists the files and then loads the timeline: an instant is
+requested before its writer creates any file, so every listed file with a live writer has its instant on that timeline.
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 """
@@ -33,25 +33,28 @@ from pyhudi.table.timeline.timeline_store import TimelineStore
 
 
 def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
-    """Markers and heartbeats that stand beside no pending instant: their writer or rollback died when all but this was done.
+    """Remove orphaned markers and heartbeats: those without a pending instant, because their writer or rollback died at
+    the very end.
 
-    True when there were any.  A restore that did not finish needs its own, and all stay until it is run again.
+    They are listed before the timeline is loaded. A write is on the timeline before its first marker exists. A
+    heartbeat starts slightly earlier than its instant, and then its writer is alive. An unfinished restore needs its
+    markers, so nothing is removed until it has been run again.
 
-    They are listed before the timeline, on which a write stands before its first marker; a heartbeat comes a moment earlier, and
-    then its writer lives.
+    Returns:
+        True if there were any.
     """
     marked, beating = marked_instants(context.storage), list_heartbeats(context.storage)
     if not marked and not beating:
         return False
     timeline = context.timeline.load()
     if timeline.pending(Action.RESTORE):
-        # By the markers of what it has taken off the timeline it finds files that bear another time.
+        # An unfinished restore uses the markers of instants that it removed to find files with another instant time.
         return False
     pending = {instant.request_time for instant in timeline.pending()}
     orphaned = [request_time for request_time in marked if request_time not in pending]
     if orphaned:
         with context.locked(settings.lock_wait_ms) as held:
-            # Under the lock nothing is archived while its commit is looked for, and no restore begins.
+            # Under the lock no commit is archived while it is looked up, and no restore begins.
             now = held.timeline.load()
             pending = {instant.request_time for instant in now.pending()}
             if now.pending(Action.RESTORE):
@@ -70,12 +73,19 @@ def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
 
 
 def remove_marked(locked_context: TableContext, timeline: Timeline, request_time: str, *, strict: bool) -> int:
-    """Remove the markers of an instant that is not pending, and before them the marked files that no commit reports; returns how
-    many paths those were.
+    """Remove the markers of an instant that is not pending, after deleting the marked files that no commit reports.
 
-    They are of task attempts that were repeated, or still ran when their write was rolled back or had committed.
-    locked_context: the table while the caller holds its lock; timeline: as it stands.  strict: raises CorruptData for what is no
-    marker.
+    Those files come from repeated task attempts, or from tasks that were still running when their write was rolled back
+    or committed.
+
+    Args:
+        locked_context: The table while the caller holds its lock.
+        timeline: Its current timeline.
+        request_time: The instant.
+        strict: Raise CorruptData for a file that is not a marker.
+
+    Returns:
+        The number of unreported paths.
     """
     markers = Markers(locked_context.storage, request_time)
     marked = markers.list(in_progress=not strict)
@@ -87,7 +97,7 @@ def remove_marked(locked_context: TableContext, timeline: Timeline, request_time
 
 
 def _reported_files(context: TableContext, timeline: Timeline, request_time: str) -> frozenset[str]:
-    """The data files that the completed instant of a request time reports, active or archived; none when there is none."""
+    """Return the data files that the completed instant reports, active or archived; empty if there is no such instant."""
     store = context.timeline
     active = [i for i in timeline.completed_writes() if i.request_time == request_time]
     if active:
@@ -110,11 +120,12 @@ def _reported_files(context: TableContext, timeline: Timeline, request_time: str
 
 
 def sweep_side_files(metadata: TableContext, table: TimelineStore) -> int:
-    """Delete the side files of dead writers: what they put aside for the metadata table and never committed to it.
+    """Delete orphaned side files: files that dead writers prepared for the metadata table and never committed to it.
 
-    The files of an instant stay while either timeline has it, completed or not: index HBASE reads them after the commit.  Indexes
-    are built under instants that no timeline has, so theirs stay while an indexing is pending.  Side files lie where a table has
-    its markers; the real Hudi has the markers of its delta commits there.
+    The files of an instant stay while either timeline contains it, pending or completed: the HBase index reads them
+    after the commit. Indexes are built under instants that no timeline contains, so their files stay while an indexing
+    action is pending. Side files are stored where a table has its markers; Hudi stores the markers of its
+    metadata-table delta commits there.
 
     Args:
         metadata: The metadata table, while the caller holds the lock.
@@ -136,7 +147,7 @@ def sweep_side_files(metadata: TableContext, table: TimelineStore) -> int:
 
 
 def sweep_unfinished_documents(context: TableContext, settings: CommitSettings) -> None:
-    """Remove temporary files that writers left around the timeline and the lock when they were killed within a call."""
+    """Remove temporary files that killed writers left in the folders of the timeline, locks and metadata table."""
     config = context.config
     folders = (
         *(META_FOLDER, config.timeline_path, config.history_path, AUX_FOLDER, INDEX_DEFINITIONS_FOLDER),

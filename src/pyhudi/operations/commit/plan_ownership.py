@@ -1,10 +1,11 @@
-"""Claiming: how a plan on the timeline becomes the work of one living process.
+"""Ownership of pending plans: how exactly one live process claims a plan on the timeline.
 
-    lock: the plan is pending, no rollback of an earlier attempt is, and nobody lives who carries it out; the first heartbeat;
-          `<t>.<action>.inflight`
+    lock: check that the plan is pending, has no pending rollback of an earlier attempt, and has no live owner; then
+        start the
+          heartbeat and write `<t>.<action>.inflight`
 
-Whoever dies after the heartbeat leaves it behind, and with it the word that the plan was begun: the next writer or service that
-meets such a plan may settle it.  A plan without a heartbeat waits for somebody to begin it.
+A process that dies after its first heartbeat leaves the heartbeat file behind. That file records that the plan was
+started, so the next writer or service may roll it back. A plan without a heartbeat waits for a process to claim it.
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 """
@@ -28,11 +29,15 @@ from pyhudi.table.snapshot import load_rollback_targets
 from pyhudi.table.table_context import TableContext
 
 FOREIGN_EXPIRY_FACTOR = 10
-"""How many times as long as for a process of ours an action without a heartbeat is waited for."""
+"""Expiry of an action without a heartbeat, as a multiple of the expiry of a PyHudi heartbeat."""
 
 
 class PlanTaken(TableState):
-    """A plan is somebody else's by now, or nobody's.  reason: whose, in a few words."""
+    """Another process owns the plan, or the plan does not exist.
+
+    Attributes:
+        reason: Short description of the cause.
+    """
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -43,12 +48,12 @@ class PlanTaken(TableState):
 
     @classmethod
     def of(cls, context: TableContext, action: Action, request_time: str, reason: str) -> PlanTaken:
-        """For a plan of a table."""
+        """Build the error for a plan of a table."""
         return cls(f"{action} {request_time} of {context.storage.uri} is not run: {reason}", reason)
 
 
 class PlanSuperseded(WriteConflict):
-    """What a plan builds on has changed since; it can never be carried out."""
+    """The files that a plan reads have changed since, so the plan can never run."""
 
 
 def claim(
@@ -60,27 +65,37 @@ def claim(
     resumes: bool = False,
     content: bytes = b"",
 ) -> Transaction:
-    """Make a pending plan this process's own.  At most one living process has a plan.
+    """Claim a pending plan for this process. At most one live process owns a plan.
 
-    resumes: what a dead attempt began is carried on; otherwise it has been removed before, and an inflight file is somebody's.
-    content: of the inflight file.
-    Raises PlanTaken, TableState while a restore is pending.
+    Args:
+        context: The table.
+        request_time: Request time of the plan.
+        action: Its action.
+        settings: Commit settings.
+        resumes: True if the work of a dead attempt is continued. If False, dead attempts have been rolled back before,
+            and an
+            inflight file belongs to another process.
+        content: Content of the inflight file.
+
+    Raises:
+        PlanTaken: Another process owns the plan, or the plan is not pending.
+        TableState: A restore is pending.
     """
     heartbeat = WriterHeartbeat(context.storage, context.env, request_time, settings.heartbeats)
     with context.locked(settings.lock_wait_ms) as held:
         timeline = held.timeline.load()
-        check_may_begin(context, timeline, f"{action} {request_time} is carried out")
+        check_may_begin(context, timeline, f"running {action} {request_time}")
         pending = [i for i in timeline.pending(action) if i.request_time == request_time]
         reason = None
         if request_time in load_rollback_targets(held.timeline, timeline):
-            # Files written from now on would not be known to that rollback.
-            reason = "its last attempt is being taken back"
+            # That rollback would not know files written from here on.
+            reason = "its last attempt is being rolled back"
         elif not pending:
             reason = "another process completed or dropped it"
         elif (pending[0].state is State.INFLIGHT and not resumes) or liveness.is_alive(
             context.storage, context.env, request_time, settings.heartbeats
         ):
-            reason = "another process carries it out"
+            reason = "another process is running it"
         if reason is not None:
             raise PlanTaken.of(context, action, request_time, reason)
         with started(held, heartbeat):
@@ -100,10 +115,18 @@ def plan_and_claim(
     *,
     content: bytes = b"",
 ) -> Transaction:
-    """Store a plan that is this process's own from the start.
+    """Store a plan and claim it for this process at once.
 
-    locked_context: the table while the caller holds its lock.  content: of the inflight file.  A process that dies in between
-    leaves a plan that was begun.
+    If the process dies in between, the plan counts as started.
+
+    Args:
+        context: The table.
+        locked_context: The table while the caller holds its lock.
+        request_time: Request time of the plan.
+        action: Its action.
+        plan: Content of the requested file.
+        settings: Commit settings.
+        content: Content of the inflight file.
     """
     heartbeat = WriterHeartbeat(context.storage, context.env, request_time, settings.heartbeats)
     with started(locked_context, heartbeat):
@@ -114,27 +137,27 @@ def plan_and_claim(
 
 
 def _proven(locked_context: TableContext, request_time: str, action: Action) -> int | None:
-    """When the inflight file that was just made was stored, proven to be of this process by the lock that it still holds."""
+    """Return the modification time of the new inflight file, after verifying that this process still holds the lock."""
     found = stored_ms(locked_context, request_time, action)
     locked_context.lock.check()
     return found
 
 
 def is_plan_orphaned(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
-    """Whether somebody began to carry a pending plan out, and lives no more.
+    """Return True if a process started a pending plan and has died.
 
-    A plan is begun when it is inflight, or has a heartbeat.
+    A plan counts as started if it is inflight or has a heartbeat.
     """
     begun = instant.state is State.INFLIGHT or last_heartbeat_ms(context.storage, instant.request_time) is not None
     return begun and is_service_dead(context, instant, settings)
 
 
 def is_service_dead(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
-    """Whether nobody carries a pending service out any more.
+    """Return True if no process runs a pending service.
 
-    Services of ours say so by their heartbeats.  Those of real Hudi may have no sign of life: of them only the age of their
-    newest instant file tells, by the store's time, and they are waited for longer.  Their request time tells nothing, for a plan
-    may wait for long before somebody begins it.
+    PyHudi services have heartbeats. Services of Hudi may have none: for them the age of the newest instant file
+    decides, by the clock of the store, with a longer expiry. Their request time does not count, since a plan may wait
+    long before it is started.
     """
     if liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats):
         return False
@@ -146,9 +169,14 @@ def is_service_dead(context: TableContext, instant: Instant, settings: CommitSet
 
 
 def drop_plan(context: TableContext, settings: CommitSettings, request_time: str, action: Action) -> bool:
-    """Drop a pending plan: what a dead attempt left of it is removed, and the plan.  False when it is gone already.
+    """Drop a pending plan, with all files of a dead attempt.
 
-    Raises PlanTaken when a living process carries it out, TableState for a table that has another version by now.
+    Returns:
+        False if the plan does not exist.
+
+    Raises:
+        PlanTaken: A live process is running it.
+        TableState: The table has been upgraded or downgraded since it was opened.
     """
     rollback_failed_attempt(context, request_time, action, settings)
     with context.locked(settings.lock_wait_ms) as held:
@@ -159,28 +187,31 @@ def drop_plan(context: TableContext, settings: CommitSettings, request_time: str
         check_same_version(held)
         if found[0].state is State.INFLIGHT or liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats):
             raise PlanTaken(
-                f"{action} {request_time} of {context.storage.uri} is being carried out; stop that process first",
-                "another process carries it out",
+                f"{action} {request_time} of {context.storage.uri} is being run by another process; stop that process first",
+                "another process is running it",
             )
         if action is not Action.CLUSTERING or not partitions_with_consistent_hashing(held):
             held.timeline.remove_pending(request_time, action, State.REQUESTED)
             liveness.remove_heartbeat(held.storage, request_time)
             return True
-        # Under the lock no write completes that has left files for the resize.
+        # Under the lock no write completes that has double-written files for the resize.
         begin_drop(held, timeline, found[0], settings)
     finish_pending_rollbacks(context, settings, context.timeline.load())
     return True
 
 
 def drop_orphaned_plan(context: TableContext, settings: CommitSettings, instant: Instant, *, never: bool = False) -> bool:
-    """Drop a pending plan that nobody will carry out; False when somebody may, and it stays.
+    """Drop a pending plan that no process will run.
 
-    Such is one whose process died after it had begun, and one that can never run (never).
+    Such a plan was started by a process that died, or can never run (``never``).
+
+    Returns:
+        False if a process may still run it; the plan then stays.
     """
     if not never and not is_plan_orphaned(context, instant, settings):
         return False
     if liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats):
-        # Whoever carries it out finds out by itself, and need not be told by each writer in a turn at the lock.
+        # The process that runs it detects this itself, so writers need not report it under the lock.
         return False
     try:
         drop_plan(context, settings, instant.request_time, instant.action)
@@ -191,13 +222,13 @@ def drop_orphaned_plan(context: TableContext, settings: CommitSettings, instant:
 
 @contextmanager
 def started(locked_context: TableContext, heartbeat: WriterHeartbeat) -> Iterator[None]:
-    """Start a heartbeat under the lock, for what the block publishes; it stops when that fails."""
-    # The heartbeat goes on when the lock has been given back, so it does not pass through the storage of the held table.
+    """Start a heartbeat under the lock for the instant that the block publishes; stop it if the block fails."""
+    # The heartbeat outlives the lock, so it must not use the fenced storage of the locked context.
     locked_context.lock.check()
     heartbeat.start()
     try:
         yield
     except BaseException as error:
-        # Where the store did not answer, the file may stand there; then the heartbeat says that this attempt is dead.
+        # If the store did not respond, the file may exist; the remaining heartbeat then marks this attempt as dead.
         heartbeat.stop(delete=isinstance(error, TableState))
         raise

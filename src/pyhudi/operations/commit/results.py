@@ -1,4 +1,4 @@
-"""What a verb did, as a value that prints as a short readable block."""
+"""Results of operations, as values that print as a short readable block."""
 
 from __future__ import annotations
 
@@ -13,16 +13,32 @@ from pyhudi.records.html_repr import HtmlRepr
 class WriteResult(HtmlRepr):
     """The outcome of a write.
 
-    instant, completion_time: request and completion time; None when there was nothing to commit.  rows_in: incoming rows after
-    combining duplicates; rows_inserted, _updated, _deleted: what they did (rows that lost to newer ones did nothing).  Where
-    file groups are replaced (overwrites, deleted partitions), rows_deleted is the number of records that they held, by the
-    footers of their base files; None where that is not known without reading rows, as file groups with log files or more than
-    1,000 of them are replaced.
-    file_groups_new / _rewritten: how many were created and rewritten.  bytes_written: all bytes of data files; bytes_rewritten:
-    those of rewritten file groups.  index, index_source: which index found the file groups and from what, None when no lookup
-    was needed.  conflict_retries: how often the write was planned again.  rolled_back: failed instants that this write cleaned
-    up.  schema_changes: what the batch changed of the table's columns.  not_found: of the partitions to delete, those that are
-    not there.  services: for each table service `due`, `run`, `planned`, `not due` or `off`.  seconds: by phase.
+    Attributes:
+        operation: Name of the operation.
+        instant: Request time; None if there was nothing to commit.
+        completion_time: Completion time; None if there was nothing to commit.
+        rows_in: Incoming rows after duplicates were combined.
+        rows_inserted: Rows inserted.
+        rows_updated: Rows updated. Rows that lost to newer records are not counted.
+        rows_deleted: Rows deleted. If file groups were replaced (overwrites, deleted partitions), the number of records
+            in them,
+            from the footers of their base files. None if that number is unknown without reading rows, because replaced
+            file
+            groups have log files or there are more than 1,000 of them.
+        file_groups_new: File groups created.
+        file_groups_rewritten: File groups rewritten.
+        file_groups_replaced: File groups replaced.
+        log_files: Log files written.
+        bytes_written: Bytes of all written data files.
+        bytes_rewritten: Bytes of rewritten file groups.
+        index: Index that located the records, None if no lookup was needed.
+        index_source: Data that the index lookup read.
+        conflict_retries: Number of times the write was planned again after a conflict.
+        rolled_back: Failed instants that this write rolled back.
+        schema_changes: Changes of the table's columns by this write.
+        not_found: Partitions to delete that do not exist.
+        services: `due`, `run`, `planned`, `not due` or `off` for each table service.
+        seconds: Seconds by phase.
     """
 
     operation: str
@@ -48,7 +64,7 @@ class WriteResult(HtmlRepr):
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -81,8 +97,13 @@ class WriteResult(HtmlRepr):
 class BootstrapResult(HtmlRepr):
     """The outcome of a bootstrap.
 
-    instants: one for the partitions without their rows, one for those with them, of those that there are.  files_metadata_only,
-    files_full_record: source files whose rows stay where they are, and whose rows were written.  bytes_written: of data files.
+    Attributes:
+        instants: Instants of the metadata-only partitions and of the full-record partitions, where any exist.
+        partitions: Number of partitions.
+        files_metadata_only: Source files whose rows stay in place.
+        files_full_record: Source files whose rows were rewritten.
+        rows: Number of rows.
+        bytes_written: Bytes of written data files.
     """
 
     instants: tuple[str, ...]
@@ -93,7 +114,7 @@ class BootstrapResult(HtmlRepr):
     bytes_written: int
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -101,7 +122,7 @@ class BootstrapResult(HtmlRepr):
             [
                 f"bootstrap {', '.join(self.instants)}",
                 f"  rows          {self.rows:,} in {self.partitions:,} partitions",
-                f"  source files  {self.files_metadata_only:,} stay, {self.files_full_record:,} written anew",
+                f"  source files  {self.files_metadata_only:,} stay, {self.files_full_record:,} rewritten",
                 f"  bytes         {self.bytes_written:,} written",
             ]
         )
@@ -111,12 +132,19 @@ class BootstrapResult(HtmlRepr):
 class CleanResult(HtmlRepr):
     """The outcome of a clean, or of planning one.
 
-    dry_run: nothing was deleted; the figures are those of the plan.  instant, completion_time: None when there was nothing to
-    delete, or in a dry run.  reason: why nothing was deleted, '' when something was.  earliest_retained: the instant from which
-    on everything stays, None when the policy counts file versions.  files: partition -> paths relative to the table.
-    missing: how many files of the plan were gone already.  size_bytes: of the files that were there.  partitions_deleted: whose
-    folders went too.  finished: earlier cleans that had died and were carried out.  rolled_back: failed writes, under the LAZY
-    policy.
+    Attributes:
+        dry_run: True if nothing was deleted; the figures then describe the plan.
+        instant: Request time; None in a dry run or if there was nothing to delete.
+        completion_time: Completion time; None in a dry run or if there was nothing to delete.
+        policy: Cleaning policy.
+        reason: Why nothing was deleted, '' if something was.
+        earliest_retained: Earliest instant from which everything is retained; None if the policy counts file versions.
+        files: Deleted files by partition, as paths relative to the table.
+        missing: Number of planned files that did not exist.
+        size_bytes: Bytes of the files that existed.
+        partitions_deleted: Partitions whose folders were deleted as well.
+        finished: Unfinished cleans of dead processes that this call completed.
+        rolled_back: Failed writes that were rolled back, under the LAZY policy.
     """
 
     dry_run: bool
@@ -134,11 +162,11 @@ class CleanResult(HtmlRepr):
 
     @property
     def file_count(self) -> int:
-        """How many files were, or would be, deleted."""
+        """Number of files that were, or would be, deleted."""
         return sum(len(paths) for paths in self.files.values()) - self.missing
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -147,13 +175,13 @@ class CleanResult(HtmlRepr):
         lines = [
             head,
             f"  policy        {self.policy}"
-            + (f", everything from {self.earliest_retained} on is kept" if self.earliest_retained else ""),
+            + (f", everything from {self.earliest_retained} on is retained" if self.earliest_retained else ""),
             f"  files         {self.file_count:,} {verb} in {len(self.files):,} partitions, {self.size_bytes:,} bytes",
         ]
         if self.reason:
             lines.append(f"  reason        {self.reason}")
         if self.missing:
-            lines.append(f"  missing       {self.missing:,} files were gone already")
+            lines.append(f"  missing       {self.missing:,} files did not exist")
         if self.partitions_deleted:
             lines.append(f"  partitions    {', '.join(self.partitions_deleted)} {verb}")
         if self.finished:
@@ -169,9 +197,12 @@ class CleanResult(HtmlRepr):
 class ArchiveResult(HtmlRepr):
     """The outcome of an archival.
 
-    instants: request times of what left the active timeline, oldest first.  start: request time of the first write that stayed.
-    leftover_files: files of failed attempts that were removed.  history_merges: how often files of the history were merged.
-    reason: why nothing left, '' when something did.
+    Attributes:
+        instants: Request times of the archived instants, oldest first.
+        start: Request time of the first write that remains on the active timeline.
+        leftover_files: Number of files of failed attempts that were removed.
+        history_merges: Number of merges of archived timeline files.
+        reason: Why nothing was archived, '' if something was.
     """
 
     instants: tuple[str, ...] = ()
@@ -181,7 +212,7 @@ class ArchiveResult(HtmlRepr):
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -201,7 +232,17 @@ class ArchiveResult(HtmlRepr):
 
 @dataclass(frozen=True, slots=True)
 class SavepointResult(HtmlRepr):
-    """A savepoint that was made.  instant: request time of the write that it keeps; files, size_bytes: what it keeps."""
+    """A new savepoint.
+
+    Attributes:
+        instant: Request time of the savepointed write.
+        completion_time: Completion time of the savepoint.
+        user: Author of the savepoint.
+        comments: Comment of the author.
+        partitions: Number of retained partitions.
+        files: Number of retained files.
+        size_bytes: Bytes of the retained files.
+    """
 
     instant: str
     completion_time: str
@@ -212,7 +253,7 @@ class SavepointResult(HtmlRepr):
     size_bytes: int
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -220,16 +261,21 @@ class SavepointResult(HtmlRepr):
             [
                 f"savepoint {self.instant}",
                 f"  keeps         {self.files:,} files in {self.partitions:,} partitions, {self.size_bytes:,} bytes",
-                f"  by            {self.user or '(nobody named)'}" + (f": {self.comments}" if self.comments else ""),
+                f"  by            {self.user or '(no user)'}" + (f": {self.comments}" if self.comments else ""),
             ]
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult(HtmlRepr):
-    """A restore.  instant, completion_time: its own.  restored_to: request time of the newest write that is left.
+    """The outcome of a restore.
 
-    rolled_back: request times of what is gone, newest first.
+    Attributes:
+        instant: Request time of the restore.
+        completion_time: Completion time of the restore.
+        restored_to: Request time of the newest remaining write.
+        rolled_back: Request times of the removed instants, newest first.
+        files_deleted: Number of deleted files.
     """
 
     instant: str
@@ -239,7 +285,7 @@ class RestoreResult(HtmlRepr):
     files_deleted: int
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -254,10 +300,20 @@ class RestoreResult(HtmlRepr):
 
 @dataclass(frozen=True, slots=True)
 class CompactionRun:
-    """One plan that was carried out.
+    """One executed compaction plan.
 
-    file_groups, log_files: of the plan.  files_written: fewer than file groups where no live record was left.  bytes_read: of
-    log files.
+    Attributes:
+        instant: Request time.
+        completion_time: Completion time.
+        file_groups: File groups in the plan.
+        log_files: Log files in the plan.
+        files_written: Files written; fewer than file groups if some have no live records.
+        rows_written: Rows written.
+        rows_updated: Rows updated by log records.
+        rows_deleted: Rows deleted by log records.
+        bytes_read: Bytes of log files read.
+        bytes_written: Bytes written.
+        seconds: Duration.
     """
 
     instant: str
@@ -275,10 +331,15 @@ class CompactionRun:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult(HtmlRepr):
-    """The outcome of planning or carrying out compactions (`compact`) or log compactions (`log_compact`).
+    """The outcome of scheduling or running compactions (`compact`) or log compactions (`log_compact`).
 
-    planned: the instant that this call put on the timeline, None for none, and `reason` says why.  runs: plans carried out, in
-    order.  remaining: pending plans that were not -> why.  seconds: by phase.
+    Attributes:
+        operation: Name of the operation.
+        planned: Instant of the plan that this call scheduled, None if it scheduled none.
+        reason: Why no plan was scheduled.
+        runs: Executed plans, in order.
+        remaining: Pending plans that were not run, with the reason for each.
+        seconds: Seconds by phase.
     """
 
     operation: str
@@ -290,16 +351,16 @@ class CompactionResult(HtmlRepr):
 
     @property
     def instant(self) -> str | None:
-        """The last plan carried out, None when there was none."""
+        """Request time of the last executed plan, None if none was executed."""
         return self.runs[-1].instant if self.runs else None
 
     @property
     def completion_time(self) -> str | None:
-        """When it completed."""
+        """Completion time of the last executed plan, None if none was executed."""
         return self.runs[-1].completion_time if self.runs else None
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:

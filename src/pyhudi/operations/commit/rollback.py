@@ -1,17 +1,21 @@
-"""Rollback: make an instant not have happened, and say so on the timeline.
+"""Rollback: remove the effects of an instant, and record the rollback on the timeline.
 
-    1. lock: plan: the files of the instant, from its markers when it never completed, else from a listing;
-       `<R>.rollback.requested`
-    2. `<R>.rollback.inflight`; the completed file of a completed instant is removed, so readers stop counting its files; unlock
+    1. lock: plan the files of the instant, from its markers if it never completed, else from a listing;
+       write `<R>.rollback.requested`
+    2. write `<R>.rollback.inflight`; remove the completed file of a completed instant, so that readers ignore its
+    files; unlock
     3. delete the files
     4. lock: remove the instant's pending files, publish `<R>_<C>.rollback`; then remove its markers
 
-A writer that takes its own write back deletes the files first, and does the rest in one turn at the lock (`rollback_own_write`).
-One that has no inflight file yet has written nothing that anybody counts or has to be told of: its requested file goes.
+A writer that rolls back its own write deletes the files first and does the rest under one lock (`rollback_own_write`).
+A write without an inflight file has written nothing that readers count or a rollback must record: only its requested
+file is removed.
 
-A rollback that died is found by its pending instant and finished from its plan, by several processes at once if need be: each
-step may be repeated.  A write cannot complete while a rollback of it is pending (see `transaction`).  Log files are deleted
-like base files (table version 8).
+An unfinished rollback is detected by its pending instant and completed from its plan, by several processes at once if
+necessary:
+each step is idempotent. A write cannot complete while a rollback of it is pending (see `transaction`). Log files are
+deleted like
+base files (table version 8).
 
 Source: docs/formats/writing.md, "Rollback".
 """
@@ -55,19 +59,28 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.timeline.active_timeline import Timeline
 
 _SLOWEST_FILE_MS = 24 * 3600 * 1000
-"""How long a task may take for one data file: the heartbeat of its writer goes on, and HDFS gives the file no later time."""
+"""Maximum time a task may take to write one data file. The writer's heartbeat continues during that time, but HDFS does
+not update
+the modification time of the file.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackResult(HtmlRepr):
-    """What a rollback did.  instant: its own; rolled_back: of the write that is gone; deleted: paths relative to the table."""
+    """The outcome of a rollback.
+
+    Attributes:
+        instant: Request time of the rollback.
+        rolled_back: Request time of the instant that was rolled back.
+        deleted: Deleted files, as paths relative to the table.
+    """
 
     instant: str
     rolled_back: str
     deleted: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -83,22 +96,29 @@ class RollbackResult(HtmlRepr):
 def rollback_failed_writes(
     context: TableContext, settings: CommitSettings, timeline: Timeline | None = None
 ) -> tuple[RollbackResult, ...]:
-    """Roll back the writes of writers that died, newest first, after finishing rollbacks that died themselves.
+    """Complete unfinished rollbacks, then roll back the writes of dead writers, newest first.
 
-    timeline: one that was just loaded, for callers that go on with it where nothing was rolled back.
+    A pending write counts as failed if its heartbeat has expired, or if it has no heartbeat (Hudi under the EAGER
+    policy). Pending compactions and clusterings are not rolled back: their plans run later.
 
-    A pending write counts as dead when its heartbeat says so; a writer that keeps none (real Hudi under the EAGER policy) is
-    taken for dead.  Pending compactions and clusterings are left alone: their plans are carried out later.
+    Args:
+        context: The table.
+        settings: Commit settings.
+        timeline: A freshly loaded timeline, for callers that continue with it if nothing was rolled back.
+
+    Returns:
+        The rollbacks that were executed.
     """
     timeline = timeline or context.timeline.load()
     done = list(finish_pending_rollbacks(context, settings, timeline))
     if settings.failed_writes == "NEVER" or timeline.pending(Action.RESTORE):
-        # What a restore has half taken off the timeline is its own, and so are the markers of that.
+        # An unfinished restore owns the instants that it is removing, and their markers.
         return tuple(done)
     rolled = {result.rolled_back for result in done}
     dead = [i for i in timeline.pending_writes() if i.request_time not in rolled and not _is_alive(context, settings, i)]
     if dead:
-        # A writer removes its heartbeat when its write is complete or taken back: of what is pending no more, that said nothing.
+        # A writer removes its heartbeat when its write is complete or rolled back. The missing heartbeat of an instant
+        # that is not pending proves nothing.
         pending = {i.step for i in context.timeline.load().pending_writes()}
         for instant in reversed([i for i in dead if i.step in pending]):
             planned = _request(context, instant, settings, failed_only=True)
@@ -110,9 +130,10 @@ def rollback_failed_writes(
 
 
 def finish_pending_rollbacks(context: TableContext, settings: CommitSettings, timeline: Timeline) -> tuple[RollbackResult, ...]:
-    """Carry rollbacks that died to their end.
+    """Complete the rollbacks of dead processes.
 
-    A writer that lives and takes its own write back is left to it: all who begin meanwhile would queue for the lock to do it too.
+    A live writer completes the rollback of its own write. Otherwise every writer that begins would queue for the lock
+    to do it too.
     """
     own = load_rollback_targets(context.timeline, timeline)
     busy = {
@@ -127,10 +148,14 @@ def finish_pending_rollbacks(context: TableContext, settings: CommitSettings, ti
 
 @observed("rollback")
 def rollback_instant(context: TableContext, instant: Instant, settings: CommitSettings) -> RollbackResult:
-    """Roll one write or service back, pending or completed.
+    """Roll back one write or service, pending or completed.
 
-    Raises TableState for a savepointed instant, for one that later writes build on and for one whose writer lives,
-    for a table that has another version by now, InstantNotFound when it is gone, Unsupported for layouts before table version 8.
+    Raises:
+        TableState: The instant is savepointed, later writes build on it, its writer is alive, or the table's version
+            changed since
+            it was opened.
+        InstantNotFound: The instant does not exist.
+        Unsupported: The table version is older than 8.
     """
     planned = _request(context, instant, settings, failed_only=False)
     assert planned is not None, "only a rollback of failed writes finds nothing to do"
@@ -139,13 +164,16 @@ def rollback_instant(context: TableContext, instant: Instant, settings: CommitSe
 
 @observed("rollback")
 def rollback_own_write(context: TableContext, instant: Instant, settings: CommitSettings) -> RollbackResult:
-    """Roll back a write of this process that is under way and will not commit.  Raises InstantNotFound when others did.
+    """Roll back a pending write of this process that will not commit.
 
-    Nobody but this process writes files of the instant, and its markers stay until all is done: so the files can go before the
-    rollback is planned, and one turn at the lock is enough where there are two otherwise.
+    Only this process writes files of the instant, and its markers stay until the end. So the files can be deleted
+    before the rollback is planned, and the lock is taken once instead of twice.
+
+    Raises:
+        InstantNotFound: Another writer has already rolled it back.
     """
     begun_ms = context.env.now_ms()
-    # A child of fork unwinds writes of its parent, which lives.
+    # A forked child unwinds writes of its parent, which is alive.
     _refuse_alive(context, settings, instant)
     marked = sorted({path for path, _ in Markers(context.storage, instant.request_time).list()})
     context.storage.delete(marked)
@@ -156,26 +184,28 @@ def rollback_own_write(context: TableContext, instant: Instant, settings: Commit
         requested, plan = planned
         files = _files_by_partition(plan.rollback_requests or ())
         named = {_path(context, partition, file) for partition, found in files.items() for file in found}
-        # A task that is still running may have written another one, and rings go once the rollback stands on the timeline.
+        # A running task may have written another file, and rings are removed only once the rollback is on the timeline.
         if named <= set(marked) and instant.action is not Action.REPLACECOMMIT:
             return _publish(held, settings, requested, plan, files, begun_ms)
     return _execute(context, settings, requested, plan)
 
 
 def withdraw_write(context: TableContext, requested: Instant, settings: CommitSettings) -> bool:
-    """Take a write of this process off the timeline of which only the requested file stands there, as if it had never begun.
+    """Remove the requested file of a write of this process, if that is the only file of the instant.
 
-    False, with nothing done, where others have begun to roll it back.  Not for replacecommits, which store rings and counts of
-    buckets before they have an inflight file.
+    Not for replacecommits, which store rings and bucket counts before they have an inflight file.
+
+    Returns:
+        False, with no effect, if another process has begun to roll the write back.
     """
-    # As of `rollback_own_write`.
+    # See `rollback_own_write`.
     _refuse_alive(context, settings, requested)
     with context.locked(settings.lock_wait_ms) as held:
         check_same_version(held)
         if requested.request_time in load_rollback_targets(held.timeline, held.timeline.load()):
             return False
         Markers(held.storage, requested.request_time).delete()
-        # In this order, since a request without a heartbeat is rolled back by the next writer.
+        # The order matters: the next writer rolls back a requested instant without a heartbeat.
         liveness.remove_heartbeat(held.storage, requested.request_time)
         held.timeline.remove_pending(requested.request_time, requested.action, State.REQUESTED)
     return True
@@ -184,22 +214,36 @@ def withdraw_write(context: TableContext, requested: Instant, settings: CommitSe
 def rollback_failed_attempt(
     context: TableContext, request_time: str, action: Action, settings: CommitSettings
 ) -> RollbackResult | None:
-    """Undo what a dead process did of a planned service, and leave its plan (that of a log compaction goes too).
+    """Roll back the dead attempt at a planned service and retain its plan (the plan of a log compaction is removed
+    too).
 
-    Whatever the policy for failed writes is, NEVER too: the policy says when the files of dead writes go, and those count for
-    nothing however long they lie there.  A plan is carried out again under the same instant, so the files of its dead attempt
-    would come to count with the next one's.
+    This applies under every failed-writes policy, NEVER included. The policy decides when files of dead writes are
+    removed; those never become visible. A plan runs again under the same instant, so files of its dead attempt would
+    become visible with those of the next attempt.
 
-    None when there is no such attempt, or its process lives.  Several processes may call this at once.
+    Several processes may call this concurrently.
+
+    Returns:
+        None if there is no such attempt, or its process is alive.
     """
     planned = _request(context, Instant(request_time, action, State.INFLIGHT), settings, failed_only=True)
     return None if planned is None else _execute(context, settings, *planned)
 
 
 def begin_drop(locked_context: TableContext, timeline: Timeline, planned: Instant, settings: CommitSettings) -> Instant:
-    """Put the rollback of a resize that nobody has begun on the timeline, which takes its plan, and what writes copied for it.
+    """Schedule the rollback of a resize that no process has started. The rollback removes the plan and the rows
+    double-written for it.
 
-    locked_context: the table while the caller holds its lock; timeline: as it stands.  `finish_pending_rollbacks` carries it out.
+    `finish_pending_rollbacks` executes it.
+
+    Args:
+        locked_context: The table while the caller holds its lock.
+        timeline: Its current timeline.
+        planned: The planned resize.
+        settings: Commit settings.
+
+    Returns:
+        The rollback instant.
     """
     info = InstantInfo(planned.request_time, Action.REPLACECOMMIT.value)
     plan = RollbackPlan(info, _list_requests(locked_context, timeline, planned))
@@ -212,10 +256,10 @@ def begin_drop(locked_context: TableContext, timeline: Timeline, planned: Instan
 def _request(
     context: TableContext, instant: Instant, settings: CommitSettings, *, failed_only: bool
 ) -> tuple[Instant, RollbackPlan] | None:
-    """Put the rollback of a write on the timeline, or find the one that stands there: its instant and plan.
+    """Schedule the rollback of a write, or return the pending one: its instant and plan.
 
-    The write is looked up anew under the lock: since the caller saw it, it may have completed or gone.
-    failed_only: None then, and when its writer turns out to live.
+    The write is looked up again under the lock, since it may have completed or been removed since the caller saw it.
+    With ``failed_only`` the result is None in that case, and if its writer is alive.
     """
     with context.locked(settings.lock_wait_ms) as held:
         return _request_under_lock(held, instant, settings, failed_only=failed_only)
@@ -243,7 +287,7 @@ def _request_under_lock(
         return None
     if present is None:
         raise InstantNotFound(
-            f"instant {instant.request_time} of {locked_context.storage.uri} is gone: it was rolled back already"
+            f"instant {instant.request_time} of {locked_context.storage.uri} does not exist: it was rolled back already"
         )
     check_same_version(locked_context)
     if present.is_completed:
@@ -260,9 +304,9 @@ def _request_under_lock(
 
 
 def _finish_pending_rollback(context: TableContext, settings: CommitSettings, instant: Instant) -> RollbackResult | None:
-    """Carry a rollback that died to its end.  One whose plan is unreadable and that deleted nothing is dropped."""
+    """Complete the rollback of a dead process. A rollback with an unreadable plan that has deleted nothing is dropped."""
     with context.locked(settings.lock_wait_ms) as held:
-        # Under the lock nobody is half-way through storing a plan, and nobody begins what others have completed.
+        # Under the lock no plan is half-written, and no process restarts a rollback that another process has completed.
         timeline = held.timeline.load()
         own = [i for i in timeline.pending(Action.ROLLBACK) if i.request_time == instant.request_time]
         if not own:
@@ -280,26 +324,23 @@ def _finish_pending_rollback(context: TableContext, settings: CommitSettings, in
 
 
 def _begin(locked_context: TableContext, timeline: Timeline, requested: Instant, plan: RollbackPlan) -> None:
-    """Say that a rollback is under way, and take the instant that it undoes from the completed ones.
-
-    locked_context: the table while the caller holds its lock.  timeline: as it stands.
-    """
+    """Write the inflight file of a rollback, and remove the completed file of the instant that it rolls back."""
     target, action = _target_of(locked_context, requested, plan)
     if requested.state is State.REQUESTED:
         locked_context.timeline.start_or_join(requested)
     if action.is_write:
-        # The attempt at a plan has no completed file; where one stands there, somebody has undone the attempt before us and
-        # carried the plan out again.
+        # An attempt at a plan has no completed file. If one exists, another process has already rolled the attempt back
+        # and run the plan again.
         for done in timeline.completed():
             if done.request_time == target and done.action.is_write:
                 locked_context.timeline.remove_completed(done)
 
 
 def _target_of(context: TableContext, requested: Instant, plan: RollbackPlan) -> tuple[str, Action]:
-    """Request time and action of what a rollback undoes."""
+    """Return the request time and action of the instant that a rollback removes."""
     if plan.instant_to_rollback is None:
         where = context.storage.absolute(context.timeline.path(requested))
-        raise CorruptData("a rollback plan names no instant").with_path(where)
+        raise CorruptData("the rollback plan names no instant to roll back").with_path(where)
     return plan.instant_to_rollback.commit_time, Action(plan.instant_to_rollback.action)
 
 
@@ -312,7 +353,7 @@ def _read_plan(context: TableContext, instant: Instant) -> RollbackPlan:
 
 
 def _execute(context: TableContext, settings: CommitSettings, requested: Instant, plan: RollbackPlan) -> RollbackResult:
-    """Delete what a rollback that has begun names, and publish it."""
+    """Delete the files of a rollback plan, and publish the rollback."""
     storage = context.storage
     begun_ms = context.env.now_ms()
     target, _ = _target_of(context, requested, plan)
@@ -320,7 +361,7 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
     files = _files_by_partition(plan.rollback_requests or ())
     for partition, found in files.items():
         storage.delete([_path(context, partition, file) for file in found])
-        # What was being written when the writer died has no name yet.
+        # A file that was being written when the writer died has only a temporary name.
         storage.sweep_unfinished(partition, begun_ms - max(_SLOWEST_FILE_MS, settings.heartbeats.expiry_ms))
     with context.locked(settings.lock_wait_ms) as held:
         return _publish(held, settings, requested, plan, files, begun_ms)
@@ -334,10 +375,15 @@ def _publish(
     files: Mapping[str, Sequence[str]],
     start_ms: int,
 ) -> RollbackResult:
-    """Remove the instant that a rollback undoes, and complete the rollback, whose files are deleted.  locked_context: under the
-    lock.
+    """Remove the pending files of the rolled-back instant, and complete the rollback after its files were deleted.
 
-    files: by partition, as the plan names them.  start_ms: when their deletion began.
+    Args:
+        locked_context: The table while the caller holds its lock.
+        settings: Commit settings.
+        requested: The rollback instant.
+        plan: Its plan.
+        files: Planned files by partition.
+        start_ms: When the deletion of files began.
     """
     store, storage = locked_context.timeline, locked_context.storage
     target, action = _target_of(locked_context, requested, plan)
@@ -346,7 +392,7 @@ def _publish(
     timeline = store.load()
     own = [i for i in timeline.instants if i.request_time == requested.request_time and i.action is Action.ROLLBACK]
     if not own or own[0].state is State.COMPLETED:
-        # The target may be under way again by now: what has its name is not ours to remove.
+        # The target may be running again by now, so its files must not be removed.
         return RollbackResult(requested.request_time, target, deleted)
     partitions = {
         partition: RollbackPartitionMetadata(partition_path=partition, success_delete_files=tuple(found), failed_delete_files=())
@@ -360,20 +406,21 @@ def _publish(
         partition_metadata=partitions,
         instants_rollback=(InstantInfo(target, action.value),),
     )
-    # From the moment that the pending files are gone, the metadata table's word on the target would be believed.
-    # Beside a plan that stays, logs that bear its time are copies of other writes.
+    # Once the pending files are removed, the metadata table's records of the target would become valid.
+    # If the plan stays on the timeline, log files with its instant time are double writes of other commits.
     apply_rollback_to_metadata(locked_context, requested.request_time, target, gone, timeline, logs=not action.retains_plan)
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
-        # While the rollback is pending nobody carries the plan out again, whose ring would have the same name.
+        # While the rollback is pending no process runs the plan again, and no new ring can get the same name.
         remove_rings(locked_context, (target,))
         remove_counts(locked_context, (target,))
     if target == METADATA_BOOTSTRAP_INSTANT_TIME:
         remove_bootstrap_index(locked_context.storage)
     markers = Markers(storage, target)
     if not action.retains_plan:
-        # Beside a plan that stays, the dead heartbeat goes on saying that the plan was begun.
+        # If the plan stays, its expired heartbeat must remain as evidence that it was started.
         liveness.remove_heartbeat(storage, target)
-        # A task that ends from now on removes its files itself (`tasks.task_attempts`); others may have written since the plan.
+        # A task that ends later removes its files itself (`tasks.task_attempts`); others may have written since the
+        # plan.
         storage.delete([path for path, _ in markers.list(in_progress=True)])
     markers.delete()
     for pending, states in _PENDING_FILES.get(action, ((action, _BOTH),)):
@@ -385,7 +432,7 @@ def _publish(
 
 def _refuse_alive(context: TableContext, settings: CommitSettings, instant: Instant) -> None:
     if _is_alive(context, settings, instant):
-        raise TableState(f"the writer of {instant.action} {instant.request_time} lives; stop it before rolling its write back")
+        raise TableState(f"the writer of {instant.action} {instant.request_time} is alive; stop it before rolling its write back")
 
 
 def _is_alive(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
@@ -401,8 +448,10 @@ _PENDING_FILES: Mapping[Action, tuple[tuple[Action, tuple[State, ...]], ...]] = 
     Action.DELTACOMMIT: ((Action.DELTACOMMIT, _BOTH), (Action.LOGCOMPACTION, _BOTH)),
     Action.REPLACECOMMIT: ((Action.REPLACECOMMIT, _BOTH), (Action.CLUSTERING, _BOTH)),
 }
-"""Which pending files go with an instant of each action, as its plan names it.  A completed service bears the name of the write
-that it looks like, and its pending files another one."""
+"""Which pending files are removed with an instant, by the action in the rollback plan. The completed file of a service
+carries the
+action of a write, and its pending files carry the action of the service.
+"""
 
 
 def _plan_requests(context: TableContext, timeline: Timeline, instant: Instant) -> tuple[RollbackRequest, ...]:
@@ -423,7 +472,7 @@ def _plan_requests(context: TableContext, timeline: Timeline, instant: Instant) 
 
 
 def _list_requests(context: TableContext, timeline: Timeline, instant: Instant) -> tuple[RollbackRequest, ...]:
-    """From a listing: files that bear the instant's time, and those that a write made for a resize (see
+    """Plan from a listing: files with the instant's time, and files double-written for a resize (see
     `double_written_logs`).
     """
     listing = DirectoryListing(context.storage)
@@ -447,7 +496,7 @@ def _files_by_partition(requests: Iterable[RollbackRequest]) -> dict[str, list[s
     for request in requests:
         found.setdefault(request.partition_path, []).extend(request.files_to_be_deleted)
         if request.log_blocks_to_be_deleted:
-            raise Unsupported("the rollback plan asks for rollback blocks in log files, which tables of version 8 do not have")
+            raise Unsupported("the rollback plan requests rollback blocks in log files, which tables of version 8 do not have")
     return found
 
 
@@ -455,7 +504,8 @@ def _path(context: TableContext, partition: str, file: str) -> str:
     path = planned_path(partition, file)
     if path is None:
         raise InvalidRequest(
-            f"the rollback plan names {file}, which is not a file of partition {partition!r} of {context.storage.uri}; nothing "
-            "of it was deleted"
+            f"the rollback plan names {file}, which is not a file of partition {partition!r} of "
+            f"{context.storage.uri}; no "
+            "file of the plan was deleted"
         )
     return path

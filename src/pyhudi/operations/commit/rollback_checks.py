@@ -1,9 +1,9 @@
-"""Whether a completed instant may be rolled back: nothing that is kept, planned or cleaned may build on it.
+"""Check that a completed instant may be rolled back: no savepoint, later write, pending plan or clean may depend on it.
 
-    savepoint            the instant is kept
+    savepoint            the instant is savepointed
     later writes         they build on its files
-    pending services     plans that name its files could not be carried out
-    cleans               files that it replaced are gone, or about to go, and nothing would be left to read
+    pending services     plans that name its files could not run
+    cleans               files that it replaced are deleted, or about to be, and no version would remain to read
 
 Source: docs/formats/writing.md, "Rollback".
 """
@@ -26,7 +26,7 @@ from pyhudi.table.timeline.active_timeline import Timeline
 
 
 def check_can_roll_back(context: TableContext, timeline: Timeline, instant: Instant) -> None:
-    """Raises TableState when something builds on a completed instant.  timeline: as it is under the lock."""
+    """Raise TableState if anything depends on a completed instant. ``timeline`` is the one loaded under the lock."""
     if any(i.request_time == instant.request_time for i in timeline.completed(Action.SAVEPOINT)):
         raise TableState(f"instant {instant.request_time} is savepointed; delete the savepoint before rolling it back")
     later = [i for i in (*timeline.completed_writes(), *timeline.pending_writes()) if i.request_time > instant.request_time]
@@ -40,15 +40,18 @@ def check_can_roll_back(context: TableContext, timeline: Timeline, instant: Inst
         if any(parse_data_file_instant(file_name(path)) == instant.request_time for path in named):
             verb = "unschedule_clustering" if service.action is Action.CLUSTERING else "unschedule_compaction"
             raise TableState(
-                f"instant {instant.request_time} cannot be rolled back: {service.action} {service.request_time} is planned to "
-                f"rewrite its files; drop that first, with {verb}({service.request_time!r})"
+                f"instant {instant.request_time} cannot be rolled back: {service.action} {service.request_time} is "
+                "planned to "
+                f"rewrite its files; drop that plan first, with {verb}({service.request_time!r})"
             )
     _check_slices_remain(context, instant)
     _check_predecessors_remain(context, timeline, instant)
 
 
 def _check_slices_remain(context: TableContext, instant: Instant) -> None:
-    """Raises TableState when a completed compaction made files whose predecessors were cleaned: nothing would be left to read."""
+    """Raise TableState if a completed compaction wrote files whose predecessors were cleaned: no file slice would
+    remain.
+    """
     requested = Instant(instant.request_time, Action.COMPACTION, State.REQUESTED)
     if instant.action is not Action.COMMIT or context.storage.stat(context.timeline.path(requested)) is None:
         return
@@ -61,9 +64,9 @@ def _check_slices_remain(context: TableContext, instant: Instant) -> None:
 
 
 def _check_predecessors_remain(context: TableContext, timeline: Timeline, instant: Instant) -> None:
-    """Raises TableState when a clean took files away, or is about to, that readers would need again.
+    """Raise TableState if a clean deleted, or is about to delete, files that readers would need after the rollback.
 
-    Those are the base files that the write put others in place of, and the file groups that it replaced.
+    Those are the base files that the write superseded, and the file groups that it replaced.
     """
     metadata = read_commit(context.timeline, instant)
     replaced = metadata.partition_to_replace_file_ids or {}
@@ -90,13 +93,15 @@ def _check_predecessors_remain(context: TableContext, timeline: Timeline, instan
     if lost:
         partition, file_id = min(lost)
         raise TableState(
-            f"instant {instant.request_time} of {context.storage.uri} cannot be rolled back: files that it replaced were "
-            f"cleaned, those of file group {file_id} in partition {partition!r} among them; write the rows anew"
+            f"instant {instant.request_time} of {context.storage.uri} cannot be rolled back: files that it "
+            "replaced were "
+            f"cleaned, such as those of file group {file_id} in partition {partition!r}. Write the rows again "
+            "instead."
         )
 
 
 def _files_of_pending_cleans(context: TableContext, timeline: Timeline) -> frozenset[str]:
-    """The names of the files that cleans which did not end are to delete.  A plan that cannot be read has deleted nothing."""
+    """Return the names of files that pending cleans will delete. A clean with an unreadable plan has deleted nothing."""
     names: set[str] = set()
     for clean in timeline.pending(Action.CLEAN):
         with suppress(CorruptData):
@@ -107,5 +112,5 @@ def _files_of_pending_cleans(context: TableContext, timeline: Timeline) -> froze
 
 
 def file_id_from_name(path: str) -> str:
-    """The file group that a file belongs to; empty where the name is not that of a data file."""
+    """Return the file group id in the name of a data file, or '' for other names."""
     return parse_data_file_group(file_name(path)) or ""

@@ -1,15 +1,17 @@
-"""Planned actions: what one process plans and one carries out, the same or another, now or later.
+"""Scheduled actions: plans that one process schedules and the same or another process runs, at once or later.
 
-    schedule    lock: no restore is pending; `<t>.<action>.requested` holds the plan
-    take up     what a dead attempt left is undone; lock: the plan is pending and nobody lives who carries it out; a heartbeat;
-                `<t>.<action>.inflight`.  Whoever plans may take up in the same breath, and then nobody comes in between
-    carry out   tasks on the engine, one for each piece of the plan; every attempt has files of its own
-    publish     the commit of `transaction`: still ours, not overtaken, metadata table, completed file
-    take back   an attempt that fails is rolled back; the plan stays or goes with it, as `Action.retains_plan` says
+    schedule    lock: check that no restore is pending; write the plan to `<t>.<action>.requested`
+    claim       roll back a dead attempt; lock: check that the plan is pending and has no live owner; start a heartbeat;
+                write `<t>.<action>.inflight`. The scheduling process may claim its plan under the same lock, before any
+                other process
+    run         tasks on the engine, one for each piece of the plan; every attempt writes files of its own
+    publish     the commit of `transaction`: check ownership and conflicts, update the metadata table, write the
+                completed file
+    roll back   a failed attempt is rolled back; the plan is retained or removed, as `Action.retains_plan` defines
 
-An action is an instance of `ScheduledAction`: what it plans and what carrying that out means.  All else is here, once.  Those
-that write file groups anew are instances of `RewriteAction`, and say no more than which tasks do it and what must still hold at
-the end.
+Each action is an instance of `ScheduledAction`, which defines how it plans and runs; this module implements everything
+else once. Actions that rewrite file groups are instances of `RewriteAction`, which define only their tasks and the
+final check.
 
 Source: docs/formats/timeline.md; docs/formats/writing.md, "Compaction" and "Clustering".
 """
@@ -44,14 +46,18 @@ from pyhudi.tasks.file_stats import FileIndexing
 from pyhudi.tasks.write_tasks import WriteStatus
 
 GroupT = TypeVar("GroupT")
-"""A plan as the value that its tasks and its result are made from."""
+"""The decoded plan, from which tasks and result are built."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledAction(ABC, Generic[Run]):
-    """What one kind of planned action is, on one table.  Run: what carrying out one plan comes to.
+    """One kind of scheduled action on one table. The type parameter is the result of running one plan.
 
-    description: completes "run it again before ...".  resumes: an attempt that died is carried on, not undone.
+    Attributes:
+        context: The table.
+        action: The action on the timeline.
+        description: Completes the message "run it again before ...".
+        resumes: True if the work of a dead attempt is continued; False if it is rolled back.
     """
 
     context: TableContext
@@ -63,36 +69,44 @@ class ScheduledAction(ABC, Generic[Run]):
     @property
     @abstractmethod
     def commit(self) -> CommitSettings:
-        """How it commits."""
+        """The settings of its commits."""
 
     @abstractmethod
     def check(self) -> None:
-        """Raises what forbids the action on this table.  Asked before anything is planned or carried out."""
+        """Raise an error if the table does not allow the action. Called before planning and before running."""
 
     def prepare(self, *, if_due: bool) -> NotDue | None:
-        """What planning does before the lock is taken; NotDue when it shows that there is nothing to plan."""
+        """Prepare planning before the lock is taken; return NotDue if there is nothing to plan."""
         return None
 
     def load_context(self, locked_context: TableContext) -> Snapshot:
-        """The table to plan on.  locked_context: while the caller holds its lock."""
+        """Load the snapshot to plan on. ``locked_context`` is the table while the caller holds its lock."""
         return load_snapshot(locked_context)
 
     @abstractmethod
     def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
-        """The plan, as its requested file holds it.  Called under the lock.
+        """Create the plan, as the content of its requested file. Called under the lock.
 
-        time: the instant that it will have.  if_due: only when the action's trigger asks for it.
+        Args:
+            snapshot: The snapshot to plan on.
+            time: Request time of the plan.
+            if_due: Plan only if the action's trigger fires.
         """
 
     @abstractmethod
     def run(self, transaction: Transaction) -> Run:
-        """Carry out the plan that a transaction of this process has claimed, and publish it; a failure takes it back."""
+        """Run the plan that ``transaction`` has claimed, and publish it; a failed attempt is rolled back."""
 
 
 def schedule(service: ScheduledAction[Any], *, if_due: bool = False) -> Scheduled | NotDue:
-    """Plan, and leave the plan to be carried out.  if_due: only when the trigger asks for it.
+    """Schedule a plan without running it.
 
-    Raises TableState while a restore is pending, and what the action's `check` raises.
+    Args:
+        service: The action.
+        if_due: Plan only if the trigger fires.
+
+    Raises:
+        TableState: A restore is pending. Errors of the action's `check` are raised too.
     """
     service.check()
     finish_pending_rollbacks(service.context, service.commit, service.context.timeline.load())
@@ -101,21 +115,24 @@ def schedule(service: ScheduledAction[Any], *, if_due: bool = False) -> Schedule
 
 
 def plan_and_run(service: ScheduledAction[Run], *, if_due: bool = False) -> Run | NotDue:
-    """Plan, and carry the plan out; it is this process's own from the start.  Raises as `schedule` and `run_planned`."""
+    """Schedule a plan, claim it at once, and run it. Raises the errors of `schedule` and `run_planned`."""
     service.check()
     finish_pending_rollbacks(service.context, service.commit, service.context.timeline.load())
     planned = _plan(service, if_due=if_due, claims=True)
     if isinstance(planned, NotDue):
         return planned
     _, transaction = planned
-    assert transaction is not None, "a plan that is claimed has a transaction"
+    assert transaction is not None, "a claimed plan has a transaction"
     return service.run(transaction)
 
 
 def run_planned(service: ScheduledAction[Run], request_time: str) -> Run:
-    """Carry out one plan that is on the timeline.
+    """Run one plan that is on the timeline.
 
-    Raises InstantNotFound when it is not, PlanTaken when another process carries it out, WriteConflict when it was overtaken.
+    Raises:
+        InstantNotFound: The plan is not on the timeline.
+        PlanTaken: Another process is running it.
+        WriteConflict: A concurrent commit changed the files that it reads.
     """
     service.check()
     timeline = service.context.timeline.load()
@@ -128,11 +145,16 @@ def run_planned(service: ScheduledAction[Run], request_time: str) -> Run:
 def run_all(
     service: ScheduledAction[Run], *, if_due: bool, schedule: bool = True, should_continue: Callable[[], bool] = lambda: True
 ) -> RunSummary[Run]:
-    """Carry out what is pending and nobody else carries out; then plan anew and carry that out.
+    """Run all pending plans without a live owner; then schedule a new plan and run it.
 
-    What overtook a plan stands, and nothing is wrong with the table: such a plan is left or dropped, and the next one takes up
-    what is left to do.  if_due: plan only when the trigger asks for it.  schedule: False makes no new plan.  should_continue:
-    asked before each plan; False leaves the rest as it is.
+    A plan that lost against a concurrent commit does not damage the table: it stays pending or is dropped, and the next
+    plan covers the remaining work.
+
+    Args:
+        service: The action.
+        if_due: Schedule only if the trigger fires.
+        schedule: False schedules no new plan.
+        should_continue: Called before each plan; if it returns False, the remaining plans stay pending.
     """
     service.check()
     context, phases = service.context, Phases(service.context.env)
@@ -157,7 +179,7 @@ def run_all(
             attempt(pending.request_time, None)
     phases.end("pending plans")
     if not schedule or not should_continue():
-        return RunSummary(tuple(runs), left, None, "no plan is made", phases.seconds)
+        return RunSummary(tuple(runs), left, None, "no plan was scheduled", phases.seconds)
     planned = _plan(service, if_due=if_due, claims=True)
     phases.end("plan")
     if isinstance(planned, NotDue):
@@ -168,7 +190,7 @@ def run_all(
 
 
 def _plan(service: ScheduledAction[Any], *, if_due: bool, claims: bool) -> tuple[str, Transaction | None] | NotDue:
-    """Put a plan on the timeline: its instant, and its transaction where it is claimed with it."""
+    """Schedule a plan: return its request time, and its transaction if ``claims`` is True."""
     context, commit = service.context, service.commit
     early = retry_on_stale_files(service.prepare)(if_due=if_due)
     if early is not None:
@@ -190,9 +212,8 @@ def _plan(service: ScheduledAction[Any], *, if_due: bool, claims: bool) -> tuple
 
 
 def _taken_by_clean(locked_context: TableContext, timeline: Timeline, files: frozenset[str]) -> NotDue | None:
-    """Why no plan can be made that reads some files: a pending clean is about to delete one.
-
-    A clean that is planned later sees the plan.
+    """Return NotDue if a pending clean is about to delete one of ``files``. A clean that is planned later sees the
+    plan.
     """
     for clean in timeline.pending(Action.CLEAN):
         try:
@@ -207,7 +228,7 @@ def _taken_by_clean(locked_context: TableContext, timeline: Timeline, files: fro
 
 
 def _take_up(service: ScheduledAction[Any], request_time: str) -> Transaction:
-    """Make a pending plan this process's own, after what a dead process did of it is undone.  Raises PlanTaken."""
+    """Claim a pending plan, after rolling back a dead attempt. Raises PlanTaken."""
     context, action = service.context, service.action
     if not service.resumes:
         inflight = Instant(request_time, action, State.INFLIGHT)
@@ -226,12 +247,16 @@ def _dropped(service: ScheduledAction[Any], request_time: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite(Generic[GroupT]):
-    """One plan of a `RewriteAction`, ready to be carried out.
+    """One plan of a `RewriteAction`, ready to run.
 
-    plan: as a value, for the result.  task, tasks: what writes the new files, and each piece of it.  schema_text: of the commit.
-    indexing: what tasks tell indexes.  replaced: partition -> file groups that the new ones replace; None when they stay what
-    they are.  start: what writes are compared with at the end; None where the plan alone holds its file groups.  verify: looks at
-    the timeline at the end and raises when the action may not complete any more.
+    Attributes:
+        plan: The decoded plan, for the result.
+        task: Function that writes the new files of one piece of the plan.
+        tasks: The pieces of the plan.
+        indexing: What the tasks collect for index updates.
+        replaced: File groups that the new ones replace, by partition; None if the file groups stay the same.
+        start: The state that conflicts are detected against; None if the plan itself protects its file groups.
+        verify: Checks the timeline under the lock, and raises if the action must not complete.
     """
 
     plan: GroupT
@@ -245,10 +270,11 @@ class Rewrite(Generic[GroupT]):
 
 @dataclass(frozen=True, slots=True)
 class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
-    """A planned action that writes rows of file groups anew: compaction, log compaction, clustering.
+    """A scheduled action that rewrites file groups: compaction, log compaction or clustering.
 
-    engine: where its tasks run; None where it is planned alone, by what the timeline and listings tell.  operation: as its commit
-    says it.
+    Attributes:
+        engine: Runs its tasks; None if it only plans, from the timeline and listings.
+        operation: Operation type in its commit metadata.
     """
 
     engine: Engine | None
@@ -257,19 +283,19 @@ class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
 
     @property
     def workers(self) -> Engine:
-        """The engine, for whoever has tasks to run."""
-        assert self.engine is not None, "what runs tasks is given an engine"
+        """The engine, for actions that run tasks."""
+        assert self.engine is not None, "an action that runs tasks has an engine"
         return self.engine
 
     @abstractmethod
     def load(self, snapshot: Snapshot, request_time: str) -> Rewrite[GroupT]:
-        """The plan of an instant, and the tasks that carry it out.  Raises PlanSuperseded when it can never be carried out."""
+        """Load the plan of an instant, and its tasks. Raises PlanSuperseded if the plan can never run."""
 
     @abstractmethod
     def result(
         self, rewrite: Rewrite[GroupT], completed_instant: Instant, statuses: Sequence[WriteStatus], seconds: Mapping[str, float]
     ) -> Run:
-        """What a plan that was carried out came to."""
+        """Build the result of an executed plan."""
 
     def run(self, transaction: Transaction) -> Run:
         context, time, phases = self.context, transaction.instant_time, Phases(self.context.env)
@@ -279,7 +305,8 @@ class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
                 raise TableState(f"the table at {context.storage.uri} has no schema")
             rewrite = self.load(snapshot, time)
             phases.end("load")
-            # Whoever was taken for dead must not write files that bear the time of what another process has completed.
+            # A process that others consider dead must not write files with the instant time of a plan that another
+            # process completed.
             transaction.heartbeat.check()
             statuses: list[WriteStatus] = []
             for part in self.workers.map(rewrite.task, rewrite.tasks):
@@ -290,7 +317,7 @@ class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
             merges = self.operation is not Operation.CLUSTER
             metadata = commit_metadata(self.operation, statuses, snapshot.schema.avro, {}, replaced, compacted=merges)
             asked, schema = rewrite.indexing, snapshot.schema.arrow
-            # What stays in its file group is where it was.
+            # Records that stay in their file group keep their entry in the HBase index.
             hbase = self.commit.hbase if self.operation.moves_keys else None
             mirror = prepare_metadata_commit(
                 context,
@@ -312,7 +339,7 @@ class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
 
 
 def _statuses(part: Iterable[WriteStatus] | WriteStatus | None) -> Iterable[WriteStatus]:
-    """What one task wrote: several files, one, or none where no row was left."""
+    """Return the files that one task wrote: several, one, or none if no row remained."""
     if part is None:
         return ()
     return (part,) if isinstance(part, WriteStatus) else part

@@ -1,13 +1,13 @@
-"""What a service came to, as a value; it prints as the few words that results and passes show.
+"""Outcomes of table services, as values. Each prints as the short text that results show.
 
-    Ran        it did something          run: ...
-    Planned    it left a plan to others  planned: ...
-    NotDue     there was nothing to do   not due: ...
-    Left       it is due, and not here   due: ...
-    Off        it is switched off        off: ...
-    Failed     it raised                 failed: ...
+    Executed   it ran                              run: ...
+    Scheduled  it scheduled a plan                 planned: ...
+    NotDue     there was nothing to do             not due: ...
+    Deferred   it is due, but runs elsewhere       due: ...
+    Disabled   it is disabled                      off: ...
+    Failed     it raised an error                  failed: ...
 
-Plans that were met and not carried out stand behind the first words, each with the reason.
+The text then lists pending plans that were not run, each with the reason.
 """
 
 from __future__ import annotations
@@ -17,12 +17,17 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 Run = TypeVar("Run")
-"""What carrying one plan out came to."""
+"""The result of running one plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """Something was done.  description: in a few words; remaining: pending plans that were not carried out -> why."""
+    """The service did something.
+
+    Attributes:
+        description: Short summary.
+        remaining: Pending plans that were not run, with the reason for each.
+    """
 
     description: str
     remaining: Mapping[str, str] = field(default_factory=dict)
@@ -33,7 +38,12 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """A plan stands on the timeline, for whoever comes first.  instant: its request time.  remaining: as of `Executed`."""
+    """A plan was scheduled on the timeline, for any process to run.
+
+    Attributes:
+        instant: Request time of the plan.
+        remaining: Pending plans that were not run, with the reason for each.
+    """
 
     instant: str
     remaining: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +54,12 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class NotDue:
-    """There was nothing to do.  reason: why.  remaining: as of `Executed`."""
+    """There was nothing to do.
+
+    Attributes:
+        reason: Why nothing was due.
+        remaining: Pending plans that were not run, with the reason for each.
+    """
 
     reason: str
     remaining: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +70,11 @@ class NotDue:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """It is due, and whoever was asked cannot do it.  handled_by: who will."""
+    """The service is due, but cannot run in this process.
+
+    Attributes:
+        handled_by: Component that will run it.
+    """
 
     handled_by: str
 
@@ -65,7 +84,11 @@ class Deferred:
 
 @dataclass(frozen=True, slots=True)
 class Disabled:
-    """It is switched off.  reason: by what."""
+    """The service is disabled.
+
+    Attributes:
+        reason: What disables it.
+    """
 
     reason: str
 
@@ -75,7 +98,11 @@ class Disabled:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It raised an error of the table or the store; the next attempt starts anew.  reason: which."""
+    """The service raised an error of the table or the store; the next attempt starts from scratch.
+
+    Attributes:
+        reason: The error.
+    """
 
     reason: str
 
@@ -88,10 +115,14 @@ Outcome = Executed | Scheduled | NotDue | Deferred | Disabled | Failed
 
 @dataclass(frozen=True, slots=True)
 class RunSummary(Generic[Run]):
-    """What carrying out all that is pending, and what is due, came to.
+    """The outcome of running all pending plans and the plan that was due.
 
-    runs: what was carried out, in order.  remaining: plan -> why it was not.  planned: the new plan, None when there is none, and
-    then `reason` says why.  seconds: by phase.
+    Attributes:
+        runs: Executed plans, in order.
+        remaining: Pending plans that were not run, with the reason for each.
+        planned: The newly scheduled plan, None if there is none.
+        reason: Why no plan was scheduled.
+        seconds: Seconds by phase.
     """
 
     runs: tuple[Run, ...] = ()
@@ -101,7 +132,7 @@ class RunSummary(Generic[Run]):
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def outcome(self, instants: Iterable[str], file_groups: int) -> Outcome:
-        """instants, file_groups: of the runs."""
+        """Convert to an `Outcome`; ``instants`` and ``file_groups`` describe the executed plans."""
         if self.runs:
             return Executed(f"{', '.join(instants)}, {file_groups} file groups", self.remaining)
         if self.planned is not None:

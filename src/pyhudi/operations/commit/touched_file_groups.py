@@ -1,4 +1,4 @@
-"""Which file groups an instant touches: what conflicts are looked for by.
+"""File groups that an instant writes, replaces or rewrites: the write set used for conflict detection.
 
 Source: docs/formats/writing.md, "Conflicts".
 """
@@ -23,12 +23,12 @@ from pyhudi.table.table_context import TableContext
 
 
 def written_groups(metadata: CommitMetadata) -> set[FileGroupId]:
-    """The file groups that a commit wrote to."""
+    """Return the file groups that a commit wrote to."""
     return {(partition, stat.file_id or "") for partition, stats in metadata.partition_to_write_stats.items() for stat in stats}
 
 
 def touched_file_groups(context: TableContext, instant: Instant) -> set[FileGroupId]:
-    """The file groups that an instant writes, replaces or will rewrite."""
+    """Return the file groups that an instant writes, replaces or will rewrite."""
     store = context.timeline
     if instant.state is State.COMPLETED:
         return file_groups_of_commit(read_commit(store, instant))
@@ -39,9 +39,12 @@ def touched_file_groups(context: TableContext, instant: Instant) -> set[FileGrou
 
 
 def file_groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = False) -> set[FileGroupId]:
-    """The file groups that a commit wrote to or replaced, and `new_keys` of the partitions into which it inserted.
+    """Return the file groups that a commit wrote to or replaced, and `new_keys` of the partitions into which it
+    inserted.
 
-    appends_insert: what it appended to logs counts as inserted.
+    Args:
+        metadata: The commit metadata.
+        appends_insert: Count records appended to log files as inserts.
     """
     groups = written_groups(metadata)
     if not metadata.operation.is_service:
@@ -58,7 +61,7 @@ def file_groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = Fa
 
 
 def load_replaced_groups(metadata: CommitMetadata) -> set[FileGroupId]:
-    """The file groups that a commit replaced."""
+    """Return the file groups that a commit replaced."""
     replaced = metadata.partition_to_replace_file_ids or {}
     return {(partition, file_id) for partition, file_ids in replaced.items() for file_id in file_ids}
 
@@ -77,7 +80,7 @@ def _clustered_groups(context: TableContext, instant: Instant) -> Iterable[FileG
 
 
 def clustering_groups(requested: bytes) -> frozenset[FileGroupId]:
-    """The file groups that a clustering plan will replace."""
+    """Return the file groups that a clustering plan will replace."""
     plan = RequestedReplaceMetadata.decode(requested).clustering_plan
     if plan is None:
         return frozenset()

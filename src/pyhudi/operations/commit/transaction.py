@@ -1,15 +1,17 @@
-"""The one path on which anything is committed.
+"""Transactions: the only path on which a write or table service commits.
 
-    begin       lock: a fresh instant time, the requested file; unlock; a heartbeat says that the writer lives
+    begin       lock: a new instant time, the requested file; unlock; a heartbeat shows that the writer is alive
     start       the inflight file, before any data file
     (tasks)     marker, then data file, for every file
-    commit      lock: reload the timeline; is this instant still ours?  do other instants touch the same file groups?
-                delete files of lost task attempts; the metadata table; completion time; completed file by put-if-absent; unlock
-    tidy up     markers and heartbeat
+    commit      lock: reload the timeline; check ownership of the instant; detect conflicts with concurrent instants;
+                delete files of failed task attempts; update the metadata table; take the completion time; write the
+                completed
+                file by put-if-absent; unlock
+    tidy up     remove markers and heartbeat
 
-A crash at any point leaves a table that every reader reads as before: data files count only when their instant has its
-completed file.  The next writer rolls the rest back.  Outcomes: committed; `WriteConflict` (this write was taken back);
-`CommitUnknown` (the store did not say).
+A crash at any point leaves the table unchanged for every reader: data files become visible only with the completed file
+of their instant. The next writer rolls the rest back. Outcomes: committed; `WriteConflict` (this write was rolled
+back); `CommitUnknown` (the store did not confirm the result).
 
 Source: docs/formats/timeline.md, "Writing a state"; docs/formats/writing.md, "Completing a commit".
 """
@@ -68,15 +70,19 @@ from pyhudi.tasks.write_tasks import WriteStatus
 _LOG = logging.getLogger("pyhudi.operations.commit.transaction")
 
 MetadataHook = Callable[["Transaction", CommitMetadata, Timeline], Timeline | None]
-"""Mirrors a commit into the metadata table, under the lock, before the commit is published.  Gives the timeline of the metadata
-table with what it wrote there; None where that is to be loaded."""
+"""Writes a commit to the metadata table, under the lock, before the commit is published. Returns the timeline of the
+metadata table
+with that delta commit, or None if the timeline has to be loaded.
+"""
 
 
 def new_instant_time(context: TableContext, timeline: Timeline, settings: CommitSettings) -> str:
-    """A fresh instant time, larger than every time on the timeline.  The caller holds the table lock and has just loaded the
-    timeline.
+    """Return a new instant time, larger than every time on the timeline.
 
-    Raises TableState where it comes from a time generator that is behind the timeline.
+    The caller holds the table lock and has just loaded the timeline.
+
+    Raises:
+        TableState: The time generator is behind the timeline.
     """
     time = _time_after(context, timeline.latest_time(), settings)
     if settings.clock_skew_ms:
@@ -85,53 +91,68 @@ def new_instant_time(context: TableContext, timeline: Timeline, settings: Commit
 
 
 def _time_after(context: TableContext, after: str, settings: CommitSettings) -> str:
-    """The time of the clock, or of the settings' generator.  after: what it has to be larger than, '' for nothing."""
+    """Return the time of the clock or the configured time generator, larger than ``after`` ('' for no lower bound)."""
     zone, generator = context.config.zone, find_time_generator(settings.time_generator)
     if generator is None:
         return next_instant_time(context.env, zone, after)
     time = format_instant_time(generator.now_ms(context.storage.uri), zone)
     if time <= after[:17]:
-        # Counted on from there it would be a time that the generator may give to somebody else.
+        # Incrementing ``after`` could yield a time that the generator assigns to another writer.
         raise TableState(
-            f"time generator {settings.time_generator} says {time} for {context.storage.uri}, and its timeline has {after}: "
-            "other writers take their times from elsewhere, or it went back; let all of them use one"
+            f"time generator {settings.time_generator} returned {time} for {context.storage.uri}, which is not "
+            f"after {after} on its "
+            "timeline: other writers use another time source, or the generator went backwards. Configure the "
+            "same one for all writers."
         )
     return time
 
 
 def stored_ms(context: TableContext, request_time: str, action: Action) -> int | None:
-    """When the inflight file of an action was stored, by the store's clock; None when there is none."""
+    """Return the modification time of an action's inflight file, by the store's clock, or None if there is none."""
     found = context.storage.stat(context.timeline.path(Instant(request_time, action, State.INFLIGHT)))
     return None if found is None else found.modified_ms
 
 
 def check_may_begin(context: TableContext, timeline: Timeline, doing: str) -> None:
-    """Whether an action may begin on the table as it was opened.  The lock is held.
+    """Check under the lock that an action may begin on the table as it was opened.
 
-    From there on a change of version sees the action on the timeline, and waits for it or is refused; one that came before has
-    made it another table, whose records merge by other rules and whose timeline may lie elsewhere.  Nor is a table still there
-    that its creator has removed again (see `discard_new_table`).  timeline: as it is now; doing: as of
-    `check_no_pending_restore`. Raises TableNotFound, TableState.
+    Once the action is on the timeline, a version change waits for it or is refused. A version change before that
+    invalidates the open table: its merge rules and its timeline path may differ. The table may also have been removed
+    by its creator (see `discard_new_table`).
+
+    Args:
+        context: The table as it was opened.
+        timeline: Its current timeline.
+        doing: Completes "run it again before ...", see `check_no_pending_restore`.
+
+    Raises:
+        TableNotFound: The table was removed.
+        TableState: The version changed, or a restore is pending.
     """
     check_same_version(context)
     check_no_pending_restore(context, timeline, doing)
 
 
 def check_same_version(context: TableContext) -> None:
-    """Whether a table has the version that it was opened with.  The lock is held.
+    """Check under the lock that the table still has the version that it was opened with.
 
-    Whoever changes the timeline asks, also where nothing is begun that a change of version waits for.  Raises TableState,
-    TableNotFound.
+    Every change of the timeline needs this check, even without an action that a version change would wait for.
+
+    Raises:
+        TableState: The version changed.
+        TableNotFound: The table was removed.
     """
     version = context.reloaded().config.version
     if version is not context.config.version:
         raise TableState(
-            f"another process has made the table at {context.storage.uri} one of version {int(version)} meanwhile; open it again"
+            f"table {context.storage.uri} was upgraded or downgraded to version {int(version)} by another process "
+            "since it was opened; "
+            "reopen it with Table(...)"
         )
 
 
 def check_no_pending_restore(context: TableContext, timeline: Timeline, doing: str) -> None:
-    """Raises TableState while a restore is pending.  doing: what has to wait for it; completes "run it again before ..."."""
+    """Raise TableState while a restore is pending. ``doing`` completes "run it again before ..."."""
     restoring = timeline.pending(Action.RESTORE)
     if restoring:
         raise TableState(
@@ -143,13 +164,21 @@ def check_no_pending_restore(context: TableContext, timeline: Timeline, doing: s
 class Transaction:
     """One action of this process, from its requested file to its completed file.
 
-    instant_time: its request time.  action: as requested.  requested_on: the timeline before `begin` requested it.
-    inflight_ms: when the inflight file was stored by which this process claimed a plan, by the store's clock; None for a write.
-    started: whether its inflight file may stand there, as for one that another process has begun.
-    columns: what a write says of its columns when it has been planned, where these have ids.  without_ids: a timeline that was
-    loaded before the table was found to have no history of columns; None where nobody has looked.
-    metadata_timeline: that of the metadata table right after the commit, as of `MetadataHook`.
-    may_have_late_attempts: attempts at its tasks may still write when it commits.
+    Attributes:
+        context: The table.
+        settings: Commit settings.
+        instant_time: Request time.
+        action: The action of the requested file.
+        heartbeat: Heartbeat of this writer.
+        requested_on: The timeline before `begin` wrote the requested file.
+        completed: The completed instant, None before.
+        publishing: True once the completed file may have been written.
+        started: True if the inflight file may exist, for example for a plan that another process began.
+        inflight_ms: Modification time of the inflight file with which this process claimed a plan; None for a write.
+        columns: Columns of a planned write, if the table resolves columns by id.
+        without_ids: A timeline on which the table was found to have no column history; None if unknown.
+        metadata_timeline: Timeline of the metadata table right after the commit, see `MetadataHook`.
+        may_have_late_attempts: True if task attempts may still write while it commits.
     """
 
     context: TableContext
@@ -175,18 +204,25 @@ class Transaction:
     ) -> Transaction:
         """Take an instant time and write the requested file.
 
-        at: the time, where it is not that of the clock but the one that says what the instant is.
-        Raises TableState while a restore is pending, for a table that has another version by now and where an instant of the
-        given time is there; TableNotFound for a table that is gone before anything was written to it.
+        Args:
+            context: The table.
+            action: The action.
+            settings: Commit settings.
+            requested: Content of the requested file.
+            at: Fixed instant time to use instead of the clock.
+
+        Raises:
+            TableState: A restore is pending, the table's version changed, or an instant with this time exists.
+            TableNotFound: The table was removed before anything was written.
         """
         heartbeat: WriterHeartbeat | None = None
         try:
             with context.locked(settings.lock_wait_ms) as held:
-                # The writer plans on it when the lock is long given back.
+                # The writer plans on this timeline after the lock is released.
                 timeline = context.timeline.load()
                 check_may_begin(context, timeline, "writing")
                 if any(instant.request_time == at for instant in timeline.instants):
-                    raise TableState(f"instant {at} of {context.storage.uri} is there already; another process has begun it")
+                    raise TableState(f"instant {at} of {context.storage.uri} exists already; another process has begun it")
                 time = new_instant_time(context, timeline, settings) if at is None else at
                 heartbeat = WriterHeartbeat(context.storage, context.env, time, settings.heartbeats)
                 heartbeat.start()
@@ -194,13 +230,16 @@ class Transaction:
                 Markers(context.storage, time, in_lists=settings.marker_lists).begin()
         except BaseException as error:
             if heartbeat is not None:
-                # Where the store did not answer, the requested file may stand there; its rollback removes the heartbeat too.
+                # If the store did not respond, the requested file may exist; its rollback then removes the heartbeat
+                # too.
                 heartbeat.stop(delete=isinstance(error, TableState))
             raise
         return cls(context, settings, time, action, heartbeat, timeline, started=False)
 
     def planned_on(self, snapshot: Snapshot) -> None:
-        """Remember, of the state on which this was planned, whether columns had ids there, and what it has read of commits."""
+        """Record the snapshot this transaction was planned on: its column-id mode and the commit metadata already
+        loaded.
+        """
         self._read.update(snapshot.commits)
         self._planned_on = snapshot.timeline
         self.without_ids = snapshot.timeline if snapshot.history is None else None
@@ -223,21 +262,32 @@ class Transaction:
     ) -> Instant:
         """Publish the action.
 
-        start: what the write saw when it was planned; None skips the conflict check (table services, which hold their file groups
-        by plan).
-        read_set: what this commit touches beside the file groups that it writes: those that it replaces, and `new_keys` of
-        partitions in which it looked keys up and did not find them.
-        verify: looks at the timeline under the lock and raises when the action may not complete any more.
-        metadata_commit: writes the metadata table; a table that has one is not committed to without.
-        shares_groups: everything was appended to file groups to which others append too; only what takes one away is a conflict.
-        ignored_instants: resizes that are none, since what the write changed of their file groups is in those that they make,
-            too.
-        Raises WriteConflict when another instant won or this one was rolled back meanwhile; the caller then calls `abandon`.
-        Raises CommitUnknown when the store did not say whether the completed file was written.
+        Args:
+            metadata: The commit metadata.
+            start: The state that the write was planned on; None skips conflict detection (for table services, whose
+                plan protects
+                their file groups).
+            read_set: What the commit depends on besides the file groups that it writes: file groups that it replaces,
+                and `new_keys`
+                of partitions in which it looked up keys without finding them.
+            metadata_commit: Writes to the metadata table; required if the table has one.
+            verify: Checks the timeline under the lock, and raises if the action must not complete.
+            shares_groups: All data was appended to file groups that other writers append to as well. Only an instant
+                that replaces
+                such a group is then a conflict.
+            ignored_instants: Resizes that are no conflict, because this write double-wrote its changes for them.
+
+        Returns:
+            The completed instant.
+
+        Raises:
+            WriteConflict: Another instant won, or this one was rolled back concurrently. The caller then calls
+                `rollback_own_attempt`.
+            CommitUnknown: The store did not confirm whether the completed file was written.
         """
         groups = written_groups(metadata).union(read_set)
         met = None if shares_groups else self.requested_on
-        # What another kind of writer writes meanwhile has the columns of before, whichever its file groups are.
+        # A concurrent writer of another kind writes the previous columns, whichever file groups it changes.
         waited_for = None if self.columns is not None and self.columns.changes else groups
         if start is not None and met is not None and not self.context.holds_lock:
             wait_for_foreign_writers(self.context, self.settings, met, self.instant_time, waited_for)
@@ -263,7 +313,9 @@ class Transaction:
             if metadata_commit is not None:
                 self.metadata_timeline = metadata_commit(replace(self, context=held), metadata, now)
             elif self.context.config.metadata_partitions:
-                raise Internal(f"{self.action} would leave the metadata table of {self.context.storage.uri} behind")
+                raise Internal(
+                    f"{self.action} {self.instant_time} would leave the metadata table of {self.context.storage.uri} out of date"
+                )
             completion_time = new_instant_time(self.context, now, self.settings)
             if history:
                 store_history(held, self.instant_time, completion_time, history)
@@ -278,14 +330,15 @@ class Transaction:
     def check_conflicts(
         self, start: WriteStart, read_set: Iterable[FileGroupId], ignored_instants: frozenset[str] = frozenset()
     ) -> None:
-        """Raises WriteConflict where `commit` would, as far as the timeline tells by now.  Needs no lock, and proves nothing."""
+        """Raise WriteConflict if `commit` would, by the current timeline. It needs no lock, and success proves nothing."""
         self._check_conflicts(
             self.context.timeline.load(), start, set(read_set), shares_groups=False, ignored_instants=ignored_instants
         )
 
     def check_requested_on_state(self, start: WriteStart, read_set: Iterable[FileGroupId]) -> None:
-        """Raises WriteConflict where `commit` would, by what stood on the timeline when the instant was requested, which is read
-        already.  For a write that is planned on an earlier state: it has lost before it has written a file.
+        """Raise WriteConflict if `commit` would, by the timeline at the time of the request, which is loaded already.
+
+        A write that is planned on an older snapshot detects the conflict this way before it writes any file.
         """
         found, planned_on = self.requested_on, self._planned_on
         if found is None or (planned_on is not None and found.instants == planned_on.instants):
@@ -295,65 +348,73 @@ class Transaction:
         except WriteConflict:
             raise
         except HudiError:
-            # As of `_fail_fast_on_conflict`.
+            # See `_fail_fast_on_conflict`.
             return
 
     def _fail_fast_on_conflict(
         self, start: WriteStart, groups: Collection[FileGroupId], ignored_instants: frozenset[str]
     ) -> None:
-        """Whoever has lost by now need not stand in the queue for the lock to hear it, and take the turn of one who may win.
+        """Fail before waiting for the lock if the write has lost already, so that a writer that can win gets the lock
+        earlier.
 
-        And the others need not wait while what is known by now is read under the lock, a request for each commit.
+        The commit metadata read here is cached, which shortens the time under the lock: each commit costs one request.
         """
         try:
             self.check_conflicts(start, groups, ignored_instants)
         except WriteConflict:
             raise
         except HudiError:
-            # Without the lock, what is being archived may be gone between two reads.  The check that counts comes under it.
+            # Without the lock, a commit may be archived between two reads. The decisive check follows under the lock.
             return
 
     def check_ownership(self, files: Collection[Instant], state: State) -> None:
-        """Raises WriteConflict when another process has rolled the action back, or is about to.
+        """Raise WriteConflict if another process has rolled the action back, or is about to.
 
-        files: every instant file of the timeline.  state: how far the action is; a file of it that a writer stored after its
-        instant was rolled back stands without those before it.
+        Args:
+            files: All instant files of the timeline.
+            state: The state that this action has reached. A file that a writer stored after its instant was rolled back
+                exists
+                without the files of the earlier states.
         """
         mine = {Instant(self.instant_time, self.action, step) for step in State if step <= state}
         now = self.context.timeline.build_timeline(files)
         if not mine.issubset(files) or self.instant_time in load_rollback_targets(self.context.timeline, now):
             raise WriteConflict(
-                f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer while "
-                f"it was under way",
+                f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer "
+                "while "
+                "it was running",
                 instants=(self.instant_time,),
             )
         if self.was_reclaimed():
             raise WriteConflict(
-                f"{self.action} {self.instant_time} of {self.context.storage.uri} was taken over by another process, which took "
-                "this one for dead; leave it to that one",
+                f"{self.action} {self.instant_time} of {self.context.storage.uri} was taken over by another process, "
+                "which considered "
+                "this one dead; leave the action to that process",
                 instants=(self.instant_time,),
             )
 
     def was_reclaimed(self) -> bool:
-        """Whether a plan that this process claimed has been claimed anew by another one.
+        """Return True if another process has claimed the plan that this process had claimed.
 
-        That one undid the attempt first, and its inflight file has the name of ours and another time.
+        That process rolled the attempt back first. Its inflight file has the same name and another modification time.
         """
         if self.inflight_ms is None:
             return False
         return stored_ms(self.context, self.instant_time, self.action) not in (None, self.inflight_ms)
 
     def can_roll_back(self, error: BaseException) -> bool:
-        """Whether a failure proves that the commit did not land, so that its files may be removed by this process."""
+        """Return True if the error proves that the commit did not land, so that this process may delete its files."""
         if self.completed is not None or isinstance(error, CommitUnknown):
             return False
         return isinstance(error, Exception) or (isinstance(error, KeyboardInterrupt) and not self.publishing)
 
     def stop_heartbeat(self, error: BaseException | None = None) -> None:
-        """Stop the heartbeat of a transaction that will not commit; its instant is left for a rollback.
+        """Stop the heartbeat of a transaction that will not commit; its instant remains for a rollback.
 
-        error: what ended it.  Where the store may still carry out what it did not answer, nobody takes the writer for dead before
-        its heartbeat expires.
+        Args:
+            error: What ended the transaction. If the store may still apply an unconfirmed request, the heartbeat is
+                left to expire,
+                so that no process considers the writer dead earlier.
         """
         if isinstance(error, CommitUnknown) or (self.publishing and isinstance(error, KeyboardInterrupt)):
             self.heartbeat.suspend()
@@ -361,16 +422,14 @@ class Transaction:
             self.heartbeat.stop(delete=False)
 
     def _tidy_up(self, metadata: CommitMetadata, current_timeline: Timeline | None) -> None:
-        """metadata: as it was published.  current_timeline: the timeline before it completed, where it wrote a history of
-        columns.
-        """
-        # The commit stands.  What cannot be removed now, the next writer finds beside a completed instant and removes.
+        """Remove markers and heartbeat after the commit; ``current_timeline`` is None unless it wrote a column history."""
+        # The action is committed. Files that cannot be removed here are orphans, which the next writer removes.
         try:
             if current_timeline is not None:
                 drop_older_histories(self.context, current_timeline)
             self.heartbeat.stop(delete=True)
             if self.may_have_late_attempts:
-                # One that ends from now on removes its files itself (`tasks.task_attempts`).
+                # An attempt that ends later removes its files itself (`tasks.task_attempts`).
                 self._delete_unreported_files(self.context.storage, metadata)
             Markers(self.context.storage, self.instant_time).delete()
         except HudiError as error:
@@ -380,11 +439,11 @@ class Transaction:
     def _with_ids(
         self, metadata: CommitMetadata, current_timeline: Timeline
     ) -> tuple[CommitMetadata, tuple[VersionedSchema, ...] | None]:
-        """The metadata with the ids of the table's columns, and the history to write beside it; None for columns without ids,
-        () where the history stays as it is.
+        """Return the metadata with the ids of the table's columns, and the history to write with it.
 
-        What an instant wrote is read by the columns that held at its request time, so these have to be what it was planned with;
-        and the newest request time says what the columns are, so nothing may stand behind one that changes them.
+        The history is None if columns have no ids, and () if it does not change. Readers resolve the files of an
+        instant with the columns at its request time, so these must be the columns that it was planned with. The newest
+        request time defines the current columns, so no later-requested write may precede a commit that changes them.
         """
         columns, history = self.columns, self._column_history(current_timeline)
         if history is None and columns is not None and columns.assigns_ids:
@@ -393,27 +452,30 @@ class Transaction:
         if history is None or present is None:
             if columns is not None:
                 raise self._columns_conflict(
-                    current_timeline, "were planned by ids, and the change that gave them was rolled back meanwhile"
+                    current_timeline,
+                    "were planned with column ids, and the change that assigned the ids was rolled back concurrently",
                 )
             return metadata, None
         extra = dict(metadata.extra_metadata)
         if not metadata.operation.sets_schema:
             return replace(metadata, extra_metadata={**extra, LATEST_SCHEMA_KEY: encode_schema(present)}), ()
         if columns is None and present.version_id == 0:
-            # It began before the first change, and goes by the names of then, which are those of version 0.
+            # The write began before the first change and uses the column names of version 0.
             if not _has_columns(metadata, present):
-                raise self._columns_conflict(current_timeline, "were changed meanwhile, and given ids")
+                raise self._columns_conflict(current_timeline, "were changed concurrently, and assigned ids")
             return metadata, ()
         if columns is None or columns.basis != present:
-            raise self._columns_conflict(current_timeline, "were changed meanwhile")
+            raise self._columns_conflict(current_timeline, "were changed concurrently")
         if columns.changes and any(i.request_time > self.instant_time for i in self._setting_columns(current_timeline)):
-            raise self._columns_conflict(current_timeline, "would be changed behind a write that was requested later")
+            raise self._columns_conflict(current_timeline, "would be changed by a write older than one that has already set them")
         extra[LATEST_SCHEMA_KEY] = encode_schema(columns.schema)
         entries = history.history_with(columns.schema)
         return replace(metadata, extra_metadata=extra), (columns.schema, *entries) if columns.changes else entries
 
     def _column_history(self, current_timeline: Timeline) -> ColumnHistory | None:
-        """The table's; None where it has none, as is known without a look where nothing has landed since that brought one."""
+        """Return the table's column history, or None. The lookup is skipped if no commit since the last check can have
+        added one.
+        """
         seen = self.without_ids
         if seen is not None and seen.start == current_timeline.start:
             known = set(seen.completed_writes())
@@ -423,7 +485,7 @@ class Transaction:
         return load_column_history(self.context, current_timeline, lambda _, instant: self._commit_of(instant))
 
     def _first_history(self, current_timeline: Timeline) -> ColumnHistory | None:
-        """What the table's columns are before the first change by ids; None where none are left."""
+        """Return the table's columns before the first change by id, or None if there are none."""
         schema = load_schema(self.context.timeline, current_timeline, self.context.config, read=self.read)
         return None if schema is None else ColumnHistory.first(schema.arrow)
 
@@ -441,15 +503,16 @@ class Transaction:
         )
 
     def _with_schema(self, metadata: CommitMetadata, start: str, current_timeline: Timeline) -> CommitMetadata:
-        """The metadata with the table's present schema, where another write changed it and this one did not."""
+        """Return the metadata with the table's current schema, if another write changed it and this one did not."""
         extra = dict(metadata.extra_metadata)
         present = load_schema(self.context.timeline, current_timeline, self.context.config, read=self.read)
         schema = schema_to_commit(extra.get(SCHEMA_KEY, ""), start, present.avro if present else "")
         if schema is None:
             last = current_timeline.last_completed_write()
             raise WriteConflict(
-                f"{self.action} {self.instant_time} of {self.context.storage.uri} changes the table's columns, and another "
-                "write changed them meanwhile; write the data again",
+                f"{self.action} {self.instant_time} of {self.context.storage.uri} changes the table's columns, and "
+                "another "
+                "write changed them concurrently; write the data again",
                 instants=(last.request_time,) if last else (),
             )
         return replace(metadata, extra_metadata={**extra, SCHEMA_KEY: schema})
@@ -466,7 +529,7 @@ class Transaction:
         if start.last_completed and not self._is_still_completed(current_timeline, start.last_completed):
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} builds on {start.last_completed}, "
-                "which was rolled back meanwhile; plan the write again",
+                "which was rolled back concurrently; plan the write again",
                 instants=(start.last_completed,),
             )
         others: dict[Instant, Collection[FileGroupId]] = {}
@@ -494,26 +557,26 @@ class Transaction:
         if conflicts:
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} changes file groups that other "
-                f"instants changed meanwhile: {describe_conflicts(conflicts)}; plan the write again",
+                f"instants changed concurrently: {describe_conflicts(conflicts)}; plan the write again",
                 instants=tuple(c.instant.request_time for c in conflicts),
             )
 
     def read(self, store: TimelineStore, instant: Instant) -> CommitMetadata:
-        """What a commit on the timeline of the table says, read once."""
+        """Return the metadata of a commit on the table's timeline, from the cache if it was read before."""
         return self._commit_of(instant)
 
     def _commit_of(self, instant: Instant) -> CommitMetadata:
-        """What another commit says.  It never changes, so what was read before the lock is not read again while others wait."""
+        """Return the metadata of another commit, cached: it never changes, so nothing is read twice under the lock."""
         if instant not in self._read:
             self._read[instant] = read_commit(self.context.timeline, instant)
         return self._read[instant]
 
     def _is_still_completed(self, current_timeline: Timeline, request_time: str) -> bool:
-        """Whether a write that had completed still has: on the active timeline, or in the history."""
+        """Return True if a completed write is still completed, on the active or archived timeline."""
         return current_timeline.is_completed(request_time) and current_timeline.completion_time(request_time) is not None
 
     def _archived_since(self, current_timeline: Timeline, start: WriteStart) -> Iterator[tuple[Instant, CommitMetadata]]:
-        """The writes and services that completed since the start and left the timeline since."""
+        """Return the writes and services that completed and were archived since the start."""
         if start.is_archived(current_timeline):
             active = {i.step for i in current_timeline.instants}
             for instant, metadata in load_archived_commits(self.context.timeline, Bounds(start.latest)):
@@ -521,7 +584,9 @@ class Transaction:
                     yield instant, metadata
 
     def _delete_unreported_files(self, storage: Storage, metadata: CommitMetadata) -> None:
-        """Files of task attempts that were repeated have a marker and stand in no statistic; they must not become data."""
+        """Delete files of repeated task attempts: they have a marker but no write statistic, and must not become
+        visible.
+        """
         reported = set()
         for stats in metadata.partition_to_write_stats.values():
             for stat in stats:
@@ -538,7 +603,8 @@ class Transaction:
             landed = put_if_absent_confirmed(self.context.storage, path, add_checksum_marker(content), self.context.env)
         except StorageUnavailable as error:
             raise CommitUnknown(
-                f"the store did not say whether {self.context.storage.absolute(path)} was written; load the table and look for "
+                f"the store did not confirm whether {self.context.storage.absolute(path)} was written; load the table "
+                "and look for "
                 f"instant {self.instant_time} before writing again, and delete nothing",
                 instant=self.instant_time,
             ) from error
@@ -547,7 +613,7 @@ class Transaction:
 
 
 def _has_columns(metadata: CommitMetadata, is_present: VersionedSchema) -> bool:
-    """Whether a commit that goes by names leaves the columns as they are."""
+    """Return True if a commit that resolves columns by name leaves the columns unchanged."""
     text = metadata.extra_metadata.get(SCHEMA_KEY)
     return not text or same_columns(is_present, reconciled(is_present, with_meta_fields(avro_to_arrow(text)), 0))
 
@@ -561,7 +627,9 @@ def commit_metadata(
     *,
     compacted: bool = False,
 ) -> CommitMetadata:
-    """What a completed write says: its statistics by partition, the table's schema, the caller's extra metadata."""
+    """Build the commit metadata of a write: statistics by partition, the table's schema and the caller's extra
+    metadata.
+    """
     by_partition: dict[str, list[WriteStat]] = {}
     for status in statuses:
         by_partition.setdefault(status.stat.partition_path or "", []).append(status.stat)

@@ -1,1 +1,1 @@
-"""The reads: a question becomes file slices, columns and a bound condition."""
+"""Read operations: plan queries as file slices, columns and a bound predicate."""

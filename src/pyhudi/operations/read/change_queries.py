@@ -1,10 +1,10 @@
-"""Queries of change data: from a range of instants to the sources that tasks read (`tasks.read_changes`).
+"""Change data capture (CDC) queries: from a range of instants to the sources that tasks read (`tasks.read_changes`).
 
-    by completion time   `Table.changes` and streams: both ends included (or the start left out), so that a consumer which goes on
-                         from the last completion time that it saw misses nothing
-    by request time      Hudi's own options: the start left out, the end included
+    by completion time   `Table.changes` and streams: both ends included (or the start excluded), so that a consumer
+                         that continues from the last completion time it has read misses nothing
+    by request time      Hudi's own options: start excluded, end included
 
-Archived instants count as long as their files are there.
+Archived instants are included as long as their files exist.
 
 Source: docs/formats/reading.md, "Change data".
 """
@@ -43,7 +43,7 @@ _DEFAULT_SETTINGS = ReadSettings()
 
 @dataclass(frozen=True, slots=True)
 class ChangeQuery:
-    """The sources of `plan`, read as `spec` says, from the table's state in `snapshot`."""
+    """A CDC query: the sources of ``plan``, read with ``spec``, on ``snapshot``."""
 
     snapshot: Snapshot
     spec: ChangeSpec
@@ -51,25 +51,30 @@ class ChangeQuery:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that the query gives."""
+        """Columns of the result."""
         return self.spec.output
 
     @property
     def tasks(self) -> tuple[ChangeSource, ...]:
-        """What `reader` reads, one after the other or side by side."""
+        """Inputs of `reader`, to read sequentially or in parallel."""
         return self.plan.sources
 
     @property
     def reader(self) -> Callable[[ChangeSource], Iterator[pa.Table]]:
-        """Reads one task; picklable."""
+        """Return a picklable function that reads one task."""
         return partial(run_changes, self.spec)
 
     def without_columns(self) -> ChangeQuery:
-        """The same rows without any column, to be counted."""
+        """Return the query for the same rows without columns, to count them."""
         return replace(self, spec=replace(self.spec, output=pa.schema([])))
 
     def narrowed(self, columns: Sequence[str] | None, condition: Expr | None) -> ChangeQuery:
-        """Some of the columns and rows that this query gives.  columns: None for all.  condition: on them, bound to them."""
+        """Push projection and predicate down into the query.
+
+        Args:
+            columns: Output columns, None for all.
+            condition: Predicate, bound to the columns of this query.
+        """
         return replace(self, spec=narrowed(self.spec, columns, condition))
 
 
@@ -83,19 +88,32 @@ def plan_change_query(
     typed: bool = False,
     settings: ReadSettings = _DEFAULT_SETTINGS,
 ) -> ChangeQuery:
-    """What the instants of a range changed, change by change.
+    """Plan a query for all changes by the instants of a range.
 
-    columns: of op, ts_ms, before, after; None or "*" for all.  condition: on these columns.  typed: images are structs.
-    Raises TableState for a table that records no change data, and when files that tell changes are gone, or the range goes on
-    from what was taken back since; InvalidRequest for columns or filters that do not fit.
+    Args:
+        context: The table.
+        range_: The range.
+        columns: Of op, ts_ms, before, after; None or "*" for all.
+        condition: Predicate on these columns.
+        typed: Return images as structs.
+        settings: How files are found.
+
+    Raises:
+        TableState: The table records no change data, files with changes are missing, or the range continues from an
+            instant that
+            was rolled back since.
+        InvalidRequest: Columns or filter are invalid.
     """
     if not context.config.cdc_enabled:
         raise TableState(
-            f"the table at {context.storage.uri} records no change data: it was created without hoodie.table.cdc.enabled=true; "
-            f"an incremental query gives the changed records in their latest state"
+            f"the table at {context.storage.uri} records no change data: it was created without "
+            "hoodie.table.cdc.enabled=true; an incremental query returns the changed records in their latest "
+            "state"
         )
     if settings.marker is not None:
-        raise Unsupported(f"{DELETE_FIELD} in a query of change data: it tells changes as they were written")
+        raise Unsupported(
+            f"{DELETE_FIELD} does not apply to a query of change data, which returns changes as they were written; omit it"
+        )
     snapshot = load_snapshot(context, settings.listing)
     check_checkpoint_not_restored(snapshot, range_)
     active = select_instants(snapshot.timeline, range_)
@@ -126,7 +144,7 @@ def plan_change_query(
 
 
 def _with_rows(context: TableContext, sources: tuple[ChangeSource, ...]) -> tuple[ChangeSource, ...]:
-    """The sources, with the files outside of the table that hold the rows of some slices."""
+    """Add to the sources the bootstrap files that store the rows of some file slices."""
     if context.config.bootstrap_base_path is None:
         return sources
     every = iter(with_sources(context, [s for source in sources for s in (source.before, source.after) if s is not None]))
@@ -141,7 +159,7 @@ def _with_rows(context: TableContext, sources: tuple[ChangeSource, ...]) -> tupl
 
 
 def _before_replaced(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> dict[Instant, CommitMetadata]:
-    """The last write before each of the commits that replaces files, whose rows are the before images."""
+    """Return the last write before each commit that replaces files; its rows are the before images."""
     writes, found = snapshot.timeline.completed_writes(), {}
     for replacing in (instant for instant, metadata in commits.items() if metadata.partition_to_replace_file_ids):
         earlier = [instant for instant in writes if instant.request_time < replacing.request_time]
@@ -150,9 +168,10 @@ def _before_replaced(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadat
 
 
 def chosen_change_columns(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """Those of the columns of change data that are asked for; None or "*" for CHANGE_COLUMNS.  Raises InvalidRequest for others.
+    """Select columns of change data from the schema of `change_schema`; None or "*" selects CHANGE_COLUMNS.
 
-    schema: of `change_schema`.
+    Raises:
+        InvalidRequest: A column does not exist.
     """
     names = ["*"] if columns is None else [columns] if isinstance(columns, str) else list(columns)
     names = [other for name in names for other in (CHANGE_COLUMNS if name == "*" else (name,))]
@@ -167,7 +186,7 @@ def _archived_commit(snapshot: Snapshot, instant: Instant) -> CommitMetadata:
     metadata = decode_completed(instant.action, row.metadata) if row is not None and row.metadata else None
     if not isinstance(metadata, CommitMetadata):
         raise TableState(
-            f"the changes of instant {instant.request_time} cannot be told any more: it was archived without what it wrote; "
-            f"begin after it"
+            f"the changes of instant {instant.request_time} are not available: it was archived without its commit "
+            "metadata; begin after it"
         )
     return metadata

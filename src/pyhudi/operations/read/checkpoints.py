@@ -1,10 +1,10 @@
-"""Positions of readers on the timeline: completion times up to which all was read, from which they go on.
+"""Checkpoints of incremental readers: completion times up to which everything was read, from which they continue.
 
-A restore, or a rollback of a completed commit, is no change that a range of commits tells: a reader that had read what was taken
-back would keep rows which the table does not have, or lack those that came back.  It is told by its position, which no instant
-completes at any more.
+A restore, or a rollback of a completed commit, is not part of any range of commits. A reader that had read what was
+rolled back would retain rows that the table lacks, or lack rows that reappeared. This is detected by the checkpoint: no
+instant completed at that time.
 
-Source: docs/changes.md, "Ranges".
+Source: docs/incremental-queries-and-cdc.md, "After a restore or rollback".
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.timeline.archived_timeline import Bounds
 from pyhudi.table.timeline.timeline_store import TimelineStore
 
-# How long a write may have run to be found in the history by when it completed; files of the history are ordered by request time.
+# Maximum duration of a write that can be found in the history by its completion time; history files are ordered by
+# request time.
 _LONGEST_WRITE_MS = 7 * 24 * 3600 * 1000
 
 
 def earliest_request(completed: str, store: TimelineStore) -> str | None:
-    """The earliest request time of what may have completed at a time; None when that cannot be told."""
+    """Return the earliest request time of instants that may have completed at a time; None if unknown."""
     if completed < "1971":
         return None
     try:
@@ -34,11 +35,20 @@ def earliest_request(completed: str, store: TimelineStore) -> str | None:
 
 
 def check_checkpoint_not_restored(snapshot: Snapshot, range_: CompletionRange | RequestRange, *, by_stream: bool = False) -> None:
-    """Raises TableState for a range whose start was read before, where nothing completed then, and a restore since has taken back
-    what was requested before it, or is about to.
+    """Check that nothing before the start of a range was rolled back after the reader passed it.
 
-    by_stream: the start is a stream's offset, at which something did complete, so that a rollback since tells as much.  Others
-    may name any moment, and a rollback does not say whether what it took back had completed: mostly it had failed.
+    Args:
+        snapshot: The snapshot.
+        range_: The range.
+        by_stream: The start is a stream's offset, at which an instant did complete, so that a rollback counts as well.
+            Other starts may
+            be any time, and a rollback does not record whether its target had completed; in most cases the target had
+            failed.
+
+    Raises:
+        TableState: No instant completed at the start, and a later restore has removed, or is about to remove, instants
+            requested
+            before it.
     """
     if not isinstance(range_, CompletionRange) or not range_.open_start or range_.start < "1971":
         return
@@ -46,7 +56,7 @@ def check_checkpoint_not_restored(snapshot: Snapshot, range_: CompletionRange | 
     if any(instant.completion_time == position for instant in timeline.completed()):
         return
     actions = (Action.ROLLBACK, Action.RESTORE) if by_stream else (Action.RESTORE,)
-    # One that is under way, or died half-way, may have removed the commit's completed file already.
+    # A pending or unfinished restore may have removed the commit's completed file already.
     taking = [i for i in (*timeline.completed(*actions), *timeline.pending(*actions)) if i.request_time > position]
     if timeline.start is not None and position < timeline.start:
         since = earliest_request(position, store)
@@ -56,15 +66,16 @@ def check_checkpoint_not_restored(snapshot: Snapshot, range_: CompletionRange | 
     for instant in taking:
         if any(time < position for time in _taken_back(store, instant)):
             raise TableState(
-                f"nothing of the table at {snapshot.context.storage.uri} completed at {position}, and {instant.action.value} "
-                f"{instant.request_time} has since taken back what was requested before it: who had read up to {position} "
-                "may hold rows that the table lacks. Begin anew from a snapshot, or go on after an older commit that is there"
+                f"no instant of the table at {snapshot.context.storage.uri} completed at {position}, and "
+                f"{instant.action.value} {instant.request_time} has since rolled back instants requested before it: a "
+                f"reader that had read up to {position} may have rows that the table lacks. Start again from a "
+                "snapshot, or continue after an older commit that exists."
             )
 
 
 def _taken_back(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
-    """Request times of what it took back, or is about to.  Of a restore also that to which it went back: with what was requested
-    later go the rollbacks that would tell of others.
+    """Return the request times that an instant rolled back, or is about to. For a restore they include its target:
+    rollbacks requested after the target, which would report further instants, are removed as well.
     """
     times = rolled_back_instants(store, instant) if instant.is_completed else ()
     if instant.is_completed and instant.action is Action.ROLLBACK:
@@ -72,7 +83,7 @@ def _taken_back(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
     requested = Instant(instant.request_time, instant.action, State.REQUESTED)
     data = store.read_state(instant.request_time, instant.action, State.REQUESTED)
     if not data:
-        # Its plan was never written, and without one nothing is done.
+        # Its plan was never written, so it has done nothing.
         return times
     try:
         if instant.action is Action.ROLLBACK:

@@ -1,20 +1,21 @@
-"""Planning a filtered read: which file slices remain after everything that can pass some over.
+"""Data skipping: prune file slices of a filtered read with partition paths, statistics and indexes.
 
     1. partition paths against the filter
-    2. statistics of partitions
-    3. record keys that the filter names, directly, by all record key fields or by a secondary index: the record index tells the
-       file groups.  Or, when the caller says how the table is bucketed: their buckets.
-    4. statistics of files, and expression indexes of that kind, where the filter has the same function
-    5. Bloom filters of record keys and of expression indexes, for the base files that are left
+    2. partition statistics
+    3. record keys in the filter, given directly, by all record key fields or through a secondary index: the record
+    index returns
+       the file groups. Or, if the caller declares the bucket layout: their buckets
+    4. column statistics of files, and expression indexes with column statistics, if the filter uses the same function
+    5. bloom filters of record keys and of expression indexes, for the remaining base files
 
-Statistics of partitions, the record index and secondary indexes speak of the table's newest state.  They are asked in snapshot
-queries of now, and only while the metadata table is not ahead of the timeline that the query has loaded.  Statistics and Bloom
-filters of files hold at any time, as files do not change.
+Partition statistics, the record index and secondary indexes describe the table's newest state. They are used for
+snapshot queries of the latest state only, while the metadata table is not ahead of the timeline that the query has
+loaded. Statistics and bloom filters of files are valid at any time, since files are immutable.
 
-What an index has to say of a filter says its kind (`metadata_table.indexes`); here is the order in which they are asked.
+Each index type (`metadata_table.indexes`) defines how it prunes; this module defines the order.
 
-Whatever fails in here, the read goes on without skipping and says so in a warning, unless
-`hoodie.fileIndex.dataSkippingFailureMode` is `strict`.
+If data skipping fails, the query logs a warning and reads all files, unless `hoodie.fileIndex.dataSkippingFailureMode`
+is `strict`.
 
 Source: docs/formats/reading.md, "Data skipping".
 """
@@ -60,7 +61,7 @@ from pyhudi.tasks.base_file_writer import USE_POSITIONS
 from pyhudi.tasks.read_slice import ReadSpec
 
 MAX_FILTERED_FILES = 1024
-"""Base files whose Bloom filters are asked; with more of them left, reading footers costs less than this."""
+"""Maximum number of base files for which bloom filters are read; with more files, reading footers is cheaper."""
 
 _FILTERS_AT_ONCE = 32
 
@@ -69,7 +70,7 @@ _FAILURE_MODE = Option(
     "hoodie.fileIndex.dataSkippingFailureMode",
     ("fallback", "strict"),
     "fallback",
-    "a filtered read whose indexes are damaged reads everything, or fails",
+    "a filtered read with damaged indexes reads everything, or fails",
 )
 
 
@@ -77,22 +78,29 @@ INDEXED_IN_UTC = Option(
     "pyhudi.expression.index.utc",
     bool,
     "false",
-    "all writers evaluated expression indexes in UTC, as filters are; else those that hang on the time zone are not asked",
+    "all writers evaluated expression indexes in UTC, as filters are; otherwise indexes that depend on "
+    "the time zone are not used",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How a read finds its files.  buckets: how the table is bucketed, when the caller says so.
+    """How a read finds its files.
 
-    use_positions: whether logs and base files are merged by record positions where that can be done.  marker: what makes rows
-    of log files deletes beside `_hoodie_is_deleted`.  indexed_in_utc: of expression indexes; no definition says in which zone.
+    Attributes:
+        use_metadata_table: List files with the metadata table.
+        skip_data: Data skipping is enabled.
+        strict: A failure of data skipping fails the query.
+        buckets: Bucket layout, if the caller declares it.
+        use_positions: Merge log records by row position where possible.
+        marker: Marks log records as deletes, in addition to `_hoodie_is_deleted`.
+        indexed_in_utc: Expression indexes were evaluated in UTC; their definitions record no time zone.
     """
 
     use_metadata_table: Annotated[bool, METADATA_TABLE] = True
     skip_data: Annotated[
         bool,
-        Option("hoodie.enable.data.skipping", bool, "true", "a filtered read asks indexes and statistics which files to read"),
+        Option("hoodie.enable.data.skipping", bool, "true", "a filtered read prunes files with indexes and statistics"),
     ] = True
     strict: Annotated[bool, _FAILURE_MODE] = False
     buckets: Annotated[BucketLayout | None, *LAYOUT_OPTIONS] = None
@@ -102,7 +110,7 @@ class ReadSettings:
 
     @classmethod
     def of(cls, options: Options) -> ReadSettings:
-        """From checked options.  Raises InvalidRequest for a bucket count below 1."""
+        """Build the settings from checked options. Raises InvalidRequest for a bucket count below 1."""
         return read_settings(
             cls,
             options,
@@ -113,16 +121,21 @@ class ReadSettings:
 
     @property
     def listing(self) -> ListingFactory:
-        """How snapshots list files."""
+        """Return how snapshots list files."""
         return choose_listing if self.use_metadata_table else directory_listing
 
 
 def plan_filtered_read(
     snapshot: Snapshot, spec: ReadSpec, settings: ReadSettings, *, as_of: str | None = None, base_files_only: bool = False
 ) -> ReadPlan:
-    """The slices that may hold rows of the condition, and what passed the others over.
+    """Return the file slices that may have matching rows, and the pruning steps.
 
-    as_of: a request time; base_files_only: slices come without their logs, and those without a base file not at all.
+    Args:
+        snapshot: The snapshot.
+        spec: Columns and condition.
+        settings: How files are found.
+        as_of: Request time of a time travel query.
+        base_files_only: Return slices without log files, and omit slices without a base file.
     """
     every, schema = snapshot.listing.partitions(), spec.table_schema
     partitions, pruning = prune_partitions(every, spec.keys, schema, spec.condition, spec.path_columns)
@@ -134,7 +147,7 @@ def plan_filtered_read(
         except DAMAGE as error:
             if settings.strict or not request.used_index:
                 raise
-            warn_metadata_unusable(f"data skipping failed, and everything is read instead: {error}")
+            warn_metadata_unusable(f"data skipping failed, and all files are read: {error}")
     if plan is None:
         plan = plan_slices(snapshot.slices(partitions, as_of), None)
         if base_files_only:
@@ -144,7 +157,7 @@ def plan_filtered_read(
 
 @dataclass(slots=True)
 class _Request:
-    """One filtered read.  asked: whether an index was asked, so that what fails now may be its fault."""
+    """One filtered read; ``used_index`` is True once an index was used, which may then be the cause of an error."""
 
     snapshot: Snapshot
     spec: ReadSpec
@@ -157,13 +170,13 @@ class _Request:
 
     @property
     def exclude_slices_with_logs(self) -> bool:
-        """Where merging makes new records, a slice with logs may hold what none of its files does."""
+        """True if merging computes new values, which none of the files of a slice with log files may contain."""
         return not self.spec.rule.selects_one_side
 
     @property
     def unusable(self) -> frozenset[str]:
-        """Columns of which indexes say nothing by their names: their values come from paths, whatever the files hold, or files
-        have them under other names or types.
+        """Columns that cannot be pruned by name: their values come from paths, or files store them under other names or
+        types.
         """
         all_told = path_valued_columns(self.spec.keys) if self.spec.values_from_path else ()
         moved = () if self.spec.ids is None else self.spec.ids.moved()
@@ -171,7 +184,7 @@ class _Request:
 
     @property
     def filter(self) -> Filter:
-        """The condition as indexes are asked for it."""
+        """The condition, as passed to indexes."""
         spec = self.spec
         return Filter(
             self.condition,
@@ -210,8 +223,8 @@ class _Request:
                 if has_candidate(slice_, excluded, exclude_slices_with_logs=self.exclude_slices_with_logs)
             ]
         if len(kept) < current:
-            # Files of older slices kept the group; those of the present one do not.
-            self.prunings.append(PruningStep("statistics of present files", "file slices", len(kept), current))
+            # Files of older slices retained the group; those of the current slice do not match.
+            self.prunings.append(PruningStep("statistics of current files", "file slices", len(kept), current))
         if not by_keys:
             kept = self._in_buckets(kept)
             if indexes is not None:
@@ -221,8 +234,8 @@ class _Request:
     def _groups_with_candidates(
         self, indexes: _Indexes, listing: MetadataListing, partitions: Sequence[str]
     ) -> tuple[dict[str, list[str]], frozenset[str]] | None:
-        """The file groups with a file that may match, and the paths of their files that cannot; None when statistics say
-        nothing.
+        """Return the file groups with a file that may match, and the paths of their pruned files; None without
+        statistics.
         """
         answers = indexes.pruned_files(partitions)
         if answers is None:
@@ -237,7 +250,7 @@ class _Request:
         listed = pc.binary_join_element_wise(hashed, names_table.column("name").combine_chunks(), "/")
         flags = pc.is_in(listed, value_set=excluded).to_numpy(zero_copy_only=False)
         if self.base_files_only:
-            # What the logs hold is not asked for.
+            # Contents of log files do not matter here.
             flags = flags | pc.starts_with(names_table.column("name"), ".").to_numpy()
         if not flags.any():
             count = count_groups(names_table)
@@ -248,7 +261,7 @@ class _Request:
         )
         kept = sum(map(len, groups.values()))
         self.prunings.append(PruningStep(step, "file groups", kept, count_groups(names_table)))
-        # Of the groups that are left, only the files that are excluded matter from here on.
+        # Of the remaining groups, only pruned files matter from here on.
         ids = pa.array([file_id for listed in groups.values() for file_id in listed], pa.string())
         out = names_table.filter(pc.and_(pa.array(flags), pc.is_in(names_table.column("file_id"), value_set=ids)))
         paths = frozenset(map(join_path, out["partition"].to_pylist(), out["name"].to_pylist()))
@@ -268,7 +281,7 @@ class _Request:
         return kept
 
     def _layout(self) -> BucketLayout | None:
-        """How the table is bucketed in the state that is read; None where nobody says."""
+        """Return the bucket layout of the snapshot; None if it is unknown."""
         layout = self.settings.buckets
         stored = None if layout is None else load_counts(self.snapshot.context, self.snapshot.timeline)
         if layout is None:
@@ -276,15 +289,14 @@ class _Request:
         if stored is None:
             return layout if layout.is_explicit else None
         if self.as_of is not None and self.as_of < stored.instant:
-            # File groups of before other counts began do not go by them.
+            # File groups from before a change of bucket counts do not follow the new counts.
             return None
         return layout.from_table_counts(stored)
 
 
 class _Indexes:
-    """The indexes of a table, asked what a filter can pass over: each step by those kinds that have an answer to it.
-
-    prunings: receives what the steps left over.
+    """The indexes of a table, applied to a filter: each step uses the index types that support it. ``prunings`` records
+    the steps.
     """
 
     def __init__(self, metadata: MetadataTable, row_filter: Filter, prunings: list[PruningStep]) -> None:
@@ -297,7 +309,7 @@ class _Indexes:
         return tuple(readable(self._metadata))
 
     def prune_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
-        """Some partitions of the table without those in which no row matches."""
+        """Return the partitions in which rows may match."""
         for kind, index in self._readable:
             if not partitions or partitions == ("",):
                 break
@@ -309,7 +321,7 @@ class _Indexes:
         return partitions
 
     def key_file_groups(self, partitions: Sequence[str]) -> dict[str, list[str]] | None:
-        """The file groups that hold the record keys which the filter names; None when it names none, or no index knows."""
+        """Return the file groups with the record keys in the filter; None if it has none, or no index knows them."""
         metadata = self._metadata
         asking = ((kind, index, kind.locate_keys(index, metadata)) for kind, index in self._readable)
         finder = next(((kind.step(index), find) for kind, index, find in asking if find is not None), None)
@@ -335,8 +347,8 @@ class _Indexes:
         return groups
 
     def pruned_files(self, partitions: Sequence[str]) -> tuple[str, pa.StringArray] | None:
-        """The files in which no row matches, as `PrunedFiles.units` names them, and who says so; None when no index says
-        anything.
+        """Return the files without matching rows, named as in `PrunedFiles.units`, and the index that pruned them; None
+        if none did.
         """
         known: set[str] = set()
         found: list[pa.StringArray] = []
@@ -351,7 +363,7 @@ class _Indexes:
         return (", ".join(steps), pa.concat_arrays(found)) if found else None
 
     def by_key_filters(self, slices: list[FileSlice]) -> list[FileSlice]:
-        """The slices without those whose only file is a base file in which no row matches."""
+        """Remove slices whose only file is a base file without matching rows."""
         for kind, index in self._readable:
             find = kind.prune_base_files(index, self._metadata, self._filter)
             if find is not None:

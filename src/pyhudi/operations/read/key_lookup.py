@@ -1,10 +1,10 @@
-"""Looking records up by key: from keys to a query that gives their rows.
+"""Point lookup: plan the query for the rows of given keys.
 
-    record keys   strings as `_hoodie_record_key` has them
-    rows          the record key fields, and the partition fields too where a key is only looked for in its partition
+    record keys   strings as in `_hoodie_record_key`
+    rows          the record key fields, and the partition fields too if a key is looked up only in its partition
 
-A lookup is a snapshot query with a filter on keys, so it finds files as any query does: by the record index where there is one;
-else by buckets, Bloom filters and key ranges; and then by the key column, which is read before the others.
+A lookup is a snapshot query with a filter on keys, so it prunes files like any query: by the record index if there is
+one; else by buckets, bloom filters and key ranges; and then by the key column, which is read before the others.
 
 Source: docs/formats/writing.md, "Indexes used for writing"; docs/formats/reading.md, "Data skipping".
 """
@@ -34,7 +34,7 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.table.tags import resolve_tag
 
 MAX_COMBINATIONS = 1000
-"""Composite keys that may be looked up at once in a table without meta columns, which has to compare field by field."""
+"""Maximum number of composite keys per lookup in a table without meta columns, which compares field by field."""
 
 
 def plan_read_lookup(
@@ -47,10 +47,20 @@ def plan_read_lookup(
     values_from_path: bool = False,
     cached: SnapshotCache | None = None,
 ) -> SnapshotQuery:
-    """The query that gives the rows of some keys, each row once, in no order; those of a time when `as_of` names one.
+    """Plan the query for the rows of some keys, each row once, in no order.
 
-    keys: record keys as string array, or rows with at least the record key fields.  Raises InvalidRequest for nulls, for rows
-    that lack a key field and for keys that the table cannot have, TableState for a table without a schema.
+    Args:
+        context: The table.
+        keys: Record keys as string array, or rows with at least the record key fields.
+        columns: Output columns.
+        settings: How files are found.
+        as_of: Time travel.
+        values_from_path: Read partition columns from the path.
+        cached: Cached snapshot.
+
+    Raises:
+        InvalidRequest: Keys are null, lack a key field, or cannot exist in the table.
+        TableState: The table has no schema.
     """
     as_of = None if as_of is None else resolve_tag(context, as_of)
     if isinstance(keys, pa.Table):
@@ -59,7 +69,7 @@ def plan_read_lookup(
         else:
             snapshot = load_snapshot(context, settings.listing, as_of=parse_as_of(as_of))
         if snapshot.schema is None:
-            raise TableState(f"the table at {context.storage.uri} has no commit yet, so it has no records to look up")
+            raise TableState(f"the table at {context.storage.uri} has no commit yet, so there are no records to look up")
         config, schema = context.config, table_schema(snapshot, meta_columns=False)
         condition = _condition_of_rows(config.keys, keys, schema, has_meta_columns=config.populate_meta_fields)
     else:
@@ -70,21 +80,21 @@ def plan_read_lookup(
 
 
 def _condition_of_texts(context: TableContext, keys: pa.StringArray) -> Expr:
+    if not len(keys):
+        return Constant(False)
     if not context.config.populate_meta_fields:
         raise InvalidRequest(
-            f"the table at {context.storage.uri} does not store record keys; give rows with its key fields "
+            f"the table at {context.storage.uri} does not store record keys; pass rows with its key fields "
             f"({', '.join(context.config.keys.record_fields)})"
         )
     if keys.null_count:
         raise InvalidRequest("a record key is null")
     keys = _spellings(context.config.keys, keys)
-    return In(RECORD_KEY, tuple(pc.unique(keys).to_pylist())) if len(keys) else Constant(False)
+    return In(RECORD_KEY, tuple(pc.unique(keys).to_pylist()))
 
 
 def _spellings(spec: KeySpec, keys: pa.StringArray) -> pa.StringArray:
-    """How keys are stored, where a key of one field names it: given so or as the field's value, and by writers that do not name
-    it.
-    """
+    """Return all stored forms of keys with one field: `value`, or `field:value`, depending on the writer."""
     if not spec.prefix_single_key or len(spec.record_fields) != 1:
         return keys
     name = f"{spec.record_fields[0]}:"
@@ -121,7 +131,7 @@ def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: pa.Schema, *, has_
 
 
 def _by_partition(batch: pa.RecordBatch, candidates: Sequence[str]) -> list[tuple[list[Expr], pa.Array]]:
-    """For each combination of partition values: the comparisons that ask for it, and its rows."""
+    """Return the comparisons and the rows of each combination of partition values."""
     everything = pa.array(np.arange(batch.num_rows))
     if not candidates:
         return [([], everything)] if batch.num_rows else []
@@ -141,13 +151,14 @@ def _by_partition(batch: pa.RecordBatch, candidates: Sequence[str]) -> list[tupl
 def _by_key(spec: KeySpec, batch: pa.RecordBatch, texts: pa.StringArray, *, has_meta_columns: bool) -> Expr:
     fields = spec.record_fields
     if len(fields) == 1 and "." not in fields[0]:
-        # The field itself is asked for: how a key of one field is spelled depends on the version that wrote it.
+        # Compare the field itself: the stored form of a key with one field depends on the version that wrote it.
         return In(fields[0], tuple(filter_literal(scalar) for scalar in pc.unique(batch.column(fields[0]))))
     if has_meta_columns:
         return In(RECORD_KEY, tuple(pc.unique(texts).to_pylist()))
     if batch.num_rows > MAX_COMBINATIONS or any("." in name for name in fields):
         raise InvalidRequest(
-            f"the table does not store record keys, so at most {MAX_COMBINATIONS} keys of several fields are looked up at once"
+            f"the table does not store record keys, which limits a lookup to {MAX_COMBINATIONS} keys of several "
+            "fields; use fewer keys"
         )
     each = [
         And(tuple(Compare(name, "=", filter_literal(batch.column(name)[row])) for name in fields))
@@ -157,6 +168,6 @@ def _by_key(spec: KeySpec, batch: pa.RecordBatch, texts: pa.StringArray, *, has_
 
 
 def filter_literal(scalar: pa.Scalar) -> object:
-    """A literal as filters take it."""
+    """Convert a scalar to a filter literal."""
     kind = scalar.type
     return scalar.as_py() if pa.types.is_timestamp(kind) or pa.types.is_date(kind) else stored_value(scalar)

@@ -1,4 +1,4 @@
-"""Some of the columns and rows of what is read already: what engines hand down to a scan, and workers to a split of it."""
+"""Projection and predicate pushdown into a planned read: engines push down into a scan, workers into a split of it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ Spec = TypeVar("Spec", bound=ReadSpec | ChangeSpec)
 
 
 def narrowed(spec: Spec, columns: Sequence[str] | None, condition: Expr | None) -> Spec:
-    """The spec that gives these of its columns, in this order, and of its rows those of the condition.
+    """Push projection and predicate down into a read specification.
 
-    columns: None for all.  condition: bound to the columns that `spec` gives.  Raises InvalidRequest for columns that it does not
-    give.
+    Args:
+        spec: The specification.
+        columns: Output columns in order, None for all.
+        condition: Predicate, bound to the columns of ``spec``.
+
+    Raises:
+        InvalidRequest: ``spec`` does not return one of the columns.
     """
     output = spec.output
     if columns is not None:
         names = list(dict.fromkeys([columns] if isinstance(columns, str) else columns))
         absent = [name for name in names if name not in output.names]
         if absent:
-            raise InvalidRequest(f"there is no column {absent[0]!r} among those that are read: {', '.join(output.names)}")
+            raise InvalidRequest(f"column {absent[0]!r} is not among the columns of the read: {', '.join(output.names)}")
         output = pa.schema([output.field(name) for name in names])
     both = condition if spec.condition is None or condition is None else And((spec.condition, condition))
     return replace(spec, output=output, condition=spec.condition if condition is None else both)

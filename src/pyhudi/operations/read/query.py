@@ -1,10 +1,11 @@
-"""Queries: from what a caller asks to the file slices, columns and condition that tasks read.
+"""Queries: from a caller's request to the file slices, columns and predicate that tasks read.
 
-    snapshot         the latest state, or the state as of a request time
-    read optimized   the base files of the latest state alone
-    incremental      the records that instants completed within a range changed, in their state as of the end of the range
+    snapshot         the latest state, or the state as of a request time (time travel)
+    read optimized   the base files of the latest state only
+    incremental      the records changed by instants that completed in a range, in their state as of the end of the
+                     range
 
-An engine takes a `SnapshotQuery` and reads; nothing below decides which files belong to a query.
+An engine reads a `SnapshotQuery`; no layer below decides which files belong to a query.
 
 Source: docs/formats/reading.md, "Time travel" and "Incremental queries".
 """
@@ -64,7 +65,7 @@ QUERY_TYPE = Option(
     "hoodie.datasource.query.type",
     ("snapshot", "read_optimized", "incremental"),
     "snapshot",
-    "what a read gives: the latest state, that of base files alone, or what a range of instants changed",
+    "query type: the latest state, base files only, or what a range of instants changed",
     aliases=("hoodie.datasource.view.type",),
     chooses="read",
 )
@@ -72,7 +73,7 @@ INCREMENTAL_FORMAT = Option(
     "hoodie.datasource.query.incremental.format",
     ("latest_state", "cdc"),
     "latest_state",
-    "an incremental query gives records, or every single change of them",
+    "an incremental query returns records, or every change of them (CDC)",
     chooses="read",
 )
 AS_OF = Option("as.of.instant", str, None, "a snapshot is that of this instant or time", chooses="read")
@@ -82,23 +83,23 @@ RANGE_VERSION = Option(
     "hoodie.datasource.read.incr.table.version",
     ("6", "8", "9"),
     None,
-    "the bounds of an incremental query: completion times (8, 9), or request times, of which the first is left out (6); unset: "
-    "by the version of the table",
+    "bounds of an incremental query: completion times (8, 9), or request times with the start excluded "
+    "(6); unset: by the version of the table",
 )
 FALL_BACK = Option(
     "hoodie.datasource.read.incr.fallback.fulltablescan.enable",
     bool,
     "true",
-    "where files of an incremental query were cleaned, records of the latest state stand for them; false refuses it",
+    "if files of an incremental query were cleaned, it reads records of the latest state instead; false raises an error",
 )
 VALUES_FROM_PATH = Option(
     "hoodie.datasource.read.extract.partition.values.from.path",
     bool,
     "false",
-    "partition columns get their values from the path and not from the files",
+    "partition columns are read from the path and not from the files",
 )
-COLUMNS = Option("pyhudi.columns", str, None, "columns that a read gives; unset: all of them", chooses="read")
-FILTER = Option("pyhudi.filter", str, None, "condition of the rows that a read gives", chooses="read")
+COLUMNS = Option("pyhudi.columns", str, None, "columns that a read returns; unset: all", chooses="read")
+FILTER = Option("pyhudi.filter", str, None, "filter on the rows of a read", chooses="read")
 
 QUERY_OPTIONS = (
     QUERY_TYPE,
@@ -112,17 +113,21 @@ QUERY_OPTIONS = (
     COLUMNS,
     FILTER,
 )
-"""What describes a query to Spark's readers; how it finds its files is `ReadSettings`."""
+"""Options of Spark readers that describe a query; `ReadSettings` has those that describe how files are found."""
 
 _DEFAULT_SETTINGS = ReadSettings()
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotQuery:
-    """The slices of `plan`, with the columns and the condition of `spec`, from the table's state in `snapshot`.
+    """The file slices of ``plan``, with the columns and the predicate of ``spec``, on ``snapshot``.
 
-    is_latest: the rows are those of the latest state, all that it holds.  found_by: how its slices were found, None where
-    instants told them.
+    Attributes:
+        snapshot: The snapshot.
+        spec: Columns and predicate.
+        plan: File slices and pruning steps.
+        is_latest: The query returns all rows of the latest state.
+        found_by: How its slices were found; None if instants determined them.
     """
 
     snapshot: Snapshot
@@ -133,33 +138,37 @@ class SnapshotQuery:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that the query gives."""
+        """Columns of the result."""
         return self.spec.output
 
     @property
     def tasks(self) -> tuple[FileSlice, ...]:
-        """What `reader` reads, one after the other or side by side."""
+        """Inputs of `reader`, to read sequentially or in parallel."""
         return self.plan.slices
 
     @property
     def reader(self) -> Callable[[FileSlice], Iterator[pa.Table]]:
-        """Reads one task; picklable."""
+        """Return a picklable function that reads one task."""
         return partial(run_read, self.spec)
 
     def without_columns(self) -> SnapshotQuery:
-        """The same rows without any column, to be counted."""
+        """Return the query for the same rows without columns, to count them."""
         return replace(self, spec=replace(self.spec, output=pa.schema([])))
 
     def narrowed(self, columns: Sequence[str] | None, condition: Expr | None) -> SnapshotQuery:
-        """Some of the columns and rows that this query gives, of the same state of the table.
+        """Push projection and predicate down into the query, on the same snapshot.
 
-        columns: None for all.  condition: on columns that this query gives, bound to them; slices that it excludes are left out.
+        Args:
+            columns: Output columns, None for all.
+            condition: Predicate, bound to the columns of this query; slices without matching rows are pruned.
         """
         found = replace(self, spec=narrowed(self.spec, columns, condition), is_latest=False)
         return found if condition is None else replace(found, plan=found._without_excluded())
 
     def _without_excluded(self) -> ReadPlan:
-        """The plan without the slices that the condition excludes.  What was cleaned meanwhile is not found out here."""
+        """Return the plan without slices that the predicate prunes. Files that were cleaned concurrently are not
+        detected here.
+        """
         slices, spec = self.plan.slices, self.spec
         if self.found_by is not None:
             with suppress(SnapshotOutdated):
@@ -174,14 +183,14 @@ class SnapshotQuery:
 
 @dataclass(frozen=True, slots=True)
 class CandidateSearch:
-    """How the slices of a state are found that a condition does not exclude."""
+    """How file slices that may match a predicate are found."""
 
     settings: ReadSettings
     as_of: str | None = None
     base_files_only: bool = False
 
     def plan(self, snapshot: Snapshot, spec: ReadSpec) -> ReadPlan:
-        """The slices that may hold rows of the condition of `spec`."""
+        """Return the file slices that may have rows matching the predicate of ``spec``."""
         return plan_filtered_read(snapshot, spec, self.settings, as_of=self.as_of, base_files_only=self.base_files_only)
 
 
@@ -197,11 +206,22 @@ def plan_snapshot_query(
     settings: ReadSettings = _DEFAULT_SETTINGS,
     cached: SnapshotCache | None = None,
 ) -> SnapshotQuery:
-    """A snapshot, time travel or read-optimized query.  as_of: an instant, a time in a form of `planning.time_travel`, or a
-    tag (`table.tags`).  cached: the present state as it was loaded before, if it still is.
+    """Plan a snapshot, time travel or read-optimized query.
 
-    Raises InvalidRequest for columns or filters that do not fit the table and for an `as_of` of another form or before the first
-    commit, TableState for a table without a schema and for a time whose state may be gone or can still change.
+    Args:
+        context: The table.
+        columns: Output columns, None for all.
+        condition: Predicate.
+        as_of: An instant, a time in a form of `planning.time_travel`, or a tag (`table.tags`).
+        base_files_only: Read-optimized query.
+        values_from_path: Read partition columns from the path.
+        settings: How files are found.
+        cached: Cached snapshot, used if it is current.
+
+    Raises:
+        InvalidRequest: Columns or predicate are invalid for the table, or ``as_of`` is malformed or before the first
+            commit.
+        TableState: The table has no schema, or the state as of the time may be missing or may still change.
     """
     as_of = None if as_of is None else parse_as_of(resolve_tag(context, as_of))
     if as_of is None:
@@ -214,7 +234,7 @@ def plan_snapshot_query(
         snapshot, columns, condition, _validity(snapshot, as_of), values_from_path=values_from_path, settings=settings
     )
     if context.config.bootstrap_base_path is not None:
-        # Statistics know nothing of rows that lie outside of the table.
+        # Statistics do not cover rows in bootstrap source files.
         settings = replace(settings, skip_data=False)
     if cached is not None:
         spec = replace(spec, footers=cached.footers)
@@ -224,15 +244,17 @@ def plan_snapshot_query(
 
 
 def load_latest_snapshot(context: TableContext, settings: ReadSettings, cached: SnapshotCache | None) -> Snapshot:
-    """The state as of now.  cached: what was loaded before, where it still is; not for those who list directories."""
+    """Load the latest snapshot, from the cache if it is current. The cache is not used when directories are listed."""
     if cached is None or not settings.use_metadata_table:
         return load_snapshot(context, settings.listing)
     return cached.snapshot(context)
 
 
 def incremental_range(options: Options, version: TableVersion, start: str, end: str | None) -> CompletionRange | RequestRange:
-    """The range of an incremental query: completion times (see `completion_range`); before table version 8, which does not store
-    them, request times, the start left out.  `hoodie.datasource.read.incr.table.version` chooses between the two by version.
+    """Build the range of an incremental query from options.
+
+    Bounds are completion times (see `completion_range`). Before table version 8, which stores none, they are request
+    times with the start excluded. `hoodie.datasource.read.incr.table.version` selects one of the two by version.
     """
     asked = options.text(RANGE_VERSION)
     layout = version.layout if asked is None else parse_table_version(asked).layout
@@ -240,7 +262,7 @@ def incremental_range(options: Options, version: TableVersion, start: str, end: 
 
 
 def completion_range(version: TableVersion, start: str, end: str | None) -> CompletionRange:
-    """A range of completion times, the end included; the start as the real Hudi of that table version takes it."""
+    """Build a range of completion times, end included; the start is interpreted as Hudi does for that table version."""
     return replace(CompletionRange.parse(start, end), open_start=version.has_open_ranges)
 
 
@@ -256,17 +278,30 @@ def plan_incremental_query(
     historical_columns: bool = True,
     settings: ReadSettings = _DEFAULT_SETTINGS,
 ) -> SnapshotQuery:
-    """The records changed by the instants of the range, in their state as of the last of them.
+    """Plan a query for the records changed by the instants of a range, in their state as of the last of them.
 
-    Where an overwrite has since given columns types that those of then do not become, the rows have the columns of then.
-    historical_columns: False raises TableState there, for those who have said already which columns they give.
-    fall_back: when files of those instants were cleaned or the instants archived, read the latest state instead and keep the rows
-    whose commit time lies in the range: versions that were overwritten in base files since are gone.  False: raises TableState.
-    Raises InvalidRequest for a table without meta columns, which has no commit times; TableState where the range goes on from
-    what was taken back since.
+    If an overwrite has since changed column types incompatibly, the rows have the columns of that time.
+
+    Args:
+        context: The table.
+        range_: The range.
+        columns: Output columns, None for all.
+        condition: Predicate.
+        fall_back: If files of those instants were cleaned or the instants archived, read the latest state and filter by
+            commit time;
+            row versions that base files have overwritten since are missing then. False raises TableState instead.
+        values_from_path: Read partition columns from the path.
+        historical_columns: False raises TableState if an overwrite changed columns, for callers with fixed columns.
+        settings: How files are found.
+
+    Raises:
+        InvalidRequest: The table has no meta columns, hence no commit times.
+        TableState: The range continues from an instant that was rolled back since.
     """
     if not context.config.populate_meta_fields:
-        raise InvalidRequest(f"the table at {context.storage.uri} has no meta columns, so no incremental query can be made on it")
+        raise InvalidRequest(
+            f"incremental queries of the table at {context.storage.uri} are not possible: it has no meta columns"
+        )
     snapshot = load_snapshot(context, settings.listing)
     check_checkpoint_not_restored(snapshot, range_)
     active = select_instants(snapshot.timeline, range_)
@@ -295,7 +330,7 @@ def plan_incremental_query(
             )
         every, schema = snapshot.listing.partitions(), spec.table_schema
         partitions, pruning = prune_partitions(every, context.config.keys, schema, spec.condition, spec.path_columns)
-        # Log blocks that came after the range do not hide what their keys were before.
+        # Log blocks written after the range must not hide the earlier values of their keys.
         before = _validity(snapshot, max(i.request_time for i in instants))
         plan = _with_steps(plan_slices(snapshot.slices(partitions), pruning), chosen, "fallback to the latest state")
         return SnapshotQuery(snapshot, replace(spec, validity=before), _with_sources(context, plan))
@@ -306,8 +341,10 @@ def plan_incremental_query(
 
 
 def with_latest_columns(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> Snapshot:
-    """The snapshot, with the columns that the newest commit left where an overwrite has put others in place since, which what was
-    written by then cannot be read as.  Where columns have ids, all that was ever written is read in the columns of now.
+    """Return the snapshot with the columns of the newest commit, if an overwrite has changed column types incompatibly
+    since.
+
+    With columns resolved by id, all data is read with the current columns.
     """
     if snapshot.ids is not None:
         return snapshot
@@ -319,7 +356,7 @@ def with_latest_columns(snapshot: Snapshot, commits: Mapping[Instant, CommitMeta
 
 
 def check_columns_compatible(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> None:
-    """Raises TableState where what one of the commits wrote cannot be read in the columns of the snapshot."""
+    """Raise TableState if data of one of the commits cannot be read with the columns of the snapshot."""
     if snapshot.ids is not None:
         return
     for instant, metadata in sorted(commits.items(), key=lambda item: item[0].request_time):
@@ -330,15 +367,17 @@ def check_columns_compatible(snapshot: Snapshot, commits: Mapping[Instant, Commi
         if not continues(then, snapshot.schema.arrow, SchemaMode.EVOLVE):
             changes = ", ".join(schema_changes(then, snapshot.schema.arrow))
             raise TableState(
-                f"the range tells of rows of instant {instant.request_time}, in whose place an overwrite of "
-                f"{snapshot.context.storage.uri} has put columns of other types ({changes}): no row can be given in both; query "
-                "what completed before the overwrite by itself, and what completed after it"
+                f"the range has rows of instant {instant.request_time}, and a later overwrite of "
+                f"{snapshot.context.storage.uri} changed column types incompatibly ({changes}). Query what completed "
+                "before the overwrite separately from what completed after it."
             )
 
 
 def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:
-    """The table's columns, those that paths alone tell last.  Raises TableState for a table without commits that was created
-    without a schema.
+    """Return the table's columns, with those that only paths store at the end.
+
+    Raises:
+        TableState: The table has no commits and was created without a schema.
     """
     if snapshot.schema is None:
         raise TableState(
@@ -349,7 +388,7 @@ def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:
 
 
 def read_spec(snapshot: Snapshot, columns: Sequence[str] | None, condition: Filter | None) -> ReadSpec:
-    """How tasks read the snapshot's present rows.  Raises as `plan_snapshot_query`."""
+    """Return how tasks read the current rows of the snapshot. Raises the errors of `plan_snapshot_query`."""
     return _read_spec(snapshot, columns, condition, _validity(snapshot), values_from_path=False)
 
 
@@ -370,11 +409,11 @@ def _read_spec(
     config = snapshot.config
     if config.base_file_format not in BASE_EXTENSIONS:
         raise Unsupported(
-            f"base files of the format {config.base_file_format} are not read, only Parquet and ORC: "
-            f"{snapshot.context.storage.uri}"
+            f"cannot read {snapshot.context.storage.uri}: base files of format {config.base_file_format} are not "
+            "supported, only Parquet and ORC"
         )
     stored = table_schema(snapshot, meta_columns=True)
-    # Without log files nothing is merged, so the rule of a copy-on-write table need not be one that is known here.
+    # Without log files nothing is merged, so a copy-on-write table may have an unknown merge rule.
     rule = CommitTimeRule() if config.is_cow else merge_rule(config.merge, snapshot.defaults)
     spec = ReadSpec.of(
         snapshot.context.storage.spec(),
@@ -402,26 +441,26 @@ def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[st
         field_at(stored, name)
         if stored.get_field_index(name) < 0:
             whole = name.split(".")[0]
-            raise Unsupported(f"column {name!r} is a part of {whole!r}: a scan gives whole columns, so name {whole!r}")
+            raise Unsupported(f"column {name!r} is a field of {whole!r}; select the whole column {whole!r}")
         names.append(name)
     return list(dict.fromkeys(names))
 
 
 def archived_instants(snapshot: Snapshot, range_: CompletionRange | RequestRange) -> tuple[Instant, ...]:
-    """The archived writes that lie in the range, by request time."""
+    """Return the archived writes in the range, by request time."""
     store = snapshot.context.timeline
     if isinstance(range_, RequestRange):
         requested, completed = Bounds(range_.start, range_.end), Bounds()
     else:
         requested, completed = Bounds(earliest_request(range_.start, store), range_.end), Bounds(range_.start, range_.end)
-    # A reader between the two steps of an archival finds an instant in both places.
+    # A reader between the two steps of an archival sees an instant in both places.
     active = {instant.request_time for instant in snapshot.timeline.completed_writes()}
     found = store.history.instants(requested, completed)
     return tuple(i for i in found if i.action in COMMIT_LIKE and i.request_time not in active and range_.contains_instant(i))
 
 
 def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata]) -> dict[str, tuple[FileSlice, ...]] | None:
-    """The slices made of the files that the commits wrote; None when one of those files is gone."""
+    """Build file slices from the files that the commits wrote; None if one of those files is missing."""
     version = snapshot.config.version
     wanted = changed_files(commits, snapshot.timeline, one_log_per_commit=version.has_one_log_file_per_commit)
     present = snapshot.listing.files(list(wanted))
@@ -446,7 +485,7 @@ def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata])
 
 
 def _within_their_slices(snapshot: Snapshot, parts: tuple[FileSlice, ...], files: Iterable[FileInfo]) -> tuple[FileSlice, ...]:
-    """Slices of a range that have log files alone, each beside the slice of the table that holds its last log file."""
+    """Attach slices that have only log files to the table's slice that contains their last log file."""
     if all(part.base is not None for part in parts):
         return parts
     owners = {
@@ -461,7 +500,7 @@ def _within_their_slices(snapshot: Snapshot, parts: tuple[FileSlice, ...], files
 
 
 def _with_sources(context: TableContext, plan: ReadPlan) -> ReadPlan:
-    """The plan, with the files outside of the table that hold the rows of some slices and of what these are a part of."""
+    """Add to the plan the bootstrap files that store the rows of some slices."""
     if context.config.bootstrap_base_path is None:
         return plan
     slices = with_sources(context, plan.slices)

@@ -1,10 +1,11 @@
-"""Rows that match those of a small table, as a join with it would keep them: its keys are asked of the indexes before the scan.
+"""Semi join pushdown: use the keys of a small table to prune a scan before the join.
 
-    one column              the values are listed, or their range is asked for where there are very many
-    the record key fields   as record keys, beside that
-    several columns         each by itself, which keeps too much: the caller joins what is left; or, of few rows, row by row
+    one column              an IN list of the values, or their range if there are too many
+    the record key fields   record keys, in addition
+    several columns         each by itself, which keeps too many rows: the caller joins the result; or, for few rows,
+                            row by row
 
-Null matches nothing.  Source: docs/formats/reading.md, "Data skipping".
+Null matches nothing. Source: docs/formats/reading.md, "Data skipping".
 """
 
 from __future__ import annotations
@@ -28,18 +29,23 @@ from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.schema_cast import conform, refuse_rounding
 
 MAX_JOIN_KEYS = 100_000
-"""Rows whose values are listed; of more, the range of each column is asked for."""
+"""Maximum number of rows for an IN list; with more rows, the range of each column is used."""
 
 _NUMBER = "\x00row"
 _VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 def semi_join_filter(query: SnapshotQuery, rows: pa.Table, *, exactly: bool = False) -> SnapshotQuery:
-    """The rows of a query that equal one of `rows` in all columns of these.
+    """Restrict a query to the rows that equal one of ``rows`` in all of its columns.
 
-    exactly: False, and where there are several columns, or very many rows, some that equal none may be among them.
-    Raises InvalidRequest for columns that the table lacks and values that they cannot have, Unsupported where `exactly` would
-    take a join.
+    Args:
+        query: The query.
+        rows: The join keys.
+        exactly: If False, the result may have other rows too, with several columns or very many rows.
+
+    Raises:
+        InvalidRequest: The table lacks a column, or a column cannot have a value.
+        Unsupported: ``exactly`` would require a join.
     """
     wanted = matched_rows(rows, query.spec.table_schema)
     has_keys = query.spec.populate_meta_fields
@@ -48,26 +54,28 @@ def semi_join_filter(query: SnapshotQuery, rows: pa.Table, *, exactly: bool = Fa
 
 
 def narrowed_to_ranges(query: SnapshotQuery, bounds: Mapping[str, tuple[pa.Scalar, pa.Scalar]]) -> SnapshotQuery:
-    """The rows of a query whose columns lie between two values each.  A column that is null in all rows matches nothing."""
+    """Restrict a query to a range per column. A column that is null in all rows matches nothing."""
     parts: list[Expr] = []
     for name, (low, high) in bounds.items():
         if not low.is_valid or not high.is_valid:
             return query.narrowed(None, Constant(False))
         if not pa.types.is_floating(low.type):
-            # NaN may be among floating point, and is above every bound.
+            # NaN sorts above every bound.
             parts += [Compare(name, ">=", filter_literal(low)), Compare(name, "<=", filter_literal(high))]
     return query.narrowed(None, bind(And(tuple(parts)), query.spec.table_schema)) if parts else query
 
 
 def matched_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The distinct rows in the types of the table's columns, without those that hold a null.  Raises as `semi_join_filter`."""
+    """Return the distinct rows in the types of the table's columns, without rows with a null. Raises the errors of
+    `semi_join_filter`.
+    """
     if not rows.column_names:
-        raise InvalidRequest("rows to match have columns of the table, and these have none")
+        raise InvalidRequest("the rows to match have no columns; pass at least one column of the table")
     fields = []
     for name in rows.column_names:
         field = field_at(schema, name) if "." not in name else None
         if field is None or pa.types.is_nested(field.type):
-            raise InvalidRequest(f"rows are matched by plain columns of the table, and {name!r} is none")
+            raise InvalidRequest(f"rows can only be matched by primitive columns of the table, and {name!r} is not one")
         check_key_argument(name, rows.schema.field(name).type, field.type)
         fields.append(field.with_nullable(True))
     wanted = pa.schema(fields)
@@ -80,7 +88,7 @@ def matched_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def anti_join(rows: pa.Table, found: pa.Table) -> pa.Table:
-    """The rows that equal none of those found in all columns of these; a row with a null there equals none."""
+    """Return the rows that equal none of ``found`` in all of its columns; a row with a null there equals none."""
     names = found.column_names
     fitted = pa.Table.from_batches(
         [conform(batch, found.schema) for batch in rows.select(names).combine_chunks().to_batches()], found.schema
@@ -91,24 +99,26 @@ def anti_join(rows: pa.Table, found: pa.Table) -> pa.Table:
 
 
 def _taken(rows: pa.Table, positions: pa.Array) -> pa.Table:
-    """The rows at these places, in the caller's own types.  Arrow takes no rows of views of text (Polars hands those out)."""
+    """Return the rows at these positions in the caller's types. Arrow cannot take rows of string views, which Polars
+    exports.
+    """
     plain = [field.with_type(_VIEWED.get(field.type, field.type)) for field in rows.schema]
     return rows.cast(pa.schema(plain, rows.schema.metadata)).take(positions).cast(rows.schema)
 
 
 def key_columns(spec: KeySpec, column_names: Sequence[str]) -> list[str]:
-    """The columns by which rows with some columns are looked for: the record key fields, and the partition fields where all are
-    given.
+    """Return the columns to look up rows by: the record key fields, and the partition fields if all are present.
 
-    Raises InvalidRequest for rows that lack a key field, and for keys that no columns tell.
+    Raises:
+        InvalidRequest: Rows lack a key field, or keys are not derived from columns.
     """
     if spec.generates_keys:
-        raise InvalidRequest("the table generates its record keys, so no columns of rows tell whether they are there")
+        raise InvalidRequest("the table generates its record keys, so rows cannot be matched by columns")
     missing = [name for name in spec.record_fields if name not in column_names]
     if missing:
         nested = [name for name in missing if "." in name]
         raise InvalidRequest(
-            f"the record key has fields inside of a struct ({', '.join(nested)}), by which rows are not matched"
+            f"the record key has nested fields ({', '.join(nested)}), by which rows cannot be matched"
             if nested
             else f"the rows lack the record key fields {', '.join(missing)}"
         )
@@ -135,8 +145,8 @@ def _exact(rows: pa.Table, spec: KeySpec, *, has_keys: bool) -> Expr:
         return And((_loose(rows, spec, has_keys=has_keys), _by_keys(rows, spec)))
     if rows.num_rows > MAX_COMBINATIONS:
         raise Unsupported(
-            f"matching {rows.num_rows} rows by several columns: at most {MAX_COMBINATIONS}, or by one column or the record key "
-            "fields; on Spark there is no such limit"
+            f"matching {rows.num_rows} rows by several columns is limited to {MAX_COMBINATIONS} rows; match by "
+            "one column or by the record key fields, or use Spark, which has no such limit"
         )
     each = [
         And(tuple(Compare(name, "=", filter_literal(rows.column(name)[row])) for name in names)) for row in range(rows.num_rows)

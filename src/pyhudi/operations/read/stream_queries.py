@@ -1,4 +1,4 @@
-"""What a stream that reads a table asks it: what completed after a position, and the query of one batch.
+"""Streaming source: offsets of a stream, and the query of one micro-batch.
 
 Source: docs/formats/reading.md, "Streaming source".
 """
@@ -42,32 +42,34 @@ START_OFFSET = Option(
 
 
 def check_stream_options(options: Options) -> None:
-    """Raises InvalidRequest or Unsupported for options of queries that no stream carries out."""
+    """Raise InvalidRequest or Unsupported for query options that streams do not support."""
     if options.value_or_default(QUERY_TYPE) == "read_optimized":
-        raise Unsupported("a stream reads what was committed, base files and logs; read_optimized is a batch query")
+        raise Unsupported(
+            "a stream reads base files and log files of commits; read_optimized is available for batch queries only"
+        )
     for option in (AS_OF, BEGIN, END):
         if options.text(option) is not None:
-            raise InvalidRequest(f"option {option} is for batch queries; a stream begins at {START_OFFSET}")
+            raise InvalidRequest(f"option {option} applies to batch queries only; set {START_OFFSET} for a stream")
     BatchLimits.of(options)
     parse_start(options.value_or_default(START_OFFSET))
 
 
 def reads_changes(options: Options) -> bool:
-    """Whether the options ask for change data.  Raises InvalidRequest when they do so halfway."""
+    """Return True if the options select change data. Raises InvalidRequest for an incomplete selection."""
     wanted = options.value_or_default(INCREMENTAL_FORMAT) == "cdc"
     if wanted and options.value_or_default(QUERY_TYPE) != "incremental":
-        raise InvalidRequest(f"{INCREMENTAL_FORMAT}=cdc goes with {QUERY_TYPE}=incremental alone")
+        raise InvalidRequest(f"{INCREMENTAL_FORMAT}=cdc requires {QUERY_TYPE}=incremental")
     return wanted
 
 
 def initial_position(context: TableContext, options: Options) -> str:
-    """The position before the first batch of a new stream."""
+    """Return the offset before the first micro-batch of a new stream."""
     start = parse_start(options.value_or_default(START_OFFSET))
     return latest_position(context) if start is None else start
 
 
 def latest_position(context: TableContext) -> str:
-    """The completion time of the newest write that changed records; the beginning without one."""
+    """Return the completion time of the newest write that changed records; the beginning if there is none."""
     store = context.timeline
     writes = store.load().completed_writes()
     for instant in sorted(writes, key=lambda i: i.completion_time or i.request_time, reverse=True):
@@ -78,9 +80,16 @@ def latest_position(context: TableContext) -> str:
 
 @retry_on_stale_files
 def next_position(context: TableContext, start: str, limits: BatchLimits, until: str | None = None) -> str:
-    """Where the batch that begins at `start` ends; `start` itself when nothing completed.
+    """Return the end offset of the micro-batch that begins at ``start``; ``start`` itself if nothing completed.
 
-    until: what completes after it does not count.  Raises TableState where what the stream has read was taken back since.
+    Args:
+        context: The table.
+        start: Offset of the stream.
+        limits: Limits of a micro-batch.
+        until: Ignore what completes after this time.
+
+    Raises:
+        TableState: What the stream has read was rolled back since.
     """
     range_ = CompletionRange(start, until, open_start=True)
     snapshot = load_snapshot(context)
@@ -98,10 +107,12 @@ def next_position(context: TableContext, start: str, limits: BatchLimits, until:
 def plan_batch(
     context: TableContext, options: Options, start: str, end: str, columns: Sequence[str] | None, condition: Filter | None
 ) -> SnapshotQuery | ChangeQuery:
-    """The rows of a batch: what completed after `start` and up to `end`.
+    """Plan the query of a micro-batch: what completed after ``start`` and up to ``end``.
 
-    Raises TableState where files of the batch were cleaned: of change data always, of records when the fallback to the latest
-    state is off.
+    Raises:
+        TableState: Files of the batch were cleaned: always for change data, and for records if the fallback to the
+            latest state is
+            disabled.
     """
     range_ = CompletionRange(start, end, open_start=True)
     settings = ReadSettings.of(options)

@@ -1,9 +1,9 @@
-"""Whether the table can be read as of a time: what is under way, and what cleans took.
+"""Check that the table can be read as of a time, considering pending writes and cleans.
 
-A clean by commits or hours says from which instant on everything stays.  One by file versions says nothing of the kind: the files
-that it deleted are held against the slices as of the time.  (The real Hudi lets every time through that is not older than the
-first active commit, and gives what is left then.)  Every clean since the time counts, not only the last: who retains more from
-one clean on does not get back what an earlier one took.
+A clean by commits or hours records the earliest retained instant. A clean by file versions does not: the files that it
+deleted are compared with the file slices as of the time. (Hudi accepts every time that is not before the first active
+commit, and returns what is left.) Every clean since the time counts, not only the last: a later clean that retains more
+does not bring deleted files back.
 
 Source: docs/formats/reading.md, "Time travel".
 """
@@ -28,14 +28,14 @@ from pyhudi.table.timeline.archived_timeline import Bounds
 
 
 def check_as_of(snapshot: Snapshot, time: str) -> None:
-    """Raises TableState where the table cannot be read as of a request time."""
+    """Raise TableState if the table cannot be read as of a request time."""
     reason = _reason(snapshot, time)
     if reason is not None:
         raise TableState(f"the table at {snapshot.context.storage.uri} cannot be read as of {time}: {reason}")
 
 
 def check_not_before_first(snapshot: Snapshot, time: str) -> None:
-    """Raises InvalidRequest for a request time before the table's first commit, where Hudi gives no rows without a word."""
+    """Raise InvalidRequest for a request time before the table's first commit, for which Hudi silently returns no rows."""
     store, timeline = snapshot.context.timeline, snapshot.timeline
     writes = [instant.request_time for instant in timeline.completed_writes()]
     if any(write <= time for write in writes):
@@ -46,8 +46,8 @@ def check_not_before_first(snapshot: Snapshot, time: str) -> None:
     first = min((*writes, *archived), default=None)
     where = f"the table at {snapshot.context.storage.uri} cannot be read as of {time}"
     if first is None:
-        raise InvalidRequest(f"{where}: it has no commits. Read it without as_of")
-    raise InvalidRequest(f"{where}: its first commit is {first}. Name that time or a later one")
+        raise InvalidRequest(f"{where}: it has no commits. Read it without as_of.")
+    raise InvalidRequest(f"{where}: its first commit is {first}. Use that time or a later one.")
 
 
 def _reason(snapshot: Snapshot, time: str) -> str | None:
@@ -66,14 +66,15 @@ def _cleans_since(snapshot: Snapshot, time: str) -> Iterator[LastClean]:
         found = load_clean(store, clean) if clean.request_time > time else None
         if found is not None:
             yield found
-    # Archived ones are needed for times before the active timeline alone: an older write goes with each clean, or before it.
+    # Archived writes matter only for times before the active timeline: an older write is archived with or before each
+    # clean.
     if timeline.is_before_start(time):
         for clean in store.history.instants(Bounds(time, None)):
             row = store.history.find(clean.request_time, Action.CLEAN) if clean.action is Action.CLEAN else None
             metadata = decode_completed(Action.CLEAN, row.metadata or b"") if row else None
             if isinstance(metadata, CleanMetadata):
                 yield LastClean.of(clean, metadata)
-    # One that is under way, or died half-way, has taken files of its plan already.
+    # A pending or unfinished clean has deleted files of its plan already.
     for clean in timeline.pending(Action.CLEAN):
         earliest = load_earliest_retained(store, clean)
         if earliest is not None:
@@ -81,7 +82,7 @@ def _cleans_since(snapshot: Snapshot, time: str) -> Iterator[LastClean]:
 
 
 def _file_missed(snapshot: Snapshot, time: str) -> str | None:
-    """A file that a slice as of the time had, and that a clean by file versions deleted since."""
+    """Return a file that a slice as of the time had and a clean by file versions has deleted since."""
     store, timeline = snapshot.context.timeline, snapshot.timeline
     for clean in timeline.instants:
         if clean.action is not Action.CLEAN or clean.request_time <= time or load_earliest_retained(store, clean) != "":
@@ -97,7 +98,7 @@ def _file_missed(snapshot: Snapshot, time: str) -> str | None:
             for group, instant, name in sorted(names, reverse=True):
                 place = (path, group)
                 seen = then.get(place)
-                # A group that was replaced by then needs none of its files.
+                # A group that was replaced by that time needs none of its files.
                 lives = place in now or snapshot.slicing.replaced.get(place, "") > time
                 if (seen is None and lives) or (seen is not None and seen < instant):
                     return f"clean {clean.request_time}, which counts file versions, deleted {join_path(path, name)}"
@@ -105,7 +106,7 @@ def _file_missed(snapshot: Snapshot, time: str) -> str | None:
 
 
 def _older(names: tuple[str, ...], time: str) -> Iterator[tuple[str, str, str]]:
-    """File id, instant and name of those data files that were there at the time."""
+    """Return file id, instant and name of the data files that existed at the time."""
     for name in names:
         group, instant = parse_data_file_group(name), parse_data_file_instant(name)
         log = parse_log_file(name)

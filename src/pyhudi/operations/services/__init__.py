@@ -1,1 +1,1 @@
-"""Table services: one module each, and the passes that run those that are due."""
+"""Table services, one module each, and the service runs that execute those that are due."""

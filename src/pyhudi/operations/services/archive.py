@@ -1,16 +1,17 @@
-"""Archival: move the oldest instants from the active timeline to the history.
+"""Archival: move the oldest instants from the active timeline to the archived timeline (LSM history).
 
 All under the table lock:
 
-    1. plan on a fresh timeline
-    2. remove what task attempts and failed writes left behind whose instant is about to lie before the active timeline, where
-       its files would count as committed
-    3. history: one Parquet file with the instants, then the manifest, then the version file
+    1. plan on a freshly loaded timeline
+    2. remove orphaned files of task attempts and failed writes whose instants would precede the active timeline, where
+    their
+       files would count as committed
+    3. history: write one Parquet file with the instants, then the manifest, then the version file
     4. delete from the active timeline: first their requested and inflight files, then the completed ones, oldest first
-    5. merge small files of the history; delete old manifests and what only they named
+    5. merge small history files; delete old manifests and the files that only those reference
 
-A crash between 3 and 4 leaves instants in both places; the active timeline wins, and the next archival removes them.  A crash
-within 4 leaves the newer part of them, as completed as before.
+A crash between 3 and 4 leaves instants in both places; the active timeline wins, and the next archival removes them. A
+crash within 4 leaves the newer instants, with their states unchanged.
 
 Source: docs/formats/timeline.md, "History" and "Which instants are archived".
 """
@@ -57,7 +58,13 @@ _ARROW_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings:
-    """One archival, parsed.  compression: of the history's files, as Arrow calls it."""
+    """Settings of one archival.
+
+    Attributes:
+        archival: Which instants are archived.
+        commit: Commit settings.
+        compression: Compression codec of history files, by its Arrow name.
+    """
 
     archival: ArchivalRules
     commit: CommitSettings
@@ -65,7 +72,7 @@ class ArchiveSettings:
 
     @classmethod
     def of(cls, options: Options) -> ArchiveSettings:
-        """From checked options."""
+        """Build the settings from checked options."""
         codec = options.value_or_default(CODEC)
         return read_settings(cls, options, compression=_ARROW_CODECS.get(codec, codec))
 
@@ -78,10 +85,16 @@ def run_archive(
     timeline: Timeline | None = None,
     data_table: TimelineStore | None = None,
 ) -> ArchiveResult:
-    """Archive what is due.
+    """Archive the instants that are due.
 
-    timeline: one that was just loaded; when it tells that nothing is due, nothing is read.  data_table: when the table is a
-    metadata table, the timeline of its data table.  Raises TableState for a table that has another version by now.
+    Args:
+        context: The table.
+        settings: Settings of the archival.
+        timeline: A freshly loaded timeline; if it shows that nothing is due, nothing is read.
+        data_table: The timeline of the data table, if ``context`` is a metadata table.
+
+    Raises:
+        TableState: The table's version changed since it was opened.
     """
     reason = None if timeline is None else reason_not_to_archive(timeline, settings.archival)
     if reason is not None:
@@ -117,14 +130,15 @@ def run_archive(
 
 
 def _check_version_file(context: TableContext, timeline: Timeline) -> None:
-    """Raises TableState when the history's version file fell behind: to archive from there would lose instants."""
+    """Raise TableState if the version file of the history is outdated: archiving on its manifest would lose instants."""
     history = context.timeline.history
     found = history.unknown_newer({i.step for i in timeline.completed()})
     if found is not None:
         number, lost = found
         raise TableState(
-            f"the version file of {context.storage.absolute(history.folder)} names manifest {history.load_manifest().number}, "
-            f"but manifest {number} names instants that stand nowhere else, such as {lost}; write {number} into the version file"
+            f"the version file of {context.storage.absolute(history.folder)} names manifest "
+            f"{history.load_manifest().number}, but manifest {number} contains instants that are stored nowhere "
+            f"else, such as {lost}; write {number} into the version file"
         )
 
 
@@ -142,12 +156,12 @@ def _load_bounds(context: TableContext, timeline: Timeline, data_table: Timeline
 
 
 def _to_row(context: TableContext, instant: Instant, files: Sequence[Instant]) -> HistoryRow:
-    """The row of an instant: its completed file as it stands, and its plan.  files: every instant file of the timeline."""
+    """Return the history row of an instant: its completed file, unchanged, and its plan."""
     store = context.timeline
     completed: bytes | None = store.read(instant) or None
     action = completed_action(instant.action)
     if completed is not None and completed[:1] == b"{" and action in COMMIT_LIKE:
-        # Metadata of layout 1 under a name of layout 2; a row of the history is always Avro.
+        # Commit metadata of timeline layout 1 under a layout 2 name; a history row is always Avro.
         completed = CommitMetadata.decode(completed).encode()
     plan: bytes | None = None
     for pending in _pending_files(instant, files):
@@ -160,7 +174,7 @@ def _to_row(context: TableContext, instant: Instant, files: Sequence[Instant]) -
 
 
 def _pending_files(instant: Instant, files: Sequence[Instant]) -> list[Instant]:
-    """The requested and inflight files of a completed instant, in that order."""
+    """Return the requested and inflight files of a completed instant, in that order."""
     return sorted((i for i in files if i.step == instant.step and i.is_pending), key=lambda i: (i.state, i.action.value))
 
 
@@ -168,14 +182,14 @@ def _remove_instants(context: TableContext, instants: Sequence[Instant], files: 
     store = context.timeline
     context.storage.delete([store.path(pending) for instant in instants for pending in _pending_files(instant, files)])
     for instant in instants:
-        # One call for each: after a crash what is left has no gap.
+        # One call per instant, so that a crash leaves no gap.
         context.storage.delete([store.path(i) for i in files if i.step == instant.step and i.is_completed])
 
 
 def _remove_leftovers(context: TableContext, start: str) -> int:
-    """Delete marked files that no commit reports, of instants before `start`; returns how many paths that were.
+    """Delete marked files that no commit reports, of instants before ``start``; return the number of paths.
 
-    Markers outlive their write when it was rolled back or committed while one of its tasks still ran.
+    Markers outlive a write that was rolled back or committed while one of its tasks was still running.
     """
     listed = [request_time for request_time in marked_instants(context.storage) if request_time < start]
     if not listed:
@@ -187,7 +201,7 @@ def _remove_leftovers(context: TableContext, start: str) -> int:
 
 
 def _merge_history(context: TableContext, settings: ArchiveSettings) -> int:
-    """Merge level by level while merges are due; returns how many there were."""
+    """Merge history files level by level while merges are due; return the number of merges."""
     history = context.timeline.history
     level = merges = 0
     while True:

@@ -1,18 +1,18 @@
-"""Indexing: indexes of the metadata table are built while writers go on.
+"""Asynchronous indexing: build indexes of the metadata table while writers continue.
 
-    schedule    lock: `<t>.indexing.requested` says which partitions are to be built, and from which instant on
-    run         lock: `<t>.indexing.inflight`; the definitions stored; the file groups of all partitions made, each with its first
-                log; the partitions named as being built, from which on every commit says its part in them; the table's state
-                taken
-                no lock: the base files written from that state
-                lock: one delta commit of the metadata table; all partitions named as ready; `<t>_<completion>.indexing`
-    catch up    a write that was under way when they were named may have completed without one: then the base files are
-                written again from a newer state.  Writers of ours never do, they look at the properties under the lock
-    abort       the partitions named no more, their folders and definitions removed, the instant taken back
+    schedule    lock: `<t>.indexing.requested` records the partitions to build, and the instant to build from
+    run         lock: write `<t>.indexing.inflight`; store the definitions; create the file groups of all partitions,
+                each with its first log file; record the partitions as inflight, so that every later commit updates
+                them; load the snapshot no lock: write the base files from that snapshot lock: one delta commit of the
+                metadata table; record all partitions as ready; write `<t>_<completion>.indexing`
+    catch up    a write that was pending when they were recorded may have completed without updating them: then the base
+                files are written again from a newer snapshot. PyHudi writers never do that, because they reload the
+                properties under the lock
+    abort       remove the partitions from the properties, delete their folders and definitions, remove the instant
 
-Writers go on all the while.  While a partition is being built the metadata table's compaction leaves it out: a base file that
-comes later than its logs must not be older than another one.  A crash leaves a partition that is kept up to date and not read;
-running the instant again wipes it and builds it anew.
+Writers continue throughout. The metadata table's compaction skips a partition that is being built: its base file is
+written after its log files, and must not be older than another base file. A crash leaves a partition that is maintained
+and not read; running the instant again deletes and rebuilds it.
 
 Source: docs/formats/metadata-table.md, "Building an index while others write".
 """
@@ -72,7 +72,7 @@ from pyhudi.table.timeline.active_timeline import Timeline
 from pyhudi.tasks.engine_protocol import Engine
 
 _DEFINITION_KEY = "pyhudi.index.definition"
-"""In the extra metadata of a plan: the definition to store when the index is built."""
+"""Key in the extra metadata of a plan: the index definition to store when the index is built."""
 
 _REBUILDS = 3
 _WAIT_MS = 200
@@ -81,13 +81,19 @@ _WAIT = Option(
     "hoodie.metadata.index.check.timeout.seconds",
     int,
     "900",
-    "seconds to wait for writes that were under way when an index was begun",
+    "seconds to wait for writes that were pending when an index build began",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
-    """How indexes are built.  wait_ms: for writes that were under way when a partition was named as being built."""
+    """Settings of index builds.
+
+    Attributes:
+        commit: Commit settings.
+        metadata: Metadata table settings.
+        wait_ms: How long to wait for writes that were pending when the partition was recorded as inflight.
+    """
 
     commit: CommitSettings
     metadata: MetadataSettings
@@ -95,13 +101,18 @@ class IndexSettings:
 
     @classmethod
     def of(cls, options: Options) -> IndexSettings:
-        """From checked options."""
+        """Build the settings from checked options."""
         return read_settings(cls, options, wait_ms=1000 * options.integer(_WAIT))
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRequest:
-    """An index to be made.  partition: of the metadata table; definition: None for one that needs none."""
+    """An index to build.
+
+    Attributes:
+        partition: Its partition of the metadata table.
+        definition: Its definition, None for an index without one.
+    """
 
     partition: str
     definition: IndexDefinition | None = None
@@ -109,14 +120,18 @@ class IndexRequest:
 
 @dataclass(frozen=True, slots=True)
 class Indexing(ScheduledAction[Instant]):
-    """The indexes that requests ask for, built beside writes.  requests: none to carry out what others have planned."""
+    """The scheduled action that builds indexes concurrently with writes.
+
+    Attributes:
+        requests: Indexes to plan; empty when it only runs existing plans.
+    """
 
     engine: Engine
     settings: IndexSettings
     requests: tuple[IndexRequest, ...] = ()
 
     action = Action.INDEXING
-    description = "an index is built"
+    description = "building an index"
     resumes = True
 
     @property
@@ -131,7 +146,7 @@ class Indexing(ScheduledAction[Instant]):
 
     def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
         context, wanted = snapshot.context, {request.partition: request for request in self.requests}
-        assert wanted, "whoever plans indexes says which"
+        assert wanted, "an action that plans indexes has requests"
         schema = table_columns(snapshot)
         _check_goes_by_names(context, wanted)
         if not context.config.has_metadata_table:
@@ -163,7 +178,7 @@ class Indexing(ScheduledAction[Instant]):
 
 
 def abort_index(context: TableContext, settings: IndexSettings, instant_time: str, *, missing_ok: bool = False) -> None:
-    """Take an indexing back that has not completed: what it has built, its definition and its instant."""
+    """Abort a pending indexing action: remove what it has built, its definitions and its instant."""
     check_writable(context, retains_indexes=False)
     with context.locked(settings.commit.lock_wait_ms) as held:
         held = held.reloaded()
@@ -171,7 +186,7 @@ def abort_index(context: TableContext, settings: IndexSettings, instant_time: st
         if not pending:
             if missing_ok:
                 return
-            raise TableState(f"indexing {instant_time} of {held.storage.uri} is not pending: it is complete, or was taken back")
+            raise TableState(f"indexing {instant_time} of {held.storage.uri} is not pending: it is complete, or was aborted")
         for info in index_plan(held, instant_time).index_partition_infos or ():
             partition = info.metadata_partition_path or ""
             if partition in held.config.metadata_partitions:
@@ -184,7 +199,7 @@ def abort_index(context: TableContext, settings: IndexSettings, instant_time: st
 
 @dataclass(frozen=True, slots=True)
 class _StartedPartitions:
-    """Partitions that are named as being built.  files: the base files that each is to get of the state of `snapshot`."""
+    """Partitions recorded as inflight, with the base files that each gets from ``snapshot``."""
 
     builder: PartitionBuilder
     snapshot: Snapshot
@@ -196,7 +211,7 @@ class _StartedPartitions:
 
 
 class _Build:
-    """One indexing of this process, whose instant is claimed."""
+    """One run of an indexing action, whose instant this process has claimed."""
 
     def __init__(self, context: TableContext, engine: Engine, settings: IndexSettings, instant_time: str) -> None:
         self._context = context
@@ -208,7 +223,7 @@ class _Build:
         }
         if not planned:
             raise TableState(
-                f"indexing {instant_time} of {context.storage.uri} plans nothing: take it back with Table.index.abort"
+                f"indexing {instant_time} of {context.storage.uri} has an empty plan; abort it with Table.index.abort"
             )
         self._infos = {partition: planned[partition] for partition in in_build_order(planned)}
 
@@ -222,7 +237,7 @@ class _Build:
                 if not self._missed(context, begun.snapshot):
                     return self._finish(context, stats, begun.time)
         with self._locked() as context:
-            # Foreign writers keep committing without the partitions: they have to wait for once.
+            # Writers other than PyHudi may keep committing without the partitions: wait for their pending writes once.
             begun = self._begin(context)
             return self._finish(context, begun.fill(), begun.time)
 
@@ -235,15 +250,18 @@ class _Build:
                 raise _taken_back(context, self._time)
             if not context.config.has_metadata_table:
                 raise TableState(
-                    f"the metadata table of {context.storage.uri} was dropped by another process while indexing {self._time} was "
-                    "under way; build the index again"
+                    f"the metadata table of {context.storage.uri} was dropped by another process while indexing "
+                    f"{self._time} was running; build the index again"
                 )
-            # Columns may have been changed by ids since it was planned; from its first turn on that is refused.
+            # Columns may have been changed by id since the plan was made; once this run holds its first lock, such
+            # changes are refused.
             _check_goes_by_names(context, self._infos)
             yield context
 
     def _begin(self, context: TableContext) -> _StartedPartitions:
-        """Name the partitions as being built, their file groups made, and take the state that they are built from."""
+        """Record the partitions as inflight, with their file groups created, and load the snapshot that they are built
+        from.
+        """
         snapshot = load_snapshot(context, directory_listing)
         schema = table_columns(snapshot)
         columns: tuple[str, ...] = ()
@@ -252,7 +270,7 @@ class _Build:
             if partition not in (COLUMN_STATS, PARTITION_STATS):
                 context = context if definition is None else _store_defined(context, definition)
             elif not columns:
-                # Both are over the same columns.
+                # Both cover the same columns.
                 columns = self._columns(context, definition, schema)
                 context = store_definition(context, columns)
         store = MetadataStore.open(context)
@@ -275,7 +293,7 @@ class _Build:
         return columns_to_index(context, settings, schema, schema)
 
     def _wait_for(self, snapshot: Snapshot) -> None:
-        """Writes that were under way when the state was taken get time to complete: they may not know of the partition."""
+        """Wait for writes that were pending when the snapshot was loaded: they may not know of the partition."""
         env, heartbeats = self._context.env, self._settings.commit.heartbeats
         deadline = env.now_ms() + self._settings.wait_ms
         waited = {i.request_time for i in snapshot.timeline.pending_writes()}
@@ -286,10 +304,10 @@ class _Build:
                 env.sleep_ms(_WAIT_MS)
 
     def _missed(self, context: TableContext, snapshot: Snapshot) -> bool:
-        """Whether a write that was under way completed without saying its part."""
+        """Return True if a write that was pending completed without updating the partitions."""
         for partition in self._infos:
             if partition not in context.config.metadata_partitions_inflight:
-                raise TableState(f"{partition} of {context.storage.uri} is being built no more: another process has dropped it")
+                raise TableState(f"{partition} of {context.storage.uri} is not inflight any more: another process has dropped it")
         before = {i.request_time for i in snapshot.timeline.pending_writes()}
         done = [i for i in context.timeline.load().completed_writes() if i.request_time in before]
         if not done:
@@ -322,31 +340,31 @@ class _Build:
 
 
 def _check_goes_by_names(context: TableContext, partitions: Iterable[str]) -> None:
-    """Raises Unsupported for an index that goes by names, where the table's columns go by ids."""
+    """Raise Unsupported for an index that resolves columns by name, in a table that resolves them by id."""
     by_names = [partition for partition in partitions if is_defined(partition)]
     if by_names and load_column_history(context, None, read_commit) is not None:
         raise Unsupported(
-            f"{', '.join(by_names)} would go by the names of columns, and those of {context.storage.uri} go by ids "
-            "(hoodie.schema.on.read.enable): with it the table would not be written any more"
+            f"cannot build {', '.join(by_names)}: it resolves columns by name, and {context.storage.uri} uses "
+            "schema on read (hoodie.schema.on.read.enable), so the table could not be written any more"
         )
 
 
 def _check(context: TableContext, schema: pa.Schema, request: IndexRequest, concurrent_partitions: Collection[str]) -> None:
-    """Raises InvalidRequest for an index that the table has, or cannot have.  concurrent_partitions: what is built together with
-    it.
-    """
+    """Raise InvalidRequest for an index that exists or is not possible. ``concurrent_partitions`` are built with it."""
     config, partition = context.config, request.partition
     there = (*config.metadata_partitions, *config.metadata_partitions_inflight, *planned_partitions(context))
     if partition in there:
         raise InvalidRequest(f"the table at {context.storage.uri} has the index {partition} already, or it is being built")
     kind = index_for_partition(partition)
     if kind is None:
-        raise InvalidRequest(f"no index is of the kind of {partition!r}")
+        raise InvalidRequest(f"{partition!r} is not the partition of any index type")
     if kind.needs is not None and kind.needs.partition not in (*config.metadata_partitions, *concurrent_partitions):
         raise InvalidRequest(f"{kind.needs.reason}: create {kind.needs.required_for} first")
     needed = None if kind.needs is None else load_index_definitions(context).get(kind.needs.partition)
     if needed is not None and needed.by_partition:
-        raise Unsupported(f"{partition}, which names records by keys of the whole table, beside a partitioned {needed.name}")
+        raise Unsupported(
+            f"{partition} identifies records by keys of the whole table, which a partitioned {needed.name} does not support"
+        )
     refusal = kind.refusal(config)
     if refusal is not None:
         raise InvalidRequest(refusal)
@@ -359,9 +377,9 @@ def _check(context: TableContext, schema: pa.Schema, request: IndexRequest, conc
 
 
 def _definition_of(context: TableContext, request: IndexRequest) -> IndexDefinition | None:
-    """The definition that a new index gets, with its layout where the table's version names layouts."""
+    """Return the definition of a new index, with its layout if the table's version records layouts."""
     kind, config = index_for_partition(request.partition), context.config
-    assert kind is not None, "the request was checked"
+    assert kind is not None, "the request has been checked"
     definition = request.definition or kind.implicit_definition(config)
     if definition is None or definition.names_layout or not config.version.has_index_versions:
         return definition
@@ -369,7 +387,7 @@ def _definition_of(context: TableContext, request: IndexRequest) -> IndexDefinit
 
 
 def index_plan(context: TableContext, instant_time: str) -> IndexPlan:
-    """The plan of an indexing."""
+    """Load the plan of an indexing action."""
     data = context.timeline.read_state(instant_time, Action.INDEXING, State.REQUESTED)
     if data is None:
         raise _taken_back(context, instant_time)
@@ -377,11 +395,11 @@ def index_plan(context: TableContext, instant_time: str) -> IndexPlan:
 
 
 def _taken_back(context: TableContext, instant_time: str) -> TableState:
-    return TableState(f"indexing {instant_time} of {context.storage.uri} was taken back by another process")
+    return TableState(f"indexing {instant_time} of {context.storage.uri} was aborted by another process")
 
 
 def planned_definition(info: IndexPartitionInfo) -> IndexDefinition | None:
-    """The definition that a plan stores with its index; None for an index that needs none."""
+    """Return the definition that a plan stores with its index, or None for an index without one."""
     text = (info.extra_metadata or {}).get(_DEFINITION_KEY)
     return next(iter(parse_index_definitions(text.encode()).values()), None) if text else None
 
@@ -391,7 +409,7 @@ def _store_defined(context: TableContext, definition: IndexDefinition) -> TableC
 
 
 def remove_definition(context: TableContext, name: str) -> None:
-    """Remove the definition of a secondary or expression index.  The caller holds the lock."""
+    """Remove the definition of a secondary or expression index. The caller holds the lock."""
     definitions = load_index_definitions(context)
     if is_defined(name) and name in definitions:
         del definitions[name]
@@ -399,13 +417,13 @@ def remove_definition(context: TableContext, name: str) -> None:
 
 
 def table_columns(snapshot: Snapshot) -> pa.Schema:
-    """The columns of the table, which has to have some."""
+    """Return the columns of the table. Raises TableState if there are none."""
     if snapshot.schema is None:
         raise TableState(f"the table at {snapshot.context.storage.uri} has no columns yet; write to it first")
     return snapshot.schema.arrow
 
 
 def _last_contiguous(timeline: Timeline) -> str:
-    """The last completed write before the first one that is pending."""
+    """Return the last completed write before the first pending one."""
     pending = min((i.request_time for i in timeline.pending_writes()), default=None)
     return max((i.request_time for i in timeline.completed_writes() if pending is None or i.request_time < pending), default="")

@@ -1,9 +1,9 @@
-"""Passes of table services, again and again: in a thread of the writer or in a process.
+"""Background table services: repeated service runs, in a thread of the writer or in a process.
 
-    loop        a pass, then a rest, until told to stop; what is being carried out is finished first
-    thread      `BackgroundServices`: the loop beside a writer, woken after its commits
+    loop        a service run, then a pause, until it is stopped; a running plan is finished first
+    thread      `BackgroundServices`: the loop in a thread of a writer, notified after its commits
 
-Errors of the table or the store end one service of one pass; any other error ends the loop.
+An error of the table or the store ends one service of one run; any other error ends the loop.
 
 Source: docs/formats/writing.md, "Deployment".
 """
@@ -20,13 +20,20 @@ from typing import Self
 from pyhudi.errors import InvalidRequest
 
 Printed = Mapping[str, str]
-"""Service -> what it came to, as users see it: `run: ...`, `not due: ...`, `off: ...` or `failed: ...`."""
+"""Outcome by service, as shown to users: `run: ...`, `not due: ...`, `off: ...` or `failed: ...`."""
 
 
 def run_loop(
     run: Callable[[], Printed], stop: threading.Event, pause_seconds: float, wake_event: threading.Event | None = None
 ) -> None:
-    """Make passes until `stop` is set, resting between them.  wake: ends a rest early; whoever sets `stop` sets it as well."""
+    """Run services until ``stop`` is set, with pauses in between.
+
+    Args:
+        run: Makes one service run.
+        stop: Ends the loop.
+        pause_seconds: Pause between runs.
+        wake_event: Ends a pause early; set it together with ``stop``.
+    """
     signal = wake_event or stop
     while not stop.is_set():
         run()
@@ -37,12 +44,17 @@ def run_loop(
 
 @dataclass(slots=True)
 class BackgroundServices:
-    """Services in a thread beside a writer, from `start` to `stop`, or for a `with` block.
+    """Table services in a thread of a writer, from `start` to `stop`, or for a `with` block.
 
-    run: makes one pass; its argument is asked whether to go on.  names: the services that the thread runs.  on_stop: called when
-    the thread has ended.  last: the outcomes of the newest pass that ended.
+    The thread ends with the process. The next process that runs services then continues its work, as after a crash.
 
-    The thread ends with the process: what it is at then is taken up by the next one that looks, as after a crash.
+    Attributes:
+        run: Makes one service run; its argument returns False to stop early.
+        names: Services that the thread runs.
+        pause_seconds: Pause between runs.
+        on_stop: Called when the thread has ended.
+        last: Outcomes of the newest finished run.
+        runs: Number of finished runs.
     """
 
     run: Callable[[Callable[[], bool]], Printed]
@@ -60,37 +72,45 @@ class BackgroundServices:
 
     @property
     def is_own_process(self) -> bool:
-        """False in a child of fork, where the thread is not."""
+        """False in a forked child, which has no such thread."""
         return self._process == os.getpid()
 
     def start(self) -> Self:
         """Start the thread."""
         if self._thread is not None:
-            raise InvalidRequest("these services run already")
+            raise InvalidRequest("these services are already running")
         self._thread = threading.Thread(target=self._work, name="pyhudi-services", daemon=True)
         self._thread.start()
         return self
 
     def notify(self) -> None:
-        """A commit has landed: look now what is due.  Raises what ended the thread, if something did."""
+        """Notify the thread of a commit, so that it checks at once what is due. Raises the error that ended the thread,
+        if any.
+        """
         self.check()
         self._wake.set()
 
     def check(self) -> None:
-        """Raises what ended the thread, if something did."""
+        """Raise the error that ended the thread, if any."""
         if self._error is not None:
             raise self._error
 
     @property
     def running(self) -> bool:
-        """Whether the thread lives."""
+        """True while the thread is alive."""
         return self._thread is not None and self._thread.is_alive()
 
     def stop(self, *, finish: bool = True) -> Printed:
-        """End the thread and wait for it; the plan that it carries out is carried to its end.
+        """Stop the thread and wait for it; a running plan is finished.
 
-        finish: make one more pass first, so that all that is pending now is done.  Returns the outcomes of the last pass.
-        Raises what ended the thread before.
+        Args:
+            finish: Make one more run first, so that everything that is pending now is done.
+
+        Returns:
+            The outcomes of the last run.
+
+        Raises:
+            The error that ended the thread, if any.
         """
         if not finish:
             self._leave.set()
@@ -112,7 +132,7 @@ class BackgroundServices:
         try:
             self.stop(finish=False)
         except Exception as failure:
-            error.add_note(f"the services beside it had ended as well: {failure}")
+            error.add_note(f"the background services had failed as well: {failure}")
 
     def _work(self) -> None:
         try:

@@ -1,15 +1,15 @@
-"""Cleaning: delete old file slices, and say on the timeline what was deleted.
+"""Clean: delete old file slices, and record the deleted files on the timeline.
 
-    1. under the LAZY policy roll failed writes back; carry out cleans that died
-    2. plan on a loaded timeline, without the lock: `planning.cleaning` says why that is safe
-    3. lock: `<t>.clean.requested` with the plan; `<t>.clean.inflight` with the plan again; unlock
+    1. under the LAZY policy roll failed writes back; complete unfinished cleans
+    2. plan on a loaded timeline, without the lock: `planning.cleaning` explains why that is safe
+    3. lock: write `<t>.clean.requested` with the plan, and `<t>.clean.inflight` with the plan again; unlock
     4. delete the files
-    5. lock: delete the folders of emptied partitions, unless a write is under way; mirror into the metadata table; publish
+    5. lock: delete the folders of empty partitions, unless a write is pending; update the metadata table; publish
        `<t>_<c>.clean`
 
-A heartbeat tells from before 3 on that the clean lives.  A crash leaves a pending clean, whose plan the next one carries out: at
-once when it was ours and its process is dead; one of another writer, which cannot be asked, when its newest file is old (see
-`is_service_dead`).  Files that are gone already count as failed, as in the real Hudi's files, and are not an error.
+A heartbeat shows from before 3 on that the clean is alive. A crash leaves a pending clean, whose plan the next clean
+completes: at once if PyHudi created it and its process is dead; otherwise when its newest file is old (see
+`is_service_dead`). Missing files count as failed deletions, as in Hudi, and are not an error.
 
 Source: docs/formats/writing.md, "Cleaning".
 """
@@ -66,27 +66,36 @@ from pyhudi.tasks.engine_protocol import Engine
 _DELETING_THREADS = 16
 
 _DELETE_BYTES = 256 << 10
-"""What deleting a file is worth, in bytes that are read and written."""
+"""Cost of deleting one file, as an equivalent number of bytes read and written."""
 
 _RELOADS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class CleanSettings:
-    """One clean, parsed."""
+    """Settings of one clean."""
 
     cleaning: CleaningRules
     commit: CommitSettings
 
     @classmethod
     def of(cls, options: Options) -> CleanSettings:
-        """From checked options."""
+        """Build the settings from checked options."""
         return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedClean:
-    """What a clean would delete.  plan: None when there is nothing, and `reason` says why.  sizes: path -> bytes."""
+    """The files that a clean would delete.
+
+    Attributes:
+        plan: The plan, None if there is nothing to delete.
+        reason: Why there is nothing to delete.
+        earliest: Earliest instant to retain.
+        files: Paths by partition.
+        sizes: Bytes by path.
+        partitions: Partitions to delete.
+    """
 
     plan: CleanerPlan | None
     reason: str
@@ -97,7 +106,7 @@ class PlannedClean:
 
 
 def preview_clean(context: TableContext, settings: CleanSettings) -> CleanResult:
-    """What a clean would delete now; nothing is changed."""
+    """Return what a clean would delete now, without changing anything."""
     _, planned = _plan_on(context, context.timeline.load(), settings.cleaning)
     return CleanResult(
         dry_run=True,
@@ -116,10 +125,17 @@ def preview_clean(context: TableContext, settings: CleanSettings) -> CleanResult
 def run_clean(
     context: TableContext, settings: CleanSettings, *, timeline: Timeline | None = None, engine: Engine | None = None
 ) -> CleanResult:
-    """Carry out cleans that died, then clean.  timeline: one that was just loaded, so that it need not be loaded again.  engine:
-    deletes the files; threads do when it is None.
+    """Complete unfinished cleans, then clean.
 
-    Raises TableState while a restore is pending, CorruptData for a pending clean whose plan cannot be read.
+    Args:
+        context: The table.
+        settings: Settings of the clean.
+        timeline: A freshly loaded timeline, so that it need not be loaded again.
+        engine: Deletes the files; None uses threads.
+
+    Raises:
+        TableState: A restore is pending.
+        CorruptData: The plan of a pending clean is unreadable.
     """
     rolled_back: tuple[str, ...] = ()
     if settings.commit.failed_writes == "LAZY":
@@ -140,7 +156,7 @@ def run_clean(
     if plan is not None:
         requested = _request(context, settings, plan, now)
         if requested is None:
-            why = "another process cleans, made a savepoint, planned a service or rolled a write back"
+            why = "another process concurrently cleaned, created a savepoint, planned a service or rolled a write back"
             planned = PlannedClean(None, why, planned.earliest, {}, {}, ())
         else:
             with _beating(requested.heartbeat):
@@ -164,7 +180,7 @@ def run_clean(
 def plan_clean(
     context: TableContext, timeline: Timeline, settings: CleaningRules, listing: FileListing | None = None
 ) -> PlannedClean:
-    """Decide what to delete.  Lists only the partitions that may hold something; nothing when no clean is due."""
+    """Decide which files to delete. Lists only partitions that may have any; lists nothing if no clean is due."""
     store = context.timeline
     last = load_last_clean(store, timeline)
     reason = reason_not_to_clean(timeline, settings, last)
@@ -193,7 +209,7 @@ def plan_clean(
         saved = load_savepointed_files(store, timeline)
         for partition, infos in files_of.files(partitions).items():
             groups = build_file_groups(partition, infos, state, change_logs=True)
-            # What was pending when a savepoint was made counts as of its time now: a restore needs both what was there and that.
+            # A write that was pending when a savepoint was created counts at its time now: a restore needs both states.
             seen = {file_name(file.path) for time in savepoints for file in _files_as_of(groups, state, time)}
             choice = plan_partition(
                 partition,
@@ -235,7 +251,7 @@ def _files_as_of(groups: Sequence[FileGroup], state: SlicingState, time: str) ->
 
 
 def _plan_on(context: TableContext, timeline: Timeline, settings: CleaningRules) -> tuple[Timeline, PlannedClean]:
-    """The plan, and the timeline that it is made on: a newer one where plans or savepoints were dropped since it was loaded."""
+    """Return the plan, and the timeline that it is based on: a newer one if plans or savepoints were dropped since."""
     for _ in range(_RELOADS):
         try:
             return timeline, plan_clean(context, timeline, settings)
@@ -266,10 +282,14 @@ def _history_is_empty(context: TableContext) -> bool:
 
 
 def finish_clean(context: TableContext, settings: CommitSettings, pending: Instant, engine: Engine | None = None) -> bool:
-    """Carry a clean out whose process died; False when it may live, and when there was nothing to carry out."""
+    """Complete a clean whose process died.
+
+    Returns:
+        False if the process may be alive, or there was nothing to complete.
+    """
     dead = is_service_dead(context, pending, settings)
     if not dead and pending.state is State.REQUESTED:
-        # It may not be whole yet.
+        # Its plan may be incomplete.
         return False
     plan = load_pending_plan(context, pending)
     if not dead:
@@ -288,7 +308,7 @@ def finish_clean(context: TableContext, settings: CommitSettings, pending: Insta
 
 
 def _drop_unreadable(context: TableContext, settings: CommitSettings, pending: Instant) -> None:
-    """Drop a clean that was requested and no more, when its plan cannot be read: it has deleted nothing."""
+    """Drop a requested clean whose plan is unreadable: it has deleted nothing."""
     with context.locked(settings.lock_wait_ms) as held:
         if pending in held.timeline.load().instants and load_pending_plan(held, pending) is None:
             held.timeline.remove_pending(pending.request_time, Action.CLEAN, State.REQUESTED)
@@ -296,7 +316,9 @@ def _drop_unreadable(context: TableContext, settings: CommitSettings, pending: I
 
 @contextmanager
 def _beating(heartbeat: WriterHeartbeat) -> Iterator[None]:
-    """Stop the heartbeat of a clean when the block ends; one that fails leaves it, and is taken for dead."""
+    """Stop the heartbeat of a clean when the block ends; after an error the heartbeat file remains, and the clean
+    counts as dead.
+    """
     try:
         yield
     except BaseException:
@@ -306,22 +328,22 @@ def _beating(heartbeat: WriterHeartbeat) -> Iterator[None]:
 
 
 def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, planned_on: Timeline) -> Transaction | None:
-    """Put the plan on the timeline, as this process's own; None when a clean, a savepoint or a plan has come first."""
+    """Claim the plan on the timeline; return None if a clean, a savepoint or another plan came first."""
     with context.locked(settings.commit.lock_wait_ms) as held:
         timeline = held.timeline.load()
         check_may_begin(context, timeline, "cleaning")
         if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
             return None
         if not all(timeline.is_completed(write.request_time) for write in planned_on.completed_writes()):
-            # What was older than a write that was rolled back since is the newest there is.
+            # After a rollback, a file slice that was superseded may be the newest one.
             return None
         if set(savepointed_times(timeline)) - set((plan.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "").split(",")):
-            # A savepoint that came after the plan may need what the plan deletes.
+            # A savepoint created after planning may retain files that the plan deletes.
             return None
         known = {instant.step for instant in planned_on.pending()}
         needed = load_planned_files(held.timeline, (i for i in timeline.pending() if i.step not in known))
         if any(needed.intersection(paths) for paths in _paths_by_partition(context, plan).values()):
-            # So may a service that was planned since; one that is planned from now on sees this clean.
+            # A service planned since may read them too; a service planned later sees this clean.
             return None
         time = new_instant_time(context, timeline, settings.commit)
         content = plan.encode(context.env.token_bytes(16))
@@ -331,11 +353,15 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, 
 def _execute(
     context: TableContext, settings: CommitSettings, request_time: str, plan: CleanerPlan, engine: Engine | None
 ) -> tuple[Instant | None, int, tuple[str, ...]]:
-    """Delete what a plan names and publish the clean; the completed instant, how many files were missing, the partitions that
-    went.  The instant is None when another process has completed the same clean.
+    """Delete the files of a plan and publish the clean.
+
+    Returns:
+        The completed instant, the number of missing files, and the deleted partitions. The instant is None if another
+        process has
+        completed the same clean.
     """
     begun_ms = context.env.now_ms()
-    # Where another process carries the same plan out, deleting twice does no harm, and one of the two completes it.
+    # If another process runs the same plan, repeated deletions are harmless, and one of the two completes it.
     deleted = _delete_files(context.storage, _paths_by_partition(context, plan), engine)
     missing = sum(len(metadata.failed_delete_files) for metadata in deleted.values())
     with context.locked(settings.lock_wait_ms) as held:
@@ -344,7 +370,7 @@ def _execute(
         if not current or current[0].state is State.COMPLETED:
             return None, missing, ()
         gone = _delete_partitions(held, timeline, plan.partitions_to_be_deleted or ())
-        # Without the plan's word the next clean would look for the first one's time.
+        # Without this value the next clean would search from the time of the first clean.
         earliest = plan.earliest_instant_to_retain
         metadata = CleanMetadata(
             start_clean_time=request_time,
@@ -378,7 +404,7 @@ def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, t
         for partition, infos in (plan.file_paths_to_be_deleted_per_partition or {}).items()
     }
     for partition, files in (plan.files_to_be_deleted_per_partition or {}).items():
-        # The form of plans before version 2: names, or paths of files.
+        # Plans before version 2 contain names, or paths of files.
         prefix = context.storage.absolute(partition)
         named.setdefault(partition, []).extend(name if "/" in name else f"{prefix}/{name}" for name in files)
     paths = {}
@@ -388,8 +414,8 @@ def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, t
             path = planned_path(partition, uri)
             if path is None:
                 raise InvalidRequest(
-                    f"the clean plan names {uri}, which is not a file of partition {partition!r} of {context.storage.uri}; "
-                    "nothing of it was deleted"
+                    f"the clean plan names {uri}, which is not a file of partition {partition!r} of "
+                    f"{context.storage.uri}; no file of the plan was deleted"
                 )
             found.append(path)
         paths[partition] = tuple(found)
@@ -399,7 +425,7 @@ def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, t
 def _delete_files(
     storage: Storage, paths: Mapping[str, tuple[str, ...]], engine: Engine | None
 ) -> dict[str, CleanPartitionMetadata]:
-    """Delete the files, several partitions at a time.  The patterns and lists of the result hold names."""
+    """Delete the files, several partitions concurrently. The lists of the result contain names."""
     if not paths:
         return {}
     if engine is not None:
@@ -429,9 +455,9 @@ def _delete_in_partition(storage: Storage, entry: tuple[str, tuple[str, ...]]) -
 
 
 def _delete_partitions(context: TableContext, timeline: Timeline, partitions: Iterable[str]) -> tuple[str, ...]:
-    """Delete the folders of partitions in which no data file is left.  The caller holds the lock.
+    """Delete the folders of partitions without data files. The caller holds the lock.
 
-    Under the lock no write can begin; one that is under way may be about to add files, and then every folder stays.
+    Under the lock no write can begin. A pending write may be about to add files, so in that case every folder stays.
     """
     wanted = [partition for partition in partitions if partition]
     if not wanted or timeline.pending(*WRITE_ACTIONS, Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING):

@@ -1,4 +1,5 @@
-"""What cleans and savepoints on the timeline say: the last clean, the plan of a pending one, the files that savepoints keep.
+"""Load the state of cleans and savepoints from the timeline: the last clean, pending clean plans, and savepointed
+files.
 
 Source: docs/formats/writing.md, "Cleaning".
 """
@@ -17,13 +18,13 @@ from pyhudi.table.timeline.timeline_store import TimelineStore
 
 
 def load_last_clean(store: TimelineStore, timeline: Timeline) -> LastClean | None:
-    """What the newest completed clean says; None without one.  A completed file without content counts as no clean."""
+    """Load the newest completed clean, or None. A completed file without content does not count."""
     cleans = (load_clean(store, instant) for instant in reversed(timeline.completed(Action.CLEAN)))
     return next((clean for clean in cleans if clean is not None), None)
 
 
 def load_clean(store: TimelineStore, instant: Instant) -> LastClean | None:
-    """What a completed clean says; None when its file has no content."""
+    """Load a completed clean, or None if its file has no content."""
     data = store.read(instant)
     if not data:
         return None
@@ -34,9 +35,9 @@ def load_clean(store: TimelineStore, instant: Instant) -> LastClean | None:
 
 
 def load_deleted_files(context: TableContext, clean: Instant) -> dict[str, tuple[str, ...]]:
-    """The names of the files that a clean deleted, or is about to delete, by partition.
+    """Load the names of the files that a clean deleted, or is about to delete, by partition.
 
-    Those that were gone when it came to them are among them: an attempt before it had deleted them, and died.
+    They include files that were missing when the clean reached them: an earlier attempt, which died, had deleted them.
     """
     store = context.timeline
     if clean.is_completed:
@@ -54,7 +55,7 @@ def load_deleted_files(context: TableContext, clean: Instant) -> dict[str, tuple
 
 
 def load_savepointed_files(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
-    """The names of all files that completed savepoints keep."""
+    """Load the names of all files that completed savepoints retain."""
     names: set[str] = set()
     for instant in timeline.completed(Action.SAVEPOINT):
         for partition in read_savepoint(store, instant).partition_metadata.values():
@@ -63,9 +64,10 @@ def load_savepointed_files(store: TimelineStore, timeline: Timeline) -> frozense
 
 
 def load_pending_plan(context: TableContext, pending: Instant) -> CleanerPlan | None:
-    """The plan of a pending clean; None for one that cannot be read and of which nothing is done yet.
+    """Load the plan of a pending clean; None if it is unreadable and nothing has been deleted yet.
 
-    Raises CorruptData when a clean that has begun has no readable plan.
+    Raises:
+        CorruptData: A clean that has begun has no readable plan.
     """
     store = context.timeline
     failure: CorruptData | None = None

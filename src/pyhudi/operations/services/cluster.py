@@ -1,13 +1,14 @@
-"""Clustering: rewrite file groups in a better order and size, or into other nodes of rings (resizing.py).  Planning and
-execution are two steps that two processes may take.  What stands in a bucket of the simple bucket index stays in it: each such
-file group is rewritten by itself, into one whose file id names the same bucket, whoever planned it.
+"""Clustering: rewrite file groups in another order and size, or into other nodes of hash rings (bucket resizing).
 
-    schedule   lock: choose partitions, slices and groups; `<t>.clustering.requested` holds the plan
-    execute    `<t>.clustering.inflight` (one executor); one task a group; lock: did anybody write to the groups meanwhile? then
-               `<t>_<c>.replacecommit` with the new file groups and those that they replace
+Planning and execution are two steps, possibly by two processes. Rows in a bucket of the simple bucket index stay in it:
+each such file group is rewritten by itself, into one whose file id names the same bucket, whichever writer planned it.
 
-While a plan is pending, PyHudi's writers refuse to update its file groups; inserts go elsewhere.  An executor that died leaves
-the inflight file; the next one removes what it wrote and starts again.
+    schedule   lock: choose partitions, file slices and groups; `<t>.clustering.requested` holds the plan
+    execute    `<t>.clustering.inflight` (one executor); one task a group; lock: check that no write changed the groups
+               concurrently; then `<t>_<c>.replacecommit` with the new file groups and those that they replace
+
+While a plan is pending, PyHudi writers refuse to update its file groups; inserts go elsewhere. An executor that died
+leaves the inflight file; the next one removes its files and starts again.
 
 Source: docs/formats/writing.md, "Clustering".
 """
@@ -85,7 +86,7 @@ _EXECUTION_STRATEGY = Option(
     "hoodie.clustering.execution.strategy.class",
     str,
     "SparkSortAndSizeExecutionStrategy",
-    "class that says whether a group becomes files of the target size or one file",
+    "class that decides whether a group becomes files of the target size or one file",
 )
 INLINE = Option(
     "hoodie.clustering.inline",
@@ -104,10 +105,18 @@ _ASYNC_COMMITS = Option(
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What a clustering needs beside its plan.
+    """Settings of clustering.
 
-    bucketed: the table is bucketed by number, as the options say; without them its file ids tell.  resize: how its rings change,
-    under CONSISTENT_HASHING.  hash_fields: by which rows go to nodes of rings, as of `ConsistentHashingSettings`.
+    Attributes:
+        plan: How plans are made.
+        files: How files are written.
+        commit: Commit settings.
+        memory_budget_bytes: Bytes of rows in memory before they spill to local disk.
+        metadata: Metadata table settings.
+        max_commits: Number of commits after which an inline or asynchronous clustering is due.
+        bucketed: The options declare the simple bucket index; without them the file ids of the table decide.
+        resize: How hash rings are resized, for CONSISTENT_HASHING.
+        hash_fields: Fields that assign rows to nodes of rings, see `ConsistentHashingSettings`.
     """
 
     plan: ClusteringRules
@@ -122,10 +131,10 @@ class ClusterSettings:
 
     @classmethod
     def of(cls, options: Options, order_by: tuple[str, ...] | None = None, layout: str | None = None) -> ClusterSettings:
-        """From checked options; arguments of the call come first."""
+        """Build the settings from checked options; arguments of the call take precedence."""
         given = options.names(SORT_COLUMNS)
         if order_by is not None and given and tuple(order_by) != given:
-            raise InvalidRequest(f"order_by={','.join(order_by)} and {SORT_COLUMNS}={','.join(given)} disagree")
+            raise InvalidRequest(f"order_by={','.join(order_by)} contradicts {SORT_COLUMNS}={','.join(given)}")
         sort_columns = tuple(order_by) if order_by is not None else given
         resizes = (
             options.value_or_default(INDEX_TYPE) == "BUCKET" and options.value_or_default(BUCKET_ENGINE) == "CONSISTENT_HASHING"
@@ -155,7 +164,20 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringResult(HtmlRepr):
-    """What a clustering did.  instant: its request time, None when nothing was worth it.  seconds: by phase, of one that ran."""
+    """The outcome of a clustering.
+
+    Attributes:
+        instant: Request time, None if there was nothing to cluster.
+        completion_time: Completion time, None if it was not run.
+        groups: Clustering groups.
+        file_groups_read: File groups read.
+        file_groups_written: File groups written.
+        rows: Rows written.
+        bytes_read: Bytes read.
+        bytes_written: Bytes written.
+        order: Sort columns.
+        seconds: Seconds by phase, if it was run.
+    """
 
     instant: str | None
     completion_time: str | None
@@ -169,7 +191,7 @@ class ClusteringResult(HtmlRepr):
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -191,12 +213,20 @@ class ClusteringResult(HtmlRepr):
 def schedule_clustering(
     context: TableContext, engine: Engine, options: ClusterSettings, *, if_due: bool = False
 ) -> ClusteringResult:
-    """Plan a clustering and put it on the timeline.  The result's instant is None when there is nothing to cluster.
+    """Schedule a clustering, after dropping clusterings that no process will run.
 
-    Clusterings that nobody will carry out are dropped before.
-    if_due: only when enough writes completed since the last one was planned.
-    Raises InvalidRequest for a table with rings when the options do not say so, and TableState for one that the options call
-    bucketed and whose file ids name no buckets.
+    Args:
+        context: The table.
+        engine: The engine.
+        options: Settings of the clustering.
+        if_due: Schedule only if enough writes completed since the last plan.
+
+    Returns:
+        The plan; its instant is None if there is nothing to cluster.
+
+    Raises:
+        InvalidRequest: The table has hash rings, and the options do not declare them.
+        TableState: The options declare the bucket index, and the file ids of the table name no buckets.
     """
     action = Clustering(context, engine, options)
     planned = schedule(action, if_due=if_due)
@@ -208,19 +238,22 @@ def schedule_clustering(
 def plan_and_run_clustering(
     context: TableContext, engine: Engine, options: ClusterSettings, *, if_due: bool = False
 ) -> ClusteringResult:
-    """Plan a clustering and carry it out; it is this process's own from the start, and nobody else's in between.
-
-    Raises as `schedule_clustering` and `execute_clustering`.
+    """Schedule a clustering, claim it at once, and run it. Raises the errors of `schedule_clustering` and
+    `execute_clustering`.
     """
     done = plan_and_run(Clustering(context, engine, options), if_due=if_due)
     return ClusteringResult(None, None) if isinstance(done, NotDue) else done
 
 
 def execute_clustering(context: TableContext, engine: Engine, instant_time: str, options: ClusterSettings) -> ClusteringResult:
-    """Carry out a plan that is on the timeline.
+    """Run a plan that is on the timeline.
 
-    Raises InstantNotFound, TableState when another executor has it, WriteConflict when one of its file groups was written to
-    since it was planned; such a plan can never be carried out, and the next writer or plan drops it.
+    Raises:
+        InstantNotFound: The plan is not on the timeline.
+        TableState: Another process is running it.
+        WriteConflict: One of its file groups was written to since it was planned. The plan can never run, and the next
+            writer or
+            clustering drops it.
     """
     return run_planned(Clustering(context, engine, options), instant_time)
 
@@ -233,17 +266,25 @@ def run_clusterings(
     schedule: bool = True,
     should_continue: Callable[[], bool] = lambda: True,
 ) -> RunSummary[ClusteringResult]:
-    """Carry out what is pending and nobody else carries out; then plan what is due and carry it out.
+    """Run all pending plans without a live owner; then schedule a clustering if due, and run it.
 
-    A plan of which a file group was written to since is dropped.  schedule: False carries out what is pending alone.
-    should_continue: asked before each plan; False leaves the rest as it is.
+    A plan is dropped if one of its file groups was written to since.
+
+    Args:
+        context: The table.
+        engine: The engine.
+        options: Settings of the clustering.
+        schedule: False runs pending plans only.
+        should_continue: Called before each plan; if it returns False, the remaining plans stay pending.
     """
     return run_all(Clustering(context, engine, options), if_due=True, schedule=schedule, should_continue=should_continue)
 
 
 @dataclass(frozen=True, slots=True)
 class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
-    """File groups become others, in a better order and size.  planned: the groups of the plan that was made, if one was."""
+    """The scheduled action that rewrites file groups in another order and size; ``planned`` are the groups of its new
+    plan.
+    """
 
     options: ClusterSettings
     planned: list[ClusterGroup] = field(default_factory=list)
@@ -270,16 +311,16 @@ class Clustering(RewriteAction[ClusteringResult, ClusteringWork]):
                 return NotDue(due.reason)
         drop_orphaned_clusterings(self.context, self.commit)
         if self.options.resize is not None and self.commit.failed_writes == "EAGER":
-            # What died is in the way of a resize as what lives.
+            # A failed write blocks a resize like a pending one.
             rollback_failed_writes(self.context, self.commit)
         return None
 
     def _refuse_rings(self) -> None:
-        """Raises what forbids a clustering that is no resize.  The table tells of rings by itself, whatever the options name."""
+        """Raise an error for a clustering that is not a resize, if the table has rings, whatever the options declare."""
         if partitions_with_consistent_hashing(self.context):
             raise InvalidRequest(
-                f"{self.context.storage.uri} has rings (consistent hashing), and clustering it is resizing these: say how it is "
-                f"bucketed, with {INDEX_TYPE}=BUCKET, {BUCKET_ENGINE}=CONSISTENT_HASHING and {BUCKET_COUNT}"
+                f"{self.context.storage.uri} has hash rings (consistent hashing), and clustering resizes them: set "
+                f"{INDEX_TYPE}=BUCKET, {BUCKET_ENGINE}=CONSISTENT_HASHING and {BUCKET_COUNT}"
             )
 
     def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
@@ -355,7 +396,7 @@ def _observed_run(context: TableContext, action: Clustering, transaction: Transa
 
 
 def is_clustering_due(context: TableContext, timeline: Timeline, options: ClusterSettings) -> ClusteringDue:
-    """Whether enough writes completed since a clustering was planned or carried out."""
+    """Return whether enough writes completed since a clustering was planned or run."""
     waiting = timeline.pending(Action.CLUSTERING)
     last = waiting[-1].request_time if waiting else ""
     for instant in reversed(timeline.completed(Action.REPLACECOMMIT)):
@@ -368,25 +409,32 @@ def is_clustering_due(context: TableContext, timeline: Timeline, options: Cluste
 
 
 def drop_clustering(context: TableContext, settings: CommitSettings, instant: str) -> bool:
-    """Drop a pending clustering: what a dead executor left of it is removed, and its plan.  False when it is gone already.
+    """Drop a pending clustering, with all files of a dead executor.
 
-    Raises PlanTaken when a living process carries it out.
+    Returns:
+        False if it does not exist.
+
+    Raises:
+        PlanTaken: A live process is running it.
     """
     return drop_plan(context, settings, instant, Action.CLUSTERING)
 
 
 def drop_orphaned_clustering(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
-    """Drop a pending clustering that nobody will carry out; False when somebody may, and it stays.
+    """Drop a pending clustering that no process will run.
 
-    The rule: a clustering whose process died after it had begun goes, and one that can never run.  One that was planned and not
-    begun waits, however long.
+    That is one whose process died after starting it, or one that can never run. A plan that was not started waits
+    without limit.
+
+    Returns:
+        False if a process may still run it; the plan then stays.
     """
     never = never_runnable_reason(context, context.timeline.load(), instant) is not None
     return drop_orphaned_plan(context, settings, instant, never=never)
 
 
 def drop_orphaned_clusterings(context: TableContext, settings: CommitSettings) -> None:
-    """As `drop_orphaned_clustering`, for all that are pending."""
+    """Call `drop_orphaned_clustering` for all pending clusterings."""
     for instant in context.timeline.load().pending(Action.CLUSTERING):
         drop_orphaned_clustering(context, settings, instant)
 
@@ -423,7 +471,7 @@ def _writer_spec(
 ) -> WriterSpec:
     config = context.config
     files = replace(options.files, max_file_size_bytes=_UNLIMITED_BYTES) if all_columns else options.files
-    assert snapshot.schema is not None, "whoever carries plans out has looked"
+    assert snapshot.schema is not None, "an executed plan has been loaded"
     schema = snapshot.schema.arrow
     return WriterSpec(
         storage=context.storage.spec(),
@@ -450,7 +498,7 @@ def _tasks(
     by_bucket: bool,
 ) -> list[ClusterTask]:
     validity = InstantValidity.of(timeline)
-    # The file ids of a resize are those of its plan: attempts differ by their write tokens alone.
+    # The file ids of a resize are those of its plan: attempts differ only by their write tokens.
     attempt = int.from_bytes(context.env.token_bytes(4), "big") >> 1
     return [
         ClusterTask(
@@ -478,7 +526,7 @@ def _output_prefixes(context: TableContext, group: ClusterGroup, *, by_bucket: b
 
 
 def _of_groups(request_time: str, groups: Sequence[ClusterGroup], order: tuple[str, ...]) -> ClusteringResult:
-    """A result as far as the plan tells it."""
+    """Build the result of a plan that has not been run."""
     return ClusteringResult(
         instant=request_time,
         completion_time=None,
@@ -495,7 +543,7 @@ _PLAN_STRATEGIES: Mapping[str, tuple[str, str | None]] = {
     "SparkSelectedPartitionsClusteringPlanStrategy": ("size", "SELECTED_PARTITIONS"),
     "SparkSingleFileSortPlanStrategy": ("single", None),
 }
-"""The last part of a plan strategy's class name -> grouping, and the partition filter that its name stands for."""
+"""Last part of a plan strategy's class name -> grouping, and the partition filter that the name implies."""
 
 _RESIZE_PLAN_STRATEGIES = ("SparkConsistentBucketClusteringPlanStrategy",)
 _RESIZE_EXECUTION_STRATEGIES = (
@@ -507,7 +555,7 @@ _UNLIMITED_BYTES = 1 << 62
 
 
 def _plan_strategy(options: Options, *, resizes: bool) -> tuple[str, str]:
-    """Grouping and partition filter mode that the options name."""
+    """Return the grouping and partition filter mode that the options name."""
     _check_goes_with_rings(options, PLAN_STRATEGY, _RESIZE_PLAN_STRATEGIES, resizes=resizes)
     if resizes:
         return "size", options.value_or_default(FILTER_MODE)
@@ -517,26 +565,26 @@ def _plan_strategy(options: Options, *, resizes: bool) -> tuple[str, str]:
         return name, options.value_or_default(FILTER_MODE)
     if found is None:
         raise Unsupported(
-            f"option {PLAN_STRATEGY}={name} is refused: PyHudi has {', '.join(_PLAN_STRATEGIES)}, and those that "
-            "pyhudi.register_clustering_strategy is called with"
+            f"option {PLAN_STRATEGY}={name} is not supported; use one of {', '.join(_PLAN_STRATEGIES)}, or one "
+            "registered with pyhudi.register_clustering_strategy"
         )
     return found[0], found[1] or options.value_or_default(FILTER_MODE)
 
 
 def _check_goes_with_rings(options: Options, option: Option, names: tuple[str, ...], *, resizes: bool) -> None:
-    """Raises InvalidRequest for a strategy of resizes where there are no rings, and for another one where there are."""
+    """Raise InvalidRequest for a resize strategy without rings, or another strategy with rings."""
     given = options.explicit(option)
     if given is not None and (given.rsplit(".", 1)[-1] in names) != resizes:
         engine = f"{INDEX_TYPE}=BUCKET and {BUCKET_ENGINE}=CONSISTENT_HASHING"
         raise InvalidRequest(
-            f"option {option}={given} does not go with {engine}, where clusterings resize rings: give {' or '.join(names)}"
+            f"option {option}={given} is incompatible with {engine}, where clustering resizes rings: use {' or '.join(names)}"
             if resizes
-            else f"option {option}={given} resizes rings, and goes with {engine} alone"
+            else f"option {option}={given} resizes rings, and requires {engine}"
         )
 
 
 def _file_limit(options: Options, target: int, *, resizes: bool) -> int:
-    """How large a file may become, by the execution strategy that the options name."""
+    """Return the maximum file size, by the execution strategy that the options name."""
     _check_goes_with_rings(options, _EXECUTION_STRATEGY, _RESIZE_EXECUTION_STRATEGIES, resizes=resizes)
     if resizes:
         return _UNLIMITED_BYTES
@@ -544,5 +592,5 @@ def _file_limit(options: Options, target: int, *, resizes: bool) -> int:
     limits = {"SparkSortAndSizeExecutionStrategy": target, "SparkSingleFileSortExecutionStrategy": _UNLIMITED_BYTES}
     limit = limits.get(name.rsplit(".", 1)[-1])
     if limit is None:
-        raise Unsupported(f"option {_EXECUTION_STRATEGY}={name} is refused: PyHudi has {', '.join(limits)}")
+        raise Unsupported(f"option {_EXECUTION_STRATEGY}={name} is not supported; use one of {', '.join(limits)}")
     return limit

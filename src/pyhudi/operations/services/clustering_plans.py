@@ -1,7 +1,7 @@
-"""Clustering plans: the document on the timeline <-> groups of file slices, and whether a plan can still be carried out.
+"""Clustering plans: conversion between plan documents and groups of file slices, and whether a plan can still run.
 
-Other writers' plans are read the same way.  A plan is overtaken, and can never run, when files that it reads are gone or a write
-has changed one of its file groups since.
+Plans of other writers are read the same way. A plan can never run if files that it reads are deleted, or if a write has
+changed one of its file groups since.
 
 Source: docs/formats/writing.md, "Clustering".
 """
@@ -46,7 +46,13 @@ from pyhudi.table.timeline.active_timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class ClusteringWork:
-    """A clustering plan as values.  order: columns to sort by; layout: how, in capitals."""
+    """A decoded clustering plan.
+
+    Attributes:
+        groups: File groups to rewrite together.
+        order: Sort columns.
+        layout: Sort order, in capitals.
+    """
 
     groups: tuple[ClusterGroup, ...]
     order: tuple[str, ...]
@@ -54,7 +60,7 @@ class ClusteringWork:
 
     @property
     def changes(self) -> dict[str, tuple[NodeChange, ...]]:
-        """What becomes of the nodes of rings, by partition; nothing for a plan that is no resize."""
+        """Changes of ring nodes by partition; empty for a plan that is not a resize."""
         found: dict[str, tuple[NodeChange, ...]] = {}
         for group in self.groups:
             if group.change is not None:
@@ -63,7 +69,7 @@ class ClusteringWork:
 
 
 def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringRules) -> ClusteringPlan:
-    """What the timeline holds of chosen groups."""
+    """Build the plan document of chosen groups."""
     chosen = tuple(groups)
     absolute = context.storage.absolute
     documents = tuple(
@@ -95,10 +101,11 @@ def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], s
 
 
 def load_clustering(context: TableContext, timeline: Timeline, request_time: str) -> ClusteringWork:
-    """The plan of an instant as values.
+    """Load the plan of an instant.
 
-    Raises TableState when there is none, or a file that it names is gone; CorruptData for a log that is not as long as its commit
-    says.
+    Raises:
+        TableState: There is no plan, or a file that it names is missing.
+        CorruptData: A log file is shorter or longer than its commit records.
     """
     plan = _load_plan(context, request_time)
     parameters: Mapping[str, str] = (plan.strategy.strategy_params if plan.strategy else None) or {}
@@ -109,7 +116,7 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
     written = load_written_sizes(context.timeline, timeline, logs)
     for document in plan.input_groups or ():
         slices = with_sources(context, (_slice_of(context, piece, written) for piece in document.slices or ()))
-        # A file group lies in one partition, whatever a strategy of somebody's own puts together.
+        # A file group belongs to one partition, whichever groups a custom strategy combines.
         for partition in dict.fromkeys(slice_.partition for slice_ in slices):
             own = tuple(slice_ for slice_ in slices if slice_.partition == partition)
             outputs = -(-(document.num_output_file_groups or 1) * len(own) // len(slices))
@@ -118,7 +125,7 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
 
 
 def load_node_changes(context: TableContext, request_time: str) -> dict[str, tuple[NodeChange, ...]]:
-    """What the plan of an instant does to the nodes of rings, by partition.  Raises as `load_clustering`."""
+    """Return the changes of ring nodes in the plan of an instant, by partition. Raises the errors of `load_clustering`."""
     found: dict[str, tuple[NodeChange, ...]] = {}
     for document in _load_plan(context, request_time).input_groups or ():
         change, pieces = _change_of(document), document.slices or ()
@@ -129,7 +136,7 @@ def load_node_changes(context: TableContext, request_time: str) -> dict[str, tup
 
 
 def never_runnable_reason(context: TableContext, timeline: Timeline, instant: Instant) -> str | None:
-    """Why a pending clustering can never run: files that it reads are gone, or were superseded since; None when it can."""
+    """Return why a pending clustering can never run (files deleted or superseded), or None if it can."""
     try:
         work = load_clustering(context, timeline, instant.request_time)
         start = since_plan(timeline, instant.request_time)
@@ -137,13 +144,13 @@ def never_runnable_reason(context: TableContext, timeline: Timeline, instant: In
     except (TableState, PlanSuperseded) as error:
         return str(error)
     except CorruptData:
-        # Whoever runs it is told; damage may be repaired.
+        # The process that runs it gets the error; the damage may be repaired before.
         return None
     return None
 
 
 def since_plan(timeline: Timeline, planned: str) -> WriteStart:
-    """What to compare the replaced groups with: every write that completed after the plan was made, or is still to complete."""
+    """Return the start for conflict detection: every write that completed after the plan was made, or is pending."""
     after = {i.request_time for i in timeline.completed_writes() if (i.completion_time or i.request_time) > planned}
     last = timeline.last_completed_write()
     pending = {i.request_time for i in timeline.pending_writes()}
@@ -153,9 +160,9 @@ def since_plan(timeline: Timeline, planned: str) -> WriteStart:
 def check_not_superseded(
     context: TableContext, timeline: Timeline, planned: str, start: WriteStart, groups: Iterable[ClusterGroup]
 ) -> None:
-    """Raises PlanSuperseded when a write has changed one of the groups, before any work is done; the commit looks again.
+    """Raise PlanSuperseded before any work if a write has changed one of the groups; the commit checks again.
 
-    Of a resize, a write that has put what it changed into the new file groups too is none.
+    During a resize, a write that has double-written its changes into the new file groups does not count.
     """
     copies: dict[FileGroupId, list[str]] = {}
     for group in groups:
@@ -194,12 +201,12 @@ def _change_of(document: ClusteringGroup) -> NodeChange | None:
         return None
     sequence = said.get(GROUP_SEQUENCE_KEY, "")
     if not (sequence.isascii() and sequence.isdigit()):
-        raise CorruptData(f"the plan of a resize names no sequence of its ring ({GROUP_SEQUENCE_KEY}={sequence!r})")
+        raise CorruptData(f"the plan of a resize has no sequence number of its ring ({GROUP_SEQUENCE_KEY}={sequence!r})")
     return NodeChange(decode_nodes(said[GROUP_NODES_KEY]), int(sequence))
 
 
 def _copied_groups(metadata: CommitMetadata, instant: Instant, planned: str) -> set[FileGroupId]:
-    """The file groups into which a write has copied rows for a resize."""
+    """Return the file groups into which a write has double-written rows for a resize."""
     found = set()
     for partition, stats in metadata.partition_to_write_stats.items():
         for stat in stats:
@@ -248,5 +255,7 @@ def _below(context: TableContext, group: SliceInfo, uri: str) -> str:
 def _size(context: TableContext, path: str) -> int:
     found = context.storage.stat(path)
     if found is None:
-        raise TableState(f"{context.storage.absolute(path)}, which the clustering plan reads, is gone; roll the clustering back")
+        raise TableState(
+            f"{context.storage.absolute(path)}, which the clustering plan reads, is missing; roll the clustering back"
+        )
     return found.size_bytes

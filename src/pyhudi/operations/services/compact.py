@@ -1,12 +1,14 @@
-"""Compaction and log compaction: planned under the lock, carried out by one process at a time, completed like a write.
+"""Compaction and log compaction: scheduled under the lock, run by one process at a time, and committed like a write.
 
-    schedule   lock: an instant time, the plan of `planning.compaction`, `<t>.compaction.requested`; unlock
-    claim      lock: the plan is pending and nobody lives who carries it out; a heartbeat; `<t>.compaction.inflight`; unlock
-    execute    a task for each file group, on the engine; every attempt has file names of its own
-    complete   `<t>_<c>.commit`; the plan stays beside it
+    schedule   lock: take an instant time; write the plan of `planning.compaction` to `<t>.compaction.requested`; unlock
+    claim      lock: check that the plan is pending and has no live owner; start a heartbeat; write
+               `<t>.compaction.inflight`; unlock
+    execute    one task for each file group, on the engine; every attempt writes files with names of its own
+    complete   `<t>_<c>.commit`; the plan stays on the timeline
 
-All of it is that of `planned`.  Writers go on all the while: what completes after `t` belongs to the slice that the compaction
-makes.  An attempt whose process died is undone by its markers and the plan carried out anew.
+These steps are those of `scheduled_action`. Writers continue throughout: what completes after `t` belongs to the file
+slice that the compaction creates. If the process dies, its attempt is rolled back from its markers, and the plan runs
+again.
 
 Source: docs/formats/writing.md, "Compaction"; docs/formats/timeline.md.
 """
@@ -74,7 +76,15 @@ from pyhudi.tasks.write_tasks import WriteStatus
 
 @dataclass(frozen=True, slots=True)
 class CompactSettings:
-    """Compaction and log compaction, parsed.  marker: what makes rows of log files deletes beside `_hoodie_is_deleted`."""
+    """Settings of compaction and log compaction.
+
+    Attributes:
+        compaction: How plans are made.
+        files: How files are written.
+        commit: Commit settings.
+        metadata: Metadata table settings.
+        marker: Marks log records as deletes, in addition to `_hoodie_is_deleted`.
+    """
 
     compaction: CompactionRules
     files: FileSettings
@@ -84,7 +94,7 @@ class CompactSettings:
 
     @classmethod
     def of(cls, options: Options) -> CompactSettings:
-        """From checked options."""
+        """Build the settings from checked options."""
         return read_settings(cls, options, marker=delete_marker_setting(options, combines_with_flag=True))
 
 
@@ -99,12 +109,21 @@ def run_compaction(
     schedule: bool = True,
     should_continue: Callable[[], bool] = lambda: True,
 ) -> CompactionResult:
-    """Carry out the compaction planned at `instant`; without one, all that are pending, and then a new one.
+    """Run the compaction planned at ``instant``; without one, run all pending compactions, then schedule and run a new
+    one.
 
-    if_due: plan the new one only when its trigger asks for it.  schedule: False makes no new one.  should_continue: asked before
-    each plan; False leaves the rest as it is.
-    Raises InstantNotFound when no compaction is pending at `instant`, TableState when another process carries it out or the table
-    forbids compactions.
+    Args:
+        context: The table.
+        engine: The engine.
+        settings: Settings of the compaction.
+        instant: A pending compaction.
+        if_due: Schedule the new one only if its trigger fires.
+        schedule: False schedules no new one.
+        should_continue: Called before each plan; if it returns False, the remaining plans stay pending.
+
+    Raises:
+        InstantNotFound: No compaction is pending at ``instant``.
+        TableState: Another process is running it, or the table does not allow compactions.
     """
     action = Compaction(context, engine, settings)
     if instant is not None:
@@ -123,7 +142,7 @@ def run_log_compaction(
     schedule: bool = True,
     should_continue: Callable[[], bool] = lambda: True,
 ) -> CompactionResult:
-    """As `run_compaction`, for log compactions: the log files of a slice become one."""
+    """Like `run_compaction`, for log compactions: the log files of a file slice are merged into one."""
     action = LogCompaction(context, engine, settings)
     if instant is not None:
         return _one("log_compact", run_planned(action, instant))
@@ -133,9 +152,13 @@ def run_log_compaction(
 def schedule_compaction(
     context: TableContext, settings: CompactSettings, *, if_due: bool = False, extra_metadata: Mapping[str, str] | None = None
 ) -> CompactionResult:
-    """Plan a compaction and leave it to be carried out.
+    """Schedule a compaction without running it.
 
-    if_due: only when its trigger asks for it.  extra_metadata: what the plan carries for who looks at it.
+    Args:
+        context: The table.
+        settings: Settings of the compaction.
+        if_due: Schedule only if its trigger fires.
+        extra_metadata: Extra metadata of the plan.
     """
     return _planned("compact", schedule(Compaction(context, None, settings, extra_metadata or {}), if_due=if_due))
 
@@ -143,15 +166,18 @@ def schedule_compaction(
 def schedule_log_compaction(
     context: TableContext, engine: Engine, settings: CompactSettings, *, if_due: bool = False
 ) -> CompactionResult:
-    """Plan a log compaction and leave it to be carried out.  if_due: only when enough delta commits completed."""
+    """Schedule a log compaction without running it. ``if_due``: only if enough delta commits completed."""
     return _planned("log_compact", schedule(LogCompaction(context, engine, settings), if_due=if_due))
 
 
 def unschedule(context: TableContext, settings: CompactSettings, instant: str) -> None:
-    """Drop the plan of a pending compaction or log compaction; what a dead attempt left is removed first.
+    """Drop the plan of a pending compaction or log compaction, after removing the files of a dead attempt.
 
-    The log files stay what they are, and join the slices that they belonged to.
-    Raises InstantNotFound when no such plan is pending, TableState when a process carries it out.
+    The log files are unchanged, and belong to their previous file slices again.
+
+    Raises:
+        InstantNotFound: No such plan is pending.
+        TableState: A process is running it.
     """
     action = context.timeline.load().find(instant, Action.COMPACTION, Action.LOGCOMPACTION).action
     drop_plan(context, settings.commit, instant, action)
@@ -159,7 +185,9 @@ def unschedule(context: TableContext, settings: CompactSettings, instant: str) -
 
 @dataclass(frozen=True, slots=True)
 class _MergeLogsAction(RewriteAction[CompactionRun, CompactionPlan]):
-    """What compaction and log compaction share: the plan lists log files of slices, and a task merges those of one slice."""
+    """Base of compaction and log compaction: the plan lists log files of file slices, and a task merges those of one
+    slice.
+    """
 
     settings: CompactSettings
 
@@ -173,21 +201,21 @@ class _MergeLogsAction(RewriteAction[CompactionRun, CompactionPlan]):
     def check(self) -> None:
         check_writable(self.context)
         if self.context.config.is_cow:
-            raise TableState(f"the table at {self.context.storage.uri} is copy on write: it has no log files to compact")
+            raise TableState(f"the table at {self.context.storage.uri} is copy-on-write: it has no log files to compact")
         if self.settings.marker is not None:
             schema = load_snapshot(self.context).schema
             self.settings.marker.check(pa.schema([]) if schema is None else schema.arrow)
 
     def load(self, snapshot: Snapshot, request_time: str) -> Rewrite[CompactionPlan]:
         plan = load_compaction_plan(self.context.timeline, Instant(request_time, self.action, State.REQUESTED))
-        # Nobody reads what would be written for file groups that were replaced since; a clean may have deleted them.
+        # File groups that were replaced since need no compaction; a clean may have deleted their files.
         plan = without_groups(plan, snapshot.slicing.replaced)
         spec = _task_spec(snapshot, self.settings, request_time)
         tasks = _tasks(self.context, plan, snapshot.timeline)
         return Rewrite(plan, partial(type(self).task, spec), tasks, spec.indexing, verify=self.verify(plan, request_time))
 
     def verify(self, plan: CompactionPlan, request_time: str) -> Callable[[Timeline], None] | None:
-        """What must hold of the timeline when the merge completes; None where the plan alone holds its file groups."""
+        """Return the check of the timeline under the lock, or None if the plan itself protects its file groups."""
         return None
 
     def result(
@@ -215,7 +243,7 @@ class _MergeLogsAction(RewriteAction[CompactionRun, CompactionPlan]):
 
 @dataclass(frozen=True, slots=True)
 class Compaction(_MergeLogsAction):
-    """Slices with log files become base files.  extra_metadata: of the plan."""
+    """Merges file slices with log files into base files; ``extra_metadata`` is stored in the plan."""
 
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
 
@@ -240,10 +268,11 @@ class Compaction(_MergeLogsAction):
 
 @dataclass(frozen=True, slots=True)
 class LogCompaction(_MergeLogsAction):
-    """The log files of a slice become one.
+    """Merges the log files of a file slice into one.
 
-    It must not complete once a newer compaction or clustering has taken one of its file groups, or an older write one of its
-    slices; an attempt that fails takes the plan with it.  headers: those of log files, read before the lock is taken.
+    It must not complete after a newer compaction or clustering has taken one of its file groups, or after an older
+    write to one of its slices. A failed attempt removes the plan. ``headers`` are those of log files, read before the
+    lock is taken.
     """
 
     headers: dict[str, tuple[LogBlock | CorruptBlock, ...]] = field(default_factory=dict)
@@ -266,8 +295,8 @@ class LogCompaction(_MergeLogsAction):
         chosen, timeline = self.settings.compaction, snapshot.timeline
         writing = timeline.pending_writes()
         if writing:
-            # It would carry an older time than the merged block and yet be newer than what that holds.
-            return NotDue(f"{writing[0].action} {writing[0].request_time} is under way")
+            # Its commit would have an older instant time than the merged block, but newer records.
+            return NotDue(f"{writing[0].action} {writing[0].request_time} is pending")
         slices, passed_over = self._slices(snapshot, time)
         self._read_headers(snapshot, slices)
         validity = InstantValidity.of(timeline)
@@ -286,7 +315,7 @@ class LogCompaction(_MergeLogsAction):
         return _find_slices(snapshot, partitions, time, _held_groups(self.context, snapshot))
 
     def _read_headers(self, snapshot: Snapshot, slices: Iterable[FileSlice]) -> None:
-        """Read those that are not read yet: under the lock only those of log files that came since."""
+        """Read headers that are not cached: under the lock, only those of log files written since."""
         unread = [log for slice_ in slices for log in slice_.logs if log.path not in self.headers]
         task = partial(run_log_headers, self.context.storage.spec(), InstantValidity.of(snapshot.timeline))
         for found in self.workers.map(task, unread):
@@ -315,7 +344,7 @@ _AFTER_ALL = "9" * 17
 
 
 def _candidate_partitions(context: TableContext, snapshot: Snapshot, settings: CompactionRules) -> tuple[str, ...]:
-    """The partitions that may hold something to compact: those that changed since the last plan was made, or all."""
+    """Return the partitions that may need compaction: those that changed since the last plan was made, or all."""
     existing = snapshot.listing.partitions()
     last = last_compaction(snapshot.timeline)
     if not settings.incremental or last is None:
@@ -344,7 +373,7 @@ def _find_slices(
 
 
 def _held_groups(context: TableContext, snapshot: Snapshot) -> frozenset[FileGroupId]:
-    """The groups that a log compaction must leave alone."""
+    """Return the file groups that a log compaction must not touch."""
     held = set(snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions))
     for pending in snapshot.timeline.pending(Action.LOGCOMPACTION):
         held |= planned_groups(load_compaction_plan(context.timeline, pending))
@@ -358,7 +387,7 @@ def _block_count(
     *,
     only_marked: bool,
 ) -> int:
-    """The blocks that count and that no log compaction merged; all that one log compaction wrote are one."""
+    """Count the valid blocks that no log compaction merged; all blocks of one log compaction count as one."""
     files = ((log.path, headers[log.path]) for log in slice_.logs)
     blocks, _, _ = choose_blocks(files, validity, only_marked=only_marked)
     merged = {found.block.instant_time for found in blocks if found.block.compacted_block_times}
@@ -366,7 +395,7 @@ def _block_count(
 
 
 def _last_log_compaction(context: TableContext, timeline: Timeline) -> str:
-    """Request time of the newest completed log compaction, '' without one; its plan stands beside the delta commit."""
+    """Return the request time of the newest completed log compaction, or ''; its plan remains next to the delta commit."""
     for instant in reversed(timeline.completed(Action.DELTACOMMIT)):
         requested = Instant(instant.request_time, Action.LOGCOMPACTION, State.REQUESTED)
         if context.storage.stat(context.timeline.path(requested)) is not None:
@@ -376,13 +405,13 @@ def _last_log_compaction(context: TableContext, timeline: Timeline) -> str:
     return ""
 
 
-# Carrying out
+# Execution
 
 
 def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str) -> CompactionSpec:
     context, config = snapshot.context, snapshot.config
     if snapshot.schema is None:
-        raise TableState(f"the table at {context.storage.uri} has no schema, so its logs cannot be read")
+        raise TableState(f"the table at {context.storage.uri} has no schema, so its log files cannot be read")
     stored = with_meta_fields(snapshot.schema.arrow)
     reader = ReadSpec.of(
         context.storage.spec(),
@@ -408,7 +437,7 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
 
 
 def _tasks(context: TableContext, plan: CompactionPlan, timeline: Timeline) -> list[CompactionTask]:
-    # Names of one attempt never meet those of another: a late hand that clears away a dead attempt touches nothing of a new one.
+    # File names differ between attempts, so a late cleanup of a dead attempt never deletes files of a new one.
     attempt = int.from_bytes(context.env.token_bytes(4), "big") >> 1
     logs = [
         [join_path(operation.partition_path or "", _name(path)) for path in operation.delta_file_paths or ()]
@@ -434,15 +463,16 @@ def _tasks(context: TableContext, plan: CompactionPlan, timeline: Timeline) -> l
 
 
 def _name(path: str) -> str:
-    """The file name in a plan; plans of version 1 hold whole paths."""
+    """Return the file name of a plan entry; plans of version 1 contain full paths."""
     return file_name(path)
 
 
 def _check_still_newest(context: TableContext, plan: CompactionPlan, request_time: str, current_timeline: Timeline) -> None:
-    """Raises WriteConflict when a log compaction would stand before or after what it must not.
+    """Raise WriteConflict if the merged block would get a wrong position in the order of changes.
 
-    A newer compaction, clustering or replacement took a group's old slice, so the merged block would come on top of what is
-    newer; a write with an older time that was not planned for would be taken for older than what it followed.
+    A newer compaction, clustering or replacement has closed the old file slice, so the merged block would override
+    newer records. A write with an older time that was not planned for would be ordered before the records that it
+    followed.
     """
     groups = planned_groups(plan)
     for instant in current_timeline.instants:
@@ -466,7 +496,7 @@ def _check_still_newest(context: TableContext, plan: CompactionPlan, request_tim
             continue
         if shared:
             raise WriteConflict(
-                f"log compaction {request_time} of {context.storage.uri} is overtaken by {instant.action} "
-                f"{instant.request_time}; it is dropped, and the next one will find what is left to merge",
+                f"log compaction {request_time} of {context.storage.uri} was superseded by {instant.action} "
+                f"{instant.request_time}; it is dropped, and the next one merges what remains",
                 instants=(instant.request_time,),
             )

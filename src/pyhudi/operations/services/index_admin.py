@@ -1,7 +1,8 @@
-"""Indexes of the metadata table as the caller asks for them: create, drop, rebuild, list.  `indexing` has the action behind them.
+"""Administration of metadata-table indexes: create, drop, rebuild and list. `async_indexing` implements the action.
 
-What dropping does first: the table's properties forget a partition before its folder goes, so readers are never sent to what is
-not there; the definition of a secondary or expression index goes before both, or real Hudi's next writer would build it again.
+Dropping an index first removes its partition from the table properties and then deletes the folder, so that readers
+never look for a deleted folder. The definition of a secondary or expression index is removed before both; otherwise the
+next Hudi writer would build the index again.
 
 Source: docs/formats/metadata-table.md, "Building an index while others write" and "Index definitions".
 """
@@ -58,9 +59,14 @@ from pyhudi.tasks.engine_protocol import Engine
 class IndexInfo:
     """An index of a table.
 
-    name: its partition of the metadata table.  kind: record_index, column_stats, partition_stats, bloom_filters, secondary_index
-    or expr_index.  columns: those it is over.  function, options: of an expression index.  state: ready, building or planned.
-    instant: of the indexing action, when it is not ready.
+    Attributes:
+        name: Its partition of the metadata table.
+        kind: record_index, column_stats, partition_stats, bloom_filters, secondary_index or expr_index.
+        columns: Indexed columns.
+        function: Function of an expression index.
+        options: Options of that function.
+        state: ready, building or planned.
+        instant: Instant of the indexing action, if the index is not ready.
     """
 
     name: str
@@ -80,15 +86,22 @@ def index_request(
     function: str | None = None,
     function_options: Mapping[str, str] | None = None,
 ) -> IndexRequest:
-    """The request for an index of a kind.
+    """Build the request for an index.
 
-    kind: record_index, bloom_filters, partition_stats, column_stats (columns: those with statistics, () for the first of the
-    table), secondary_index (one column).  With a function, column_stats and bloom_filters are kinds of expression indexes over
-    one column.  name: of secondary and expression indexes, the column's (and function's) when left out.  Raises InvalidRequest.
+    Args:
+        kind: record_index, bloom_filters, partition_stats, column_stats or secondary_index.
+        columns: For column_stats the columns with statistics, () for the first columns of the table; for
+            secondary_index one column.
+        name: Name of a secondary or expression index; by default that of the column and function.
+        function: Makes column_stats and bloom_filters an expression index over one column.
+        function_options: Options of the function.
+
+    Raises:
+        InvalidRequest: The arguments do not define an index.
     """
     options = dict(function_options or {})
     if function is None and options:
-        raise InvalidRequest("options of a function without the function")
+        raise InvalidRequest("function options require a function")
     if function is not None:
         if kind not in (COLUMN_STATS, BLOOM_FILTERS):
             raise InvalidRequest(f"an expression index is of kind {COLUMN_STATS} or {BLOOM_FILTERS}, not {kind!r}")
@@ -102,22 +115,26 @@ def index_request(
         partition = _named(SECONDARY_INDEX_PREFIX, name or column)
         return IndexRequest(partition, IndexDefinition(partition, kind, "identity", (column,)))
     if name is not None:
-        raise InvalidRequest(f"an index of kind {kind!r} has no name of its own")
+        raise InvalidRequest(f"an index of kind {kind!r} has a fixed name; omit name=")
     if kind == COLUMN_STATS:
         return IndexRequest(kind, column_stats_definition(columns) if columns else None)
     if columns:
-        raise InvalidRequest(f"an index of kind {kind!r} is not over columns")
+        raise InvalidRequest(f"an index of kind {kind!r} does not accept columns")
     kinds = [one.partition_type.rstrip("_") for one in INDEX_TYPES if one is not FilesIndex and one is not ExpressionStatsIndex]
     if kind not in kinds:
-        raise InvalidRequest(f"no index is of kind {kind!r}; there are: {', '.join(kinds)}")
+        raise InvalidRequest(f"index kind {kind!r} does not exist; use one of {', '.join(kinds)}")
     return IndexRequest(kind)
 
 
 def create_index(context: TableContext, engine: Engine, settings: IndexSettings, request: IndexRequest) -> Instant:
-    """Plan an index and build it; the completed indexing instant.  One that died while it was built is built anew.
+    """Plan an index and build it. An unfinished build of a dead process is restarted.
 
-    Raises InvalidRequest when the table has the index, lacks what it needs, or cannot have it; TableState when somebody else
-    builds it.
+    Returns:
+        The completed indexing instant.
+
+    Raises:
+        InvalidRequest: The table has the index, lacks a prerequisite, or does not support it.
+        TableState: Another process is building it.
     """
     waiting = [info for info in list_indexes(context.reloaded()) if info.name == request.partition and info.instant is not None]
     instant = waiting[0].instant if waiting else None
@@ -125,25 +142,36 @@ def create_index(context: TableContext, engine: Engine, settings: IndexSettings,
 
 
 def schedule_index(context: TableContext, engine: Engine, settings: IndexSettings, *requests: IndexRequest) -> str:
-    """Put an indexing on the timeline, which builds several indexes at once; its instant.  Raises as `create_index`."""
+    """Schedule one indexing action that builds several indexes. Raises the errors of `create_index`.
+
+    Returns:
+        Its instant.
+    """
     planned = schedule(Indexing(context, engine, settings, requests))
-    assert isinstance(planned, Scheduled), "an index that is asked for is planned"
+    assert isinstance(planned, Scheduled), "a requested index is always planned"
     return planned.instant
 
 
 def run_index(context: TableContext, engine: Engine, settings: IndexSettings, instant_time: str) -> Instant:
-    """Build what an indexing plans; its completed instant.
+    """Build the indexes of a scheduled indexing action.
 
-    A build that fails is taken back, the plan with it.  Raises InstantNotFound, TableState when another process builds it or has
-    taken it back.
+    A failed build is aborted, and its plan removed.
+
+    Returns:
+        The completed instant.
+
+    Raises:
+        InstantNotFound: The action is not on the timeline.
+        TableState: Another process is building it or has aborted it.
     """
     return run_planned(Indexing(context, engine, settings), instant_time)
 
 
 def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
-    """Remove one index.  Without column statistics there are none of partitions either.
+    """Remove one index. Dropping column statistics also drops partition statistics.
 
-    Raises InvalidRequest when the table has no such index, or another one needs it.
+    Raises:
+        InvalidRequest: The table has no such index, or another index depends on it.
     """
     check_writable(context, retains_indexes=False)
     with context.locked(lock_wait_ms) as held:
@@ -152,13 +180,16 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
         there = (*config.metadata_partitions, *config.metadata_partitions_inflight)
         definitions = load_index_definitions(context)
         if name == FILES:
-            raise InvalidRequest("files is not an index but the list of files: Table.drop_metadata_table() removes all")
+            raise InvalidRequest(
+                "'files' is the file listing of the metadata table, not an index; Table.drop_metadata_table() "
+                "removes the whole metadata table"
+            )
         if name not in there and name not in definitions:
             raise InvalidRequest(f"the table at {context.storage.uri} has no index {name!r}; it has {', '.join(sorted(there))}")
         dependent = dependent_partitions(name, there)
         defined = [p for p in dependent if p in definitions]
         if defined:
-            raise InvalidRequest(f"{', '.join(defined)} needs the {name.replace('_', ' ')}: drop that first")
+            raise InvalidRequest(f"{', '.join(defined)} depends on the {name.replace('_', ' ')}: drop that first")
         gone = {name, *(p for p in dependent if not is_defined(p))}
         over = []
         for instant in context.timeline.load().pending(Action.INDEXING):
@@ -169,8 +200,8 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
             elif planned & gone:
                 others = ", ".join(sorted(one or "" for one in planned - gone))
                 raise InvalidRequest(
-                    f"indexing {instant.request_time} of {context.storage.uri} builds {name!r} together with {others}: take the "
-                    "indexing back (Table.index.abort), or drop the index once it is built"
+                    f"indexing {instant.request_time} of {context.storage.uri} builds {name!r} together with {others}: "
+                    "abort the indexing (Table.index.abort), or drop the index once it is built"
                 )
         if name != COLUMN_STATS:
             remove_definition(context, name)
@@ -180,9 +211,9 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
 
 
 def drop_metadata_table(context: TableContext, lock_wait_ms: int) -> None:
-    """Remove the whole metadata table, if there is one; readers list directories from then on.
+    """Remove the metadata table, if there is one; readers list directories after that.
 
-    The next write builds it anew, defined indexes included, unless its options say hoodie.metadata.enable=false.
+    The next write rebuilds it, defined indexes included, unless its options set hoodie.metadata.enable=false.
     """
     check_writable(context, retains_indexes=False)
     with context.locked(lock_wait_ms) as held:
@@ -190,10 +221,16 @@ def drop_metadata_table(context: TableContext, lock_wait_ms: int) -> None:
 
 
 def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings, name: str | None) -> tuple[str, ...]:
-    """Build an index anew from the table's files, or, when the name is None or `files`, all of the metadata table.
+    """Rebuild an index from the table's files; if ``name`` is None or `files`, rebuild the whole metadata table.
 
-    Nothing of what is there is believed, so this repairs what is damaged.  Statistics of columns and of partitions are built
-    together.  Returns what was built.  The lock is held meanwhile.  Raises InvalidRequest when the table has no such index.
+    The existing contents are ignored, so this repairs damage. Column and partition statistics are built together. The
+    lock is held throughout.
+
+    Returns:
+        The rebuilt partitions.
+
+    Raises:
+        InvalidRequest: The table has no such index.
     """
     check_writable(context)
     with context.locked(settings.commit.lock_wait_ms) as held:
@@ -203,7 +240,9 @@ def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings
         there = context.config.metadata_partitions
         if name is None or name == FILES:
             if not there:
-                raise InvalidRequest(f"the table at {context.storage.uri} has no metadata table; Table.index.create() makes one")
+                raise InvalidRequest(
+                    f"the table at {context.storage.uri} has no metadata table; Table.index.create() creates one"
+                )
             wanted = {FILES, *there, *(d for d in load_index_definitions(context) if is_defined(d))}
         elif name in there:
             wanted = {COLUMN_STATS, PARTITION_STATS}.intersection(there) if name in (COLUMN_STATS, PARTITION_STATS) else {name}
@@ -217,7 +256,7 @@ def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings
 
 
 def list_indexes(context: TableContext) -> tuple[IndexInfo, ...]:
-    """The indexes of a table: ready, being built, and planned; `files` is none."""
+    """List the indexes of a table: ready, being built, and planned. `files` is not an index."""
     config = context.config
     definitions = load_index_definitions(context)
     instants: dict[str, str] = {}
@@ -252,12 +291,12 @@ def list_indexes(context: TableContext) -> tuple[IndexInfo, ...]:
 
 def _one(columns: Sequence[str], description: str) -> str:
     if len(columns) != 1:
-        raise InvalidRequest(f"{description} is over one column, not {len(columns)}")
+        raise InvalidRequest(f"{description} takes one column, not {len(columns)}")
     return columns[0]
 
 
 def _named(prefix: str, name: str) -> str:
     cleaned = name.removeprefix(prefix).replace(".", "_")
     if re.fullmatch(r"[A-Za-z0-9_]{1,100}", cleaned) is None:
-        raise InvalidRequest(f"an index cannot be named {name!r}: letters, digits and _ make a name")
+        raise InvalidRequest(f"index name {name!r} is invalid: use letters, digits and _")
     return prefix + cleaned

@@ -1,7 +1,8 @@
-"""Partition time to live: delete the partitions that nobody has written to for some days.
+"""Partition time to live (TTL): delete partitions that have not been written to for some days.
 
-A partition's age counts from the newest instant of its latest file slices, as real Hudi's KEEP_BY_TIME, or from the instant that
-created it (KEEP_BY_CREATION_TIME), as its metadata file says.  The deletion is that of `delete_partitions`.
+A partition's age starts at the newest instant of its latest file slices, as with Hudi's KEEP_BY_TIME, or at the instant
+that created the partition (KEEP_BY_CREATION_TIME), which its partition metadata file records. Expired partitions are
+deleted by `delete_partitions`.
 
 Source: docs/formats/writing.md, "Replace commits".
 """
@@ -24,7 +25,7 @@ from pyhudi.table.table_context import TableContext
 DAY_MS = 86_400_000
 
 DeletePartitions = Callable[[tuple[str, ...]], WriteResult]
-"""Deletes partitions, named by path, in one replace commit."""
+"""Deletes partitions, named by path, in one replacecommit."""
 
 DAYS = Option("hoodie.partition.ttl.strategy.days.retain", int, "-1", "days after which a partition expires; below 1: never")
 _SELECTED = Option(
@@ -34,15 +35,19 @@ _STRATEGY = Option(
     "hoodie.partition.ttl.management.strategy.type",
     ("KEEP_BY_TIME", "KEEP_BY_CREATION_TIME"),
     "KEEP_BY_TIME",
-    "whether a partition's age counts from its last write or from its creation",
+    "whether a partition's age starts at its last write or at its creation",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TtlSettings:
-    """days: how long a partition lives after its last write; below 1 for ever.  selected: partitions to look at, None for all.
+    """Settings of partition TTL.
 
-    limit: how many are deleted at once, oldest first.  by_creation: whether age counts from a partition's creation.
+    Attributes:
+        days: Days after which a partition expires; below 1: never.
+        selected: Partitions that may expire, None for all.
+        limit: Maximum number of partitions deleted at once, oldest first.
+        by_creation: Age starts at the creation of a partition.
     """
 
     days: Annotated[int, DAYS]
@@ -55,7 +60,7 @@ class TtlSettings:
 
     @classmethod
     def of(cls, options: Options) -> TtlSettings:
-        """From checked options."""
+        """Build the settings from checked options."""
         return read_settings(
             cls,
             options,
@@ -66,7 +71,7 @@ class TtlSettings:
 
 @retry_on_stale_files
 def find_expired_partitions(context: TableContext, settings: TtlSettings) -> tuple[str, ...]:
-    """The partitions whose time is over, those longest unwritten first."""
+    """Return the expired partitions, oldest first."""
     if settings.days < 1 or not context.config.keys.partition_fields:
         return ()
     limit = format_instant_time(context.env.now_ms() - settings.days * DAY_MS, context.config.zone)
@@ -81,7 +86,7 @@ def find_expired_partitions(context: TableContext, settings: TtlSettings) -> tup
 
 
 def run_ttl(context: TableContext, ttl: TtlSettings, delete: DeletePartitions) -> WriteResult:
-    """Delete the partitions whose time is over, in one replace commit; commits nothing when there are none."""
+    """Delete the expired partitions in one replacecommit; commit nothing if there are none."""
     expired = find_expired_partitions(context, ttl)
     if not expired:
         return WriteResult("delete_partition", None, None)
@@ -89,7 +94,7 @@ def run_ttl(context: TableContext, ttl: TtlSettings, delete: DeletePartitions) -
 
 
 def _creation_time(context: TableContext, partition: str) -> str | None:
-    """Request time of the instant that created a partition; None where its metadata is not the text file."""
+    """Return the request time of the instant that created a partition; None if its metadata is not the text file."""
     path = join_path(partition, PARTITION_METADATA_FILE)
     data = context.storage.read(path)
     if data is None:

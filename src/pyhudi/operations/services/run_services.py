@@ -1,15 +1,15 @@
-"""Running table services: after a commit, or in a pass apart from writes.
+"""Run table services: after a commit, or in a service run independent of writes.
 
-After a commit a service that is not due costs nothing beyond what the write has loaded.  The commit stands whatever happens here:
-by `hoodie.fail.writes.on.inline.table.service.exception` a failure is raised as `ServiceFailed` (the default, as in real Hudi) or
-noted in the result; then the services after it still run.
+After a commit, a service that is not due costs nothing beyond what the write has loaded. The commit remains valid
+whatever happens here: by `hoodie.fail.writes.on.inline.table.service.exception` a failure is raised as `ServiceFailed`
+(the default, as in Hudi), or recorded in the result, and then the remaining services still run.
 
-A pass does what is pending, then what is due.  Several may run at once, in threads, processes and machines: a plan is claimed
-under the table lock, and whoever finds it claimed takes the next one.  A pass that dies leaves what it was at; another finds that
-from its heartbeat and starts it anew.  Errors of the table or the store end one service of one pass, and the next pass tries
-again; any other error ends the pass.
+A service run processes what is pending, then what is due. Several may run concurrently, in threads, processes and
+machines: a plan is claimed under the table lock, and a run that finds it claimed continues with the next one. If a run
+dies, another run detects that from the heartbeat and starts the plan again. An error of the table or the store ends one
+service of one run, and the next run retries; any other error ends the run.
 
-Both iterate the rows of `registry.SERVICES`.  Source: docs/formats/writing.md, "Completing a commit" and "Deployment".
+Both iterate over `service_registry.SERVICES`. Source: docs/formats/writing.md, "Completing a commit" and "Deployment".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pyhudi.tasks.engine_protocol import Engine
 _LOG = logging.getLogger("pyhudi.operations.services.run_services")
 
 Outcomes = Mapping[str, Outcome]
-"""Service -> what it came to."""
+"""Outcome by service."""
 
 
 def with_services(
@@ -48,12 +48,21 @@ def with_services(
     delete_partitions: DeletePartitions,
     metadata_timeline: Timeline | None = None,
 ) -> WriteResult:
-    """The result of a write, after the services that are due; none is when the write committed nothing.
+    """Run the services that are due after a write, and add their outcomes to its result. None run if the write
+    committed nothing.
 
-    engine: where tasks of services run; None leaves those with tasks to a later write.  before: the timeline on which the write
-    was planned.  action: under which it completed.  delete_partitions: how partitions whose time is over are deleted.
-    metadata_timeline: that of the metadata table right after the write, where it is known.
-    Raises ServiceFailed when the settings ask for it.
+    Args:
+        context: The table.
+        engine: Runs tasks of services; None defers services with tasks to a later write.
+        settings: Settings of the services.
+        result: Result of the write.
+        before: The timeline on which the write was planned.
+        action: The completed action of the write.
+        delete_partitions: Deletes expired partitions.
+        metadata_timeline: Timeline of the metadata table right after the write, if known.
+
+    Raises:
+        ServiceFailed: A service failed, and the settings raise failures.
     """
     if result.instant is None:
         return result
@@ -73,10 +82,17 @@ def run_services(
     *,
     metadata_timeline: Timeline | None = None,
 ) -> Outcomes:
-    """Run what is due after a commit.
+    """Run the services that are due after a commit.
 
-    timeline: with the commit, possibly not the newest; metadata_timeline: the same of the metadata table, None where it is to be
-    loaded, as it is by what follows a service that committed.
+    Args:
+        context: The table.
+        engine: Runs tasks of services.
+        settings: Settings of the services.
+        timeline: A timeline with the commit, possibly not the newest.
+        completed_instant: The commit.
+        delete_partitions: Deletes expired partitions.
+        metadata_timeline: The corresponding timeline of the metadata table. None loads it, as do services after one
+            that committed.
     """
     outcomes: dict[str, Outcome] = {}
     for service, part in _parts(context, settings, Trigger.AFTER_WRITE):
@@ -87,12 +103,11 @@ def run_services(
         try:
             outcomes[service.name] = service.outcome(visit)
         except Exception as error:
-            # Whatever failed, the caller has to learn that the commit stands.
+            # Whatever failed, the caller has to learn that the commit is valid.
             if settings.raise_failures:
                 raise ServiceFailed(
-                    f"{completed_instant.action} {completed_instant.request_time} of {context.storage.uri} is committed and "
-                    "stands; "
-                    f"the {service.name} that followed it failed: {error}",
+                    f"{completed_instant.action} {completed_instant.request_time} of {context.storage.uri} is committed; "
+                    f"the {service.name} service that followed it failed: {error}",
                     instant=completed_instant.request_time,
                     service=service.name,
                 ) from error
@@ -105,9 +120,13 @@ def run_services(
 
 @dataclass(frozen=True, slots=True)
 class ServiceRunSettings:
-    """What a pass does.
+    """Settings of a service run.
 
-    names: the services that it runs.  trigger: whether they were named.  plan: False makes no new plans of what has plans.
+    Attributes:
+        services: Settings of the services.
+        names: Services to run.
+        trigger: Whether the services were named.
+        plan: False schedules no new plans.
     """
 
     services: ServiceSettings
@@ -117,16 +136,22 @@ class ServiceRunSettings:
 
     @classmethod
     def of(cls, options: Options, names: tuple[str, ...] | None, *, plan: bool) -> ServiceRunSettings:
-        """From checked options.
+        """Build the settings from checked options.
 
-        names: of services; None for all, of which log compactions and clusterings are planned, and partitions expire, only where
-        the options switch that on.  plan: whether new plans are made at all.
-        Raises InvalidRequest for a name that is not a service.
+        Args:
+            options: Checked options.
+            names: Services to run. None runs all; log compaction, clustering and partition TTL then require the options
+                that enable
+                them.
+            plan: Whether new plans are scheduled.
+
+        Raises:
+            InvalidRequest: A name is not a service.
         """
         known = tuple(service.name for service in service_registry.SERVICES)
         unknown = set(names or ()) - set(known)
         if unknown:
-            raise InvalidRequest(f"{', '.join(sorted(unknown))}: no such table service; there are {', '.join(known)}")
+            raise InvalidRequest(f"no table service is named {', '.join(sorted(unknown))}; use {', '.join(known)}")
         settings, asked = ServiceSettings.of(options), Trigger.BY_NAME if names else Trigger.IN_RUN
         chosen = {
             s.name for s in service_registry.SERVICES if not names or s.name in names if s.part(settings, asked) is not None
@@ -141,8 +166,15 @@ def run_services_once(
     delete_partitions: DeletePartitions,
     should_continue: Callable[[], bool],
 ) -> Outcomes:
-    """Run each chosen service once.  should_continue: asked before each service and each plan; False leaves the rest for another
-    time.
+    """Run each chosen service once.
+
+    Args:
+        context: The table.
+        engine: Runs tasks of services.
+        settings: Settings of the service run.
+        delete_partitions: Deletes expired partitions.
+        should_continue: Called before each service and each plan; if it returns False, the rest is left for another
+            run.
     """
     context = context.reloaded()
     outcomes: dict[str, Outcome] = {}
@@ -165,12 +197,12 @@ def run_services_once(
 
 
 def printed(outcomes: Outcomes) -> dict[str, str]:
-    """Outcomes as users see them."""
+    """Return outcomes as text for users."""
     return {name: str(outcome) for name, outcome in outcomes.items()}
 
 
 def _parts(context: TableContext, settings: ServiceSettings, trigger: Trigger) -> Iterator[tuple[Service, Mode]]:
-    """The services of a table that have something to say, and what is done of each."""
+    """Return the services that apply to a table, with the mode of each."""
     for service in service_registry.SERVICES:
         part = service.part(settings, trigger)
         if part is None or (service.of_logs and context.config.is_cow):

@@ -1,14 +1,15 @@
-"""The table services: one row each, and what a row says.
+"""Registry of table services, one row each.
 
-    name    as results, passes and users call it
-    part    what is done of it when it is asked: nothing, planning, carrying out what is planned, or both
-    due     whether there is anything to do, by what was loaded already
-    run     does it, and says what it came to
+    name    name in results and for users
+    part    what a trigger runs: nothing, scheduling, running pending plans, or both
+    due     whether there is anything to do, by what is loaded already
+    run     runs it, and returns the outcome
 
-`run` iterates `SERVICES`, for writes as for passes, threads and processes; to add a service is to add its row.
+`run_services` iterates over `SERVICES` for writes, service runs, threads and processes; adding a service means adding
+its row.
 
-Source: docs/formats/writing.md, "Completing a commit", "Cleaning" and "Deployment"; docs/formats/timeline.md, "Which instants are
-archived".
+Source: docs/formats/writing.md, "Completing a commit", "Cleaning" and "Deployment"; docs/formats/timeline.md, "Which
+instants are archived".
 """
 
 from __future__ import annotations
@@ -45,29 +46,36 @@ from pyhudi.tasks.engine_protocol import Engine
 
 
 class Trigger(StrEnum):
-    """On what occasion a service is asked."""
+    """What triggers a service."""
 
     AFTER_WRITE = "after a write"
-    IN_RUN = "in a pass over all services"
-    BY_NAME = "in a pass over services that were named"
+    IN_RUN = "in a run of all services"
+    BY_NAME = "in a run of named services"
 
 
 class Mode(StrEnum):
-    """What is done of a service."""
+    """What is run of a service."""
 
     OFF = "nothing"
-    PLAN = "what is due is planned, and left to others"
-    PENDING = "what is planned is carried out"
-    RUN = "what is planned is carried out, and what is due"
+    PLAN = "what is due is scheduled, and run elsewhere"
+    PENDING = "pending plans are run"
+    RUN = "pending plans are run, and what is due"
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceRun:
-    """What a service is given when its turn comes.
+    """Input of a service.
 
-    engine: where its tasks run; None when it has to do without.  timeline: as it was read, possibly not the newest.
-    delete_partitions: how partitions whose time is over are deleted.  should_continue: asked before each plan; False leaves the
-    rest. metadata_timeline: that of the metadata table right after the commit that the service follows; None where nobody has it.
+    Attributes:
+        context: The table.
+        engine: Runs its tasks; None if there is no engine.
+        settings: Settings of the services.
+        part: What to run of the service.
+        timeline: A loaded timeline, possibly not the newest.
+        delete_partitions: Deletes expired partitions.
+        should_continue: Called before each plan; if it returns False, the remaining plans stay pending.
+        metadata_timeline: Timeline of the metadata table right after the commit that the service follows; None if not
+            loaded.
     """
 
     context: TableContext
@@ -81,8 +89,8 @@ class ServiceRun:
 
     @property
     def workers(self) -> Engine:
-        """The engine, for a service that has tasks."""
-        assert self.engine is not None, "a service with tasks is not run without an engine"
+        """The engine, for a service with tasks."""
+        assert self.engine is not None, "a service with tasks has an engine"
         return self.engine
 
 
@@ -90,9 +98,15 @@ class ServiceRun:
 class Service:
     """One table service.
 
-    part: None where nothing is to be said of it at all.  switch: the option that has it follow writes, if one does.  is_due: why
-    it need not run, None when it has to look.  parts_with_tasks: those for which it needs an engine.  of_logs: only merge-on-read
-    tables have it.  plans: whether a writer may plan what others carry out.
+    Attributes:
+        name: Name of the service.
+        part: Returns what to run; None if the service does not appear at all.
+        run: Runs it.
+        is_due: Returns why it need not run, or None if it has to check.
+        switch: Option that makes it follow writes, if any.
+        parts_with_tasks: Modes that need an engine.
+        of_logs: Applies to merge-on-read tables only.
+        plans: Whether a writer may schedule plans that run elsewhere.
     """
 
     name: str
@@ -106,11 +120,11 @@ class Service:
 
     @property
     def off(self) -> Disabled:
-        """What there is to say where it is switched off."""
-        return Disabled(f"{self.switch}=false" if self.switch else "nothing switches it on")
+        """The outcome if it is disabled."""
+        return Disabled(f"{self.switch}=false" if self.switch else "no option enables it")
 
     def outcome(self, service_run: ServiceRun) -> Outcome:
-        """Do what is due of it."""
+        """Run what is due of it."""
         not_due = self.is_due(service_run)
         if not_due is not None:
             return not_due
@@ -123,12 +137,12 @@ def _on(switched_on: bool) -> Mode:
     return Mode.RUN if switched_on else Mode.OFF
 
 
-# Cleaning, the metadata table, archival
+# Cleaning, metadata table, archival
 
 
 def _clean_due(service_run: ServiceRun) -> NotDue | None:
     chosen, timeline = service_run.settings.clean, service_run.timeline
-    assert chosen is not None, "it is switched on"
+    assert chosen is not None, "it is enabled"
     unfinished = bool(timeline.pending(Action.CLEAN)) or (
         chosen.commit.failed_writes == "LAZY" and bool(timeline.pending_writes())
     )
@@ -137,7 +151,7 @@ def _clean_due(service_run: ServiceRun) -> NotDue | None:
 
 
 def _clean(service_run: ServiceRun) -> Outcome:
-    assert service_run.settings.clean is not None, "it is switched on"
+    assert service_run.settings.clean is not None, "it is enabled"
     result = run_clean(service_run.context, service_run.settings.clean)
     if result.instant is None and not result.finished:
         return NotDue(result.reason)
@@ -146,7 +160,7 @@ def _clean(service_run: ServiceRun) -> Outcome:
 
 
 def _metadata(service_run: ServiceRun) -> Outcome:
-    assert service_run.settings.metadata is not None, "it is switched on"
+    assert service_run.settings.metadata is not None, "it is enabled"
     if not service_run.context.config.has_metadata_table:
         return Disabled("the table has no metadata table")
     return run_metadata_services(
@@ -155,13 +169,13 @@ def _metadata(service_run: ServiceRun) -> Outcome:
 
 
 def _archive_due(service_run: ServiceRun) -> NotDue | None:
-    assert service_run.settings.archive is not None, "it is switched on"
+    assert service_run.settings.archive is not None, "it is enabled"
     reason = reason_not_to_archive(service_run.timeline, service_run.settings.archive.archival)
     return None if reason is None else NotDue(reason)
 
 
 def _archive(service_run: ServiceRun) -> Outcome:
-    assert service_run.settings.archive is not None, "it is switched on"
+    assert service_run.settings.archive is not None, "it is enabled"
     result = run_archive(service_run.context, service_run.settings.archive)
     return Executed(f"{len(result.instants)} instants archived") if result.instants else NotDue(result.reason)
 
@@ -180,7 +194,7 @@ def _compact_due(service_run: ServiceRun) -> NotDue | None:
     if service_run.part is Mode.PENDING:
         return None
     if service_run.part is Mode.PLAN and pending:
-        return NotDue(f"compaction {pending[0].request_time} is planned already")
+        return NotDue(f"compaction {pending[0].request_time} is already planned")
     zone = service_run.context.config.zone
     now = format_instant_time(service_run.context.env.now_ms(), zone)
     due = compaction_due(service_run.timeline, service_run.settings.compact.compaction, now, zone)
@@ -247,7 +261,7 @@ def _cluster_due(service_run: ServiceRun) -> NotDue | None:
     if service_run.part is Mode.PENDING or (service_run.part is Mode.RUN and pending):
         return None
     if pending:
-        return NotDue(f"clustering {pending[0].request_time} is planned already")
+        return NotDue(f"clustering {pending[0].request_time} is already planned")
     due = is_clustering_due(service_run.context, service_run.timeline, service_run.settings.clustering)
     return None if due.is_due else NotDue(due.reason)
 
@@ -274,7 +288,7 @@ def _expire_part(settings: ServiceSettings, trigger: Trigger) -> Mode | None:
 def _expire(service_run: ServiceRun) -> Outcome:
     result = run_ttl(service_run.context, service_run.settings.ttl, service_run.delete_partitions)
     if result.instant is None:
-        return NotDue("no partition's time is over")
+        return NotDue("no partition has expired")
     return Executed(f"{result.instant}, {result.file_groups_replaced} file groups")
 
 
@@ -296,4 +310,4 @@ SERVICES: tuple[Service, ...] = (
     Service("cluster", _cluster_part, _cluster, _cluster_due, CLUSTER_INLINE, _CARRYING_OUT | {Mode.PLAN}, plans=True),
     Service("ttl", _expire_part, _expire),
 )
-"""In the order in which they run, which is real Hudi's; the deletion by TTL is a write, and comes last."""
+"""In execution order, which is that of Hudi; TTL deletion is a write, and comes last."""

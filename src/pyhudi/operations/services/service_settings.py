@@ -1,4 +1,4 @@
-"""Which table services follow a write by themselves, and how: parsed once from the options."""
+"""Which table services follow a write, and how: parsed once from the options."""
 
 from __future__ import annotations
 
@@ -17,32 +17,35 @@ from pyhudi.operations.services.partition_ttl import TtlSettings
 from pyhudi.options.declaration import Option, Options, read_settings
 from pyhudi.storage.locks import LOCK_WAIT
 
-SERVICES_SWITCH = Option("hoodie.table.services.enabled", bool, "true", "services follow writes at all")
+SERVICES_SWITCH = Option("hoodie.table.services.enabled", bool, "true", "table services follow writes")
 CLEAN_SWITCH = Option("hoodie.clean.automatic", bool, "true", "a clean follows a write when it is due")
 ARCHIVE_SWITCH = Option("hoodie.archive.automatic", bool, "true", "an archival follows a write when it is due")
 COMPACT_INLINE = Option(
     "hoodie.compact.inline",
     bool,
     None,
-    "a write to a merge-on-read table compacts it when that is due; unset: unless the options say who else does",
+    "a write to a merge-on-read table compacts it when that is due; unset: unless options configure another compaction",
 )
 COMPACT_SCHEDULE = Option(
-    "hoodie.compact.schedule.inline", bool, "false", "a write plans a compaction when it is due, and leaves it to others"
+    "hoodie.compact.schedule.inline", bool, "false", "a write schedules a compaction when it is due, without running it"
 )
 COMPACT_ASYNC = Option(
-    "hoodie.datasource.compaction.async.enable", bool, None, "others compact: true plans for them, false leaves that to them too"
+    "hoodie.datasource.compaction.async.enable",
+    bool,
+    None,
+    "compaction runs outside of the writer: true schedules plans for it, false leaves scheduling to it too",
 )
 LOG_COMPACT_INLINE = Option(
-    "hoodie.log.compaction.inline", bool, "false", "a write to a merge-on-read table makes a log compaction when that is due"
+    "hoodie.log.compaction.inline", bool, "false", "a write to a merge-on-read table runs a log compaction when that is due"
 )
 CLUSTER_SCHEDULE = Option(
-    "hoodie.clustering.schedule.inline", bool, "false", "a write plans a clustering when it is due, and leaves it to others"
+    "hoodie.clustering.schedule.inline", bool, "false", "a write schedules a clustering when it is due, without running it"
 )
 CLUSTER_ASYNC = Option(
     "hoodie.clustering.async.enabled",
     bool,
     "false",
-    "others cluster: a write plans for them when a clustering is due",
+    "clustering runs outside of the writer: a write schedules plans when a clustering is due",
     aliases=("hoodie.datasource.clustering.async.enable",),
 )
 TTL_INLINE = Option("hoodie.partition.ttl.inline", bool, "false", "a write deletes partitions that have expired")
@@ -50,17 +53,24 @@ TTL_INLINE = Option("hoodie.partition.ttl.inline", bool, "false", "a write delet
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Which services follow a write by themselves.
+    """Which table services follow a write.
 
-    clean, archive, metadata (those of the metadata table): None when switched off.
-
-    compact: how compactions are made.  compact_inline, log_compact_inline: pending plans are carried out and new ones made and
-    carried out; compact_schedule_inline: new ones are made, when none is pending, and left to another thread or process.
-    clustering, cluster_inline, cluster_schedule: the same of clusterings.  ttl, ttl_inline: how partitions expire, and whether
-    they do after a write.  raise_failures: a service that fails makes the write raise, after its commit.
-
-    background: names of services that a thread beside the writer runs; the writer plans for it, and no more.  disabled: none
-    runs.
+    Attributes:
+        clean: Settings of the clean, None if disabled.
+        archive: Settings of the archival, None if disabled.
+        metadata: Settings of metadata table services, None if disabled.
+        compact: Settings of compactions.
+        compact_inline: Run pending compactions, and schedule and run new ones.
+        compact_schedule_inline: Schedule a compaction if none is pending, and let another thread or process run it.
+        log_compact_inline: Like ``compact_inline``, for log compactions.
+        clustering: Settings of clusterings.
+        cluster_inline: Run pending clusterings, and schedule and run new ones.
+        cluster_schedule: Schedule a clustering, and let another thread or process run it.
+        ttl: Settings of partition TTL.
+        ttl_inline: Delete expired partitions after a write.
+        raise_failures: A failed service makes the write raise, after its commit.
+        background: Services that a background thread of the writer runs; the writer only schedules plans for it.
+        disabled: No service runs.
     """
 
     clean: Annotated[CleanSettings | None, SERVICES_SWITCH, CLEAN_SWITCH]
@@ -81,7 +91,7 @@ class ServiceSettings:
             "hoodie.fail.writes.on.inline.table.service.exception",
             bool,
             "true",
-            "a service that fails after a commit makes the write raise; false: the result says so",
+            "a service that fails after a commit makes the write raise; false: the failure is recorded in the result",
         ),
     ]
     background: frozenset[str] = frozenset()
@@ -89,10 +99,10 @@ class ServiceSettings:
 
     @classmethod
     def of(cls, options: Options) -> ServiceSettings:
-        """From checked options.
+        """Build the settings from checked options.
 
-        A write to a merge-on-read table compacts inline unless the options say who does it: so it is with real Hudi's writers of
-        batches, and a table that nobody compacts gets slower with every write.
+        A write to a merge-on-read table compacts inline unless the options configure another compaction. Hudi's batch
+        writers do the same: a table that is never compacted gets slower with every write.
         """
         enabled = options.flag(SERVICES_SWITCH)
         inline, beside = options.explicit(COMPACT_INLINE), options.explicit(COMPACT_ASYNC)
@@ -102,13 +112,13 @@ class ServiceSettings:
         cluster_scheduled = options.flag(CLUSTER_SCHEDULE) or options.flag(CLUSTER_ASYNC)
         if inline == "true" and options.flag(COMPACT_SCHEDULE):
             raise InvalidRequest(
-                f"{COMPACT_INLINE} does not go with {COMPACT_SCHEDULE}: either the writer compacts, or it plans and leaves the "
-                "work to others"
+                f"{COMPACT_INLINE} is incompatible with {COMPACT_SCHEDULE}: the writer either compacts, or only "
+                "schedules compactions"
             )
         if clusters and cluster_scheduled:
             raise InvalidRequest(
-                f"{CLUSTER_INLINE} does not go with {CLUSTER_SCHEDULE} or {CLUSTER_ASYNC}: either the writer clusters, or it "
-                "plans and leaves the work to others"
+                f"{CLUSTER_INLINE} is incompatible with {CLUSTER_SCHEDULE} and {CLUSTER_ASYNC}: the writer either "
+                "clusters, or only schedules clusterings"
             )
         archive = ArchiveSettings.of(options) if enabled and options.flag(ARCHIVE_SWITCH) else None
         metadata = MetadataServiceSettings(
@@ -129,9 +139,9 @@ class ServiceSettings:
         )
 
     def none(self) -> ServiceSettings:
-        """The same, with everything switched off."""
+        """Return the settings with all services disabled."""
         return replace(self, disabled=True)
 
     def for_background_thread(self, names: frozenset[str]) -> ServiceSettings:
-        """The same for a writer beside which a thread runs some services."""
+        """Return the settings of a writer whose background thread runs some services."""
         return replace(self, background=names)

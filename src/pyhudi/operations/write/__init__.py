@@ -1,1 +1,1 @@
-"""The writes: from a caller's rows to a commit."""
+"""Write operations: from input rows to a commit."""

@@ -1,4 +1,4 @@
-"""Deleting partitions: their file groups are replaced with nothing."""
+"""Delete partitions: a replacecommit replaces their file groups with nothing."""
 
 from __future__ import annotations
 
@@ -37,16 +37,21 @@ from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.base_file_reader import open_base_file
 from pyhudi.tasks.engine_protocol import Engine
 
-# The file groups that an overwriting write replaces.
+# File groups that an overwriting write replaces.
 
 _COUNTED_FILES = 1000
-"""Of more files the footers are not read for a count."""
+"""Maximum number of files whose footers are read to count replaced rows."""
 
 
 def select_replaced_groups(attempt: Attempt, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The file groups that make way for the rows.  paths: the partition paths of these.
+    """Return the file groups that an overwriting write replaces.
 
-    Raises TableState where a clustering is about to rewrite some.
+    Args:
+        attempt: The attempt.
+        paths: Partition paths of the incoming rows.
+
+    Raises:
+        TableState: A pending clustering rewrites some of them.
     """
     settings, snapshot = attempt.settings, attempt.snapshot
     partitions = (
@@ -66,21 +71,22 @@ def select_replaced_groups(attempt: Attempt, paths: Iterable[str]) -> dict[str, 
 
 
 def file_group_pairs(file_ids: Mapping[str, Iterable[str]] | None) -> list[FileGroupId]:
-    """File ids by partition path, one by one."""
+    """Flatten file ids by partition path into pairs."""
     return [(partition, file_id) for partition, ids in (file_ids or {}).items() for file_id in ids]
 
 
 def live_file_ids(snapshot: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The file groups of partitions that a snapshot query sees; partitions without any are left out."""
+    """Return the file groups of partitions that a snapshot query reads, without empty partitions."""
     slices = snapshot.slices(list(partitions))
     return {partition: tuple(s.file_id for s in found) for partition, found in slices.items() if found}
 
 
 def count_replaced_rows(snapshot: Snapshot, replaced: Mapping[str, Iterable[str]] | None) -> int | None:
-    """How many records the replaced file groups held, by the footers of their base files.
+    """Count the records of replaced file groups, from the footers of their base files.
 
     Returns:
-        None where this is not known without reading rows: a file group has log files, which may hold deletes, updates and
+        None if the number is unknown without reading rows: a file group has log files, which may hold deletes, updates
+            and
         inserts; more than 1,000 files are replaced; or a footer could not be read.
     """
     if not replaced:
@@ -98,7 +104,7 @@ def count_replaced_rows(snapshot: Snapshot, replaced: Mapping[str, Iterable[str]
     try:
         return sum(in_threads(count_rows, [one.base.path for one in slices if one.base is not None]))
     except HudiError:
-        # The write is committed; a file that another writer's clean deleted since must not make it fail.
+        # The write is committed; a file that a concurrent clean has deleted must not make it fail.
         return None
 
 
@@ -106,9 +112,13 @@ def count_replaced_rows(snapshot: Snapshot, replaced: Mapping[str, Iterable[str]
 def run_delete_partitions(
     context: TableContext, partitions: Iterable[str], settings: WriteSettings, engine: Engine | None = None
 ) -> WriteResult:
-    """Remove all records of partitions by replacing their file groups with nothing.  `*` in a path stands for any characters.
+    """Delete all records of partitions by replacing their file groups with nothing.
 
-    engine: looks the keys up that leave the record index, where the table has one; threads do when it is None.
+    Args:
+        context: The table.
+        partitions: Partition paths; `*` matches any characters.
+        settings: Settings of the write.
+        engine: Looks up the keys to remove from the record index, if the table has one; None uses threads.
     """
     patterns = tuple(partitions)
     return retry_on_conflict(context, settings.commit, lambda now: _delete_partitions(now, patterns, settings, engine))
@@ -183,6 +193,8 @@ def _delete_partitions(
 
 
 def partition_deleter(context: TableContext, engine: Engine | None, settings: WriteSettings) -> DeletePartitions:
-    """Deletes partitions after a write, with its settings but without services of its own, and no catalog is told twice."""
+    """Return a function that deletes partitions after a write, with its settings but without table services and catalog
+    sync.
+    """
     quiet = replace(settings, operation=WriteOperation.DELETE_PARTITION, services=settings.services.none(), sync=None)
     return lambda partitions: run_delete_partitions(context, partitions, quiet, engine)

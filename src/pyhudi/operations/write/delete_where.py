@@ -1,4 +1,4 @@
-"""Deleting the records for which a filter is true."""
+"""Delete the records that match a filter."""
 
 from __future__ import annotations
 
@@ -35,11 +35,15 @@ def run_delete_where(
     *,
     all_columns: bool = False,
 ) -> WriteResult:
-    """Delete the records for which a filter is true.  It is evaluated again when another writer changed one of their file groups
-    meanwhile.
+    """Delete the records that match a filter. The filter is evaluated again after a conflict with another writer.
 
-    read: the rows of a query as data that the engine takes in; None reads them into memory by tasks of the engine.
-    all_columns: that query is of all columns, for `read` leaves out some of the rows and all columns but `key_names`.
+    Args:
+        context: The table.
+        engine: Reads and writes the rows.
+        where: The filter; None deletes all records.
+        settings: Settings of the write.
+        read: Returns the rows of a query as input of the engine; None reads them into memory with tasks of the engine.
+        all_columns: Query all columns, because ``read`` filters rows itself and drops all columns but `key_names`.
     """
     names = columns_to_read(context.config) if all_columns else key_names(context.config)
 
@@ -56,7 +60,7 @@ def run_delete_where(
 
 
 def key_names(config: TableConfig) -> list[str]:
-    """The columns that say which record a row is."""
+    """Return the columns that identify a record."""
     if config.populate_meta_fields:
         return [RECORD_KEY, PARTITION_PATH]
     fields = (*config.keys.record_fields, *partition_columns(config.keys))

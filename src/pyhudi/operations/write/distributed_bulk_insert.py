@@ -1,16 +1,20 @@
-"""A bulk insert that one process begins and another one completes, with tasks in between that neither of them sends out.
+"""Distributed bulk insert: one process begins it, tasks that neither process schedules write the rows, another process
+commits.
 
-    begin        everything that a write does before its rows: what died is settled, the state loaded, the instant taken, the
-                 inflight file written.  The heartbeat that is left belongs to no process
-    (tasks)      prepare and write their rows by `request` and `spec`, each within an `attempt`, and beat meanwhile
-    complete     the commit, the services and the sync that follow it, with what the tasks answered
-    roll_back    where there will be no commit
+    begin        everything that precedes the rows of a write: roll back failed writes, load the snapshot, take the
+                 instant, write the inflight file. The heartbeat that remains belongs to no process
+    (tasks)      prepare and write their rows with `request` and `spec`, each within an `attempt`, and renew the
+                 heartbeat
+    complete     the commit, and the services and catalog sync that follow it, from the results of the tasks
+    roll_back    if the write will not be committed
 
-Only what places no row goes this way: nobody counts the rows, or looks their keys up, before they are written.  What loses to
-another writer is not planned anew, for its rows are gone.  They go to new file groups, which no other write touches, so it loses
-where the columns were changed meanwhile, or what it builds on was rolled back.
+Only writes without index lookup work this way: rows are not counted and keys are not looked up before they are written.
+A write that loses a conflict is not planned again, since its rows are not available any more. The rows go to new file
+groups, which no other write touches, so conflicts are limited to concurrent column changes and to rollbacks of the
+state that it builds on.
 
-Between the processes nobody beats: where nothing of the write runs for as long as a heartbeat lasts, it counts as dead.
+Between the processes nothing renews the heartbeat. If no task or process of the write runs for one heartbeat expiry, it
+counts as dead.
 
 Source: docs/formats/writing.md, "Bulk inserts of a data source".
 """
@@ -45,13 +49,13 @@ from pyhudi.tasks.task_attempts import remove_if_write_ended
 from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
 _PATIENCE_MS = 15_000
-"""How long attempts are waited for: Spark ends a Python worker two seconds after its task was killed."""
+"""How long running task attempts are awaited: Spark ends a Python worker two seconds after its task was killed."""
 
 _PAUSE_MS = 100
 
 
 def supports_detached(settings: WriteSettings) -> bool:
-    """Whether a write can go this way: a bulk insert whose rows are written as they come."""
+    """Return True for a bulk insert whose rows are written in input order, which can be distributed this way."""
     shape = OperationTraits.of(settings)
     as_it_comes = settings.sort_mode == "NONE" and not settings.combine and settings.bulk_parallelism <= 0
     return shape.in_bulk and shape.is_bulk and as_it_comes
@@ -59,10 +63,23 @@ def supports_detached(settings: WriteSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DetachedWrite:
-    """A bulk insert that is begun.  Travels to tasks and to the process that completes it.
+    """A started bulk insert. It is pickled and sent to tasks and to the process that completes it.
 
-    columns: of the rows as they are given.  requested_on, planned_on, before: timelines, as of `Transaction.requested_on`, of the
-    state that the attempt is planned on, and of the one by which the write was planned.  request, spec: what tasks go by.
+    Attributes:
+        context: The table.
+        started_from: The table when the write began.
+        settings: Settings of the write.
+        columns: Columns of the input rows.
+        schemas: Schemas of the write.
+        rolled_back: Failed instants that this write rolled back.
+        instant_time: Request time.
+        action: The action.
+        requested_on: See `Transaction.requested_on`.
+        planned_on: Timeline of the snapshot that the attempt is planned on.
+        before: Timeline with which the write was planned.
+        start: The state that conflicts are detected against.
+        request: How tasks prepare rows.
+        spec: How tasks write files.
     """
 
     context: TableContext = field(repr=False)
@@ -82,7 +99,7 @@ class DetachedWrite:
 
     @classmethod
     def begin(cls, context: TableContext, engine: Engine, columns: pa.Schema, settings: WriteSettings) -> DetachedWrite:
-        """Begin a write of rows with these columns.  Raises what `run_write` raises before it takes rows in."""
+        """Begin a write of rows with these columns. Raises the errors that `run_write` raises before it reads rows."""
         write, snapshot = planned_write(context, engine, columns.empty_table(), settings)
         attempt = write.start_streaming_attempt(snapshot)
         transaction = attempt.transaction
@@ -107,13 +124,15 @@ class DetachedWrite:
 
     @contextmanager
     def attempt(self, token: WriteToken) -> Iterator[None]:
-        """One attempt at a task, in which it writes files with this token; the write lives meanwhile.
+        """Run one task attempt, which writes files with this token and renews the heartbeat of the write.
 
-        Raises WriteConflict where the write is over, before the attempt or when it ends; then nothing of its files is left.
+        Raises:
+            WriteConflict: The write has ended, before the attempt or when it ends. All files of the attempt are
+                deleted.
         """
         context = self.context
         sign = join_path(self._attempts, str(token))
-        # Whoever takes the write back removes the heartbeat before looking for signs, so one of the two sees the other.
+        # A rollback removes the heartbeat before it looks for these signs, so one of the two detects the other.
         context.storage.put(sign, b"")
         try:
             with (
@@ -129,10 +148,12 @@ class DetachedWrite:
         return join_path(STAGED_FOLDER, f"attempts-{self.instant_time}")
 
     def complete(self, engine: Engine, statuses: Sequence[WriteStatus]) -> WriteResult:
-        """Commit what the tasks have written; without rows nothing is committed, unless the settings ask for it.
+        """Commit what the tasks have written; an empty write is committed only if the settings request it.
 
-        What else tasks wrote, attempts that were repeated or overtaken, is deleted.
-        Raises WriteConflict where others took the write for dead, or changed what it builds on: its files are deleted then.
+        Files of repeated or superseded task attempts are deleted.
+
+        Raises:
+            WriteConflict: Another writer rolled the write back, or changed what it builds on. Its files are deleted.
         """
         try:
             return _complete(self.started_from, self, engine, statuses)
@@ -140,10 +161,10 @@ class DetachedWrite:
             self.context.storage.delete_folder(self._attempts)
 
     def roll_back(self, engine: Engine) -> None:
-        """Undo what was begun and what tasks have written.
+        """Roll the write back, with all files that tasks have written.
 
-        Without a heartbeat no attempt begins any more.  Those under way are waited for, a while, so that all their files are
-        there to be deleted; one that ends later deletes its own.
+        Without a heartbeat no attempt begins. Running attempts are awaited for a limited time, so that all their files
+        exist and can be deleted; an attempt that ends later deletes its own files.
         """
         transaction = self._resumed(engine)[1]
         transaction.stop_heartbeat()

@@ -1,4 +1,4 @@
-"""Early conflict detection: what is asked for, and what a write under way looks for (see `tasks.early_conflict_detection`)."""
+"""Settings of early conflict detection, and what a running write checks (see `tasks.early_conflict_detection`)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ ENABLE = Option(
     "hoodie.write.concurrency.early.conflict.detection.enable",
     bool,
     "false",
-    "a write stops before it writes to a file group that an older living write is writing",
+    "a write stops before it writes to a file group that an older pending write is writing to",
 )
 STRATEGY = Option(
     "hoodie.write.concurrency.early.conflict.detection.strategy",
     str,
     "SimpleDirectMarkerBasedDetectionStrategy",
-    "class that detects conflicts early; all of Hudi's are one here: markers are looked through at each file",
+    "class that detects conflicts early; PyHudi treats all of Hudi's classes alike: it checks markers before each file",
 )
 CHECK_COMMITS = Option(
     "hoodie.write.concurrency.early.conflict.check.commit.conflict",
     bool,
     "false",
-    "with early conflict detection, commits that completed meanwhile stop a write before its first file too",
+    "with early conflict detection, concurrent commits stop a write before its first file too",
 )
 _MODE = "OPTIMISTIC_CONCURRENCY_CONTROL"
 _STRATEGIES = (
@@ -40,24 +40,33 @@ _STRATEGIES = (
 
 @dataclass(frozen=True, slots=True)
 class EarlySettings:
-    """enabled: older writes under way stop this one.  checks_commits: and so do commits then, before the first file."""
+    """Settings of early conflict detection.
+
+    Attributes:
+        enabled: Older pending writes stop this one.
+        checks_commits: Concurrent commits stop it too, before its first file.
+    """
 
     enabled: Annotated[bool, ENABLE, STRATEGY, CONCURRENCY]
     checks_commits: Annotated[bool, CHECK_COMMITS]
 
     @classmethod
     def of(cls, options: Options) -> EarlySettings:
-        """From checked options.  Raises InvalidRequest beside a concurrency mode in which nothing conflicts early."""
+        """Build the settings from checked options. Raises InvalidRequest for a concurrency mode without early
+        conflicts.
+        """
         enabled, mode, strategy = options.flag(ENABLE), options.value_or_default(CONCURRENCY), options.value_or_default(STRATEGY)
         if strategy.rsplit(".", 1)[-1] not in _STRATEGIES:
-            raise Unsupported(f"option {STRATEGY}={strategy} is refused: PyHudi has {', '.join(_STRATEGIES)}")
+            raise Unsupported(f"option {STRATEGY}={strategy} is not supported; use one of {', '.join(_STRATEGIES)}")
         if enabled and mode != _MODE:
-            raise InvalidRequest(f"{ENABLE}=true goes with {CONCURRENCY}={_MODE}, as in Hudi; found {mode}")
+            raise InvalidRequest(f"{ENABLE}=true requires {CONCURRENCY}={_MODE}, as in Hudi; found {mode}")
         return read_settings(cls, options, enabled=enabled)
 
 
 def early_conflicts(transaction: Transaction, settings: EarlySettings, *, by_bucket: bool) -> EarlyConflicts | None:
-    """What an attempt that has begun looks for; None where nothing is asked for.  by_bucket: file groups are buckets."""
+    """Return the early conflict detection of a started attempt, or None if it is disabled. ``by_bucket``: file groups
+    are buckets.
+    """
     if not settings.enabled or transaction.requested_on is None:
         return None
     context, own, heartbeats = transaction.context, transaction.instant_time, transaction.settings.heartbeats

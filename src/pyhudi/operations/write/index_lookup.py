@@ -1,19 +1,21 @@
-"""The index by which a write finds records: what the options ask for, and how it looks keys up in the table as it stands.
+"""Write index: which index locates the records of a write, and how it looks up keys in the current snapshot.
 
     SIMPLE, GLOBAL_SIMPLE    key columns of base files
-    BLOOM, GLOBAL_BLOOM      key ranges and key filters first: of footers, or with `hoodie.bloom.index.use.metadata` those that
-                             the metadata table has
-    RECORD_INDEX             the record index of the metadata table, which the write builds when it is missing; global; in
-                             release 1.1 GLOBAL_RECORD_LEVEL_INDEX is another name of it
+    BLOOM, GLOBAL_BLOOM      key ranges and bloom filters first: from footers, or with `hoodie.bloom.index.use.metadata`
+                             from the metadata table
+    RECORD_INDEX             the record index of the metadata table, which the write builds if it is missing; global;
+                             release 1.1 also calls it GLOBAL_RECORD_LEVEL_INDEX
     RECORD_LEVEL_INDEX       a partitioned record index, within the partition
-    BUCKET                   the hash of the key; no lookup: buckets by number (SIMPLE), or nodes of rings (CONSISTENT_HASHING)
-    INMEMORY                 key columns, held in this process
-    HBASE                    a table of HBase; global
+    BUCKET                   the hash of the key, without a lookup: buckets by number (SIMPLE), or nodes of hash rings
+                             (CONSISTENT_HASHING)
+    INMEMORY                 key columns, cached in this process
+    HBASE                    an HBase table; global
 
-An index that cannot answer is an error, never another index.  Keys that stand in log files alone are seen by RECORD_INDEX and
-BUCKET only, so the others refuse file groups without a base file.  One kind of such keys comes about under every index, and all
-look for them: a key that was deleted before a compaction was planned, and written again before it was carried out, stands in a
-log alone after it.  (The real Hudi does not find it, and inserts it a second time.)
+If an index cannot serve the table, the write fails; it never falls back to another index. Only RECORD_INDEX and BUCKET
+find keys that are stored in log files alone, so the other indexes refuse file groups without a base file. One kind of
+such keys occurs with every index, and all indexes look for them: a key that was deleted before a compaction was
+scheduled, and written again before the compaction ran, is stored in a log file alone after it. (Hudi does not find it,
+and inserts it a second time.)
 
 Source: docs/formats/writing.md, "Indexes used for writing".
 """
@@ -70,15 +72,15 @@ from pyhudi.tasks.tag_location import (
 )
 
 _PROBED_FILES = 4
-"""How many files of a bucketed table a write asks whether their keys lie in their buckets."""
+"""Number of files of a bucketed table whose keys a write checks against their buckets."""
 
 _PROBED_ROWS = 10_000
-"""Rows up to which all keys of such a file are read."""
+"""Number of rows up to which all keys of such a file are read."""
 
-_BUCKET_PRUNING = Option("hoodie.bucket.index.query.pruning", bool, "true", "filters on keys choose the buckets to read")
+_BUCKET_PRUNING = Option("hoodie.bucket.index.query.pruning", bool, "true", "filters on keys prune buckets")
 
 LAYOUT_OPTIONS = (INDEX_TYPE, BUCKET_ENGINE, _BUCKET_PRUNING)
-"""What `read_layout` reads beside the layout itself."""
+"""Options that `read_layout` reads besides the layout itself."""
 
 
 class IndexType(StrEnum):
@@ -96,7 +98,7 @@ class IndexType(StrEnum):
 
     @property
     def is_global(self) -> bool:
-        """True when the record key alone names a record."""
+        """True if the record key alone identifies a record, across partitions."""
         return self in (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM, IndexType.RECORD_INDEX, IndexType.HBASE)
 
 
@@ -105,26 +107,26 @@ _MOVES = {
         "hoodie.record.index.update.partition.path",
         bool,
         "false",
-        "under index RECORD_INDEX a record whose partition changed moves there",
+        "under index RECORD_INDEX a record whose partition changes moves to the new partition",
     ),
     IndexType.HBASE: Option(
         "hoodie.hbase.index.update.partition.path",
         bool,
         "false",
-        "under index HBASE a record whose partition changed moves there",
+        "under index HBASE a record whose partition changes moves to the new partition",
     ),
     IndexType.GLOBAL_BLOOM: Option(
         "hoodie.bloom.index.update.partition.path",
         bool,
         "true",
-        "under index GLOBAL_BLOOM a record whose partition changed moves there",
+        "under index GLOBAL_BLOOM a record whose partition changes moves to the new partition",
     ),
 }
 _MOVES_OF_OTHERS = Option(
     "hoodie.simple.index.update.partition.path",
     bool,
     "true",
-    "under index GLOBAL_SIMPLE a record whose partition changed moves there",
+    "under index GLOBAL_SIMPLE a record whose partition changes moves to the new partition",
 )
 
 
@@ -132,31 +134,38 @@ _MOVES_OF_OTHERS = Option(
 class LookupSettings:
     """The index of one write.
 
-    update_partition_path: under a global index a record whose partition changed moves.  prune_by_ranges, use_metadata: of BLOOM.
-    buckets: of BUCKET, by its engine, else None.  hbase: of HBASE, else None.
+    Attributes:
+        index_type: The index.
+        update_partition_path: With a global index, a record whose partition changes moves to the new partition.
+        prune_by_ranges: BLOOM prunes files by their key ranges.
+        use_metadata: BLOOM reads filters and ranges from the metadata table.
+        buckets: Bucket layout by engine, None for other indexes.
+        hbase: Settings of HBASE, None for other indexes.
     """
 
     index_type: Annotated[IndexType, INDEX_TYPE, METADATA_TABLE, RECORD_INDEX_SWITCH, PARTITIONED_SWITCH]
     update_partition_path: Annotated[bool, *_MOVES.values(), _MOVES_OF_OTHERS] = True
     prune_by_ranges: Annotated[
-        bool, Option("hoodie.bloom.index.prune.by.ranges", bool, "true", "index BLOOM passes over files by their key ranges")
+        bool, Option("hoodie.bloom.index.prune.by.ranges", bool, "true", "index BLOOM prunes files by their key ranges")
     ] = True
     use_metadata: Annotated[
         bool,
-        Option("hoodie.bloom.index.use.metadata", bool, "false", "index BLOOM takes filters and ranges from the metadata table"),
+        Option(
+            "hoodie.bloom.index.use.metadata", bool, "false", "index BLOOM reads filters and key ranges from the metadata table"
+        ),
     ] = False
     buckets: Annotated[BucketLayout | ConsistentHashingSettings | None, INDEX_TYPE, BUCKET_ENGINE] = None
     hbase: HbaseSettings | None = None
 
     @classmethod
     def of(cls, options: Options) -> LookupSettings:
-        """From checked options.  Raises InvalidRequest for options that forbid the index."""
+        """Build the settings from checked options. Raises InvalidRequest for options that exclude the index."""
         word = options.value_or_default(INDEX_TYPE)
         kind = IndexType.RECORD_INDEX if word == "GLOBAL_RECORD_LEVEL_INDEX" else IndexType(word)
         if kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
             for switch in (METADATA_TABLE, RECORD_INDEX_SWITCH if kind is IndexType.RECORD_INDEX else PARTITIONED_SWITCH):
                 if options.explicit(switch) == "false":
-                    raise InvalidRequest(f"{INDEX_TYPE}={word} needs the record index, and {switch}=false forbids it")
+                    raise InvalidRequest(f"{INDEX_TYPE}={word} requires the record index, which {switch}=false disables")
         return read_settings(
             cls,
             options,
@@ -169,7 +178,13 @@ class LookupSettings:
 
 @dataclass(frozen=True, slots=True)
 class PlannedLookup:
-    """Where keys are looked up, and how.  source: what is asked, for the result of the write."""
+    """A planned index lookup.
+
+    Attributes:
+        candidates: File groups in which keys are looked up.
+        lookup: The lookup.
+        source: Data that the lookup reads, for the result of the write.
+    """
 
     candidates: tuple[FileGroupCandidate, ...]
     lookup: Lookup
@@ -186,12 +201,19 @@ def plan_write_lookup(
     *,
     is_checked: bool = False,
 ) -> PlannedLookup:
-    """How an index looks keys up in some file slices.
+    """Plan the index lookup in some file slices.
 
-    context: the table, with its properties as they are now.  new_file_id: names the new file group of a partition's bucket; None
-    when the write makes none.  rings: of the partitions that the write touches, under CONSISTENT_HASHING.  is_checked: these
-    slices went through `check_lookup`.
-    Raises TableState when the index cannot answer for the table.
+    Args:
+        settings: The index.
+        context: The table, with its current properties.
+        snapshot: The snapshot.
+        slices: The file slices.
+        new_file_id: Names the new file group of a partition's bucket; None if the write creates none.
+        rings: Rings of the partitions that the write touches, for CONSISTENT_HASHING.
+        is_checked: True if `check_lookup` has accepted these slices.
+
+    Raises:
+        TableState: The index cannot serve the table.
     """
     found = tuple(slices)
     if settings.buckets is not None:
@@ -213,7 +235,7 @@ def plan_write_lookup(
 
 
 def depends_on_groups(settings: LookupSettings, *, is_cow: bool) -> bool:
-    """Whether it is the file groups of a table that tell whether an index can answer for it."""
+    """Return True if the table's file groups decide whether the index can serve it."""
     asks_record_index = settings.index_type in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX)
     if settings.buckets is not None:
         return isinstance(settings.buckets, BucketLayout)
@@ -221,9 +243,13 @@ def depends_on_groups(settings: LookupSettings, *, is_cow: bool) -> bool:
 
 
 def check_lookup(settings: LookupSettings, context: TableContext, snapshot: Snapshot, slices: Iterable[FileSlice]) -> None:
-    """Raises InvalidRequest or TableState as `plan_write_lookup` would, before anything is begun, and stores nothing.
+    """Raise the InvalidRequest or TableState of `plan_write_lookup` before the write begins, without storing anything.
 
-    slices: those that the write may touch, where the answer depends on groups; what rings refuse is found by who loads them.
+    Args:
+        settings: The index.
+        context: The table.
+        snapshot: The snapshot.
+        slices: File slices that the write may touch, if `depends_on_groups`. Rings are checked when they are loaded.
     """
     if isinstance(settings.buckets, BucketLayout):
         stored = load_counts(context, snapshot.timeline)
@@ -237,7 +263,7 @@ def check_lookup(settings: LookupSettings, context: TableContext, snapshot: Snap
 
 
 def _metadata_of(context: TableContext, snapshot: Snapshot) -> MetadataTable:
-    """The metadata table of a state: the one that lists its files, which is open, unless the properties changed since."""
+    """Return the open metadata table of a snapshot, or open it again if the table properties changed since."""
     known = snapshot.listing.metadata if isinstance(snapshot.listing, MetadataListing) else None
     if known is not None and known.data_context.config == context.config:
         return known
@@ -249,26 +275,27 @@ def _said_of_counts(layout: BucketLayout) -> str:
 
 
 def _record_index(settings: LookupSettings, context: TableContext, snapshot: Snapshot) -> tuple[str, MetadataPartition, bool]:
-    """Name and place of the record index that the settings ask, and whether it is partitioned."""
+    """Return name and metadata partition of the requested record index, and whether it is partitioned."""
     metadata = _metadata_of(context, snapshot)
     answer = first_result(metadata, lambda kind, name: kind.key_locations(name, metadata))
     if answer is None:
         _check_not_dropped(context, snapshot)
         raise TableState(
-            f"the table at {context.storage.uri} has no record index that is ready, which index {settings.index_type} asks"
+            f"the table at {context.storage.uri} has no completely built record index, which index {settings.index_type} requires"
         )
     name, index = answer
     by_partition = name in metadata.definitions and metadata.definitions[name].by_partition
     if by_partition is not (settings.index_type is IndexType.RECORD_LEVEL_INDEX):
         raise TableState(
-            f"the record index of the table at {context.storage.uri} is {'' if by_partition else 'not '}partitioned, and "
-            f"{INDEX_TYPE}={settings.index_type} asks one that is{' not' if by_partition else ''}"
+            f"the record index of the table at {context.storage.uri} is "
+            f"{'' if by_partition else 'not '}partitioned, and {INDEX_TYPE}={settings.index_type} requires one "
+            f"that is{' not' if by_partition else ''}"
         )
     return name, index, by_partition
 
 
 def _check_not_dropped(context: TableContext, snapshot: Snapshot) -> None:
-    """Raises SnapshotOutdated where the table has lost indexes since a state was loaded."""
+    """Raise SnapshotOutdated if indexes of the table were dropped since the snapshot was loaded."""
     lost = set(snapshot.config.metadata_partitions) - set(context.reloaded().config.metadata_partitions)
     if lost:
         raise SnapshotOutdated(
@@ -278,13 +305,13 @@ def _check_not_dropped(context: TableContext, snapshot: Snapshot) -> None:
 
 
 def read_layout(options: Options) -> BucketLayout | None:
-    """How a reader says that the table is bucketed; None when it does not, or does not want filters to go by it.
+    """Return the bucket layout that read options declare; None if they declare none, or disable bucket pruning.
 
-    Without a count it says so of a table that keeps counts by itself.
+    Without a bucket count the layout refers to the counts that the table stores.
     """
     if options.value_or_default(INDEX_TYPE) != "BUCKET":
         return None
-    # Buckets of a consistent hashing index are not fixed; such a table is read without skipping by bucket.
+    # Buckets of a consistent hashing index are not fixed; such a table is read without bucket pruning.
     if options.value_or_default(BUCKET_ENGINE) != "SIMPLE" or not options.flag(_BUCKET_PRUNING):
         return None
     return BucketLayout.of(options)
@@ -294,7 +321,7 @@ def _buckets(options: Options) -> BucketLayout | ConsistentHashingSettings:
     if options.value_or_default(BUCKET_ENGINE) == "SIMPLE":
         return BucketLayout.of(options)
     if options.text(COUNT_RULES):
-        raise InvalidRequest(f"{COUNT_RULES} goes with {BUCKET_ENGINE}=SIMPLE; rings of partitions are resized by cluster()")
+        raise InvalidRequest(f"{COUNT_RULES} requires {BUCKET_ENGINE}=SIMPLE; cluster() resizes the rings of partitions")
     return ConsistentHashingSettings.of(options)
 
 
@@ -314,7 +341,7 @@ def _plan_buckets(
         named = tuple(bucket_groups(slices, by_number).values())
         said = _said_of_counts(by_number)
     else:
-        assert rings is not None, "whoever writes by rings has loaded them"
+        assert rings is not None, "a write with consistent hashing has loaded its rings"
         check_ring_groups(slices, rings)
         layout, named = rings, slices
         said = f"{HASH_FIELDS}={','.join(rings.hash_fields) or 'all key fields'}"
@@ -325,10 +352,10 @@ def _plan_buckets(
 
 
 def _with_counts(context: TableContext, snapshot: Snapshot, layout: BucketLayout) -> BucketLayout:
-    """The layout by the counts that the table keeps; rules that come with its first write are kept from then on.
+    """Return the layout with the bucket counts that the table stores; rules of its first write are stored permanently.
 
-    A table that other writers began by rules, and that keeps none, goes on by those of its writers' options, as in Hudi.
-    Raises InvalidRequest for options that say otherwise than the table.
+    A table that other writers created with rules, and that stores none, uses the rules of the writer's options, as in
+    Hudi. Raises InvalidRequest for options that contradict the table.
     """
     stored = load_counts(context, snapshot.timeline)
     if stored is None and layout.rules is not None and snapshot.timeline.last_visible is None:
@@ -338,12 +365,19 @@ def _with_counts(context: TableContext, snapshot: Snapshot, layout: BucketLayout
 
 
 def check_bucket_counts_unchanged(context: TableContext, planned: Timeline, current_timeline: Timeline, lookup: Lookup) -> None:
-    """Raises WriteConflict where the table has other bucket counts than those by which a write has placed its rows.
+    """Check that the table still has the bucket counts with which the write assigned its rows.
 
-    planned: the timeline that the write was planned on.
+    Args:
+        context: The table.
+        planned: The timeline that the write was planned on.
+        current_timeline: The timeline under the lock.
+        lookup: The lookup of the write.
+
+    Raises:
+        WriteConflict: The bucket counts changed.
     """
     layout = lookup.layout if isinstance(lookup, LookupByBuckets) else None
-    # Nothing else changes counts.
+    # Only replacecommits change bucket counts.
     if not isinstance(layout, BucketLayout) or set(current_timeline.completed(Action.REPLACECOMMIT)) <= set(
         planned.completed(Action.REPLACECOMMIT)
     ):
@@ -351,19 +385,19 @@ def check_bucket_counts_unchanged(context: TableContext, planned: Timeline, curr
     stored = load_counts(context, current_timeline)
     if stored is not None and (stored.expressions, stored.default) != (layout.rules, layout.count):
         raise WriteConflict(
-            f"partitions of {context.storage.uri} were given other bucket counts meanwhile ({stored.expressions}, else "
-            f"{stored.default}); plan the write again"
+            f"bucket counts of partitions of {context.storage.uri} were changed concurrently "
+            f"({stored.expressions}, else {stored.default}); plan the write again"
         )
 
 
 def _check_layout(
     context: TableContext, snapshot: Snapshot, groups: Sequence[FileSlice], layout: Placement, recorded: str
 ) -> None:
-    """Keys of some files lie in the buckets of their files, or the table was bucketed in another way.
+    """Check that a sample of keys is stored in the right buckets; otherwise the table was bucketed in another way.
 
-    With another number of buckets about half of the keys lie elsewhere, so few keys of few files are asked: all of a small base
-    file, of a larger one those that its footer tells; where there is none, those of the smallest log files.  recorded: the option
-    that would be wrong.
+    With another bucket count about half of the keys are in other buckets, so a small sample is enough: all keys of a
+    small base file, the keys in the footer of a larger one, or the keys of the smallest log files if there is no base
+    file. ``recorded`` is the option that would be wrong.
     """
     with_base = [(slice_, slice_.base) for slice_ in groups if slice_.base is not None]
     for slice_, base in with_base[:_PROBED_FILES]:
@@ -388,7 +422,7 @@ def _some_keys(context: TableContext, base: BaseFile) -> pa.StringArray:
 def _check_bucket(
     context: TableContext, layout: Placement, slice_: FileSlice, path: str, keys: pa.StringArray, recorded: str
 ) -> None:
-    """Raises TableState for a key in a file of a bucket that is not its own."""
+    """Raise TableState for a key that is stored in the wrong bucket."""
     bucket = layout.bucket_from_file_id(slice_.partition, slice_.file_id)
     paths = pa.repeat(pa.scalar(slice_.partition, pa.string()), len(keys))
     cells, rows = np.unique(layout.cells_for_keys(context.config.keys, keys, paths), return_index=True)
@@ -396,9 +430,9 @@ def _check_bucket(
         told = layout.bucket_at(slice_.partition, cell)
         if told != bucket:
             raise TableState(
-                f"record {keys[row].as_py()!r} stands in bucket {bucket} ({context.storage.absolute(path)}), and with "
-                f"{recorded} its place is bucket {told}; every write has to give the "
-                "number and the hash fields with which the table was begun"
+                f"record {keys[row].as_py()!r} is stored in bucket {bucket} ({context.storage.absolute(path)}), and "
+                f"with {recorded} it belongs to bucket {told}; use the bucket count and the hash fields that the "
+                "table was created with"
             )
 
 
@@ -406,14 +440,14 @@ def _refuse_groups_of_logs(kind: IndexType, slices: Iterable[FileSlice]) -> None
     lost = [slice_ for slice_ in slices if slice_.base is None]
     if lost:
         raise TableState(
-            f"index {kind} looks keys up in base files, and {len(lost)} file groups have log files alone (such as "
-            f"{lost[0].file_id} in {lost[0].partition or 'the table'}); compact the table first, or write with the index that it "
-            "was written with"
+            f"index {kind} looks up keys in base files, and {len(lost)} file groups have only log files (such as "
+            f"{lost[0].file_id} in {lost[0].partition or 'the table'}); compact the table first, or use the index "
+            "that it was written with"
         )
 
 
 def _place(snapshot: Snapshot, slice_: FileSlice, key_range: tuple[str, str] | None = None) -> FileGroupCandidate:
-    """A slice whose keys are read."""
+    """Return a file slice as candidate of the lookup."""
     logs = slice_.logs if slice_.base is None else logs_with_uncovered_keys(slice_, snapshot.timeline)
     return FileGroupCandidate(slice_.partition, slice_.file_id, slice_, key_range, logs)
 

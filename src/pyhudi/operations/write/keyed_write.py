@@ -1,4 +1,4 @@
-"""Rows to the file groups that hold their keys: look up, place what is new, write."""
+"""Keyed write: look up the file groups of incoming keys, assign inserts to file groups, and write."""
 
 from __future__ import annotations
 
@@ -42,16 +42,23 @@ from pyhudi.tasks.engine_protocol import Incoming, Tagged, TagRequest, WritePlan
 from pyhudi.tasks.log_scan import InstantValidity
 
 _SAMPLED_FILES = 4
-"""Base files whose footers tell how many bytes a row takes."""
+"""Number of base files whose footers are read to estimate the bytes per row."""
 
 
 def write_by_key(
     attempt: Attempt, incoming: Incoming, counts: Mapping[str, int], replaced: Mapping[str, tuple[str, ...]] | None
 ) -> Written:
-    """Rows to the file groups that hold their keys, or that their buckets name; the others as inserts.
+    """Write rows to the file groups that store their keys, or to which their buckets belong; the other rows are
+    inserts.
 
-    counts: rows by partition path.  replaced: the file groups that make way.
-    Raises WriteConflict where the state that the attempt is planned on is not the table's any more.
+    Args:
+        attempt: The attempt.
+        incoming: The incoming rows.
+        counts: Number of rows by partition path.
+        replaced: File groups that the write replaces.
+
+    Raises:
+        WriteConflict: The snapshot of the attempt is outdated.
     """
     settings, shape, snapshot = attempt.settings, attempt.shape, attempt.snapshot
     slices = {} if shape.replaces else attempt.loaded_metadata or slices_to_search(shape, attempt.schemas, snapshot, counts)
@@ -79,14 +86,14 @@ def write_by_key(
         tagged = _without_known(settings, tagged)
     profile = tagged.profile()
     if shape.updates_only:
-        # What is to be deleted or changed and stands nowhere is not inserted.
+        # Deletes and partial updates of missing keys are not inserted.
         profile = replace(profile, inserts={})
     attempt.phases.end("index")
     inserts: dict[str, tuple[InsertTarget, ...]] = {}
     if shape.is_bucketed:
         by_ring = shape.is_consistent_hashing and not (shape.in_bulk or shape.replaces)
         routed = profile.updates
-        # What begins the group of a node is told as an update of it, as the real Hudi tells it.
+        # The first write to the file group of a ring node is recorded as an update of that group, as in Hudi.
         profile = profile if by_ring else _with_new_groups(profile, by_group)
         if by_ring or shape.shares_groups:
             empty = {group: FileSlice(*group, attempt.spec.instant_time, None) for group in routed}
@@ -99,9 +106,9 @@ def write_by_key(
         rings = with_copies(rings, attempt.context, snapshot, profile.updates)
         if rings.copies and attempt.spec.key_shards:
             raise Unsupported(
-                f"a write beside the pending resize {min(rings.double_written_resizes)} of {attempt.context.storage.uri} is not "
-                "built for "
-                "tables with a record index, which tells one place of a key; carry the resize out first, with cluster()"
+                f"cannot write during the pending resize {min(rings.double_written_resizes)} of "
+                f"{attempt.context.storage.uri}: the record index stores one location per key, and the write would "
+                "need two. Run the resize first, with cluster()."
             )
     placed = [(t.partition, t.file_id) for targets in inserts.values() for t in targets if t.slice is not None]
     attempt.check_early({*profile.updates, *placed})
@@ -126,7 +133,7 @@ def _rings(
     slices: Mapping[str, tuple[FileSlice, ...]],
     replaced: Mapping[str, tuple[str, ...]] | None,
 ) -> ConsistentHashingWrite | None:
-    """The rings by which the rows go; stored where this write makes them."""
+    """Return the rings for the rows, after storing those that this write creates."""
     buckets = attempt.settings.index.buckets
     if not isinstance(buckets, ConsistentHashingSettings):
         return None
@@ -141,7 +148,7 @@ def _rings(
 
 
 def _new_buckets(attempt: Attempt, rings: ConsistentHashingWrite | None) -> Callable[[str, int], str]:
-    """What names the new file group of a partition's bucket."""
+    """Return the function that names the new file group of a partition's bucket."""
     if rings is not None:
         return rings.layout.node_file_id
     if attempt.shape.shares_groups:
@@ -165,17 +172,19 @@ def _tagged(attempt: Attempt, incoming: Incoming, lookup: PlannedLookup) -> Tagg
     try:
         return incoming.tag(request)
     except TableState as error:
-        # The index may speak of commits that this write has not seen, or its files may have been cleaned beside it.
+        # The index may contain commits newer than the snapshot, or its files may have been cleaned concurrently.
         known = set(timeline.instants)
         now = attempt.context.timeline.load()
         if any(instant not in known and instant.request_time != spec.instant_time for instant in now.instants):
-            raise WriteConflict(f"the table was written while keys were looked up ({error}); plan the write again") from error
+            raise WriteConflict(f"the table was written during the index lookup ({error}); plan the write again") from error
         raise
 
 
 def _read_only(attempt: Attempt, tagged: Tagged) -> tuple[FileGroupId, ...]:
-    """What was read about keys for which nothing is written: that those which an insert passes over are in a file group, and
-    that what is to be deleted, or changed in part, is in none.
+    """Return the read set of keys for which nothing is written.
+
+    Those are keys that an insert skips because a file group has them, and keys to delete or partially update that no
+    file group has.
     """
     if attempt.shape.skips_existing:
         return tuple(tagged.profile().updates)
@@ -187,13 +196,11 @@ def _read_only(attempt: Attempt, tagged: Tagged) -> tuple[FileGroupId, ...]:
 
 
 def _without_known(settings: WriteSettings, tagged: Tagged) -> Tagged:
-    """The rows whose keys stand nowhere.  Raises InvalidRequest where the others are to fail the write."""
+    """Return the rows with new keys. Raises InvalidRequest if the duplicate policy is to fail and other rows exist."""
     if settings.duplicate_policy == "fail":
         existing = sum(tagged.profile().updates.values())
         if existing:
-            raise InvalidRequest(
-                f"{existing} of the rows to insert have keys that are in the table already ({DUPLICATE_POLICY}=fail)"
-            )
+            raise InvalidRequest(f"{existing} of the rows to insert have keys that exist in the table ({DUPLICATE_POLICY}=fail)")
     return tagged.without_existing()
 
 
@@ -217,7 +224,7 @@ def _worth_rewriting(
     inserts: Mapping[str, int],
     sizing: SizingSettings,
 ) -> dict[str, tuple[FileSlice, ...]]:
-    """Those small files that are written anew for the inserts of their partitions."""
+    """Return the small files that are rewritten to take the inserts of their partitions."""
     bases = [slice_.base for found in candidates.values() for slice_ in found if slice_.base is not None]
     row_bytes = _row_bytes(context, [base for base in bases if base.size_bytes > sizing.always_rewritten_bytes])
 
@@ -231,8 +238,9 @@ def _worth_rewriting(
 
 
 def _row_bytes(context: TableContext, bases: Sequence[BaseFile]) -> float:
-    """What a row takes in some base files, by a few of them: a commit's own estimate knows nothing of files below its threshold,
-    and takes a row for many times what it is.
+    """Estimate the bytes per row from a sample of base files.
+
+    A commit's own estimate ignores files below its threshold, and overestimates the row size many times.
     """
     sizes = row_counts = 0
     for base in bases[:: max(1, len(bases) // _SAMPLED_FILES)][:_SAMPLED_FILES]:
@@ -242,7 +250,7 @@ def _row_bytes(context: TableContext, bases: Sequence[BaseFile]) -> float:
 
 
 def _record_size(attempt: Attempt) -> int:
-    """Bytes of a record, as recent commits tell."""
+    """Return the bytes per record, from recent commits."""
     store = attempt.context.timeline
     completed = attempt.snapshot.timeline.completed(Action.COMMIT, Action.DELTACOMMIT)
     recent = list(reversed(completed))[:ESTIMATION_COMMITS]
@@ -250,7 +258,7 @@ def _record_size(attempt: Attempt) -> int:
 
 
 def _with_new_groups(profile: WorkloadProfile, existing_groups: Collection[tuple[str, str]]) -> WorkloadProfile:
-    """The profile with rows that go to groups which the write makes counted as inserts."""
+    """Return the profile with rows of new file groups counted as inserts."""
     inserts = Counter(dict(profile.inserts))
     for (partition, file_id), count in profile.updates.items():
         if (partition, file_id) not in existing_groups:

@@ -1,9 +1,11 @@
-"""Batches of a stream, each committed once: its number stands in the metadata of the commit that holds it.
+"""Exactly-once micro-batches of a stream: the batch number is stored in the metadata of the commit that contains the
+batch.
 
     `_hudi_streaming_sink_checkpoint` = {"<identifier>": "<batch number>"}
 
-A batch whose number a commit of the same identifier has reached is not written again.  That is looked up before the write, in the
-active timeline and then the history, and once more under the lock of the commit, so that of two attempts at one batch one lands.
+A batch is skipped if a commit of the same identifier has reached its number. This is checked before the write, on the
+active and archived timeline, and again under the lock of the commit, so that only one of two attempts at a batch
+commits.
 
 Source: docs/formats/writing.md, "Streaming sink".
 """
@@ -38,25 +40,38 @@ IDENTIFIER = Option(
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """One batch.  identifier: of the stream, of its own in the table.  number: from 0, larger with each batch."""
+    """One micro-batch.
+
+    Attributes:
+        identifier: Identifier of the stream, unique in the table.
+        number: Batch number, from 0, increasing.
+    """
 
     identifier: str
     number: int
 
     @property
     def metadata(self) -> tuple[str, str]:
-        """What its commit carries: key and value."""
+        """Key and value for the commit metadata."""
         return SINK_CHECKPOINT_KEY, json.dumps({self.identifier: str(self.number)})
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """What a stream does with its batches beside writing them.  identifier: None for the query's own."""
+    """Settings of a streaming sink besides those of its writes.
+
+    Attributes:
+        identifier: Identifier of the stream; None uses that of the query.
+        retries: Number of retries of a failed batch.
+        retry_wait_ms: Wait before the first retry; doubles with each retry.
+        drops_failed: Drop a batch whose last retry failed, and continue the stream.
+        skips_compaction: Run no compaction in the stream.
+    """
 
     identifier: Annotated[str | None, IDENTIFIER]
     retries: Annotated[
         int,
-        Option("hoodie.datasource.write.streaming.retry.count", int, "3", "times that a failed batch is tried again", at_least=0),
+        Option("hoodie.datasource.write.streaming.retry.count", int, "3", "retries of a failed batch", at_least=0),
     ]
     retry_wait_ms: Annotated[
         int,
@@ -64,7 +79,7 @@ class SinkSettings:
             "hoodie.datasource.write.streaming.retry.interval.ms",
             int,
             "2000",
-            "milliseconds before a failed batch is tried again, twice as many each time",
+            "milliseconds before the first retry of a failed batch; doubles with each retry",
         ),
     ]
     drops_failed: Annotated[
@@ -73,26 +88,26 @@ class SinkSettings:
             "hoodie.datasource.write.streaming.ignore.failed.batch",
             bool,
             "false",
-            "a batch that failed to the end is dropped, and the stream goes on",
+            "a batch whose last retry failed is dropped, and the stream continues",
         ),
     ]
     skips_compaction: Annotated[
         bool,
-        Option("hoodie.datasource.write.streaming.disable.compaction", bool, "false", "nothing is compacted beside the stream"),
+        Option("hoodie.datasource.write.streaming.disable.compaction", bool, "false", "no compaction runs in the stream"),
     ]
 
     @classmethod
     def of(cls, options: Options) -> SinkSettings:
-        """From checked options."""
+        """Build the settings from checked options."""
         return read_settings(cls, options)
 
 
 class BatchAlreadyCommitted(TableState):
-    """The batch is in the table already.  Nothing was written."""
+    """The batch is already committed. Nothing was written."""
 
 
 def find_last_batch(context: TableContext, timeline: Timeline, identifier: str) -> int | None:
-    """The number of the newest batch of a stream that is committed; None when there is none."""
+    """Return the number of the newest committed batch of a stream, or None."""
     for document in _documents(context, timeline):
         number = _number_in(document, identifier)
         if number is not None:
@@ -101,38 +116,40 @@ def find_last_batch(context: TableContext, timeline: Timeline, identifier: str) 
 
 
 def check_not_committed(context: TableContext, batch: StreamBatch, current_timeline: Timeline) -> None:
-    """Raises BatchAlreadyCommitted when the batch, or one after it, is committed."""
+    """Raise BatchAlreadyCommitted if the batch or a later one is committed."""
     last = find_last_batch(context, current_timeline, batch.identifier)
     if last is not None and last >= batch.number:
-        raise BatchAlreadyCommitted(f"batch {batch.number} of stream {batch.identifier} is in {context.storage.uri} already")
+        raise BatchAlreadyCommitted(
+            f"batch {batch.number} of stream {batch.identifier} is already committed in {context.storage.uri}"
+        )
 
 
 def retried(write: Callable[[], object], settings: SinkSettings, env: Environment, number: int, uri: str) -> None:
-    """Write a batch; one that fails is tried again, after longer and longer waits.  Raises what the last try ended with."""
+    """Write a batch with retries and growing waits. Raises the error of the last attempt."""
     wait_ms = settings.retry_wait_ms
     for left in reversed(range(settings.retries + 1)):
         try:
             write()
             return
         except ServiceFailed as error:
-            _LOG.warning("batch %d is in %s; %s", number, uri, error)
+            _LOG.warning("batch %d is committed in %s; %s", number, uri, error)
             return
         except (InvalidRequest, CommitUnknown):
-            # The one would fail again; the other may still land, so that only a restart may look again.
+            # The first would fail again. After the second the batch may still land, so only a restart may check again.
             raise
         except HudiError as error:
             if left:
-                _LOG.warning("batch %d for %s failed, %d tries are left: %s", number, uri, left, error)
+                _LOG.warning("batch %d for %s failed, %d retries remain: %s", number, uri, left, error)
                 env.sleep_ms(wait_ms)
                 wait_ms *= 2
             elif settings.drops_failed:
-                _LOG.error("batch %d for %s is dropped, as the options say: %s", number, uri, error)
+                _LOG.error("batch %d for %s is dropped, as configured: %s", number, uri, error)
             else:
                 raise
 
 
 def _documents(context: TableContext, timeline: Timeline) -> Iterator[CommitMetadata]:
-    """Commit metadata, newest first."""
+    """Return commit metadata, newest first."""
     for instant in reversed(timeline.completed_writes()):
         yield read_commit(context.timeline, instant)
     history = context.timeline.history
@@ -152,4 +169,4 @@ def _number_in(document: CommitMetadata, identifier: str) -> int | None:
         found = json.loads(text)
         return int(found[identifier]) if identifier in found else None
     except (ValueError, TypeError) as error:
-        raise CorruptData(f"the batch number of a stream cannot be read: {text[:200]!r}") from error
+        raise CorruptData(f"the batch number of a stream in commit metadata is unreadable: {text[:200]!r}") from error

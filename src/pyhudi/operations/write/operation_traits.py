@@ -1,4 +1,4 @@
-"""What a write is, said once: traits that follow from its operation and its index."""
+"""Traits of a write that follow from its operation and its index."""
 
 from __future__ import annotations
 
@@ -16,21 +16,28 @@ from pyhudi.table.table_config import TableConfig
 
 @dataclass(frozen=True, slots=True)
 class OperationTraits:
-    """The traits of a write that follow from its operation and its index; whatever a write does asks these alone.
+    """The traits of a write that follow from its operation and its index. All other code decides by these traits only.
 
-    is_bucketed: the index says by itself which file group takes a record (buckets), so that no file is looked into.
-    shares_groups: other writers append to the same file groups meanwhile; every file is a log, those of new groups too.
-    is_consistent_hashing: which group that is, the rings of partitions say; rows begin a group with a log file, unless they come
-    in bulk. needs_lookup: the index is asked where incoming keys stand.
-    adds: rows are added whether their keys are there or not; in_bulk: and the inflight file says nothing of where.
-    skips_existing: of the rows to insert those whose keys are there are left out, or refused: `duplicate_policy`.
-    updates_only: what stands nowhere is not inserted: deletes, and updates of some columns.
-    compares: incoming rows meet the stored ones of their keys, by their ordering values.
-    is_bulk: rows go to new files, file group by file group as they come.
-    replaces: file groups make way for the rows; replaces_table: those of all partitions.
-    deletes: rows name records that go.
-    global_keys: the key alone names a record.  moves_records: one whose partition changed moves there.
-    needs_counts: the rows are counted before anything is written.
+    Attributes:
+        operation: The write operation.
+        is_bucketed: The index assigns records to file groups by hash (buckets), without reading any file.
+        shares_groups: Other writers append to the same file groups concurrently. Every file is a log file, even in new
+            groups.
+        is_consistent_hashing: Hash rings of partitions assign the file groups. A group begins with a log file, except
+            in bulk.
+        needs_lookup: The index looks up incoming keys.
+        adds: Rows are added whether or not their keys exist.
+        in_bulk: Rows are added, and the inflight file does not list their file groups.
+        skips_existing: Rows to insert whose keys exist are skipped or refused, see `duplicate_policy`.
+        updates_only: Missing keys are not inserted (deletes and partial updates).
+        compares: Incoming rows are merged with stored records by ordering value.
+        is_bulk: Rows go to new files, in input order.
+        replaces: The write replaces file groups.
+        replaces_table: The write replaces the file groups of all partitions.
+        deletes: Rows name records to delete.
+        global_keys: The key alone identifies a record, across partitions.
+        moves_records: A record whose partition changes moves to the new partition.
+        needs_counts: Rows are counted before anything is written.
     """
 
     operation: WriteOperation
@@ -53,14 +60,14 @@ class OperationTraits:
 
     @classmethod
     def of(cls, settings: WriteSettings) -> OperationTraits:
-        """Raises Unsupported for an index that cannot answer what the operation asks."""
+        """Derive the traits from the settings. Raises Unsupported if the index cannot serve the operation."""
         operation, index = settings.operation, settings.index
         routes = index.index_type is IndexType.BUCKET
         inserts, in_bulk = operation is WriteOperation.INSERT, operation is WriteOperation.BULK_INSERT
         asks_for_keys = inserts and settings.duplicate_policy != "none"
         if routes and asks_for_keys:
             raise Unsupported(
-                "index BUCKET looks no keys up, so an insert cannot pass over or refuse those that are there; use upsert, or "
+                "index BUCKET looks up no keys, so an insert cannot skip or refuse existing keys; use upsert, or "
                 f"{DUPLICATE_POLICY}=none"
             )
         placed_by_key = not (inserts or in_bulk or operation.replaces)
@@ -68,8 +75,8 @@ class OperationTraits:
         has_rings = isinstance(index.buckets, ConsistentHashingSettings)
         if has_rings and settings.commit.is_non_blocking:
             raise InvalidRequest(
-                f"{BUCKET_ENGINE}=CONSISTENT_HASHING does not go with {CONCURRENCY}={NON_BLOCKING}: a new ring leaves behind "
-                "what others write by the old one; use OPTIMISTIC_CONCURRENCY_CONTROL"
+                f"{BUCKET_ENGINE}=CONSISTENT_HASHING is incompatible with {CONCURRENCY}={NON_BLOCKING}: a new ring "
+                "would miss rows that concurrent writers place by the old one; use OPTIMISTIC_CONCURRENCY_CONTROL"
             )
         return cls(
             operation=operation,
@@ -87,18 +94,18 @@ class OperationTraits:
             replaces_table=operation is WriteOperation.INSERT_OVERWRITE_TABLE,
             deletes=deletes,
             global_keys=index.index_type.is_global,
-            # An insert looks keys up to pass over those that are there, wherever they are.
+            # An insert looks up keys to skip existing ones, in whichever partition they are.
             moves_records=index.update_partition_path and not inserts,
             needs_counts=routes or not in_bulk or not settings.allow_empty,
         )
 
     @property
     def supports_generated_keys(self) -> bool:
-        """Whether rows whose keys the table makes can be written so."""
+        """True if the operation can write rows with generated record keys."""
         return self.adds or self.replaces
 
     def action(self, config: TableConfig) -> Action:
-        """The action by which a table gets such a write."""
+        """The action on the timeline of such a write."""
         if self.replaces:
             return Action.REPLACECOMMIT
         return Action.COMMIT if config.is_cow else Action.DELTACOMMIT

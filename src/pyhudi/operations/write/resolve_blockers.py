@@ -1,4 +1,4 @@
-"""What is in the way of a write: writes that died, and services whose plans name its file groups."""
+"""Resolve what blocks a write: failed writes, and pending services whose plans name its file groups."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from pyhudi.table.timeline.active_timeline import Timeline
 
 
 def rollback_failed_if_eager(context: TableContext, settings: CommitSettings) -> tuple[tuple[str, ...], Timeline | None]:
-    """Under the EAGER policy, roll back what died before.
+    """Roll back failed writes under the EAGER policy.
 
-    Returns the instants that were rolled back, and the timeline that was looked at for them where none was: a state of the table
-    as good as one that is loaded now.
+    Returns:
+        The instants that were rolled back, and the loaded timeline if there were none, which is as current as one
+        loaded now.
     """
     if settings.failed_writes != "EAGER":
         return (), None
@@ -34,12 +35,15 @@ def rollback_failed_if_eager(context: TableContext, settings: CommitSettings) ->
 
 
 def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:
-    """Raises TableState when the write may not change groups that a service is about to rewrite.
+    """Check that no pending clustering conflicts with the file groups of the write.
 
-    A plan that nobody will carry out is dropped (see `drop_orphaned_plan`) and in nobody's way.  Under the update strategy
-    that allows it, the write goes on, and a pending clustering of its groups is dropped if the options say so.  One that is being
-    carried out is left alone: whichever of the two commits later finds the other.  A resize of rings is gone on beside by writes
-    that copy their rows for it, under the strategy that does so; others are refused whatever the strategy.
+    A plan that no process will run is dropped (see `drop_orphaned_plan`). Under the update strategy that allows it, the
+    write proceeds, and a pending clustering of its groups is dropped if the options request that. A clustering that is
+    being run stays: whichever of the two commits later detects the conflict. During a resize of rings, only writes
+    under the strategy that writes rows twice proceed; others are refused under every strategy.
+
+    Raises:
+        TableState: The write must not change groups that a service is about to rewrite.
     """
     context, timeline, wanted = snapshot.context, snapshot.timeline, frozenset(groups)
     pending = [i for i in timeline.pending(Action.CLUSTERING) if wanted & touched_file_groups(context, i)] if wanted else []
@@ -51,9 +55,9 @@ def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str
     if clustered and (resized or settings.clustering_updates != "allow"):
         count = len(snapshot.pending_clusterings.intersection(wanted))
         raise TableState(
-            f"{settings.operation} would change {count} file groups of {context.storage.uri} that pending clustering "
-            f"{', '.join(clustered)} is about to replace, and one of the two would be lost; run it with "
-            f"cluster({clustered[0]!r}), drop it with unschedule_clustering({clustered[0]!r})"
+            f"{settings.operation} would change {count} file groups of {context.storage.uri} that pending "
+            f"clustering {', '.join(clustered)} is about to replace, and one of the two would be lost; run it "
+            f"with cluster({clustered[0]!r}), drop it with unschedule_clustering({clustered[0]!r})"
             + _remedy(settings, resized=resized)
         )
     if settings.drops_clusterings:
@@ -63,10 +67,13 @@ def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str
 
 
 def refuse_planned_compactions(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:
-    """Raises TableState when a compaction is planned of file groups whose rows do not fit the columns that the write brings.
+    """Check that no compaction is planned for rows whose types the write changes.
 
-    Hudi carries out plans of replaced file groups too, and would fail to read these.  A plan that no process will carry out is
+    Hudi runs plans of replaced file groups too, and would fail to read these rows. A plan that no process will run is
     dropped.
+
+    Raises:
+        TableState: Such a compaction is planned.
     """
     context, planned = snapshot.context, snapshot.slicing.pending_compactions
     times = {planned[group] for group in groups if group in planned}
@@ -81,15 +88,15 @@ def refuse_planned_compactions(snapshot: Snapshot, groups: Iterable[tuple[str, s
 
 
 def _takes_copies(context: TableContext, clustering: str, groups: frozenset[tuple[str, str]]) -> bool:
-    """Whether a pending clustering resizes the rings of all of the groups that it is about to replace."""
+    """Return True if a pending clustering resizes the rings of all groups that it is about to replace."""
     taken = touched_file_groups(context, Instant(clustering, Action.CLUSTERING, State.REQUESTED)) & groups
     return {partition for partition, _ in taken} <= load_node_changes(context, clustering).keys() if taken else True
 
 
 def _remedy(settings: WriteSettings, *, resized: bool) -> str:
-    """What else a write that a pending clustering refuses may do."""
+    """Return alternatives for a write that a pending clustering blocks."""
     if not resized:
-        return f", or let writes win with {UPDATE_STRATEGY}=SparkAllowUpdateStrategy"
+        return f", or give writes precedence with {UPDATE_STRATEGY}=SparkAllowUpdateStrategy"
     if settings.operation.replaces:
         return ""
-    return f", or write to both places with {UPDATE_STRATEGY}=SparkConsistentBucketDuplicateUpdateStrategy"
+    return f", or write rows twice with {UPDATE_STRATEGY}=SparkConsistentBucketDuplicateUpdateStrategy"

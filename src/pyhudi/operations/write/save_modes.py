@@ -1,11 +1,12 @@
-"""A write as Spark's jobs word it: rows, a place, a save mode and one mapping of options, for a table that may not be there yet.
+"""Save modes of Spark's DataFrame writers: rows, a path, a save mode and one mapping of options, for a table that may
+not exist.
 
-    append           writes by the operation of the options; makes the table from the options where there is none
-    overwrite        replaces the rows and columns of the table, which stays what it is, in one commit
-    errorifexists    refuses a table that is there
-    ignore           writes nothing where a table is there
+    append           writes with the operation of the options; creates the table from the options if there is none
+    overwrite        replaces the rows and columns of the table in one commit, and retains its configuration
+    errorifexists    fails if the table exists
+    ignore           writes nothing if the table exists
 
-A first write that fails, for rows that do not fit among others, leaves no table.
+A first write that fails, for example because of invalid rows, leaves no table.
 
 Source: docs/formats/writing.md, "Options against the table".
 """
@@ -59,14 +60,20 @@ _MODES = {
 }
 
 PartitionPaths = Callable[[KeySpec], list[str]]
-"""The partition paths of the rows that were given, by what the table is."""
+"""Returns the partition paths of the input rows, for a table configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """A write whose options, mode and columns are checked.
+    """A save whose options, mode and columns have been checked.
 
-    context: the table that is there; None where this write is to make it.  skipped: mode ignore, and there is a table.
+    Attributes:
+        uri: Location of the table.
+        storage_options: Options of the storage.
+        options: The options.
+        context: The existing table; None if this save creates it.
+        settings: Settings of the write.
+        skipped: True for mode ignore and an existing table.
     """
 
     uri: str | os.PathLike[str]
@@ -85,9 +92,18 @@ class Save:
         storage_options: Mapping[str, str] | None,
         columns: pa.Schema,
     ) -> Save:
-        """Everything that can be refused before there is a table or a row.  columns: those of the rows.
+        """Check everything that can be refused before a table is created or a row is read.
 
-        Raises TableExists under errorifexists, InvalidRequest for options or columns that do not fit.
+        Args:
+            uri: Location of the table.
+            mode: Save mode.
+            options: The options.
+            storage_options: Options of the storage.
+            columns: Columns of the rows.
+
+        Raises:
+            TableExists: The table exists, and the mode is errorifexists.
+            InvalidRequest: Options or columns are invalid for the table.
         """
         mode = _save_mode(mode, options)
         there: TableConfig | None = None
@@ -102,7 +118,7 @@ class Save:
             return cls(uri, storage_options, options, None, settings, True)
         check_sync(settings.sync)
         if mode != "append" and operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
-            raise InvalidRequest(f"{operation} needs mode append, not {mode}")
+            raise InvalidRequest(f"{operation} requires mode append, not {mode}")
         if there is None:
             check_first_write(os.fspath(uri), options, settings, columns)
             return cls(uri, storage_options, options, None, settings, False)
@@ -112,9 +128,17 @@ class Save:
         return cls(uri, storage_options, options, open_context(uri, storage_options, options), settings, False)
 
     def run(self, engine: Engine, data: Any, partition_paths: PartitionPaths, batch: StreamBatch | None = None) -> WriteResult:
-        """Write.  batch: the rows are this batch of a stream, which is not written again where it has landed.
+        """Write the rows.
 
-        Raises WriteConflict when other writers won, InvalidRequest for rows that do not fit.
+        Args:
+            engine: The engine.
+            data: The rows.
+            partition_paths: Returns the partition paths of the rows.
+            batch: The micro-batch of a stream that the rows belong to. A committed batch is not written again.
+
+        Raises:
+            WriteConflict: Other writers won.
+            InvalidRequest: Rows are invalid for the table.
         """
         settings = self.settings if batch is None else replace(self.settings, batch=batch)
         if self.skipped:
@@ -136,11 +160,11 @@ class Save:
 
     @property
     def supports_detached(self) -> bool:
-        """Whether the write can be begun here and completed by another process, see `begin`."""
+        """True if another process can complete the write, see `begin`."""
         return not self.skipped and supports_detached(self.settings)
 
     def begin(self, engine: Engine, columns: pa.Schema) -> PendingSave:
-        """Begin the write: tasks of other processes bring its rows, which have these columns, and write them."""
+        """Begin the write. Tasks of other processes supply rows with these columns and write them."""
         context = self._made() if self.context is None else self.context.reloaded()
         try:
             return PendingSave(DetachedWrite.begin(context, engine, columns, self.settings), self.context is None)
@@ -157,7 +181,12 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class PendingSave:
-    """A write that is begun, see `Save.begin`.  creates_table: the table was made for it, and goes where it fails."""
+    """A started save, see `Save.begin`.
+
+    Attributes:
+        write: The distributed bulk insert.
+        creates_table: True if the table was created for it; a failure then removes the table.
+    """
 
     write: DetachedWrite
     creates_table: bool
@@ -172,46 +201,48 @@ class PendingSave:
             raise
 
     def roll_back(self, engine: Engine) -> None:
-        """Undo it, and what tasks have written."""
+        """Roll the write back, with all files that tasks have written."""
         self.write.roll_back(engine)
         if self.creates_table:
             discard_new_table(self.write.context, self.write.settings.commit.lock_wait_ms)
 
 
 def stream_operation(options: Options, output_mode: str) -> WriteOperation | None:
-    """The operation of each batch of a stream; None for the table's own: upsert, or bulk_insert where keys are generated.
+    """Return the operation of each batch of a stream; None selects the table's default: upsert, or bulk_insert with
+    generated keys.
 
-    Raises InvalidRequest for one that no stream has, or that is none of the output mode's.
+    Raises:
+        InvalidRequest: Streams do not support the operation, or the output mode excludes it.
     """
     mode = output_mode.strip().lower()
     if mode not in ("append", "update", "complete"):
-        raise InvalidRequest(f"output mode {output_mode!r} is none of append, update, complete")
+        raise InvalidRequest(f"output mode {output_mode!r} is not supported; use append, update or complete")
     given = options.explicit(OPERATION)
     operation = WriteOperation(given) if given is not None else None
     if operation is WriteOperation.DELETE_PARTITION:
         raise InvalidRequest("a stream cannot delete partitions; use Table.delete_partitions")
     if mode == "complete":
         if operation not in (None, WriteOperation.INSERT_OVERWRITE_TABLE):
-            raise InvalidRequest(f"output mode complete replaces the table with each batch, so {operation} does not go with it")
+            raise InvalidRequest(f"output mode complete replaces the table with each batch, which excludes operation {operation}")
         return WriteOperation.INSERT_OVERWRITE_TABLE
     return operation
 
 
 def _discard(context: TableContext, settings: WriteSettings, error: Exception) -> None:
-    """Remove the table that was made for a write which failed."""
+    """Remove the table that was created for a failed write."""
     discard_after_error(context, settings.commit.lock_wait_ms, error)
 
 
 def _save_mode(mode: str, options: Options) -> str:
-    """The mode of the call, or that of the option, where the call has the one that Spark's writers give."""
+    """Return the mode of the call, or that of the option if the call has the default of Spark's writers."""
     found = _MODES.get(mode.strip().lower())
     if found is None:
-        raise InvalidRequest(f"save mode {mode!r} is none of append, overwrite, errorifexists, ignore")
+        raise InvalidRequest(f"save mode {mode!r} is not supported; use append, overwrite, errorifexists or ignore")
     named = options.explicit(SAVE_MODE)
     if named is None or named == found:
         return found
     if found != "append":
-        raise InvalidRequest(f"mode {mode} and option {SAVE_MODE}={named} disagree")
+        raise InvalidRequest(f"save mode {mode} contradicts option {SAVE_MODE}={named}")
     return named
 
 
@@ -220,8 +251,8 @@ def _check_same_table(uri: str | os.PathLike[str], options: Options, existing: T
         check_against_table(options, existing)
     except InvalidRequest as error:
         raise InvalidRequest(
-            f"{error}; mode overwrite replaces the rows and columns of a table, not what the table is: for another table there, "
-            f"delete the folder {open_storage(uri).uri} first, or write to another path"
+            f"{error}; mode overwrite replaces the rows and columns of a table, not its configuration. For a "
+            f"different table, delete the folder {open_storage(uri).uri} first, or write to another path."
         ) from error
 
 

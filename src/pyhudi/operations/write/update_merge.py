@@ -1,11 +1,12 @@
-"""Updates and merges: rows that are read, changed, and written as one upsert on the state in which they were read.
+"""UPDATE and MERGE: rows are read, changed, and written as one upsert based on the snapshot that they were read from.
 
-    update    the rows for which a filter is true get new values in some columns
-    merge     the rows of a source meet those of the table; clauses say what becomes of those that match, and of those that do not
+    update    rows that match a filter get new values in some columns
+    merge     source rows are joined with the table; clauses define what happens to matched and unmatched rows
 
-A record keeps its key and its partition.  What is written is an upsert, so the table's merge mode decides between the changed
-row and the stored one: a row whose ordering value is set to an older one loses.  When another writer changed
-a file group that is written to, or inserted a key that was found nowhere, all of it is done anew, or raises WriteConflict.
+A record retains its key and its partition. The result is written as an upsert, so the table's merge mode decides
+between the changed row and the stored one: a row whose ordering value is set to an older one loses. If another writer
+changed a file group of the write set, or inserted a key that was not found, the whole operation is repeated or raises
+WriteConflict.
 
 Source: docs/updates-and-merges.md.
 """
@@ -57,14 +58,14 @@ from pyhudi.tasks.read_slice import ReadSpec, run_read
 Ints = npt.NDArray[np.int64]
 
 _LOOKED_UP = 10_000
-"""Source rows up to which a merge by key asks for the rows of their keys; beyond it every file is read."""
+"""Maximum number of source rows for which a merge by key looks up keys; with more rows every file is read."""
 
 _SOURCE_ROW, _TARGET_ROW = "\x00source", "\x00target"
-"""Columns that no table has."""
+"""Reserved column names."""
 
 
 class ClauseAction(StrEnum):
-    """What a clause of a merge does with its rows."""
+    """What a merge clause does with its rows."""
 
     UPDATE = "update"
     DELETE = "delete"
@@ -72,7 +73,7 @@ class ClauseAction(StrEnum):
 
 
 class ClauseRows(StrEnum):
-    """The rows of which a clause of a merge speaks: pairs that match, or rows of one side that match none of the other."""
+    """The rows that a merge clause applies to: matched pairs, or unmatched rows of one side."""
 
     MATCHED = "matched"
     OF_SOURCE = "not matched"
@@ -83,8 +84,11 @@ class ClauseRows(StrEnum):
 class Clause:
     """One clause of a merge.
 
-    values: what is assigned, None for all columns of the source.  where: of which of the rows it speaks, None for all of them: a
-    filter, or what the engine's own expressions are.
+    Attributes:
+        outcome: What the clause does.
+        values: Assignments, None for all columns of the source.
+        where: Condition, None for all rows: a filter, or an expression of the engine.
+        rows: The rows that the clause applies to.
     """
 
     outcome: ClauseAction
@@ -97,8 +101,12 @@ class Clause:
 def run_update(
     context: TableContext, engine: Engine, values: Mapping[str, Any], where: Filter | None, settings: WriteSettings
 ) -> WriteResult:
-    """Give the rows for which a filter is true other values.  Raises InvalidRequest for assignments that do not fit the table,
-    Unsupported where the table cannot be updated so, WriteConflict as of `run_write`.
+    """Update the rows that match a filter.
+
+    Raises:
+        InvalidRequest: Assignments are invalid for the table.
+        Unsupported: The table does not support updates.
+        WriteConflict: See `run_write`.
     """
     _check_can_change(context, settings, "an update")
 
@@ -111,9 +119,7 @@ def run_update(
         with raise_stale_on_missing_file(query.snapshot):
             found = _read(engine, query, _every)
             check_identity(context.config, found)
-            _refuse_repeated(
-                context.config.keys, found, "the table holds two rows of record {key!r} for which the filter is true"
-            )
+            _refuse_repeated(context.config.keys, found, "the table has two matching rows of record {key!r}")
             rows = found.select(table.names)
             changed = pa.Table.from_batches([assign(assignments, rows, rows, after)], after)
             return run_write(context, engine, changed, settings, base_snapshot=query.snapshot)
@@ -130,9 +136,14 @@ def run_merge_statement(
     clauses: Sequence[Clause],
     settings: WriteSettings,
 ) -> WriteResult:
-    """Let the rows of a source meet those of the table.  Of the clauses for a pair of rows, or for a row that matches none, the
-    first one counts whose condition is true.  Errors as of `run_update`; InvalidRequest too where two rows of the source would
-    change one row of the table, or insert one key.
+    """Merge source rows into the table. For each matched pair or unmatched row, the first clause whose condition is
+    true applies.
+
+    Raises:
+        InvalidRequest: Clauses are invalid for the table, two source rows match one row of the table, or two insert one
+            key.
+        Unsupported: The table does not support updates.
+        WriteConflict: See `run_write`.
     """
     _check_can_change(context, settings, "a merge")
     _check_on(context.config, on, source.schema, clauses, settings)
@@ -164,10 +175,19 @@ def run_merge_changes(
     description: str,
     repeated: str,
 ) -> WriteResult:
-    """Upsert the rows that an engine makes of those of a query.
+    """Upsert the rows that an engine computes from the rows of a query.
 
-    plan: the rows to read of the table as it is.  change: what becomes of them, as data that the engine takes in, with
-    DELETE_COLUMN.  repeated: what is said where two of them are of one record.  Errors as of `run_update`.
+    Args:
+        context: The table.
+        engine: The engine.
+        plan: Returns the query for the current table.
+        change: Returns the changed rows of a query as input of the engine, with DELETE_COLUMN.
+        settings: Settings of the write.
+        description: Name of the operation, for messages.
+        repeated: Message for two changed rows of one record.
+
+    Raises:
+        InvalidRequest, Unsupported, WriteConflict: See `run_update`.
     """
     _check_can_change(context, settings, description)
 
@@ -183,8 +203,12 @@ def run_merge_changes(
 
 @dataclass(frozen=True, slots=True)
 class _BoundClause:
-    """A clause whose assignments are bound to columns.  unchanged_columns: columns of the source that have to hold what the table
-    holds.
+    """A clause whose assignments are bound to columns.
+
+    Attributes:
+        clause: The clause.
+        assignments: The bound assignments.
+        unchanged_columns: Columns whose source value must equal the table's value.
     """
 
     clause: Clause
@@ -194,7 +218,7 @@ class _BoundClause:
 
 @dataclass(frozen=True, slots=True)
 class _MergeRun:
-    """A merge of one source with a table in one state.  after: the table's columns once it has landed."""
+    """A merge of one source with one snapshot of the table; ``after`` are the table's columns after the merge."""
 
     config: TableConfig
     table: pa.Schema
@@ -225,7 +249,9 @@ class _MergeRun:
         return cls(config, table, source, tuple(on), tuple(bound), after)
 
     def changed(self, target: pa.Table, keys: pa.Table) -> tuple[pa.Table, bool]:
-        """The rows to upsert, and whether a column marks some of them as deletes.  target: the rows that match, and more."""
+        """Return the rows to upsert, and whether a column marks some of them as deletes. ``target`` includes all
+        matched rows.
+        """
         pairs = _pairs(target, keys, self.on)
         sources: Ints = pairs.column(_SOURCE_ROW).to_numpy()
         targets: Ints = pairs.column(_TARGET_ROW).to_numpy()
@@ -276,75 +302,80 @@ class _MergeRun:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What is asked for
+# Checks and query
 
 
 def _check_can_change(context: TableContext, settings: WriteSettings, description: str) -> None:
-    """Raises Unsupported, InvalidRequest for tables and settings under which rows cannot be read, changed and written back."""
+    """Raise Unsupported or InvalidRequest if rows of the table cannot be read, changed and written back."""
     check_writable(context)
     uri, keys = context.storage.uri, context.config.keys
     if settings.operation is not WriteOperation.UPSERT:
-        raise InvalidRequest(f"{description} of {uri} is an upsert, and the table's options make it {settings.operation}")
+        raise InvalidRequest(f"{description} of {uri} runs as an upsert, and the options make it {settings.operation}")
     if keys.generates_keys:
-        raise Unsupported(f"{description} of {uri}, which generates its record keys: delete the rows and insert them anew")
+        raise Unsupported(
+            f"{description} of {uri} is not supported: the table generates its record keys. Delete the rows and "
+            "insert them again."
+        )
     if settings.commit.is_non_blocking:
         raise Unsupported(
-            f"{description} of {uri} under non-blocking concurrency control: what others write between reading and writing would "
-            "not be "
-            "met; write with OPTIMISTIC_CONCURRENCY_CONTROL"
+            f"{description} of {uri} is not supported under non-blocking concurrency control: writes between "
+            "reading and writing would not be detected; use OPTIMISTIC_CONCURRENCY_CONTROL"
         )
     nested = [name for name in (*keys.record_fields, *partition_columns(keys)) if "." in name]
     if nested:
-        raise Unsupported(f"{description} of {uri}, whose key or partition is a field inside of a struct: {', '.join(nested)}")
+        raise Unsupported(
+            f"{description} of {uri} is not supported: its key or partition is a nested field ({', '.join(nested)})"
+        )
 
 
 def _check_on(
     config: TableConfig, on: Sequence[str], source: pa.Schema, clauses: Sequence[Clause], settings: WriteSettings
 ) -> None:
-    """Raises for columns by which rows cannot be found, and for inserts that could meet a record of their key."""
+    """Check the join columns of a merge, and that inserts cannot hit an existing record with their key."""
     keys, places = set(config.keys.record_fields), set(partition_columns(config.keys))
     if not clauses:
-        raise InvalidRequest("a merge without clauses does nothing: say what becomes of the rows, with when_matched_update() say")
+        raise InvalidRequest("a merge without clauses has no effect; add one, for example with when_matched_update()")
     missing = [name for name in on if name not in source.names]
     if missing:
-        raise InvalidRequest(f"on= names {', '.join(missing)}, and the columns of the source are {', '.join(source.names)}")
+        raise InvalidRequest(f"on= names {', '.join(missing)}, which the source lacks; its columns are {', '.join(source.names)}")
     if not any(clause.outcome is ClauseAction.INSERT for clause in clauses):
         return
     if not keys <= set(on) <= keys | places:
         raise Unsupported(
-            f"a merge that inserts finds rows by the record key ({', '.join(config.keys.record_fields)}), and the partition "
-            f"fields where wanted, and on= names {', '.join(on)}: a row that matches nothing could have the key of another record"
+            f"a merge that inserts has to match on the record key ({', '.join(config.keys.record_fields)}), "
+            f"optionally with the partition fields, and on= names {', '.join(on)}: an unmatched row could have "
+            "the key of another record"
         )
     if set(on) & places and settings.index.index_type.is_global:
         raise Unsupported(
-            "a merge that inserts finds rows by the record key alone where the index is global: a key that is not in a partition "
-            "may be in another one"
+            "a merge that inserts has to match on the record key alone if the index is global: a key that is "
+            "missing in one partition may exist in another one"
         )
 
 
 def _query_for(context: TableContext, source: pa.Table, on: Sequence[str], *, all_columns: bool) -> SnapshotQuery:
-    """The rows that those of the source may match: by their keys where `on` names these, else all of them.  all_columns: all
-    anyway.
+    """Return the query for rows that source rows may match: by their keys if ``on`` names the key fields, else all
+    rows.
     """
     columns = columns_to_read(context.config)
     if not all_columns and source.num_rows <= _LOOKED_UP and set(context.config.keys.record_fields) <= set(on):
-        # What else `on` names is compared when the rows are there.
+        # Other columns in `on` are compared after the rows have been read.
         return plan_read_lookup(context, source.select(list(on)).drop_null(), columns, ReadSettings())
     return plan_snapshot_query(context, columns)
 
 
 def columns_to_read(config: TableConfig) -> list[str] | None:
-    """All columns, with what names each record where the table stores that."""
+    """Return None for all columns, or all columns with the meta columns that identify a record."""
     return ["*"] if config.populate_meta_fields else None
 
 
 def load_table_columns(schema: pa.Schema) -> pa.Schema:
-    """The columns without the meta columns."""
+    """Return the columns without the meta columns."""
     return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 
 def evolved(table: pa.Schema, input_schema: pa.Schema, settings: WriteSettings) -> pa.Schema:
-    """The table's columns once values of other columns are in them."""
+    """Return the table's columns after values with ``input_schema`` have been written."""
     known = set(table.names)
     fields = [input_schema.field(f.name) if f.name in input_schema.names else f for f in table]
     new = [field for field in input_schema if field.name not in known]
@@ -352,19 +383,19 @@ def evolved(table: pa.Schema, input_schema: pa.Schema, settings: WriteSettings) 
 
 
 def _check_assigned(config: TableConfig, assignments: Sequence[Assignment]) -> None:
-    """Raises InvalidRequest where the columns that say which record a row is are assigned."""
+    """Raise InvalidRequest for an assignment to a column that identifies a record."""
     keys = config.keys
     for role, names in (("a record key field", keys.record_fields), ("a partition field", partition_columns(keys))):
         for assignment in assignments:
             if assignment.column in names:
                 raise InvalidRequest(
-                    f"column {assignment.column!r} is {role}, and a record keeps its key and its partition: delete the record "
-                    "and upsert it under the other one"
+                    f"column {assignment.column!r} is {role}, which cannot be changed: delete the record and upsert it "
+                    "with the new value"
                 )
 
 
 def _bound(config: TableConfig, table: pa.Schema, source: pa.Schema, on: Sequence[str], clause: Clause) -> _BoundClause:
-    """A clause with its assignments; errors as of `parse_assignments`."""
+    """Bind the assignments of a clause to columns. Raises the errors of `parse_assignments`."""
     identity = (*config.keys.record_fields, *partition_columns(config.keys))
     if clause.outcome is ClauseAction.DELETE:
         return _BoundClause(clause, ())
@@ -380,12 +411,12 @@ def _bound(config: TableConfig, table: pa.Schema, source: pa.Schema, on: Sequenc
     given = {assignment.column: assignment.value for assignment in assignments}
     for name in on:
         if given.get(name) != ColumnRef(f"source.{name}"):
-            raise InvalidRequest(f"what is inserted has the {name!r} that was not found: assign it 'source.{name}'")
+            raise InvalidRequest(f"an inserted row must have the {name!r} that was not matched: assign it 'source.{name}'")
     return _BoundClause(clause, assignments)
 
 
 def _sides_of(clause: Clause, source: pa.Schema, table: pa.Schema) -> pa.Schema:
-    """The columns that a clause speaks of."""
+    """Return the columns that a clause may refer to."""
     return _sides(
         None if clause.rows is ClauseRows.OF_TARGET else source,
         None if clause.rows is ClauseRows.OF_SOURCE else table,
@@ -393,17 +424,17 @@ def _sides_of(clause: Clause, source: pa.Schema, table: pa.Schema) -> pa.Schema:
 
 
 def _sides(source: pa.Schema | None, table: pa.Schema | None) -> pa.Schema:
-    """Columns `source.x`, and `target.x`, of the sides that there are."""
+    """Return columns `source.x` and `target.x` of the sides that exist."""
     sides = {"source": source, "target": table}
     return pa.schema([pa.field(name, pa.struct(list(side)), False) for name, side in sides.items() if side is not None])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The rows
+# Rows
 
 
 def _read(engine: Engine, query: SnapshotQuery, of: Callable[[pa.Table], pa.Table]) -> pa.Table:
-    """The rows of a query that are wanted, in memory."""
+    """Read the rows of a query into memory, filtered by ``of``."""
     found = engine.map(partial(_read_slice, query.spec, of), query.plan.slices)
     return pa.concat_tables([query.schema.empty_table(), *found]).combine_chunks()
 
@@ -417,19 +448,19 @@ def _every(rows: pa.Table) -> pa.Table:
 
 
 def _matching(rows: pa.Table, *, keys: pa.Table, on: tuple[str, ...]) -> pa.Table:
-    """The rows that match one of the source."""
+    """Return the rows that match a source row."""
     return rows.take(pc.unique(_pairs(rows, keys, on).column(_TARGET_ROW)))
 
 
 def _pairs(rows: pa.Table, keys: pa.Table, on: tuple[str, ...]) -> pa.Table:
-    """The numbers of the rows of the source and of the table that match, in order.  A null matches nothing."""
+    """Return the row numbers of matching source and table rows, in order. A null matches nothing."""
     numbered = rows.select(on).append_column(_TARGET_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
     found = keys.join(numbered, list(on), join_type="inner", use_threads=False).select([_SOURCE_ROW, _TARGET_ROW])
     return found.sort_by([(_SOURCE_ROW, "ascending"), (_TARGET_ROW, "ascending")]).combine_chunks()
 
 
 def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings: WriteSettings) -> pa.Table:
-    """The source in the types that the table would have of it.  Raises InvalidRequest for what no table holds."""
+    """Convert the source to the types of the table. Raises InvalidRequest for types that no table supports."""
     if not settings.truncates_nanoseconds:
         for batch in source.to_batches():
             check_no_truncated_nanoseconds(batch)
@@ -438,12 +469,12 @@ def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings
 
 
 def _join_keys(source: pa.Table, table: pa.Schema, on: Sequence[str]) -> pa.Table:
-    """What rows of the source match by, in the table's types, and their numbers.  Rows with a null match nothing and are left
-    out.
+    """Return the join keys of source rows in the table's types, with row numbers. Rows with a null match nothing and
+    are omitted.
     """
     missing = [name for name in on if name not in table.names]
     if missing:
-        raise InvalidRequest(f"on= names {', '.join(missing)}, and the columns of the table are {', '.join(table.names)}")
+        raise InvalidRequest(f"on= names {', '.join(missing)}, which the table lacks; its columns are {', '.join(table.names)}")
     wanted = pa.schema([table.field(name).with_nullable(True) for name in on])
     evolve(wanted, pa.schema([source.schema.field(name).with_nullable(True) for name in on]), SchemaMode.STRICT)
     keys = conform_table(source.select(list(on)), wanted)
@@ -451,7 +482,7 @@ def _join_keys(source: pa.Table, table: pa.Schema, on: Sequence[str]) -> pa.Tabl
 
 
 def _beside(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
-    """Pairs of rows, or rows of one side, as the clauses speak of them."""
+    """Return pairs of rows, or rows of one side, with the columns that clauses refer to."""
     schema = _sides(None if source is None else source.schema, None if target is None else target.schema)
     return pa.table([_as_struct(side) for side in (source, target) if side is not None], schema=schema)
 
@@ -461,7 +492,7 @@ def _as_struct(rows: pa.Table) -> pa.Array:
 
 
 def _chosen(other_rows: pa.Table, where: Filter | None) -> Ints:
-    """The numbers of the rows for which a condition is true."""
+    """Return the row numbers for which a condition is true."""
     every = np.arange(other_rows.num_rows, dtype=np.int64)
     if where is None:
         return every
@@ -471,7 +502,7 @@ def _chosen(other_rows: pa.Table, where: Filter | None) -> Ints:
 
 
 def check_identity(config: TableConfig, rows: pa.Table) -> None:
-    """Raises TableState where the columns of a row name another record than the one that it is stored as."""
+    """Raise TableState if the columns of a row produce another key or partition than the one it is stored with."""
     if not config.populate_meta_fields or not rows.num_rows:
         return
     batch = as_batch(rows.drop_columns([RECORD_KEY, PARTITION_PATH]))
@@ -480,13 +511,13 @@ def check_identity(config: TableConfig, rows: pa.Table) -> None:
         wrong = pc.index(pc.equal(stored, made), False).as_py()
         if wrong >= 0:
             raise TableState(
-                f"a row is stored with {name} {stored[wrong].as_py()!r}, and its columns make {made[wrong].as_py()!r}: it "
-                "cannot be written back in its place"
+                f"a row is stored with {name} {stored[wrong].as_py()!r}, and its columns produce "
+                f"{made[wrong].as_py()!r}: it cannot be written back"
             )
 
 
 def _check_kept(names: Sequence[str], source: pa.Table, target: pa.Table) -> None:
-    """Raises InvalidRequest where a row of the source has another key or partition than the row that it would become."""
+    """Raise InvalidRequest if a source row has another key or partition than the row that it would update."""
     for name in names:
         ours, theirs = source.column(name), target.column(name)
         if ours.type != theirs.type:
@@ -495,36 +526,37 @@ def _check_kept(names: Sequence[str], source: pa.Table, target: pa.Table) -> Non
         wrong = pc.index(differs, True).as_py()
         if wrong >= 0:
             raise InvalidRequest(
-                f"a row of the source has {name}={ours[wrong].as_py()!r}, and the row that it matches {theirs[wrong].as_py()!r}: "
-                f"a record keeps its key and its partition; put {name!r} into on=, or upsert the row to move its record"
+                f"a row of the source has {name}={ours[wrong].as_py()!r}, and its matching row "
+                f"{theirs[wrong].as_py()!r}: key and partition of a record cannot change; add {name!r} to on=, or "
+                "upsert the row to move its record"
             )
 
 
 def _refuse_nulls(inserted: pa.Table) -> None:
-    """Raises InvalidRequest for a row to insert with a null in what rows match by: it was compared with no record."""
+    """Raise InvalidRequest for a row to insert with a null in its join columns, which was compared with no record."""
     if any(column.null_count for column in inserted.columns):
         names = ", ".join(inserted.column_names)
         raise InvalidRequest(
-            f"a row of the source that would be inserted has a null in {names}, which matches nothing: a record with that null "
-            "may be there; upsert such rows"
+            f"a row of the source that would be inserted has a null in {names}, which matches nothing: a record "
+            "with that null may exist; upsert such rows"
         )
 
 
 def _refuse_two_sources(config: TableConfig, rows: pa.Table, matched_rows: Sequence[Ints]) -> None:
-    """Raises InvalidRequest where a row of the table would be changed twice: which change is to count, nobody has said."""
+    """Raise InvalidRequest if several source rows match one row of the table: the result would be ambiguous."""
     numbers = np.concatenate([np.zeros(0, dtype=np.int64), *matched_rows])
     seen, counts = np.unique(numbers, return_counts=True)
     if (counts > 1).any():
         twice = as_batch(rows.slice(int(seen[counts > 1][0]), 1))
         raise InvalidRequest(
-            f"several rows of the source match record {record_keys(config.keys, twice)[0].as_py()!r}, and each would change it: "
-            "leave one of them in the source"
+            f"several rows of the source match record {record_keys(config.keys, twice)[0].as_py()!r}, and each "
+            "would change it; remove all but one of them from the source"
         )
-    _refuse_repeated(config.keys, rows.take(pa.array(seen)), "the table holds two rows of record {key!r} that would be changed")
+    _refuse_repeated(config.keys, rows.take(pa.array(seen)), "the table has two rows of record {key!r} that would be changed")
 
 
 def _refuse_repeated(keys: KeySpec, rows: pa.Table, text: str, *, assigns_location: bool = True) -> None:
-    """Raises InvalidRequest where two rows are of one record.  assigns_location: the partition is part of what names it."""
+    """Raise InvalidRequest for two rows of one record. ``assigns_location``: the partition is part of its identity."""
     if rows.num_rows < 2:
         return
     batch = as_batch(rows)
@@ -533,4 +565,4 @@ def _refuse_repeated(keys: KeySpec, rows: pa.Table, text: str, *, assigns_locati
     counts = np.bincount(codes)[codes]
     if (counts > 1).any():
         key = names["key"][int(np.flatnonzero(counts > 1)[0])].as_py()
-        raise InvalidRequest(f"{text.format(key=key)}, and an upsert has one row for each record")
+        raise InvalidRequest(f"{text.format(key=key)}, and an upsert has one row per record")

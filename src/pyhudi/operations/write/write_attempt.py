@@ -1,4 +1,4 @@
-"""One attempt at a write, as a value, what its tasks wrote, and how often a write is attempted."""
+"""One attempt at a write: its inputs, the output of its tasks, and the retry loop after conflicts."""
 
 from __future__ import annotations
 
@@ -28,12 +28,17 @@ from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.write_tasks import WriterSpec, WriteStatus
 
-# What a write says of itself: to other writers before it begins, to its caller when it is done.
+# What a write reports: to other writers in its inflight file, and to its caller in its result.
 
 
 def encode_profile(profile: WorkloadProfile, operation: Operation, token: bytes) -> bytes:
-    """The workload profile as other writers expect it in the inflight file: planned inserts of each partition, then each file
-    group with updates.  token: sixteen random bytes.
+    """Encode the workload profile for the inflight file: planned inserts of each partition, then each file group with
+    updates.
+
+    Args:
+        profile: The profile.
+        operation: The operation.
+        token: Sixteen random bytes.
     """
     by_partition: dict[str, list[WriteStat]] = {}
     for partition, count in sorted(profile.inserts.items()):
@@ -48,7 +53,7 @@ def encode_profile(profile: WorkloadProfile, operation: Operation, token: bytes)
 
 
 def write_result(completed_instant: Instant, statuses: Iterable[WriteStatus]) -> WriteResult:
-    """What the tasks of a committed write tell of it; its operation and what was planned are for the caller to say."""
+    """Build the result of a committed write from its write statuses; the caller adds operation and plan figures."""
     # Rows that a pending resize moves are written twice, and count once.
     stats = [status.stat for status in statuses if not is_copy(status.stat.path or "", completed_instant.request_time)]
     rewritten = [s for s in stats if s.prev_base_file is not None]
@@ -68,17 +73,26 @@ def write_result(completed_instant: Instant, statuses: Iterable[WriteStatus]) ->
     )
 
 
-# The turn of a write that keeps losing: it holds the table's lock from its read to its commit, so that nobody overtakes it.
+# A write that keeps losing conflicts holds the table lock from its read to its commit, so that no other write can
+# commit first.
 
 _LATEST = "9" * 17
 
 
 @contextmanager
 def exclusive_write(context: TableContext, settings: CommitSettings, longest_ms: int) -> Iterator[TableContext]:
-    """The table during a turn.  longest_ms: how long others should expect it to be.
+    """Hold the table lock for one exclusive write.
 
-    Writers of another kind that are under way would wait for the lock until they have lost, and begin from nothing then: they are
-    let go first, for a while.  Raises as `LockProvider.acquire`.
+    Pending writers of another kind would wait for the lock until they have lost, and then start from scratch. So they
+    may commit first, for a limited time.
+
+    Args:
+        context: The table.
+        settings: Commit settings.
+        longest_ms: Expected maximum duration, published to waiting writers.
+
+    Raises:
+        The errors of `LockProvider.acquire`.
     """
     if not context.holds_lock:
         wait_for_foreign_writers(context, settings, context.timeline.load(), _LATEST, None)
@@ -88,10 +102,20 @@ def exclusive_write(context: TableContext, settings: CommitSettings, longest_ms:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt: what is written, the state that it is planned on, and the instant that it took.
+    """One attempt at a write.
 
-    start: what its commit is compared with.  spec: how its tasks write files.  loaded_metadata: the slices of the state that were
-    looked at before the instant was taken, and found to go with the options; None where none were.
+    Attributes:
+        context: The table.
+        settings: Settings of the write.
+        shape: Traits of the operation.
+        schemas: Schemas of the write.
+        phases: Timing.
+        snapshot: The snapshot that it is planned on.
+        start: The state that conflicts are detected against.
+        transaction: Its transaction.
+        spec: How its tasks write files.
+        loaded_metadata: File slices that were checked against the options before the instant was taken; None if none
+            were.
     """
 
     context: TableContext
@@ -106,10 +130,12 @@ class Attempt:
     loaded_metadata: Mapping[str, tuple[FileSlice, ...]] | None = None
 
     def check_early(self, groups: Collection[FileGroupId]) -> None:
-        """Raises WriteConflict, while no file is written, where others have changed file groups between the state that this is
-        planned on and its instant; and where the settings ask for it and others change them now.
+        """Raise WriteConflict before any file is written if the write has already lost.
+
+        That is the case if file groups changed between the snapshot and the instant of the attempt. With early conflict
+        detection, pending writes to the same file groups count too.
         """
-        # What is appended beside others meets less, and a resize that the write follows is none of it.
+        # Appends to shared file groups have fewer conflicts, and a resize that the write double-writes for is none.
         if not (self.shape.shares_groups or self.shape.is_consistent_hashing):
             self.transaction.check_requested_on_state(self.start, groups)
         if self.spec.early is None:
@@ -119,17 +145,20 @@ class Attempt:
             self.transaction.check_conflicts(self.start, groups)
 
     def begin_files(self, profile: WorkloadProfile | None) -> None:
-        """Write the inflight file; data files may follow.  profile: what it tells other writers, None for nothing."""
+        """Write the inflight file with the profile; data files may follow."""
         operation, env = self.shape.operation.recorded, self.context.env
         self.transaction.start(b"" if profile is None else encode_profile(profile, operation, env.token_bytes(16)))
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the tasks of an attempt wrote.
+    """The output of the tasks of an attempt.
 
-    lookup: where keys were looked up, None where they were not.  read: what was read about keys for which nothing is written.
-    hashing: of the partitions that it writes, under an index that has some.
+    Attributes:
+        statuses: Write statuses.
+        lookup: The index lookup, None if there was none.
+        read: Read set of keys for which nothing was written.
+        hashing: Rings of the written partitions, for consistent hashing.
     """
 
     statuses: list[WriteStatus]
@@ -140,7 +169,7 @@ class Written:
 
 @contextmanager
 def raise_stale_on_missing_file(snapshot: Snapshot) -> Iterator[None]:
-    """A file that is gone from a state which is no longer whole is not damage: the write is planned anew."""
+    """Treat a missing file of an outdated snapshot as a stale snapshot, not as corruption: the write is planned again."""
     try:
         yield
     except TableState:
@@ -151,13 +180,15 @@ def raise_stale_on_missing_file(snapshot: Snapshot) -> Iterator[None]:
 
 
 def write_start(snapshot: Snapshot) -> WriteStart:
-    """What the commit of a write that is planned on a state is compared with."""
+    """Return the state that the commit of a write planned on ``snapshot`` is compared with."""
     return WriteStart.of(snapshot.timeline, snapshot.schema.avro if snapshot.schema else "")
 
 
 _LEAST_TURN_MS = 60_000
 _ATTEMPTS_OF_A_TURN = 4
-"""What others are told that a turn may take: the longest attempt so far is no measure of the next one."""
+"""Expected duration of an exclusive write, as a multiple of the longest attempt, which may be shorter than the next
+one.
+"""
 
 
 def retry_on_conflict(
@@ -166,12 +197,15 @@ def retry_on_conflict(
     attempt: Callable[[TableContext], WriteResult],
     run_attempt: Callable[[TableContext], None] | None = None,
 ) -> WriteResult:
-    """Attempt a write that plans itself anew each time, and as often again as the settings allow while other writers win.
+    """Run an attempt, and retry after conflicts as often as the settings allow.
 
-    attempt: is given the table to write to.  When it has been overtaken `CommitSettings.exclusive_after` times, that is one in
-    its turn: whatever the attempt reads of it, nobody overtakes.  One that early detection stopped beside an older write was not
-    overtaken.
-    run_attempt: is called before each attempt but the first, and before that where it is in its turn; what it raises ends it all.
+    Args:
+        context: The table.
+        settings: Commit settings.
+        attempt: Plans and runs one attempt on the given table. After `CommitSettings.exclusive_after` conflicts it runs
+            as an exclusive
+            write, which no other write can overtake. An attempt that early conflict detection stopped does not count.
+        run_attempt: Called before each retry, before an exclusive write takes the lock. Its errors end the loop.
     """
     number = overtaken = longest_ms = 0
     while True:

@@ -1,7 +1,8 @@
-"""Whether the options of a write go with the table, asked before the write takes an instant: what is refused leaves no trace.
+"""Check the options of a write against the table before the write takes an instant, so that a refused write leaves no
+trace.
 
-Only the first attempt asks: other writers who win change rows, and what they change of the table is met again when the attempt is
-planned, under its instant.  What was looked at for it is planned on where the state is still the same.
+Only the first attempt runs these checks. Changes by concurrent writers are checked when a later attempt is planned,
+under its instant. The file slices that were loaded for the checks are reused if the state has not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyhudi.table.snapshot import Snapshot
 from pyhudi.table.table_context import TableContext
 
 LoadedCommits = Mapping[str, tuple[FileSlice, ...]]
-"""The slices of a state that a write may touch, by partition."""
+"""File slices of a snapshot that a write may touch, by partition."""
 
 
 def check_preconditions(
@@ -31,9 +32,22 @@ def check_preconditions(
     snapshot: Snapshot,
     counts: Mapping[str, int],
 ) -> LoadedCommits | None:
-    """Raises InvalidRequest, TableState or Unsupported for options that the table refuses; SnapshotOutdated as listing does.
+    """Check the options of a write against the table.
 
-    counts: rows by partition path.  Returns the slices that were looked at, None where none had to be.
+    Args:
+        context: The table.
+        settings: Settings of the write.
+        shape: Traits of the operation.
+        schemas: Schemas of the write.
+        snapshot: The snapshot.
+        counts: Number of rows by partition path.
+
+    Returns:
+        The file slices that were loaded, None if none were needed.
+
+    Raises:
+        InvalidRequest, TableState, Unsupported: The table does not allow the options.
+        SnapshotOutdated: The snapshot is stale.
     """
     check_columns_by_ids(context, schemas, snapshot)
     if not shape.needs_lookup:
@@ -50,16 +64,16 @@ def check_preconditions(
 
 
 def check_columns_by_ids(context: TableContext, schemas: WriteSchemas, snapshot: Snapshot) -> None:
-    """Raises Unsupported for a partial update of a table whose columns go by ids."""
+    """Raise Unsupported for a partial update of a table with schema on read."""
     if snapshot.history is not None and schemas.partial:
         raise Unsupported(
-            f"a partial update of {context.storage.uri}, whose columns go by ids (hoodie.schema.on.read.enable): upsert "
-            "whole rows"
+            f"a partial update of {context.storage.uri} is not supported: the table uses schema on read "
+            "(hoodie.schema.on.read.enable). Upsert whole rows."
         )
 
 
 def slices_to_search(
     shape: OperationTraits, schemas: WriteSchemas, snapshot: Snapshot, counts: Mapping[str, int]
 ) -> dict[str, tuple[FileSlice, ...]]:
-    """Latest slices of the partitions that the write may touch."""
+    """Return the latest file slices of the partitions that the write may touch."""
     return snapshot.slices(None if shape.global_keys or schemas.unplaced else counts)

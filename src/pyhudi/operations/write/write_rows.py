@@ -1,10 +1,10 @@
-"""Writing records: upsert, insert, bulk insert, delete, and the overwriting operations.
+"""Write records: upsert, insert, bulk insert, delete, and the overwriting operations.
 
-    1. settle what died before; load the table's state; work out the schema after this write
-    2. the engine takes the rows in: conformed, keyed, duplicates combined
-    3. take an instant; look keys up; place inserts; write the inflight file
+    1. roll back failed writes; load the snapshot; derive the schema after this write
+    2. the engine prepares the rows: converts types, computes keys, combines duplicates
+    3. take an instant; look up keys; assign inserts to file groups; write the inflight file
     4. the engine writes file groups, one task each
-    5. commit; when another writer won, take this attempt back and plan again from 3 with the same rows
+    5. commit; after a conflict, roll this attempt back and plan again from 3 with the same rows
 
 Source: docs/formats/writing.md.
 """
@@ -85,21 +85,35 @@ def run_write(
     marks_deletes: bool = False,
     repeated: str | None = None,
 ) -> WriteResult:
-    """Write records.  data: anything the engine takes in.
+    """Write records.
 
-    base_snapshot: the state in which the caller found the data, when there is one; what changed since then is a conflict, and the
-    caller has to look again.
-    marks_deletes: the column DELETE_COLUMN of the data says which of its rows only delete their keys, whatever their ordering
-    values.  For data that PyHudi made itself.
-    repeated: two rows of one record are refused, and this is said, with {key}; None combines them, as the settings have it.
-    Raises InvalidRequest for data that does not fit the table (nothing was written), WriteConflict when other writers won more
-    often than the settings allow retries, TableState when the table forbids the write.
+    Args:
+        context: The table.
+        engine: The engine.
+        data: Any input that the engine accepts.
+        settings: Settings of the write.
+        base_snapshot: The snapshot that the caller read the data from, if any. Changes since then are a conflict, after
+            which the
+            caller has to read again.
+        marks_deletes: The column DELETE_COLUMN marks rows that delete their keys regardless of ordering values. For
+            data that PyHudi
+            computed itself.
+        repeated: Refuse two rows of one record with this message, formatted with {key}; None combines them, as the
+            settings define.
+
+    Returns:
+        The result of the write.
+
+    Raises:
+        InvalidRequest: The data is invalid for the table. Nothing was written.
+        WriteConflict: Other writers won more often than the settings allow retries.
+        TableState: The table does not allow the write.
     """
     write, snapshot = planned_write(
         context, engine, data, settings, base_snapshot=base_snapshot, marks_deletes=marks_deletes, repeated=repeated
     )
     result = write.run(data, snapshot)
-    # What follows the commit needs the lock no longer than it would without.
+    # Services after the commit need the lock no longer than usual.
     context.release_lock()
     return run_followups(write, result, snapshot.timeline)
 
@@ -115,15 +129,17 @@ def planned_write(
     marks_deletes: bool = False,
     repeated: str | None = None,
 ) -> tuple[Write, Snapshot]:
-    """A write before it takes its rows in and its instant, and the state that it was planned by.  As `run_write`."""
+    """Return a write before it reads its rows and takes its instant, and the snapshot that it was planned on. See
+    `run_write`.
+    """
     check_writable(context)
     check_sync(settings.sync)
     check_hbase(context, settings.commit.hbase, has_metadata=settings.metadata.enabled)
     shape = OperationTraits.of(settings)
     if shape.is_consistent_hashing and context.config.is_cow:
         raise InvalidRequest(
-            f"{BUCKET_ENGINE}=CONSISTENT_HASHING begins file groups with log files, and {context.storage.uri} is copy on write; "
-            "create it as merge on read"
+            f"{BUCKET_ENGINE}=CONSISTENT_HASHING begins file groups with log files, and {context.storage.uri} is "
+            "copy-on-write; create it as merge-on-read"
         )
     phases = Phases(context.env)
     rolled_back, looked_at = rollback_failed_if_eager(context, settings.commit)
@@ -143,8 +159,8 @@ def planned_write(
         check_table(context.storage.uri, config.merge, indexes, is_cow=config.is_cow)
         if base_snapshot is not None and not shape.deletes:
             raise Unsupported(
-                f"rows that are based on a scan of {context.storage.uri} under non-blocking concurrency control: nobody's write "
-                "is a conflict there, so what changed since the scan would be overwritten; use OPTIMISTIC_CONCURRENCY_CONTROL"
+                f"cannot write rows based on a scan of {context.storage.uri} under non-blocking concurrency control: "
+                "concurrent writes do not conflict there and would be overwritten; use OPTIMISTIC_CONCURRENCY_CONTROL"
             )
     context, snapshot = _with_metadata_table(context, engine, snapshot, settings, schemas)
     names_records = shape.deletes and {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
@@ -170,7 +186,13 @@ def planned_write(
 
 
 def run_followups(write: Write, result: WriteResult, before: Timeline) -> WriteResult:
-    """The result, after the services and the sync that follow a write.  before: the timeline that it was planned by."""
+    """Run the table services and the catalog sync that follow a write, and add them to the result.
+
+    Args:
+        write: The write.
+        result: Its result.
+        before: The timeline that it was planned on.
+    """
     context, engine, settings = write.started_from, write.engine, write.settings
     result = with_services(
         context,
@@ -186,7 +208,7 @@ def run_followups(write: Write, result: WriteResult, before: Timeline) -> WriteR
 
 
 def _present_state(context: TableContext, loaded_snapshot: Timeline | None) -> Snapshot:
-    """The state to take the rows in by.  loaded_snapshot: a timeline of just now; what it names may be gone already."""
+    """Return the snapshot to prepare the rows with. Files of the just loaded timeline may be missing already."""
     if loaded_snapshot is not None:
         with suppress(SnapshotOutdated):
             return load_snapshot(context, timeline=loaded_snapshot)
@@ -194,9 +216,8 @@ def _present_state(context: TableContext, loaded_snapshot: Timeline | None) -> S
 
 
 def _check_bootstrapped(snapshot: Snapshot) -> None:
-    """Raises TableState for a table over files outside of it that it does not hold, or not all: the bootstrap died.
-
-    What came first would stand where the bootstrap's rows are to be.
+    """Raise TableState if the bootstrap of the table did not complete: a write would take the place of bootstrapped
+    rows.
     """
     source, timeline = snapshot.config.bootstrap_base_path, snapshot.timeline
     if source is None:
@@ -206,17 +227,18 @@ def _check_bootstrapped(snapshot: Snapshot) -> None:
     parts = {time for extra in extras for time in extra.get(BOOTSTRAP_PARTS_KEY, "").split(",") if time}
     if timeline.last_visible is None or not all(map(timeline.is_completed, parts)):
         raise TableState(
-            f"the table at {snapshot.context.storage.uri} was to be made over {source}, and that did not come to its end; run "
-            "the bootstrap again, which begins anew"
+            f"the bootstrap of the table at {snapshot.context.storage.uri} from {source} did not complete; run "
+            "the bootstrap again, which starts from scratch"
         )
 
 
 def _with_metadata_table(
     context: TableContext, engine: Engine, snapshot: Snapshot, settings: WriteSettings, schemas: WriteSchemas
 ) -> tuple[TableContext, Snapshot]:
-    """The table and its state to begin on, with the metadata table that the settings ask for.
+    """Return the table and its snapshot with the metadata table that the settings request.
 
-    Raises InvalidRequest for columns with which an index that is defined cannot go on.
+    Raises:
+        InvalidRequest: A defined index does not support the new columns.
     """
     before = snapshot.schema.arrow if snapshot.schema else None
     if settings.replaces_schema:
@@ -226,16 +248,29 @@ def _with_metadata_table(
     ensured = ensure_metadata_table(context, engine, settings.metadata, settings.commit.lock_wait_ms, schemas.data_schema, before)
     if ensured.config.metadata_partitions == context.config.metadata_partitions:
         return ensured, snapshot
-    # The metadata table that was to list the files may be gone now.
+    # The metadata table that the listing was to use may have been deleted.
     return ensured, replace(snapshot, context=ensured, listing=choose_listing(ensured, snapshot.timeline))
 
 
 @dataclass(slots=True)
 class Write:
-    """One write under way; its context and schemas are those of the present attempt.
+    """One running write; its context and schemas are those of the current attempt.
 
-    started_from: the table as it was when the write began.  chosen: the rows were chosen by the state that was loaded, so no
-    other state will do.
+    Attributes:
+        context: The table.
+        started_from: The table when the write began.
+        engine: The engine.
+        settings: Settings of the write.
+        shape: Traits of the operation.
+        columns: Columns of the input rows.
+        schemas: Schemas of the write.
+        phases: Timing.
+        rolled_back: Failed instants that this write rolled back.
+        chosen: True if the rows were read from the loaded snapshot, so that no other snapshot is valid.
+        marks_deletes: See `run_write`.
+        repeated: See `run_write`.
+        rows_in: Number of incoming rows.
+        metadata_timeline: Timeline of the metadata table after the commit.
     """
 
     context: TableContext
@@ -254,10 +289,10 @@ class Write:
     metadata_timeline: Timeline | None = None
 
     def run(self, data: Any, snapshot: Snapshot) -> WriteResult:
-        """Take the rows in, and attempt the write until it lands or has lost too often."""
+        """Prepare the rows, and attempt the write until it commits or the retries are exhausted."""
         incoming = self.engine.prepare(data, self.prepare_request())
         try:
-            # What places nothing needs its rows neither held nor counted before they are written.
+            # Rows of a bulk write are neither buffered nor counted before they are written.
             counts = incoming.partitions() if self.shape.needs_counts else {}
             self.rows_in = sum(counts.values())
             self.phases.end("prepare")
@@ -283,7 +318,7 @@ class Write:
     def _attempt_beside_indexing(
         self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, number: int
     ) -> WriteResult:
-        """Attempt the write, and again where somebody began an index meanwhile: that takes no retry, since nobody won a race."""
+        """Attempt the write, and repeat it if another process began an index build. That does not count as a retry."""
         for _ in range(_INDEXES_BEGUN):
             try:
                 return self._attempt(incoming, counts, snapshot, number)
@@ -291,14 +326,14 @@ class Write:
                 if not self.chosen:
                     snapshot = self._look_again(incoming)
                     continue
-                # The rows were chosen by a state, which stays the one that they are planned on.
+                # The rows were read from a snapshot, and the attempt is planned on that snapshot.
                 self.context = self.context.reloaded()
                 check_writable(self.context)
                 snapshot = replace(snapshot, context=self.context, listing=choose_listing(self.context, snapshot.timeline))
         return self._attempt(incoming, counts, snapshot, number)
 
     def _look_again(self, incoming: Incoming) -> Snapshot:
-        """The table's present state, after another writer won; the rows fit its columns from here on."""
+        """Load the current snapshot after a conflict, and adapt the rows to its columns."""
         self.context = self.context.reloaded()
         check_writable(self.context)
         snapshot = load_snapshot(self.context)
@@ -307,21 +342,21 @@ class Write:
             try:
                 incoming.refit(self.prepare_request())
             except BaseException:
-                # The rows are as they were, and whoever looks again finds that anew.
+                # The rows are unchanged, and a caller that repeats the read detects this itself.
                 self.schemas = fitted
                 raise
-        # What looks keys up in an index needs it again where another process has dropped it.
+        # An index lookup needs the metadata table again if another process has dropped it.
         self.context, snapshot = _with_metadata_table(self.context, self.engine, snapshot, self.settings, self.schemas)
         return snapshot
 
     def prepare_request(self) -> PrepareRequest:
-        """How the rows are made ready."""
-        # Generated keys carry an instant time; any that no other write of this process has will do, so the clock's is taken with
-        # a random tail.
+        """Return how tasks prepare the rows."""
+        # Generated keys contain a time. Any value that no other write of this process uses is valid, so it is the
+        # clock's time with a random suffix.
         stamp = str(self.context.env.now_ms()) + str(int.from_bytes(self.context.env.token_bytes(4), "big"))
         schemas, shape = self.schemas, self.shape
-        # A null ordering value is refused in what merges, as in real Hudi, and wherever the row can meet a log record, with which
-        # real readers cannot compare it.
+        # A null ordering value is refused if rows are merged, as in Hudi, and wherever the row can meet a log record,
+        # which Hudi readers cannot compare with null.
         compares = shape.compares or not self.context.config.is_cow
         return PrepareRequest(
             data_schema=schemas.data_schema if schemas.input is None else schemas.input,
@@ -346,7 +381,8 @@ class Write:
         snapshot = before = self._without_stale_indexes(snapshot)
         looked = None
         if number == 0:
-            # Files that a clean took meanwhile tell nothing of options: the state that `begin` finds is looked at in its place.
+            # A file that a concurrent clean removed tells nothing about options: the snapshot that `begin` loads is
+            # checked instead.
             with suppress(SnapshotOutdated):
                 looked = check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if self.shape.replaces else b""
@@ -364,7 +400,9 @@ class Write:
             return self.completed(attempt, written, replaced)
 
     def start_streaming_attempt(self, snapshot: Snapshot) -> Attempt:
-        """The one attempt of a write whose rows come by themselves, under its instant, with its inflight file written."""
+        """Start the only attempt of a write whose rows are written by distributed tasks, with its instant and inflight
+        file.
+        """
         snapshot = self._without_stale_indexes(snapshot)
         check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, {})
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit)
@@ -382,7 +420,7 @@ class Write:
         start: WriteStart,
         loaded_metadata: Mapping[str, tuple[FileSlice, ...]] | None,
     ) -> Attempt:
-        """An attempt that is planned on a state.  loaded_metadata: see `Attempt`."""
+        """Create an attempt planned on a snapshot; for ``loaded_metadata`` see `Attempt`."""
         transaction.columns = self.columns_after(snapshot, transaction)
         transaction.planned_on(snapshot)
         ids = None if transaction.columns is None else transaction.columns.ids
@@ -401,7 +439,7 @@ class Write:
 
     def completed(self, attempt: Attempt, written: Written, replaced: Mapping[str, tuple[str, ...]] | None) -> WriteResult:
         """Commit what the tasks of an attempt have written."""
-        # Tasks notice another table in a partition's folder only where that has no partition metadata of its own.
+        # Tasks detect another table inside a partition folder only if the folder has no partition metadata of its own.
         stats = (status.stat for status in written.statuses)
         fresh = (s for s in stats if s.prev_base_file is None and (self.shape.is_consistent_hashing or not s.log_files))
         check_no_nested_table(self.context.storage, {stat.partition_path or "" for stat in fresh})
@@ -426,7 +464,7 @@ class Write:
         )
 
     def columns_after(self, snapshot: Snapshot, transaction: Transaction) -> WrittenColumns | None:
-        """What the write says of its columns, where these have ids."""
+        """Return the columns of the write with ids, if the table resolves columns by id."""
         if snapshot.history is None:
             return None
         check_columns_by_ids(self.context, self.schemas, snapshot)
@@ -468,9 +506,11 @@ class Write:
             )
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
-        """The state to plan by, its metadata table dropped where that speaks of columns which are about to have other types.
+        """Drop the metadata table if it describes columns whose types this write changes, and return the snapshot
+        without it.
 
-        Rows are as they were without it, so a crash from here on leaves the old table; the next write builds it anew.
+        Data files are unaffected: a crash after this leaves the old table, and the next write rebuilds the metadata
+        table.
         """
         before = snapshot.schema
         if not self.settings.replaces_schema or before is None or continues(before.arrow, self.schemas.data_schema):
@@ -480,15 +520,15 @@ class Write:
         return replace(snapshot, context=self.context, listing=choose_listing(self.context, snapshot.timeline))
 
     def _state_to_plan_on(self, snapshot: Snapshot, transaction: Transaction) -> tuple[Snapshot, WriteStart]:
-        """The state that the attempt is planned on, and what its commit is compared with.
+        """Return the snapshot that the attempt is planned on, and the state that conflicts are detected against.
 
-        That is the state in which the attempt's instant was requested, not the one that was loaded before the rows were taken in,
-        perhaps hours ago.  From the request on cleans and archivals leave in place what that state counts, and what completes
-        from then on is a conflict if it meets this write.  Everything that it counts was requested before this write, so that no
-        file which this write puts in place of another is older than that one.
+        That is the snapshot at the time of the attempt's instant, not the one that was loaded before the rows were
+        prepared, possibly hours earlier. After the request, cleans and archivals retain what that snapshot uses, and a
+        later commit is a conflict if it overlaps this write. Every commit in the snapshot was requested before this
+        write, so no file that this write supersedes is newer than its replacement.
 
-        Rows that were chosen by a state are planned on that state: another one may hold others that are to be chosen.  Where
-        another writer changed the columns since the rows were made to fit them, what it wrote remains to be met.
+        Rows that were read from a snapshot are planned on that snapshot, since another one may have other matching
+        rows. If another writer changed the columns after the rows were adapted to them, that change remains a conflict.
         """
         begun_on = transaction.requested_on
         if self.chosen or begun_on is None or begun_on.instants == snapshot.timeline.instants:
@@ -503,20 +543,20 @@ class Write:
 
 
 _INDEXES_BEGUN = 5
-"""How often a write is planned again for an index: as often as indexes are begun within one write, and not without end."""
+"""Maximum number of times a write is planned again because an index build began."""
 
 
 def _write_in_bulk(attempt: Attempt, incoming: Incoming, counts: Mapping[str, int]) -> Written:
-    """All rows to new files.  counts: rows by partition path, where they were counted."""
+    """Write all rows to new files. ``counts`` are rows by partition path, if they were counted."""
     attempt.begin_files(WorkloadProfile({}, counts) if attempt.shape.replaces else None)
     settings, env = attempt.settings, attempt.context.env
     return Written(incoming.write_bulk(BulkPlan(attempt.spec, settings.sort_mode, env.uuid4, settings.bulk_parallelism)))
 
 
 def _claims(shape: OperationTraits, written: Written) -> list[FileGroupId]:
-    """What the write read of the table by finding keys nowhere: that no other group has them.
+    """Return the read set of keys that were not found: no other file group may get them concurrently.
 
-    What overwrites partitions says so of everything that it does not replace.
+    A write that overwrites partitions returns this for everything that it does not replace.
     """
     stats = [status.stat for status in written.statuses if status.stat.num_inserts]
     if not stats or (written.lookup is None and not shape.replaces):

@@ -1,4 +1,4 @@
-"""The columns of the table after a write, and how its records are named and merged."""
+"""Schemas of a write: the table's columns after it, and how records are identified and merged."""
 
 from __future__ import annotations
 
@@ -31,12 +31,19 @@ _NO_COLUMNS = pa.schema([])
 
 @dataclass(frozen=True, slots=True)
 class WriteSchemas:
-    """The table's columns after the write, and how records are named and merged.
+    """The table's columns after the write, and how records are identified and merged.
 
-    data_schema: those that its files hold.  partition_columns: partition columns of the rows that are left out of files.
-    rule: for duplicates among the incoming rows; stored_rule: for an incoming and a stored record.  keys_only: rows only delete.
-    unplaced: they name no partition, so all partitions are searched.  input: the columns of a partial update.  changes: of the
-    table's columns, for the result.
+    Attributes:
+        data_schema: Columns of the data files.
+        schema_text: The table schema in Avro JSON.
+        keys: Record key and partition fields.
+        rule: Merge rule for duplicates among the incoming rows.
+        stored_rule: Merge rule for an incoming and a stored record.
+        keys_only: The rows only delete.
+        unplaced: The rows have no partition, so all partitions are searched.
+        input: Columns of a partial update.
+        changes: Changes of the table's columns, for the result.
+        partition_columns: Partition columns that data files omit.
     """
 
     data_schema: pa.Schema
@@ -52,7 +59,9 @@ class WriteSchemas:
 
     @classmethod
     def of(cls, context: TableContext, snapshot: Snapshot, incoming: pa.Schema, settings: WriteSettings) -> WriteSchemas:
-        """The schemas of a write of `incoming` to the table as it is.  Raises InvalidRequest for columns that do not fit it."""
+        """Derive the schemas of a write of ``incoming`` to the current table. Raises InvalidRequest for invalid
+        columns.
+        """
         config = context.config
         current = None if settings.replaces_schema else snapshot.schema
         keys_only = settings.operation is WriteOperation.DELETE
@@ -111,14 +120,14 @@ class WriteSchemas:
 
     @property
     def partial(self) -> bool:
-        """True when the rows lack columns, which keep their values."""
+        """True if the rows omit columns, which retain their values."""
         return self.input is not None and len(self.input) < len(self.data_schema)
 
 
 def _placing(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
-    """The columns that files leave out, with the types that paths are made of.
+    """Return the columns that data files omit, with the types from which partition paths are built.
 
-    Where the table states no type, each batch has its own: a path is text, and so is what is read of it.
+    If the table records no type, each batch uses its own: a path is text, and so is the value read from it.
     """
     given = normalise(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
     stated = [field for field in snapshot.path_fields if not pa.types.is_string(field.type)]
@@ -127,9 +136,7 @@ def _placing(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
 
 
 def fixed_columns(config: TableConfig) -> Mapping[str, str]:
-    """The columns by which records are found and compared, and what each is: another type would make other keys of them, and
-    another order.
-    """
+    """Return the columns that identify and order records, with the role of each: their types must not change."""
     keys = config.keys
     role = "the ordering field" if len(config.ordering_fields) == 1 else "an ordering field"
     ordering = dict.fromkeys(config.ordering_fields, role)
@@ -139,12 +146,12 @@ def fixed_columns(config: TableConfig) -> Mapping[str, str]:
 
 def _check_partial(context: TableContext, rule: RecordMergeRule, current: pa.Schema | None, after: pa.Schema) -> None:
     if current != after:
-        raise InvalidRequest("a partial update changes no columns of the table: it holds some of them, with their types")
+        raise InvalidRequest("a partial update changes no columns of the table: it has a subset of them, with their types")
     check_partial_merge(rule)
     if not context.config.populate_meta_fields:
         raise Unsupported(
-            "partial updates in a table without meta columns; the real Hudi 1.0.2 refuses them there too (`Partial updates are "
-            "not supported for virtual key tables`): upsert whole rows"
+            "partial updates are not supported in a table without meta columns; Hudi 1.0.2 refuses them too "
+            "(`Partial updates are not supported for virtual key tables`). Upsert whole rows."
         )
 
 
@@ -152,17 +159,17 @@ def _check_marker(context: TableContext, settings: WriteSettings, schema: pa.Sch
     config = context.config
     if not honors_delete_markers(config.merge):
         raise InvalidRequest(
-            f"{DELETE_FIELD} and {DELETE_MARKER}: the table's payload class "
-            f"{config.merge.payload_class} looks at no delete marker, so the rows would be stored; delete them by key, or mark "
-            "them in _hoodie_is_deleted"
+            f"{DELETE_FIELD} and {DELETE_MARKER}: the table's payload class {config.merge.payload_class} ignores "
+            "delete markers, so the rows would be stored; delete them by key, or mark them in _hoodie_is_deleted"
         )
     if settings.partial:
-        raise Unsupported(f"{DELETE_FIELD} in a partial update: delete those records by key")
+        raise Unsupported(f"{DELETE_FIELD} is not supported in a partial update: delete those records by key")
     field = config.ordering_field
     if not config.is_cow and field is not None and IS_DELETED not in schema.names and _is_decimal(schema, field):
         raise Unsupported(
-            f"{DELETE_FIELD} in a merge-on-read table whose ordering field {field} is a decimal: log files tell "
-            f"such a delete by the column {IS_DELETED}, which the table lacks; delete those records by key"
+            f"{DELETE_FIELD} is not supported in a merge-on-read table whose ordering field {field} is a decimal: "
+            f"log files mark such a delete in column {IS_DELETED}, which the table lacks; delete those records by "
+            "key"
         )
 
 
@@ -171,14 +178,14 @@ def _is_decimal(schema: pa.Schema, field: str) -> bool:
 
 
 def _check_goes_on(context: TableContext, before: pa.Schema, after: pa.Schema) -> None:
-    """Raises InvalidRequest for an overwrite with types that other writers of Hudi cannot go on from."""
+    """Raise InvalidRequest for an overwrite with types that other Hudi writers cannot continue from."""
     if not continues(before, after):
         same = [field for field in after if field.name in before.names]
         changed = [f"{f.name} from {before.field(f.name).type} to {f.type}" for f in same if before.field(f.name).type != f.type]
         raise InvalidRequest(
-            f"the overwrite of {context.storage.uri} would change types as no other write may ({', '.join(changed)}), and the "
-            f"real Hudi could read the table but not write to it until the old files are cleaned; cast the columns, write to "
-            f"another folder, or ask for it with {SCHEMA_MODE}=evolve"
+            f"the overwrite of {context.storage.uri} would change types incompatibly ({', '.join(changed)}); Hudi "
+            "could read the table but not write to it until the old files are cleaned. Cast the columns, write "
+            f"to another folder, or request the change with {SCHEMA_MODE}=evolve."
         )
 
 
@@ -194,7 +201,9 @@ def _check_delete_columns(keys: KeySpec, schema: pa.Schema) -> None:
 
 
 def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zones: ZonelessTimestamps) -> None:
-    """Keys of another type are other keys: 1.0 and 1 are two strings, and a delete of either does not find the other."""
+    """Check the key types of rows to delete: 1.0 and 1 are different key strings, and a delete of one does not match
+    the other.
+    """
     if {RECORD_KEY, PARTITION_PATH} <= set(schema.names):
         return
     for name in (*keys.record_fields, *partition_columns(keys)):
@@ -209,8 +218,8 @@ def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zone
         alike = given == stored or any(family(given) and family(stored) for family in families)
         if not alike and not (pa.types.is_string(given) or pa.types.is_string(stored)):
             raise InvalidRequest(
-                f"column {name!r} of the rows to delete is {given}, and the table's is {stored}: cast it"
-                f"{integer_hint(stored, given)}"
+                f"column {name!r} of the rows to delete is {given}, and the table's is {stored}: cast "
+                f"it{integer_hint(stored, given)}"
             )
 
 
@@ -221,4 +230,4 @@ def _names_partition(keys: KeySpec, schema: pa.Schema) -> bool:
 def _check_delete_flag(schema: pa.Schema) -> None:
     position = schema.get_field_index(IS_DELETED)
     if position >= 0 and not pa.types.is_boolean(schema.field(position).type):
-        raise InvalidRequest(f"{IS_DELETED} has to be a boolean column, it is {schema.field(position).type}")
+        raise InvalidRequest(f"{IS_DELETED} must be a boolean column; it is {schema.field(position).type}")

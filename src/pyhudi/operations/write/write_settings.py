@@ -1,4 +1,4 @@
-"""What a write is asked for: its operation, and every option that it goes by."""
+"""Settings of a write: its operation, and every option that applies to it."""
 
 from __future__ import annotations
 
@@ -43,62 +43,85 @@ from pyhudi.records.type_normalization import normalise
 from pyhudi.table.table_config import TableType
 from pyhudi.tasks.base_file_writer import FileSettings
 
-# Which writes may append to file groups that other writers append to at the same moment.
+# Conditions for non-blocking concurrency control, in which several writers append to the same file groups concurrently.
 #
-# Nobody waits for anybody and nobody's work is done again, so the result must be the same in whatever order the writes complete:
+# Writers do not wait for each other and do not repeat work, so the result must not depend on the order of completion:
 #
-#     merge on read    every write is a log file of its own; a new base file would hide what others append to the old one
-#     bucket index     the key alone says which file group takes a record, so that all writers name the same one
-#     event time       of two records of one key the ordering field decides, not who came last
-#     whole rows       a row that was completed from what stood there would undo what others write meanwhile
-#     no key index     what a write brings to an index of keys depends on what others do to those keys meanwhile
+#     merge on read    every write is a log file of its own; a new base file would hide concurrent appends to the old
+#                      one
+#     bucket index     the key alone determines the file group of a record, so that all writers use the same one
+#     event time       the ordering field decides between two records of one key, not the order of commits
+#     whole rows       a row completed from stored values would undo concurrent changes
+#     no key index     the entries of a key index depend on what concurrent writers do to the same keys
 #
-# Compaction alone makes base files.  It takes what completed before it was planned; the rest follows its base file.
+# Only compaction creates base files. It merges what completed before it was scheduled; later log files follow its base
+# file.
 #
-# Source: docs/locks.md, "Writers that do not wait".
+# Source: docs/concurrency-control.md.
 
 _MODE = f"{CONCURRENCY}={NON_BLOCKING}"
 
 
 def check_operation(operation: str, index: str, *, replaces: bool, partial: bool) -> None:
-    """What the options alone tell.  operation, index: their names.  Raises InvalidRequest, Unsupported."""
+    """Check the options of a non-blocking write, without the table.
+
+    Args:
+        operation: Name of the operation.
+        index: Name of the index.
+        replaces: The operation replaces file groups.
+        partial: The write is a partial update.
+
+    Raises:
+        InvalidRequest, Unsupported: The options are incompatible with non-blocking concurrency control.
+    """
     if replaces:
         raise InvalidRequest(
-            f"{operation} does not go with {_MODE}: it would replace file groups to which others append; run it while nobody "
-            "else writes, under another mode"
+            f"{operation} is incompatible with {_MODE}: it would replace file groups to which other writers "
+            "append; run it without concurrent writers, under another mode"
         )
     if index != "BUCKET":
         raise InvalidRequest(
-            f"{_MODE} needs {INDEX_TYPE}=BUCKET, not {index}: only its bucket leads all writers of a key to one file group"
+            f"{_MODE} requires {INDEX_TYPE}=BUCKET, not {index}: only buckets lead all writers of a key to one file group"
         )
     if partial:
         raise Unsupported(
-            f"a partial update under {_MODE}: columns that it leaves as they are may change meanwhile; upsert whole rows"
+            f"partial updates are incompatible with {_MODE}: unchanged columns may change concurrently; upsert whole rows"
         )
 
 
 def check_table(uri: str, merge: MergeSettings, indexes: Iterable[str], *, is_cow: bool) -> None:
-    """What the table tells.  indexes: partitions of its metadata table, those that are being built too.
+    """Check the table of a non-blocking write.
 
-    Raises InvalidRequest, Unsupported.
+    Args:
+        uri: Location of the table.
+        merge: Merge settings of the table.
+        indexes: Partitions of its metadata table, those under construction included.
+        is_cow: The table is copy-on-write.
+
+    Raises:
+        InvalidRequest, Unsupported: The table is incompatible with non-blocking concurrency control.
     """
     if is_cow:
-        raise InvalidRequest(f"{_MODE} needs a merge-on-read table, and the one at {uri} is copy on write: it has no log files")
+        raise InvalidRequest(
+            f"{_MODE} requires a merge-on-read table, and the one at {uri} is copy-on-write: it has no log files"
+        )
     if merge.mode is not MergeMode.EVENT_TIME_ORDERING or not merge.ordering:
         raise InvalidRequest(
-            f"{_MODE} needs a table that merges by {MergeMode.EVENT_TIME_ORDERING} and has an ordering field, not one like "
-            f"{uri} ({merge.mode}): writers complete in any order, so something else has to say which record is newer"
+            f"{_MODE} requires a table with merge mode {MergeMode.EVENT_TIME_ORDERING} and an ordering field, "
+            f"unlike {uri} ({merge.mode}): writers complete in any order, so the ordering field has to decide "
+            "which record is newer"
         )
     if merge.update_mode is not None:
         raise Unsupported(
-            f"{_MODE} for the table at {uri}, whose records take values from older ones (update mode {merge.update_mode}): "
-            "which ones depends on the order of the writes; use OPTIMISTIC_CONCURRENCY_CONTROL"
+            f"{_MODE} is incompatible with the table at {uri}, whose records take values from older ones (update "
+            f"mode {merge.update_mode}), depending on the order of writes; use OPTIMISTIC_CONCURRENCY_CONTROL"
         )
     keyed = sorted(name for name in indexes if name == RECORD_INDEX or name.startswith(SECONDARY_INDEX_PREFIX))
     if keyed:
         raise Unsupported(
-            f"{_MODE} for the table at {uri}, which has or gets the index {', '.join(keyed)}: which keys are there "
-            "cannot be told while others write them; drop the index, or use OPTIMISTIC_CONCURRENCY_CONTROL"
+            f"{_MODE} is incompatible with the table at {uri}, which has the index {', '.join(keyed)}: its "
+            "entries cannot be determined while others write the same keys; drop the index, or use "
+            "OPTIMISTIC_CONCURRENCY_CONTROL"
         )
 
 
@@ -115,12 +138,12 @@ class WriteOperation(StrEnum):
 
     @property
     def recorded(self) -> Operation:
-        """What commits say."""
+        """The operation type in commit metadata."""
         return Operation[self.name]
 
     @property
     def replaces(self) -> bool:
-        """True when it replaces file groups."""
+        """True if it replaces file groups."""
         return self.recorded.replaces
 
 
@@ -131,7 +154,7 @@ OPERATION = Option(
     "hoodie.datasource.write.operation",
     tuple(WriteOperation),
     WriteOperation.UPSERT.value,
-    "what a write does; unset: upsert, or bulk_insert where nothing names a record key",
+    "operation of a write; unset: upsert, or bulk_insert without a record key",
     chooses="write",
 )
 PARTITIONS_TO_DELETE = Option(
@@ -145,14 +168,14 @@ SAVE_MODE = Option(
     "pyhudi.save.mode",
     ("append", "overwrite", "errorifexists", "ignore"),
     None,
-    'the save mode, where `df.write.format("pyhudi")` is given append: Spark takes none but that and overwrite there',
+    'the save mode, where `df.write.format("pyhudi")` has mode append: Spark supports only append and overwrite there',
     chooses="write",
 )
 PARTIAL_UPDATE = Option(
     "pyhudi.partial.update",
     bool,
     "false",
-    "the rows of an upsert hold some columns, and the others keep their values",
+    "the rows of an upsert have some of the columns, and the others retain their values",
     chooses="write",
     verbs=("upsert",),
 )
@@ -160,14 +183,14 @@ DUPLICATE_POLICY = Option(
     "hoodie.datasource.insert.dup.policy",
     ("none", "drop", "fail"),
     "none",
-    "what an insert does with rows whose keys are in the table: adds them, leaves them out, or fails",
+    "what an insert does with rows whose keys exist in the table: adds them, skips them, or fails",
     verbs=("insert",),
 )
 _DROP_DUPLICATES = Option(
     "hoodie.datasource.write.insert.drop.duplicates",
     bool,
     "false",
-    "as hoodie.datasource.insert.dup.policy=drop; makes an upsert an insert",
+    "same as hoodie.datasource.insert.dup.policy=drop; turns an upsert into an insert",
     verbs=("upsert", "insert", "bulk_insert"),
 )
 _COMBINE = {
@@ -175,39 +198,39 @@ _COMBINE = {
         "hoodie.combine.before.upsert",
         bool,
         "true",
-        "of several rows of one key in an upsert the one that wins by the merge mode is written",
+        "an upsert combines rows of one key into the one that wins by the merge mode",
         verbs=("upsert",),
     ),
     WriteOperation.DELETE: Option(
-        "hoodie.combine.before.delete", bool, "true", "keys that are given twice are deleted once", verbs=("delete",)
+        "hoodie.combine.before.delete", bool, "true", "a delete ignores repeated keys", verbs=("delete",)
     ),
 }
 _COMBINE_INSERTS = Option(
     "hoodie.combine.before.insert",
     bool,
     "false",
-    "of several rows of one key in an insert or overwrite one is written",
+    "an insert or overwrite combines rows of one key",
     verbs=_WITH_ROWS,
 )
 SCHEMA_MODE = Option(
     "pyhudi.schema.mode",
     tuple(SchemaMode),
     SchemaMode.WIDEN.value,
-    "what rows may change of the table's columns: nothing, what loses nothing, or what Hudi changes by itself",
+    "which changes of the table's columns the rows may make: none, lossless ones, or those that Hudi makes by default",
     verbs=_WITH_ROWS,
 )
 _NANOSECONDS = Option(
     NANOSECONDS_OPTION,
     ("refuse", "cut"),
     "refuse",
-    "what becomes of timestamps finer than microseconds: refused, or what is finer is cut off",
+    "how timestamps finer than microseconds are handled: refused, or truncated",
     verbs=(*_WITH_ROWS, "delete"),
 )
 _NULL_FOR_MISSING = Option(
     "hoodie.write.set.null.for.missing.columns",
     bool,
     "false",
-    "columns that the rows of a write lack become null; false refuses them",
+    "columns that the rows of a write lack become null; false refuses such rows",
     verbs=_WITH_ROWS,
 )
 _RECONCILE = Option(
@@ -228,23 +251,25 @@ _EVENT_TIME = Option(
     "hoodie.payload.event.time.field",
     str,
     None,
-    "column that tells when events happened: commits say of each file the earliest and the latest (minEventTime, maxEventTime)",
+    "event time column: commits record the earliest and latest value of each file (minEventTime, maxEventTime)",
     verbs=_WITH_ROWS,
 )
 _WATERMARK = Option(
     "hoodie.write.track.event.time.watermark",
     bool,
     "true",
-    "commits say it; Hudi 1.1 leaves it out unless this is true, Hudi 1.0 does not know it",
+    "record the event time in commits; Hudi 1.1 records it only if this is true, Hudi 1.0 does not know the option",
     verbs=_WITH_ROWS,
 )
 OPERATIONS_ON_INPUT_ROWS = (PARTIAL_UPDATE, _DROP_DUPLICATES, _NULL_FOR_MISSING, _RECONCILE, _ALLOW_DROP)
-"""What says of an upsert how its rows are meant: nothing to act on where the rows are made of those of the table."""
+"""Options that define how the input rows of an upsert are interpreted. They do not apply to rows computed from the
+table.
+"""
 DRIVER_BATCH = Option(
     "pyhudi.spark.driver.batch.bytes",
     int,
     str(16 << 20),
-    "bytes of Arrow up to which the rows of a write on Spark are taken to the driver; 0: never",
+    "bytes of Arrow data up to which the rows of a write on Spark are collected on the driver; 0: never",
     at_least=0,
     verbs=(*_WITH_ROWS, "delete"),
 )
@@ -260,7 +285,7 @@ _STATIC_PARTITIONS = Option(
     "hoodie.static.overwrite.partition.paths",
     str,
     None,
-    "partitions that an insert overwrite replaces beside those of its rows",
+    "partitions that an insert overwrite replaces in addition to those of its rows",
     chooses="write",
     verbs=_OVERWRITE_VERBS,
 )
@@ -268,20 +293,26 @@ UPDATE_STRATEGY = Option(
     "hoodie.clustering.updates.strategy",
     str,
     "SparkRejectUpdateStrategy",
-    "class that says whether a write may change files of a planned clustering",
+    "class that decides whether a write may change files of a pending clustering",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """One write, parsed.  extra_metadata: what the commit carries beside the schema.
+    """Settings of one write, parsed.
 
-    clustering_updates: whether writes may change file groups of a pending clustering: reject, allow, or duplicate, for resizes of
-    rings; drops_clusterings: whether they drop the plan then, so that nobody works for nothing.  batch: what of a stream is
-    written, so that it lands once.  partial: an upsert's rows hold some columns only, and the others keep their values.  marker:
-    what makes a row a delete, in place of `_hoodie_is_deleted`.  sync: the catalogs that are told of the commit, None for none.
-    replaces_schema: the columns of the rows become the table's, whatever those were.
-    event_time: the column that tells when events happened.
+    Attributes:
+        extra_metadata: Entries for the commit metadata besides the schema.
+        clustering_updates: Whether writes may change file groups of a pending clustering: reject, allow, or duplicate
+            (write rows
+            twice during a resize of rings).
+        drops_clusterings: Whether such writes drop the clustering plan, so that it is not run in vain.
+        batch: Micro-batch of a stream, so that it is committed once.
+        partial: Rows of an upsert have some of the columns; the others retain their values.
+        marker: Marks a row as a delete, instead of `_hoodie_is_deleted`.
+        sync: Catalogs to sync after the commit, None for none.
+        replaces_schema: The columns of the rows become the table's columns.
+        event_time: The event time column.
     """
 
     operation: Annotated[WriteOperation, _DROP_DUPLICATES]
@@ -294,7 +325,7 @@ class WriteSettings:
             "hoodie.merge.allow.duplicate.on.inserts",
             bool,
             "true",
-            "inserts into a small file stay records of their own when their keys are there; false merges them",
+            "inserts into a small file stay records of their own if their keys exist; false merges them",
             verbs=("insert",),
         ),
     ]
@@ -304,7 +335,7 @@ class WriteSettings:
             "hoodie.bulkinsert.sort.mode",
             ("NONE", "GLOBAL_SORT", "PARTITION_SORT", "PARTITION_PATH_REPARTITION", "PARTITION_PATH_REPARTITION_AND_SORT"),
             "NONE",
-            "how a bulk insert orders and deals out its rows",
+            "how a bulk insert sorts and distributes its rows",
             verbs=("bulk_insert",),
         ),
     ]
@@ -314,7 +345,7 @@ class WriteSettings:
             "hoodie.bulkinsert.shuffle.parallelism",
             int,
             "0",
-            "tasks that a bulk insert deals its rows out to; 0: the engine chooses",
+            "number of tasks of a bulk insert; 0: the engine decides",
             verbs=("bulk_insert",),
         ),
     ]
@@ -326,9 +357,7 @@ class WriteSettings:
         bool,
         _ALLOW_DROP,
     ]
-    allow_empty: Annotated[
-        bool, Option("hoodie.allow.empty.commit", bool, "true", "a write that changes nothing commits all the same")
-    ]
+    allow_empty: Annotated[bool, Option("hoodie.allow.empty.commit", bool, "true", "a write without changes creates a commit")]
     memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
     driver_batch_bytes: Annotated[int, DRIVER_BATCH]
     driver_work_bytes: Annotated[int, DRIVER_WORK]
@@ -348,7 +377,7 @@ class WriteSettings:
             "hoodie.clustering.rollback.pending.replacecommit.on.conflict",
             bool,
             "false",
-            "a write to files of a planned clustering, where it is allowed, drops the plan",
+            "a write to files of a pending clustering, if it is allowed, drops the plan",
         ),
     ]
     partial: Annotated[bool, PARTIAL_UPDATE]
@@ -359,15 +388,17 @@ class WriteSettings:
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
-        """From checked options.  Raises InvalidRequest for options that do not go together."""
+        """Build the settings from checked options. Raises InvalidRequest for incompatible options."""
         policy = options.value_or_default(DUPLICATE_POLICY)
         if options.flag(_DROP_DUPLICATES):
             if operation is WriteOperation.BULK_INSERT:
-                raise InvalidRequest(f"{_DROP_DUPLICATES} does not go with bulk_insert; use insert")
+                raise InvalidRequest(f"{_DROP_DUPLICATES} is incompatible with bulk_insert; use insert")
             policy = "drop"
             if operation is WriteOperation.UPSERT:
                 if options.flag(PARTIAL_UPDATE):
-                    raise InvalidRequest(f"{_DROP_DUPLICATES} makes the upsert an insert, and {PARTIAL_UPDATE} needs an upsert")
+                    raise InvalidRequest(
+                        f"{_DROP_DUPLICATES} turns the upsert into an insert, and {PARTIAL_UPDATE} requires an upsert"
+                    )
                 operation = WriteOperation.INSERT
         static = options.text(_STATIC_PARTITIONS)
         prefix = options.value_or_default(METADATA_PREFIX)
@@ -392,38 +423,44 @@ class WriteSettings:
         return settings
 
     def _check_mode(self) -> None:
-        """Raises InvalidRequest, Unsupported for what does not go with writers that do not wait for each other."""
+        """Raise InvalidRequest or Unsupported for settings that are incompatible with non-blocking concurrency control."""
         operation = self.operation
         if self.commit.is_non_blocking and operation is not WriteOperation.DELETE_PARTITION:
             check_operation(operation, self.index.index_type, replaces=operation.replaces, partial=self.partial)
 
     def overwriting(self) -> WriteSettings:
-        """The write that leaves these rows alone in the table, combined as they would be, and their columns as the table's.
+        """Return the settings that replace all rows and columns of the table in one commit; duplicates are combined as
+        before.
 
-        One commit replaces all that is there.  Raises InvalidRequest for a partial update, which needs what is there.
+        Raises:
+            InvalidRequest: The write is a partial update, which needs existing records.
         """
         if self.partial:
-            raise InvalidRequest("a partial update changes records that are there; overwriting the table leaves none of them")
+            raise InvalidRequest(
+                "a partial update changes existing records, and overwriting the table leaves none; upsert whole rows instead"
+            )
         settings = replace(self, operation=WriteOperation.INSERT_OVERWRITE_TABLE, replaces_schema=True)
         settings._check_mode()
         return settings
 
 
 def with_schema_mode(options: Mapping[str, object] | None, mode: str | None) -> Mapping[str, object] | None:
-    """The options of a call with the schema mode that its argument names.  Raises InvalidRequest where they name another one."""
+    """Return the options of a call with the schema mode of its argument. Raises InvalidRequest if an option contradicts
+    it.
+    """
     if mode is None:
         return options
     option = (options or {}).get(SCHEMA_MODE.key, mode)
     if str(option) != mode:
-        raise InvalidRequest(f"schema_mode={mode} and option {SCHEMA_MODE}={option} disagree")
+        raise InvalidRequest(f"schema_mode={mode} contradicts option {SCHEMA_MODE}={option}")
     return {**(options or {}), SCHEMA_MODE.key: mode}
 
 
 def check_first_write(uri: str, options: Options, settings: WriteSettings, columns: pa.Schema) -> None:
-    """Raises InvalidRequest for what a table made of the options would refuse as its first write, before there is one."""
+    """Raise InvalidRequest before the table is created if its first write would be refused."""
     if settings.partial or settings.operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
         wanted = "a partial update" if settings.partial else settings.operation
-        raise InvalidRequest(f"there is no Hudi table at {uri}, so {wanted} has nothing to work on")
+        raise InvalidRequest(f"there is no Hudi table at {uri}, which {wanted} requires")
     table = TableSettings.of(options)
     if settings.commit.is_non_blocking:
         check_table(uri, table.merge, settings.metadata.enabled_partitions, is_cow=table.table_type is TableType.COPY_ON_WRITE)
@@ -432,7 +469,7 @@ def check_first_write(uri: str, options: Options, settings: WriteSettings, colum
 
 
 def _update_strategy(options: Options) -> str:
-    """`hoodie.clustering.updates.strategy` as reject, allow or duplicate."""
+    """Parse `hoodie.clustering.updates.strategy` as reject, allow or duplicate."""
     name = options.value_or_default(UPDATE_STRATEGY)
     known = {
         "SparkRejectUpdateStrategy": "reject",
@@ -441,7 +478,7 @@ def _update_strategy(options: Options) -> str:
     }
     found = known.get(name.rsplit(".", 1)[-1])
     if found is None:
-        raise Unsupported(f"option {UPDATE_STRATEGY}={name} is refused: PyHudi has {', '.join(known)}")
+        raise Unsupported(f"option {UPDATE_STRATEGY}={name} is not supported; use one of {', '.join(known)}")
     if found == "duplicate" and options.value_or_default(BUCKET_ENGINE) != "CONSISTENT_HASHING":
-        raise InvalidRequest(f"option {UPDATE_STRATEGY}={name} goes with {BUCKET_ENGINE}=CONSISTENT_HASHING alone")
+        raise InvalidRequest(f"option {UPDATE_STRATEGY}={name} requires {BUCKET_ENGINE}=CONSISTENT_HASHING")
     return found

@@ -1,4 +1,4 @@
-"""How the tasks of a write write files."""
+"""Build the writer specification that tasks of a write share."""
 
 from __future__ import annotations
 
@@ -31,19 +31,26 @@ def writer_spec(
     *,
     ids: ColumnIds | None,
 ) -> WriterSpec:
-    """What all writing tasks of an attempt share.  Raises as `check_event_time`.
+    """Return how the tasks of an attempt write files. Raises the errors of `check_event_time`.
 
-    snapshot: the state that it is planned on; transaction: its own; ids: of the columns after it, see `ReadSpec`.
+    Args:
+        context: The table.
+        settings: Settings of the write.
+        shape: Traits of the operation.
+        schemas: Schemas of the write.
+        snapshot: The snapshot that the attempt is planned on.
+        transaction: Its transaction.
+        ids: Ids of the columns after the write, see `ReadSpec`.
     """
     config, files = context.config, settings.files
     if shape.is_bucketed:
-        # A bucket is one file group, whatever its size.
-        # Nobody reads keys to find a record's bucket, so none are read to find its row.
+        # A bucket is one file group, whatever its size. A bucketed write reads no keys to locate a record, so it
+        # records no row positions either.
         files = replace(files, max_file_size_bytes=_NO_LIMIT_BYTES, record_positions=False)
     stored = snapshot.schema.arrow if snapshot.schema else None
     if settings.event_time is not None:
         check_event_time(settings.event_time, schemas.data_schema)
-    # What stands before a log is told by when others complete, where they append to the same file groups.
+    # With concurrent appends to shared file groups, completion times decide which record precedes a log file.
     keeps_changes = config.cdc_enabled and not shape.shares_groups
     changes = ChangeLogSpec(config.cdc_mode, schemas.schema_text, shape.deletes, files.marker_lists)
     return WriterSpec(
@@ -58,7 +65,7 @@ def writer_spec(
         indexing=with_keys(indexing_requirements(context, settings.metadata, schemas.data_schema, stored), settings.commit.hbase),
         changes=changes if keeps_changes else None,
         partial=_partial_update(shape, schemas, config.name),
-        # Whoever writes beside a turn commits after it, and is the one to be planned again.
+        # A concurrent writer commits after an exclusive write, and is the one that is planned again.
         early=None if context.holds_lock else early_conflicts(transaction, settings.early, by_bucket=shape.is_bucketed),
         ids=ids,
         extension=config.base_extension(files.base_format),
@@ -68,7 +75,7 @@ def writer_spec(
 
 def _partial_update(shape: OperationTraits, schemas: WriteSchemas, table_name: str) -> PartialUpdateSpec | None:
     given = schemas.input
-    # By bucket nobody has looked up which keys are there, so that even of whole rows those of new keys are to be passed over.
+    # A bucketed write has not looked up which keys exist, so even whole rows of new keys have to be skipped.
     if given is None or not (schemas.partial or shape.is_bucketed):
         return None
     return PartialUpdateSpec(given, TableSchema(given, schemas.schema_text).stored_avro(table_name))

@@ -1,6 +1,6 @@
-"""Filters on rows, as expressions of Arrow.
+"""Evaluate filters on rows, as Arrow compute expressions.
 
-Floating point is compared as Spark compares it: NaN equals NaN and is above every number, and -0.0 equals 0.0. Text is
+Floating point is compared as in Spark: NaN equals NaN and is above every number, and -0.0 equals 0.0. Strings are
 compared by UTF-8 bytes.
 """
 
@@ -40,24 +40,32 @@ from pyhudi.records.filters.like_patterns import is_prefix_pattern, like_prefix,
 
 
 def to_arrow(expr: Expr, schema: pa.Schema) -> pc.Expression:
-    """An Arrow expression that is true for exactly the rows that the filter keeps; for the others false or null.
+    """Convert a filter to an Arrow expression that is true for exactly the matching rows; false or null for others.
 
-    Comparisons stay comparisons, so that Arrow's own readers prune row groups by it.  Errors as of `bind`; Unsupported for
-    functions, which Arrow's expressions do not have as Spark has them.
+    Comparisons remain comparisons, so that Arrow's readers can prune row groups by the expression.
+
+    Raises:
+        InvalidRequest: As `bind`.
+        Unsupported: The filter calls functions, for which Arrow's expressions differ from Spark.
     """
     bound = bind(expr, schema)
     computed = calls(bound)
     if computed:
-        raise Unsupported(f"{computed[0]} in an expression of Arrow: apply the filter to rows")
+        raise Unsupported(f"{computed[0]} is not supported in an Arrow expression: apply the filter to rows")
     return _arrow(push_negations(bound))
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A filter to be run on rows.  Arrow walks down the tree of an expression until the stack ends, so a very large one is run in
-    parts: rows that all of them keep, or any.
+    """A filter to evaluate on rows.
 
-    computed: what functions make of the columns, which the expression takes for columns.
+    Arrow recurses over an expression tree and overflows the stack for very large ones, so these are evaluated in parts.
+
+    Attributes:
+        expression: Arrow expression; None for a filter in parts.
+        parts: Filters that are combined.
+        is_any: True to combine the parts by OR, False by AND.
+        computed: Function calls whose results the expression references as columns.
     """
 
     expression: pc.Expression | None
@@ -66,7 +74,7 @@ class RowFilter:
     computed: tuple[FunctionCall, ...] = ()
 
     def select(self, rows: pa.Table) -> pa.Table:
-        """The rows for which the filter is true, in their order.  Raises Arrow's errors for columns that are not there."""
+        """Return the matching rows, in order. Raises Arrow's errors for missing columns."""
         if self.expression is not None and not self.computed:
             return rows.filter(self.expression)
         return rows.take(pa.array(self._places(rows)))
@@ -77,40 +85,40 @@ class RowFilter:
             for call in self.computed:
                 numbered = numbered.append_column(_computed_name(call), computed_column(call, rows))
             return np.asarray(numbered.filter(self.expression).column(_ROW_NUMBER).to_numpy())
-        kept = np.full(rows.num_rows, not self.is_any)
+        matching = np.full(rows.num_rows, not self.is_any)
         for part in self.parts:
-            mine = np.zeros(rows.num_rows, dtype=np.bool_)
-            mine[part._places(rows)] = True
-            kept = kept | mine if self.is_any else kept & mine
-        return np.flatnonzero(kept)
+            part_matching = np.zeros(rows.num_rows, dtype=np.bool_)
+            part_matching[part._places(rows)] = True
+            matching = matching | part_matching if self.is_any else matching & part_matching
+        return np.flatnonzero(matching)
 
 
 def computed_column(call: FunctionCall, rows: pa.Table) -> pa.Array:
-    """What a bound call makes of rows."""
+    """Evaluate a bound function call on rows."""
 
     def values_of(column: ColumnRef) -> pa.Array:
         values = column_at(rows, column.name)
-        joined = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
-        return joined if joined.type == column.type else joined.cast(column.type)
+        array = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+        return array if array.type == column.type else array.cast(column.type)
 
     return evaluate(call, values_of, rows.num_rows)
 
 
 def _computed_name(call: FunctionCall) -> str:
-    """The column in which the results of a call stand while rows are filtered: one that no table has."""
+    """Return the name of the column with the results of a call while rows are filtered; no table has such a name."""
     return f"\x00{call!r}"
 
 
 def row_filter(expr: Expr, schema: pa.Schema) -> RowFilter:
-    """The same as `to_arrow`, for filters of any size.  Errors as of `bind`."""
+    """Convert a filter of any size for evaluation on rows. Errors as in `bind`."""
     return _in_parts(push_negations(bind(expr, schema)))
 
 
 _LARGEST_EXPRESSION = 512
-"""Conditions in an expression for Arrow; a stack of 8 MiB ends at some thousands."""
+"""Maximum number of conditions in one Arrow expression; a stack of 8 MiB overflows at some thousands."""
 
 _ROW_NUMBER = "\x00place"
-"""A column that no table has."""
+"""Column name that no table has."""
 
 
 def _in_parts(expr: Expr) -> RowFilter:
@@ -185,7 +193,7 @@ def _arrow_comparison(expr: Compare) -> pc.Expression:
     if expr.value != expr.value:
         return pc.is_nan(column) if expr.op == "=" else ~pc.is_nan(column)
     test = _ARROW_OPERATORS[expr.op](column, arrow_scalar(expr.value, expr.type))
-    # To Arrow no comparison with NaN is true but <>.
+    # In Arrow every comparison with NaN is false, except <>.
     floating = expr.type is not None and pa.types.is_floating(expr.type)
     return test | pc.is_nan(column) if expr.op in (">", ">=") and floating else test
 
@@ -208,7 +216,7 @@ def _reference(operand: Operand) -> pc.Expression:
 
 
 def arrow_scalar(value: Value, type_: pa.DataType | None) -> pa.Scalar:
-    """A value in stored form (see stats.py) as an Arrow scalar of its column's type."""
+    """Convert a value in stored form (see `records.column_statistics`) to an Arrow scalar of its column's type."""
     if type_ is None:
         raise Internal("the filter is not bound to a schema")
     if pa.types.is_timestamp(type_):

@@ -1,7 +1,7 @@
-"""Binding: each literal of a filter as a value of its column's type, exactly.
+"""Bind filters to a schema: convert each literal to its column's type, exactly.
 
-A comparison of a whole number with 1.5 is moved to the next whole number, one with a number out of range becomes known.
-A time without a zone is UTC.  Functions get the types of their columns and of their results.
+A comparison of an integer column with 1.5 is adjusted to the next integer; a comparison with a number out of range
+becomes constant. A time without a time zone is UTC. Function calls get the types of their columns and results.
 """
 
 from __future__ import annotations
@@ -44,10 +44,15 @@ _FLOAT_TEXTS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def bind(expr: Expr, schema: pa.Schema) -> Expr:
-    """The same filter with each literal as a value of its column's type; a bound one is bound anew.
+    """Convert each literal of a filter to its column's type; a bound filter is bound again.
 
-    schema: canonical types.  Text is taken for dates (`2024-05-06`) and timestamps, a date for a timestamp at midnight UTC.
-    Raises InvalidRequest for a column that is missing (with the nearest name) or cannot be compared with the literal.
+    Args:
+        expr: Filter. Strings are accepted for dates (`2024-05-06`) and timestamps, a date for a timestamp at midnight
+            UTC.
+        schema: Schema of canonical types.
+
+    Raises:
+        InvalidRequest: A column is missing (names the closest match) or cannot be compared with the literal.
     """
     if isinstance(expr, (And, Or)):
         return _listed(type(expr)(tuple(bind(part, schema) for part in expr.parts)))
@@ -66,14 +71,14 @@ def bind(expr: Expr, schema: pa.Schema) -> Expr:
         return _bind_in(replace(expr, column=operand), type_)
     if isinstance(expr, Like):
         if not is_string_like(type_):
-            raise InvalidRequest(f"LIKE takes text, and {_named(operand)} has type {type_}")
+            raise InvalidRequest(f"LIKE requires strings, but {_named(operand)} has type {type_}")
         split_like_pattern(expr.pattern)
         return replace(expr, column=operand, type=type_)
     raise Internal(f"unknown filter node {type(expr).__name__}")
 
 
 def _bound_operand(schema: pa.Schema, operand: Operand) -> tuple[Operand, pa.DataType]:
-    """The operand, a call bound, and the type of its values."""
+    """Bind an operand; returns it with the type of its values."""
     if isinstance(operand, FunctionCall):
         bound = bind_call(operand, schema)
         return bound, bound.result_type
@@ -94,13 +99,13 @@ def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
         if pa.types.is_floating(type_) and _is_beyond(expr.value, value):
             return _bind_between(expr, value, type_)
         return replace(expr, value=value, type=type_)
-    wanted = _position(expr.column, expr.value, type_, grid)
-    if isinstance(wanted, bool):
-        # An infinite literal stands above (True) or below (False) every value.
-        is_true = {"=": False, "<>": True, "<": wanted, "<=": wanted, ">": not wanted, ">=": not wanted}
+    position = _position(expr.column, expr.value, type_, grid)
+    if isinstance(position, bool):
+        # An infinite literal is above (True) or below (False) every value.
+        is_true = {"=": False, "<>": True, "<": position, "<=": position, ">": not position, ">=": not position}
         return ConstantUnlessNull(expr.column, is_true[expr.op])
     low, high = grid.low, grid.high
-    below, above = math.floor(wanted), math.ceil(wanted)
+    below, above = math.floor(position), math.ceil(position)
     if expr.op in ("=", "<>"):
         if below != above or not low <= below <= high:
             return ConstantUnlessNull(expr.column, expr.op == "<>")
@@ -119,18 +124,18 @@ def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
 
 
 def _listed(expr: And | Or) -> Expr:
-    """A bound filter in which very many equalities of one column under OR, or inequalities under AND, stand as one list."""
+    """Replace many equalities of one column under OR, or inequalities under AND, by one IN list."""
     op = "=" if isinstance(expr, Or) else "<>"
     values: dict[Operand, list[Any]] = {}
     for part in expr.parts:
         if isinstance(part, Compare) and part.op == op:
             values.setdefault(part.column, []).append(part.value)
-    long = {column for column, found in values.items() if len(found) > MAX_LISTED}
-    if not long:
+    long_columns = {column for column, column_values in values.items() if len(column_values) > MAX_LISTED}
+    if not long_columns:
         return expr
     parts: list[Expr] = []
     for part in expr.parts:
-        if not (isinstance(part, Compare) and part.op == op and part.column in long):
+        if not (isinstance(part, Compare) and part.op == op and part.column in long_columns):
             parts.append(part)
         elif part.column in values:
             list_ = In(part.column, tuple(dict.fromkeys(values.pop(part.column))), False, part.type)
@@ -139,21 +144,23 @@ def _listed(expr: And | Or) -> Expr:
 
 
 def _bind_nan(expr: Compare, type_: pa.DataType) -> Expr:
-    """A comparison with NaN, which nothing is above: as one of = and <>, or known."""
+    """Bind a comparison with NaN, the largest value, as = or <>, or as a constant."""
     if expr.op in ("<=", ">"):
         return ConstantUnlessNull(expr.column, expr.op == "<=")
     return replace(expr, op="=" if expr.op in ("=", ">=") else "<>", value=math.nan, type=type_)
 
 
 def _is_beyond(literal: Any, value: Any) -> bool:
-    """Whether a number is larger than every number of a type, or nearer to 0.  value: what it is rounded to."""
+    """Return True if a literal is out of the range of a floating point type, or underflows to 0. `value` is the rounded
+    literal.
+    """
     if isinstance(literal, str):
         return False
     return literal not in (math.inf, -math.inf) if math.isinf(value) else value == 0 and literal != 0
 
 
 def _bind_between(expr: Compare, value: Any, type_: pa.DataType) -> Expr:
-    """A comparison with a number between two neighbours in a type, one of which is `value`: infinite, or 0."""
+    """Bind a comparison with a number between two neighbours of a type, one of which is `value`: infinite, or 0."""
     if expr.op in ("=", "<>"):
         return ConstantUnlessNull(expr.column, expr.op == "<>")
     is_less, is_below = expr.op in ("<", "<="), expr.value < value
@@ -173,7 +180,7 @@ def _bind_in(expr: In, type_: pa.DataType) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """A type whose values are evenly spaced: each is a whole number from low to high, times 1 / 10**scale for decimals."""
+    """A type with evenly spaced values: whole numbers from low to high, times 1 / 10**scale for decimals."""
 
     low: int
     high: int
@@ -199,7 +206,7 @@ def _grid(type_: pa.DataType) -> _Grid | None:
 
 
 def _position(name: Operand, value: Any, type_: pa.DataType, grid: _Grid) -> Fraction | bool:
-    """Where a literal stands on the grid, exactly; True above and False below everything (infinity)."""
+    """Return the exact position of a literal on the grid; True above and False below all values (infinity)."""
     types = pa.types
     if types.is_date32(type_) or types.is_timestamp(type_):
         micros = _micros(name, value, type_)
@@ -207,16 +214,18 @@ def _position(name: Operand, value: Any, type_: pa.DataType, grid: _Grid) -> Fra
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise _bad_literal(name, value, type_)
     if value != value:
-        # As a number that no column of the type holds, it is above everything, too.
+        # NaN, which no column of the type contains, is above everything too.
         return True
     if isinstance(value, (float, Decimal)) and math.isinf(value):
         return bool(value > 0)
-    exact = Fraction(value) if not isinstance(value, Decimal) or abs(value.adjusted()) < 1000 else _far_decimal(value)
-    return Fraction(exact * 10 ** (grid.scale or 0))
+    fraction = Fraction(value) if not isinstance(value, Decimal) or abs(value.adjusted()) < 1000 else _far_decimal(value)
+    return Fraction(fraction * 10 ** (grid.scale or 0))
 
 
 def _far_decimal(value: Decimal) -> Fraction:
-    """Something on the same side of every value of a column; the number itself would have millions of digits."""
+    """Return a number that compares like `value` with every value of a column; the exact one would have millions of
+    digits.
+    """
     if not value:
         return Fraction(0)
     size = Fraction(10) ** (1000 if value.adjusted() > 0 else -1000)
@@ -225,8 +234,8 @@ def _far_decimal(value: Decimal) -> Fraction:
 
 def _micros(name: Operand, value: Any, type_: pa.DataType) -> int:
     if isinstance(value, datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        return (aware - _EPOCH) // timedelta(microseconds=1)
+        utc_value = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return (utc_value - _EPOCH) // timedelta(microseconds=1)
     if isinstance(value, date):
         return (value - _EPOCH.date()).days * _MICROS_A_DAY
     if isinstance(value, str):
@@ -235,8 +244,10 @@ def _micros(name: Operand, value: Any, type_: pa.DataType) -> int:
 
 
 def bind_to_family(name: Operand, value: Any, type_: pa.DataType) -> Value:
-    """A literal as a value of a type whose values are not evenly spaced; numbers are rounded to floating point.  Raises
-    InvalidRequest.
+    """Convert a literal to a type whose values are not evenly spaced; numbers are rounded to floating point.
+
+    Raises:
+        InvalidRequest: The literal cannot be compared with the type.
     """
     types = pa.types
     if types.is_boolean(type_) and isinstance(value, bool):
@@ -257,7 +268,7 @@ def bind_to_family(name: Operand, value: Any, type_: pa.DataType) -> Value:
         if types.is_float32(type_):
             with np.errstate(over="ignore"):
                 number = float(np.float32(number))
-        # One zero stands for both.
+        # -0.0 and 0.0 are bound as 0.0.
         return number or 0.0
     raise _bad_literal(name, value, type_)
 
@@ -267,4 +278,6 @@ def _bad_literal(name: Operand, value: Any, type_: pa.DataType) -> InvalidReques
 
 
 MAX_LISTED = 64
-"""Of longer IN lists the least and the greatest value are compared with a range, and no value between them."""
+"""Maximum length of an IN list whose values are compared with a range one by one; for longer lists only the minimum and
+maximum are.
+"""

@@ -1,6 +1,7 @@
-"""Conditions of filters made of columns, functions of them, and values, whatever they were written in.
+"""Constructors of filter conditions from columns, function calls and values, shared by all parsers.
 
-Logic is SQL's: a comparison with null is unknown, and so is membership where null is among the values and none of them matches.
+Logic is SQL's: a comparison with null is unknown, and so is membership if null is among the values and none of them
+matches.
 """
 
 from __future__ import annotations
@@ -18,19 +19,25 @@ _FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def join_conditions(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
-    """Conditions that must all hold (And), or of which any may (Or)."""
+    """Combine conditions by AND or OR."""
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
 
 def to_operand(term: ColumnRef | FunctionCall) -> Operand:
-    """What a condition speaks of: a column by its name, a call as it is."""
+    """Return the operand of a condition: the name of a column, or the call itself."""
     return term.name if isinstance(term, ColumnRef) else term
 
 
 def comparison(left: Any, op: str, right: Any) -> Expr:
-    """A comparison of columns, calls and values, in either order.  op: of the tree's operators.
+    """Create a comparison of columns, calls and values, in either order.
 
-    Raises InvalidRequest where there are values alone.
+    Args:
+        left: Left side.
+        op: Operator of the syntax tree.
+        right: Right side.
+
+    Raises:
+        InvalidRequest: Both sides are values.
     """
     if isinstance(left, (ColumnRef, FunctionCall)) and isinstance(right, (ColumnRef, FunctionCall)):
         return Compare(build_call(op, (left, right)), "=", True)
@@ -42,16 +49,16 @@ def comparison(left: Any, op: str, right: Any) -> Expr:
 
 
 def build_comparison(operand: Operand, op: str, value: Any) -> Expr:
-    """A comparison of a column or call with a value, which is unknown for null."""
+    """Create a comparison of a column or call with a value; unknown for null."""
     return Constant(None) if value is None else Compare(operand, op, value)
 
 
 def membership(operand: Operand, values: Sequence[Any]) -> Expr:
-    """Whether a column or call equals one of the values.  Null among them makes it unknown where none does."""
-    present = tuple(value for value in values if value is not None)
-    return In(operand, present, len(present) < len(values))
+    """Create an IN condition. A null among the values makes the result unknown if no value matches."""
+    not_null = tuple(value for value in values if value is not None)
+    return In(operand, not_null, len(not_null) < len(values))
 
 
 def escaped_pattern(text: str) -> str:
-    """The pattern of LIKE that a text alone matches."""
+    """Escape a string as a LIKE pattern that matches only the string."""
     return re.sub(r"([%_\\])", r"\\\1", text)

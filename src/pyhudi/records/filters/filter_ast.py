@@ -1,6 +1,6 @@
-"""The tree of a filter: what parse.py makes of its text and binding.py binds to a schema.
+"""Abstract syntax tree of filters: created by the parsers, bound to a schema by `binding`.
 
-A condition is one of an operand: a column, by its dotted name, or what functions make of columns (a `FunctionCall`).
+The operand of a condition is a column, by its dotted name, or a function of columns (a `FunctionCall`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from pyhudi.errors import Internal
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """A column by its dotted name.  type: of its values, once it is bound."""
+    """A column by its dotted name.
+
+    Attributes:
+        name: Dotted name.
+        type: Type of its values; None until bound.
+    """
 
     name: str
     type: pa.DataType | None = None
@@ -24,7 +29,7 @@ class ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value among the arguments of a function, none of which is null."""
+    """A function argument that is a value other than null."""
 
     value: Any
     type: pa.DataType
@@ -32,7 +37,13 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """What a function (see functions.py) makes of its arguments.  type: of its results, once it is bound."""
+    """A call of a function (see `filter_functions`).
+
+    Attributes:
+        function: Name of the function.
+        arguments: Columns, literals and calls.
+        type: Type of the results; None until bound.
+    """
 
     function: str
     arguments: tuple[ColumnRef | Literal | FunctionCall, ...]
@@ -43,13 +54,13 @@ class FunctionCall:
 
     @property
     def result_type(self) -> pa.DataType:
-        """The type of the results of a bound call."""
+        """Type of the results of a bound call."""
         if self.type is None:
             raise Internal("the filter is not bound to a schema")
         return self.type
 
     def columns(self) -> Iterator[ColumnRef]:
-        """The columns that it is made of, in order of appearance."""
+        """Yield the referenced columns in order of appearance."""
         for argument in self.arguments:
             if isinstance(argument, ColumnRef):
                 yield argument
@@ -68,7 +79,7 @@ def _written(argument: ColumnRef | Literal | FunctionCall) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """A filter.  Build it with `parse_filter`; combine with `&`, `|` and `~`."""
+    """A filter. Create it with `parse_filter`; combine with `&`, `|` and `~`."""
 
     def __and__(self, other: Expr) -> Expr:
         return And((*_parts(self, And), *_parts(other, And)))
@@ -89,7 +100,14 @@ class Constant(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Compare(Expr):
-    """column op value; op is one of = <> < <= > >=.  value is in stored form (see stats.py) once `type` is set."""
+    """Comparison of an operand with a value.
+
+    Attributes:
+        column: Operand.
+        op: One of = <> < <= > >=.
+        value: Literal; in stored form (see `records.column_statistics`) once `type` is set.
+        type: Type of the operand; None until bound.
+    """
 
     column: Operand
     op: str
@@ -99,7 +117,14 @@ class Compare(Expr):
 
 @dataclass(frozen=True, slots=True)
 class In(Expr):
-    """The column equals one of the values; has_null: null was among them, so that no match is unknown."""
+    """The operand equals one of the values.
+
+    Attributes:
+        column: Operand.
+        values: Values without null.
+        has_null: True if null was among the values, so that no match is unknown.
+        type: Type of the operand; None until bound.
+    """
 
     column: Operand
     values: tuple[Any, ...]
@@ -109,7 +134,7 @@ class In(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Like(Expr):
-    """The column's text matches an SQL pattern."""
+    """The operand matches an SQL LIKE pattern."""
 
     column: Operand
     pattern: str
@@ -118,14 +143,14 @@ class Like(Expr):
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Expr):
-    """The column is null; never unknown."""
+    """The operand is null; never unknown."""
 
     column: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantUnlessNull(Expr):
-    """`outcome` where the column has a value, unknown where it is null: a comparison that binding has decided."""
+    """A comparison that binding has decided: `outcome` where the operand has a value, unknown where it is null."""
 
     column: Operand
     outcome: bool
@@ -133,14 +158,14 @@ class ConstantUnlessNull(Expr):
 
 @dataclass(frozen=True, slots=True)
 class And(Expr):
-    """All parts hold."""
+    """All parts are true."""
 
     parts: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or(Expr):
-    """One of the parts holds."""
+    """At least one part is true."""
 
     parts: tuple[Expr, ...]
 
@@ -154,22 +179,22 @@ class Not(Expr):
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedCondition(Expr):
-    """What an engine tests and filters do not have: it may be true of any row.  Only `pushdown` meets it."""
+    """A condition of an engine that filters do not support; it may be true of any row. Used by `pushdown` only."""
 
 
 def _parts(expr: Expr, kind: type[And] | type[Or]) -> tuple[Expr, ...]:
-    """What a filter of that kind joins; another one alone.  A chain of `&` or `|` is one node, however long it is."""
+    """Return the parts of a filter of class `kind`, or the filter itself. A chain of `&` or `|` becomes one node."""
     return expr.parts if isinstance(expr, kind) else (expr,)
 
 
 def expression_depth(expr: Expr) -> int:
-    """The levels of AND, OR and NOT of a filter."""
+    """Return the nesting depth of AND, OR and NOT."""
     depth, level = 0, [expr]
     while level:
         depth += 1
         level = [
             part
-            for one in level
-            for part in (one.parts if isinstance(one, (And, Or)) else (one.part,) if isinstance(one, Not) else ())
+            for expr_ in level
+            for part in (expr_.parts if isinstance(expr_, (And, Or)) else (expr_.part,) if isinstance(expr_, Not) else ())
         ]
     return depth

@@ -1,19 +1,20 @@
-"""Functions in filters, column at a time, as Spark evaluates them in a session whose time zone is UTC.
+"""Functions in filters, with the semantics of Spark in a session with time zone UTC, vectorized over columns.
 
     year month day hour minute second quarter dayofweek weekday dayofyear weekofyear      of a date or timestamp
     date_format(t, format), from_unixtime(seconds [, format]), unix_timestamp(t [, format])
     to_date(t [, format]), to_timestamp(t [, format]), date_add(t, days), date_sub(t, days)
-    upper lower length trim ltrim rtrim substring(s, pos [, len])                         of text
+    upper lower length trim ltrim rtrim substring(s, pos [, len])                         of strings
     regexp_replace(s, pattern, replacement), regexp_extract(s, pattern [, idx])
     + - * / % abs                                                                         of numbers
     cast(x AS type)                                                                       to the types of `CASTS`
     = <> < <= > >=                                                                        of two columns or calls
 
-Null gives null.  So does what Spark's ANSI mode ends in an error for, such as an overflow or a division by zero: results are
-those of try_add, try_divide, try_cast and their like, so that whether a filter fails does not hang on which rows are read.
-Whole numbers and floating point meet as doubles, as in ANSI mode; nothing else is cast unless the filter says so.
+Null gives null. So does every case in which Spark's ANSI mode raises an error, such as overflow or division by zero.
+Results are those of try_add, try_divide, try_cast and similar functions, so that a filter never fails depending on
+which rows are read. The common type of whole numbers and floating point is double, as in ANSI mode; there are no other
+implicit casts.
 
-The functions that expression indexes have too are evaluated by `records.expression_functions`.
+`records.expression_functions` evaluates the functions that expression indexes support too.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ ALIASES = {
     "date": "to_date",
     "dateadd": "date_add",
 }
-"""Other names of functions."""
+"""Alternative names of functions."""
 
 _CAST = "cast "
 _WHOLE_SUBSTRING = 999_999_999
 _UTC_MICROS = pa.timestamp("us", "UTC")
 
 _INDEXED: Mapping[str, tuple[str, ...]] = {
-    # function: the options of `IndexExpression` that its further arguments are
+    # function: options of `IndexExpression` that its further arguments set
     "year": (),
     "month": (),
     "day": (),
@@ -76,37 +77,46 @@ _INDEXED: Mapping[str, tuple[str, ...]] = {
     "regexp_extract": ("pattern", "idx"),
 }
 _DEFAULT_ARGUMENTS = {"substring": (_WHOLE_SUBSTRING,), "regexp_extract": (1,)}
-"""What stands for the last arguments where they are left out."""
+"""Default values of omitted trailing arguments."""
 
 
 def build_call(function: str, arguments: Sequence[Any]) -> Any:
-    """A function of columns, calls, literals and values; where none of them is a column, its value.
+    """Create a function call from columns, calls, literals and values; evaluates it if no argument is a column.
 
-    Raises Unsupported for functions that filters do not have, InvalidRequest for arguments that a function does not take.
+    Raises:
+        InvalidRequest: Invalid arguments.
+        Unsupported: The function is not supported in filters.
     """
     name = ALIASES.get(function.lower(), function.lower())
     if name not in _INDEXED and name not in _OWN:
         known = ", ".join(sorted(set(_INDEXED) | set(_OWN) - {*COMPARISONS, *ARITHMETIC}))
-        raise Unsupported(f"the function {function} is not supported; there are: {known}")
+        raise Unsupported(f"the function {function} is not supported; supported are: {known}")
     if any(argument is None for argument in arguments):
         return None
-    given = tuple(
-        one if isinstance(one, (ColumnRef, FunctionCall, Literal)) else Literal(one, literal_type(one)) for one in arguments
+    call_arguments = tuple(
+        argument_ if isinstance(argument_, (ColumnRef, FunctionCall, Literal)) else Literal(argument_, literal_type(argument_))
+        for argument_ in arguments
     )
     if name in _DEFAULT_ARGUMENTS:
         most = 1 + len(_INDEXED[name])
-        missing = most - len(given)
+        missing = most - len(call_arguments)
         if 0 < missing <= len(_DEFAULT_ARGUMENTS[name]):
-            given += tuple(Literal(one, literal_type(one)) for one in _DEFAULT_ARGUMENTS[name][-missing:])
-    call = FunctionCall(name, given)
-    if any(not isinstance(one, Literal) for one in given):
+            call_arguments += tuple(
+                Literal(argument_, literal_type(argument_)) for argument_ in _DEFAULT_ARGUMENTS[name][-missing:]
+            )
+    call = FunctionCall(name, call_arguments)
+    if any(not isinstance(argument_, Literal) for argument_ in call_arguments):
         return call
     bound = bind_call(call, pa.schema([]))
     return evaluate(bound, lambda _: pa.nulls(1), 1)[0].as_py()
 
 
 def literal_type(value: Any) -> pa.DataType:
-    """The type that Spark gives a literal.  Raises InvalidRequest for values that have none."""
+    """Return Spark's type of a literal.
+
+    Raises:
+        InvalidRequest: The value has no type.
+    """
     if isinstance(value, bool):
         return pa.bool_()
     if isinstance(value, int):
@@ -115,8 +125,8 @@ def literal_type(value: Any) -> pa.DataType:
     elif isinstance(value, float):
         return pa.float64()
     elif isinstance(value, Decimal) and value.is_finite():
-        kind = pa.scalar(value).type
-        return kind if kind.scale >= 0 else pa.decimal128(kind.precision - kind.scale, 0)
+        type_ = pa.scalar(value).type
+        return type_ if type_.scale >= 0 else pa.decimal128(type_.precision - type_.scale, 0)
     elif isinstance(value, str):
         return pa.string()
     elif isinstance(value, bytes):
@@ -125,22 +135,23 @@ def literal_type(value: Any) -> pa.DataType:
         return _UTC_MICROS
     elif isinstance(value, date):
         return pa.date32()
-    raise InvalidRequest(f"{value!r} is no value that functions take")
+    raise InvalidRequest(f"{value!r} is not a valid function argument")
 
 
 def bind_call(call: FunctionCall, schema: pa.Schema) -> FunctionCall:
-    """The same with the types of its columns and of its results.  Bound to another schema it is bound anew.
+    """Bind a call to a schema: sets the types of its columns and results. A bound call is bound again.
 
-    Raises InvalidRequest for a column that is missing and for types that a function does not take, Unsupported for formats and
-    types that are not understood.
+    Raises:
+        InvalidRequest: A column is missing, or the function does not support its type.
+        Unsupported: A format or type that is not supported.
     """
     arguments: list[ColumnRef | Literal | FunctionCall] = []
     for argument in call.arguments:
         if isinstance(argument, FunctionCall):
             arguments.append(bind_call(argument, schema))
         elif isinstance(argument, ColumnRef):
-            kind = _column_type(schema, argument.name)
-            arguments.append(replace(argument, type=kind))
+            type_ = _column_type(schema, argument.name)
+            arguments.append(replace(argument, type=type_))
         else:
             arguments.append(argument)
     bound = replace(call, arguments=tuple(arguments))
@@ -152,44 +163,48 @@ def bind_call(call: FunctionCall, schema: pa.Schema) -> FunctionCall:
 
 def _column_type(schema: pa.Schema, name: str) -> pa.DataType:
     try:
-        kind = field_at(schema, name).type
+        type_ = field_at(schema, name).type
     except InvalidRequest as error:
-        raise InvalidRequest(f"{error} (text stands in single quotes)") from error
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+        raise InvalidRequest(f"{error} (string literals need single quotes)") from error
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def evaluate(call: FunctionCall, values_of: Callable[[ColumnRef], pa.Array], count: int) -> pa.Array:
-    """The result for each of `count` rows.  call: bound; values_of: those of a column of that many rows, of the type that it is
-    bound to.
+    """Evaluate a bound call.
+
+    Args:
+        call: Bound call.
+        values_of: Returns the values of a column, `count` of them, in the column's bound type.
+        count: Number of rows.
     """
     arguments = [
-        evaluate(one, values_of, count)
-        if isinstance(one, FunctionCall)
-        else values_of(one)
-        if isinstance(one, ColumnRef)
+        evaluate(argument, values_of, count)
+        if isinstance(argument, FunctionCall)
+        else values_of(argument)
+        if isinstance(argument, ColumnRef)
         else None
-        for one in call.arguments
+        for argument in call.arguments
     ]
     return run_function(call, arguments, count)
 
 
 def run_function(call: FunctionCall, arguments: Sequence[pa.Array | None], count: int) -> pa.Array:
-    """The results of the outermost function.  arguments: the values of each; None for a literal."""
+    """Evaluate the outermost function of a call on the values of its arguments; None for a literal."""
     return _function(call).run(call, arguments, count)
 
 
 def as_index_expression(call: Operand) -> tuple[str, IndexExpression] | None:
-    """The column and the expression of an index of the same results in UTC; None for what no expression index holds."""
+    """Convert a call to a column and an equivalent index expression in UTC; None if no expression index can have it."""
     if not isinstance(call, FunctionCall) or call.function not in _INDEXED:
         return None
     first, *others = call.arguments
-    if not isinstance(first, ColumnRef) or not all(isinstance(one, Literal) for one in others):
+    if not isinstance(first, ColumnRef) or not all(isinstance(argument, Literal) for argument in others):
         return None
     return first.name, _index_expression(call).normalised()
 
 
 def argument_types(call: FunctionCall) -> tuple[pa.DataType, ...]:
-    """The types of the arguments of a bound call."""
+    """Return the types of the arguments of a bound call."""
     assert all(argument.type is not None for argument in call.arguments), "the filter is not bound to a schema"
     return tuple(argument.type for argument in call.arguments)  # type: ignore[misc]
 
@@ -200,7 +215,12 @@ def argument_types(call: FunctionCall) -> tuple[pa.DataType, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """result_type: the results' type for bound arguments; run: the results for their values, None for a literal."""
+    """Implementation of a function.
+
+    Attributes:
+        result_type: Result type for bound arguments.
+        run: Evaluates the function on argument values; None for a literal.
+    """
 
     result_type: Callable[[FunctionCall], pa.DataType]
     run: Callable[[FunctionCall, Sequence[pa.Array | None], int], pa.Array]
@@ -217,14 +237,14 @@ def _index_expression(call: FunctionCall) -> IndexExpression:
         raise InvalidRequest(f"{call.function} takes at most {1 + len(names)} arguments")
     for option in options:
         if not isinstance(option, Literal):
-            raise Unsupported(f"the further arguments of {call.function} are literals")
+            raise Unsupported(f"the arguments of {call.function} after the first must be literals")
     values = [str(option.value) for option in options if isinstance(option, Literal)]
     return IndexExpression(call.function, tuple(zip(names, values, strict=False)))
 
 
 def _index_result_type(call: FunctionCall) -> pa.DataType:
     if not call.arguments:
-        raise InvalidRequest("a function needs an argument")
+        raise InvalidRequest("a function needs at least one argument")
     kind = call.arguments[0].type
     assert kind is not None, "arguments are bound before the call"
     return _index_expression(call).result_type(canonical_type(kind))
@@ -239,11 +259,11 @@ _OF_INDEXES = _Function(_index_result_type, _run_index_function)
 
 
 def _values(call: FunctionCall, arguments: Sequence[pa.Array | None], number: int, count: int) -> pa.Array:
-    """The values of one argument."""
+    """Return the values of one argument."""
     values, argument = arguments[number], call.arguments[number]
     if values is not None:
         return values
-    assert isinstance(argument, Literal), "only literals come without values"
+    assert isinstance(argument, Literal), "only literals have no values"
     return pa.repeat(pa.scalar(argument.value, argument.type), count)
 
 
@@ -299,7 +319,7 @@ def _comparison_type(call: FunctionCall) -> pa.DataType:
     _check_count(call, 2)
     kind = common_type(*map(canonical_type, argument_types(call)))
     if pa.types.is_nested(kind):
-        raise InvalidRequest(f"values of type {kind} are not compared")
+        raise InvalidRequest(f"values of type {kind} cannot be compared")
     return pa.bool_()
 
 
@@ -319,16 +339,20 @@ CASTS: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp": _UTC_MICROS,
 }
-"""The types of CAST by their names in Spark."""
+"""Target types of CAST by their names in Spark."""
 
 _CAST_ALIASES = {"integer": "int", "long": "bigint", "real": "float"}
 
 
 def cast_to(operand: Any, kind: str) -> Any:
-    """A column, call or value cast to a type of `CASTS`, by its name in SQL.  Raises Unsupported for other types."""
+    """Cast a column, call or value to a type of `CASTS`, by its name in SQL.
+
+    Raises:
+        Unsupported: Another type.
+    """
     name = _CAST_ALIASES.get(kind.lower(), kind.lower())
     if name not in CASTS:
-        raise Unsupported(f"a cast to {kind} is not supported; there are casts to {', '.join(CASTS)}")
+        raise Unsupported(f"a cast to {kind} is not supported; supported types are {', '.join(CASTS)}")
     return build_call(_CAST + name, (operand,))
 
 
@@ -336,7 +360,7 @@ def _cast_type(call: FunctionCall) -> pa.DataType:
     _check_count(call, 1)
     source, target = argument_types(call)[0], CASTS[call.function.removeprefix(_CAST)]
     if try_cast(source, target) is None:
-        raise Unsupported(f"casting {source} to {target}")
+        raise Unsupported(f"a cast from {source} to {target} is not supported")
     return target
 
 

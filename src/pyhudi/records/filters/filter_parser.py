@@ -1,21 +1,21 @@
-"""Filters as users write them, parsed to the tree of tree.py.
+"""Parser of filters: SQL text and tuples to the abstract syntax tree of `filter_ast`.
 
-SQL text and tuples are parsed here, expressions of pyarrow and Polars in from_arrow and from_polars.
+`from_arrow` and `from_polars` convert expressions of pyarrow and Polars.
 
-Grammar, keywords in any case:
+Grammar, keywords case-insensitive:
 
     filter   := or ;  or := and {OR and} ;  and := not {AND not} ;  not := NOT not | test
     test     := sum [rest]                                               a column alone must be boolean
-    rest     := ( = | == | <> | != | < | <= | > | >= ) sum               one of the two sides has a column
-              | [NOT] IN '(' sum {',' sum} ')' | [NOT] BETWEEN sum AND sum
-              | [NOT] LIKE 'pattern' | [NOT] STARTS WITH 'text' | IS [NOT] NULL
+    rest     := ( = | == | <> | != | < | <= | > | >= ) sum               one of the two sides has a column | [NOT] IN
+             '(' sum {',' sum} ')' | [NOT] BETWEEN sum AND sum | [NOT] LIKE 'pattern' | [NOT] STARTS WITH 'text' | IS
+             [NOT] NULL
     sum      := product {( + | - ) product} ;  product := unary {( * | / | % ) unary} ;  unary := {+ | -} primary
     primary  := '(' or ')' | CAST '(' sum AS type ')' | function '(' [sum {',' sum}] ')' | column | literal
     column   := part {'.' part} ;  part := name | `name` | "name"
-    literal  := number | 'text' with '' for ' | TRUE | FALSE | NULL
-              | DATE '2024-05-06' | TIMESTAMP '2024-05-06 07:08:09' | X'6162'
+    literal  := number | 'text' with '' for ' | TRUE | FALSE | NULL | DATE '2024-05-06' | TIMESTAMP '2024-05-06
+             07:08:09' | X'6162'
 
-A time without a zone is UTC, and functions take times apart in UTC.  The functions are those of functions.py.
+A time without a time zone is UTC, and functions evaluate times in UTC. `filter_functions` lists the functions.
 """
 
 from __future__ import annotations
@@ -63,23 +63,29 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH_LIMIT = 100
 
 COMPUTED = "UPDATE and MERGE INTO of hp.sql compute values, or compute them in a frame, and upsert that with based_on="
-"""How what is no literal and no column is assigned, as errors say it."""
+"""Hint in errors on how to assign computed values."""
 
 
 def parse_value(text: str) -> Any:
-    """What an assignment's text stands for: a `ColumnRef`, or the value of a literal, written as in filters.
+    """Parse the value of an assignment: a `ColumnRef`, or the value of a literal in filter syntax.
 
-    Raises InvalidRequest for what cannot be read, Unsupported for functions, arithmetic and conditions.
+    Raises:
+        InvalidRequest: Syntax error.
+        Unsupported: Functions, arithmetic and conditions.
     """
     return _Parser(checked_text(text, "the value"), "the value").parse_value()
 
 
 def parse_filter(text: Filter) -> Expr:
-    """The tree of a filter: SQL text, tuples, an expression of pyarrow or Polars, or a tree already.
+    """Parse a filter: SQL text, tuples, an expression of pyarrow or Polars, or a syntax tree.
 
-    Tuples: (column, operator, value) with the operators of SQL and `in`, `not in`, `like`, `not like`, `is`, `is not`; a
-    list of them must all hold, of a list of lists any may.  Columns of tuples are dotted names, never functions of them.
-    Raises InvalidRequest with the place of what cannot be read, Unsupported for functions that filters do not have.
+    Tuples are (column, operator, value) with the operators of SQL and `in`, `not in`, `like`, `not like`, `is`, `is
+    not`. A list of tuples is joined by AND, a list of lists by OR. Columns of tuples are dotted names, never function
+    calls.
+
+    Raises:
+        InvalidRequest: Syntax error, with its position.
+        Unsupported: Functions that filters do not support.
     """
     if isinstance(text, Expr):
         return _checked_depth(text)
@@ -90,7 +96,7 @@ def parse_filter(text: Filter) -> Expr:
     if isinstance(text, str):
         return _Parser(checked_text(text, "the filter")).parse()
     if not isinstance(text, Iterable):
-        raise InvalidRequest(f"a filter is SQL text, tuples or an expression of pyarrow or Polars, not {text!r}")
+        raise InvalidRequest(f"a filter must be SQL text, tuples or an expression of pyarrow or Polars, not {text!r}")
     conditions = list(text)
     if len(conditions) == 3 and isinstance(conditions[0], str) and isinstance(conditions[1], str):
         return _condition((conditions[0], conditions[1], conditions[2]))
@@ -114,12 +120,16 @@ _TIME_TEXT = re.compile(
 
 
 def parse_timestamp_micros(text: str) -> int:
-    """Microseconds since the epoch of a written time, UTC when it names no zone.  Raises InvalidRequest."""
+    """Parse a time to microseconds since the epoch; UTC if it has no time zone.
+
+    Raises:
+        InvalidRequest: The string is not a time.
+    """
     if _TIME_TEXT.fullmatch(text):
         try:
-            moment = datetime.fromisoformat(text.strip().replace("UTC", "Z").replace(" Z", "Z"))
-            aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-            return (aware - _EPOCH) // timedelta(microseconds=1)
+            parsed = datetime.fromisoformat(text.strip().replace("UTC", "Z").replace(" Z", "Z"))
+            utc_time = parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
+            return (utc_time - _EPOCH) // timedelta(microseconds=1)
         except ValueError:
             pass
     raise InvalidRequest(f"{text!r} is not a time: write 2024-05-06 or 2024-05-06 07:08:09.123456, with +02:00 or Z for a zone")
@@ -167,7 +177,7 @@ class _FilterToken:
 
 
 class _Parser:
-    """Recursive descent over the tokens of one text; its depth is limited."""
+    """Recursive descent parser over the tokens of one text, with limited depth."""
 
     __slots__ = ("_depth", "_index", "_text", "_tokens", "_what")
 
@@ -201,14 +211,15 @@ class _Parser:
         position = 0
         end = len(self._text.rstrip())
         while position < end:
-            found = _TOKEN.match(self._text, position)
-            if found is None or found.lastgroup is None:
-                at = position + len(self._text[position:]) - len(self._text[position:].lstrip())
+            match = _TOKEN.match(self._text, position)
+            if match is None or match.lastgroup is None:
+                error_position = position + len(self._text[position:]) - len(self._text[position:].lstrip())
                 raise InvalidRequest(
-                    f"{self._what} {self._text!r} cannot be read at character {at}: {self._text[at : at + 20]!r}"
+                    f"{self._what} {self._text!r} cannot be parsed at character {error_position}: "
+                    f"{self._text[error_position : error_position + 20]!r}"
                 )
-            yield _FilterToken(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
-            position = found.end()
+            yield _FilterToken(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup))
+            position = match.end()
         yield _FilterToken("end", "", len(self._text))
 
     @property
@@ -241,7 +252,7 @@ class _Parser:
         return InvalidRequest(f"{self._what} {self._text!r}: {expected}, found {found!r} at character {self._next.position}")
 
     def _condition(self, node: Any) -> Expr:
-        """What stands where a condition is wanted.  A column or call alone must be boolean."""
+        """Convert a node to a condition. A column or call alone must be boolean."""
         if isinstance(node, Expr):
             return node
         if isinstance(node, (ColumnRef, FunctionCall)):
@@ -251,7 +262,7 @@ class _Parser:
         raise self._error("expected a comparison")
 
     def _or(self) -> Any:
-        """A condition; or the column, call or value that stands alone, in parentheses for one."""
+        """Parse a condition, or a column, call or value alone, as in parentheses."""
         self._depth += 1
         if self._depth > _DEPTH_LIMIT:
             raise InvalidRequest(f"the filter is nested more than {_DEPTH_LIMIT} levels deep")
@@ -293,7 +304,7 @@ class _Parser:
         return self._operand_test(left) if isinstance(left, (ColumnRef, FunctionCall)) else left
 
     def _side(self) -> Any:
-        """One side of a comparison."""
+        """Parse one side of a comparison."""
         side = self._sum()
         if isinstance(side, Expr):
             raise self._error("expected a column or a literal, not a condition,")
@@ -351,7 +362,7 @@ class _Parser:
         value = self._side()
         if isinstance(value, (ColumnRef, FunctionCall)):
             self._index = start
-            raise self._error("expected a literal (text stands in single quotes)")
+            raise self._error("expected a literal (string literals need single quotes)")
         return value
 
     def _sum(self) -> Any:
@@ -367,11 +378,11 @@ class _Parser:
         return left
 
     def _combined(self, left: Any, right: Callable[[], Any]) -> Any:
-        """What an operator of arithmetic, which is next, makes of both of its sides."""
+        """Parse an arithmetic operator and its right side, and combine both sides."""
         operator = self._take().text
         sides = (left, right())
         if any(isinstance(side, Expr) for side in sides):
-            raise self._error(f"expected columns and literals beside {operator}")
+            raise self._error(f"expected columns and literals as operands of {operator}")
         return build_call(operator, sides)
 
     def _unary(self) -> Any:
@@ -386,7 +397,7 @@ class _Parser:
             raise self._error("expected a number")
         operand = self._primary()
         if isinstance(operand, Expr):
-            raise self._error(f"expected a column or a number behind {token.text}")
+            raise self._error(f"expected a column or a number after {token.text}")
         return build_call("-", (0, operand)) if token.text == "-" else operand
 
     def _primary(self) -> Any:
@@ -466,11 +477,11 @@ class _Parser:
 
 
 _LONGEST_EXPONENT = 10
-"""Digits and a sign."""
+"""Maximum length of an exponent, including its sign."""
 
 
 def _negated(number: int | Decimal | float) -> int | Decimal | float:
-    """The number with the other sign, all its digits kept: Python's own minus rounds a decimal to 28 of them."""
+    """Negate a number exactly: Python's unary minus rounds a decimal to 28 digits."""
     return number.copy_negate() if isinstance(number, Decimal) and number else -number
 
 
@@ -479,14 +490,14 @@ def _number(text: str) -> int | Decimal | float:
         raise InvalidRequest(f"a number of {len(text)} characters is not supported")
     if text.isdecimal():
         return int(text)
-    # An exponent makes a double in SQL, a point alone a decimal.
+    # In SQL a number with an exponent is a double, one with only a point a decimal.
     mantissa, _, exponent = text.lower().partition("e")
     if not exponent:
         return Decimal(text)
     if len(exponent) > _LONGEST_EXPONENT:
         raise InvalidRequest(f"a number with the exponent {exponent} is not supported")
     number = float(text)
-    # Beyond the largest double, or nearer to 0 than the smallest, it is neither infinite nor 0.
+    # Beyond the largest double, or below the smallest, a number is neither infinite nor 0.
     is_double = math.isfinite(number) and (number != 0 or not Decimal(mantissa))
     return number if is_double else Decimal(text)
 
@@ -495,13 +506,13 @@ def _condition(condition: Any) -> Expr:
     if isinstance(condition, Expr):
         return condition
     if not isinstance(condition, (tuple, list)) or len(condition) != 3 or not isinstance(condition[0], str):
-        raise InvalidRequest(f"a condition is a tuple (column, operator, value), not {condition!r}")
+        raise InvalidRequest(f"a condition must be a tuple (column, operator, value), not {condition!r}")
     name, op, value = condition
     op = " ".join(str(op).lower().split())
     if op in OPERATORS:
         if value is None:
             raise InvalidRequest(
-                f"nothing equals or compares with null: use ({name!r}, 'is', None) or ({name!r}, 'is not', None)"
+                f"a comparison with null never matches: use ({name!r}, 'is', None) or ({name!r}, 'is not', None)"
             )
         return Compare(name, OPERATORS[op], _plain(value))
     if op in ("in", "not in"):
@@ -515,7 +526,7 @@ def _condition(condition: Any) -> Expr:
     if op in ("is", "is not") and value is None:
         return IsNull(name) if op == "is" else Not(IsNull(name))
     known = ", ".join((*OPERATORS, "in", "not in", "like", "not like", "is", "is not"))
-    raise InvalidRequest(f"the condition {condition!r} cannot be read: the operators are {known}; is and is not take None")
+    raise InvalidRequest(f"invalid condition {condition!r}: the operators are {known}; is and is not take None")
 
 
 def _plain(value: Any) -> Any:

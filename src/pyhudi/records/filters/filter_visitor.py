@@ -1,4 +1,4 @@
-"""Walking over a filter's tree: the columns and keys that it names, and NOT pushed down to the leaves."""
+"""Traversal of filter trees: referenced columns, key literals, and negation pushdown."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def columns(expr: Expr) -> tuple[str, ...]:
-    """The dotted names of the columns that a filter reads, each once, in order of appearance."""
-    found: dict[str, None] = {}
+    """Return the dotted names of the columns that a filter reads, without duplicates, in order of appearance."""
+    result: dict[str, None] = {}
     for operand in operands(expr):
         names = (operand,) if isinstance(operand, str) else (column.name for column in operand.columns())
-        found.update(dict.fromkeys(names))
-    return tuple(found)
+        result.update(dict.fromkeys(names))
+    return tuple(result)
 
 
 def operands(expr: Expr) -> tuple[Operand, ...]:
-    """The columns, and what functions make of columns, that the conditions of a filter speak of, each once."""
+    """Return the columns and function calls that a filter's conditions test, without duplicates."""
     found = (leaf.column for leaf in leaf_conditions(expr) if not isinstance(leaf, Constant))  # type: ignore[attr-defined]
     return tuple(dict.fromkeys(found))
 
 
 def calls(expr: Expr) -> tuple[FunctionCall, ...]:
-    """What functions make of columns among the operands of a filter."""
+    """Return the function calls among the operands of a filter."""
     return tuple(operand for operand in operands(expr) if isinstance(operand, FunctionCall))
 
 
 def key_literals(expr: Expr, column: Operand) -> list[Any] | None:
-    """The only values that the column can have where the filter is true, each once; None when it may have any.
+    """Return the only values of the column for which the filter can be true, without duplicates; None if it may have
+    any.
 
-    Values are in stored form for a bound filter, as given otherwise.  An empty list: no row can match.
+    Values are in stored form for a bound filter, unchanged otherwise. An empty list means that no row can match.
     """
     if isinstance(expr, Compare) and expr.column == column and expr.op == "=":
         return list(equal_values(expr.value))
@@ -60,7 +61,7 @@ def key_literals(expr: Expr, column: Operand) -> list[Any] | None:
 
 
 def leaf_conditions(expr: Expr) -> Iterable[Expr]:
-    """The conditions of a filter that hold no others, in order of appearance."""
+    """Yield the leaf conditions of a filter in order of appearance."""
     if isinstance(expr, (And, Or)):
         for part in expr.parts:
             yield from leaf_conditions(part)
@@ -71,15 +72,16 @@ def leaf_conditions(expr: Expr) -> Iterable[Expr]:
 
 
 def push_negations(expr: Expr, *, negated: bool = False) -> Expr:
-    """The same filter with NOT on leaves alone, and only where no opposite leaf exists.
+    """Push NOT down to the leaves, and keep it only on leaves that have no negated form.
 
-    Above such leaves there are only AND and OR, under which unknown may be taken for false without changing what is true.
+    Above these leaves only AND and OR remain, under which unknown may be treated as false without changing what is
+    true.
     """
     if isinstance(expr, Not):
         return push_negations(expr.part, negated=not negated)
     if isinstance(expr, (And, Or)):
-        kind = (Or if isinstance(expr, And) else And) if negated else type(expr)
-        return kind(tuple(push_negations(part, negated=negated) for part in expr.parts))
+        node_type = (Or if isinstance(expr, And) else And) if negated else type(expr)
+        return node_type(tuple(push_negations(part, negated=negated) for part in expr.parts))
     if not negated:
         return expr
     if isinstance(expr, Constant):
@@ -95,7 +97,7 @@ Part = TypeVar("Part")
 
 
 def join_in_pairs(parts: list[Part], join: Callable[[Part, Part], Part]) -> Part:
-    """One of many, joined as a tree of the least depth: Arrow and Spark walk down a chain of thousands until the stack ends."""
+    """Join many parts as a balanced tree: Arrow and Spark recurse, and overflow the stack on a chain of thousands."""
     while len(parts) > 1:
         odd = parts[-1:] if len(parts) % 2 else []
         parts = [join(left, right) for left, right in zip(parts[::2], parts[1::2], strict=False)] + odd
@@ -103,5 +105,7 @@ def join_in_pairs(parts: list[Part], join: Callable[[Part, Part], Part]) -> Part
 
 
 def equal_values(value: Any) -> tuple[Any, ...]:
-    """The values that compare equal but look different: hash lookups and record keys tell -0.0 from 0.0."""
+    """Return the values that compare equal but differ in representation: hash lookups and record keys distinguish -0.0
+    from 0.0.
+    """
     return (0.0, -0.0) if isinstance(value, float) and value == 0.0 else (value,)

@@ -1,17 +1,18 @@
-"""Filters written as expressions of pyarrow, such as `(pc.field("fare") > 10) & pc.field("city").isin(["sf"])`.
+"""Convert filters from pyarrow expressions, such as `(pc.field("fare") > 10) & pc.field("city").isin(["sf"])`.
 
-An expression tells what it is made of only by its serialised form, which is what pickle stores of it: an Arrow IPC file whose
-schema has the tree as a list of key-value pairs, written front to back, and whose columns of one row are the literals and
-options.
+pyarrow exposes the structure of an expression only in its serialized form, which pickle stores. This is an Arrow IPC
+file. Its schema contains the tree, in prefix order, as a list of key-value pairs; its columns of one row are the
+literals and options.
 
-    node     := ("field_ref", name) | ("nested_field_ref", n) and n of these | ("literal", column number)
-              | ("call", function) {node} [("options", column number)] ("end", function)
+    node     := ("field_ref", name) | ("nested_field_ref", n) and n of these | ("literal", column number) | ("call",
+             function) {node} [("options", column number)] ("end", function)
 
-The pairs repeat their keys, which pyarrow's dict of them does not keep, so they are read from the message's flatbuffer.
+The pairs repeat their keys, which pyarrow's dict does not preserve, so they are read from the message's flatbuffer.
 
-Null follows pyarrow's rules, in which `isin` is never unknown.  NaN is what it is in every filter: equal to itself and above
-all numbers.  Functions are those of functions.py by their names in pyarrow, where both mean the same of what is in range: not
-division, which truncates whole numbers here, and casts only where they do not hang on what is cast.
+Null follows pyarrow's rules, in which `isin` is never unknown. NaN is treated as in every filter: equal to itself and
+above all numbers. Functions of `filter_functions` are supported under their pyarrow names if both agree on all values
+in range. Not supported are division, which truncates whole numbers in pyarrow, and casts that can fail depending on the
+value.
 """
 
 from __future__ import annotations
@@ -46,11 +47,15 @@ from pyhudi.records.filters.filter_functions import CASTS, build_call, cast_to
 
 _COMPARISONS = {"equal": "=", "not_equal": "<>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 _MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)
-"""What `isin` makes of nulls: they match a null among the values, match nothing, give null, or are as in SQL."""
+"""Null handling of `isin`: nulls match a null among the values, match nothing, give null, or behave as in SQL."""
 
 
 def convert_arrow_expression(expression: pc.Expression) -> Expr:
-    """The tree of an expression.  Raises Unsupported, with the expression's text, for what filters do not have."""
+    """Convert an expression to a filter.
+
+    Raises:
+        Unsupported: The expression has a part that filters do not support; the message contains its text.
+    """
     try:
         parts: Any = expression.__reduce__()
     except pa.ArrowNotImplementedError as error:
@@ -58,15 +63,15 @@ def convert_arrow_expression(expression: pc.Expression) -> Expr:
     serialised = parts[1][0]
     literals = pa.ipc.open_file(serialised).read_all()
     try:
-        found = _tree(_pairs(pa.ipc.read_message(serialised[8:]).metadata), literals)
+        tree = _tree(_pairs(pa.ipc.read_message(serialised[8:]).metadata), literals)
     except (Unsupported, InvalidRequest) as error:
         raise type(error)(f"the filter {_shown(expression)}: {error}") from error
-    return as_filter(found)
+    return as_filter(tree)
 
 
 def convert_known_arrow(expression: pc.Expression) -> Expr:
-    """The tree of an expression that an engine hands down, with `UnsupportedCondition` in the place of what filters do not
-    have.
+    """Convert an expression that an engine pushes down, with `UnsupportedCondition` for parts that filters do not
+    support.
     """
     try:
         parts: Any = expression.__reduce__()
@@ -75,31 +80,31 @@ def convert_known_arrow(expression: pc.Expression) -> Expr:
     serialised = parts[1][0]
     literals = pa.ipc.open_file(serialised).read_all()
     pairs = _pairs(pa.ipc.read_message(serialised[8:]).metadata)
-    read: Expr = _attempted(lambda: as_filter(_tree(pairs, literals, lenient=True)))
-    return read
+    tree: Expr = _attempted(lambda: as_filter(_tree(pairs, literals, lenient=True)))
+    return tree
 
 
 def columns_read(expression: pc.Expression) -> frozenset[str] | None:
-    """The top-level columns that an expression names; None where it does not tell."""
+    """Return the top-level columns that an expression references; None if that is unknown."""
     try:
         parts: Any = expression.__reduce__()
     except pa.ArrowNotImplementedError:
         return None
-    found: set[str] = set()
+    names_read: set[str] = set()
     pairs = _pairs(pa.ipc.read_message(parts[1][0][8:]).metadata)
     for key, value in pairs:
         if key == "nested_field_ref":
             names = [next(pairs)[1] for _ in range(int(value))]
-            found.add(names[0])
+            names_read.add(names[0])
         elif key == "field_ref":
-            found.add(value)
+            names_read.add(value)
         elif key not in ("call", "end", "options", "literal"):
             return None
-    return frozenset(found)
+    return frozenset(names_read)
 
 
 def as_filter(node: Any) -> Expr:
-    """A part of an expression as a filter.  A column alone must be boolean."""
+    """Convert a part of an expression to a filter. A column alone must be boolean."""
     if isinstance(node, Expr):
         return node
     if isinstance(node, (ColumnRef, FunctionCall)):
@@ -110,18 +115,26 @@ def as_filter(node: Any) -> Expr:
 
 
 def literal_value(literal: pa.Scalar) -> Any:
-    """A literal as a value of Python.  Raises InvalidRequest where it has none that is equal."""
+    """Convert a literal to an equal Python value.
+
+    Raises:
+        InvalidRequest: There is no equal Python value.
+    """
     try:
         value = literal.as_py()
     except (ValueError, OverflowError, ImportError) as error:
         raise InvalidRequest(f"the value {literal} of type {literal.type}: {error}") from error
     if getattr(value, "nanosecond", 0):
-        raise InvalidRequest(f"the value {literal} has nanoseconds, and filters have microseconds")
+        raise InvalidRequest(f"the value {literal} has nanoseconds, but filters only support microseconds")
     return value
 
 
 def only_operand(node: Any, function: str) -> Operand:
-    """The column or call that a condition is about.  Raises Unsupported for anything else."""
+    """Return the column or call that a condition tests.
+
+    Raises:
+        Unsupported: Anything else.
+    """
     if isinstance(node, (ColumnRef, FunctionCall)):
         return to_operand(node)
     raise Unsupported(f"{function} of anything but a column is not supported")
@@ -133,7 +146,7 @@ def only_operand(node: Any, function: str) -> Operand:
 
 @dataclass(slots=True)
 class _PendingCall:
-    """A function of which not all arguments have been read."""
+    """A function call whose arguments are being read."""
 
     function: str
     arguments: list[Any] = field(default_factory=list)
@@ -142,7 +155,7 @@ class _PendingCall:
 
 
 def _attempted(read: Callable[[], Any]) -> Any:
-    """What is read, or that it could not be."""
+    """Return the result of `read`, or `UnsupportedCondition` if it fails."""
     try:
         return read()
     except (Unsupported, InvalidRequest):
@@ -154,9 +167,12 @@ def _strictly(read: Callable[[], Any]) -> Any:
 
 
 def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table, *, lenient: bool = False) -> Any:
-    """The tree, a column, or a literal.  It takes no more stack for a chain of many parts.
+    """Build the tree, a column, or a literal, iteratively, so that long chains do not overflow the stack.
 
-    lenient: what cannot be read is `UnsupportedCondition`, instead of an error.
+    Args:
+        pairs: Key-value pairs of the serialized expression.
+        literals: Table of the literals and options.
+        lenient: Replace what is not supported by `UnsupportedCondition` instead of raising.
     """
     attempt = _attempted if lenient else _strictly
     root = _PendingCall("")
@@ -165,13 +181,13 @@ def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table, *, lenient: bool
         if key == "call":
             calls.append(_PendingCall(value))
         elif key == "end":
-            done = calls.pop()
-            calls[-1].arguments.append(attempt(partial(_applied, done)))
+            finished = calls.pop()
+            calls[-1].arguments.append(attempt(partial(_applied, finished)))
         elif key == "options":
             stored = literals.column(int(value))[0]
             options = attempt(partial(literal_value, stored))
             if isinstance(options, UnsupportedCondition):
-                # Without its options no call is what its name says.
+                # Without its options the meaning of a call is unknown.
                 calls[-1].function = key
                 continue
             calls[-1].options = options
@@ -183,7 +199,7 @@ def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table, *, lenient: bool
         elif key == "field_ref":
             calls[-1].arguments.append(ColumnRef(value))
         else:
-            raise Unsupported(f"a part of the kind {key!r} is not supported")
+            raise Unsupported(f"the expression part {key!r} is not supported")
     return root.arguments[0]
 
 
@@ -203,11 +219,12 @@ def _applied(call: _PendingCall) -> Any:
 
 
 def _term(function: str, call: _PendingCall, *more: Any) -> Any:
-    """One of our functions of the arguments, and of more.  pyarrow takes whole numbers for 64 bits wide."""
+    """Create one of our function calls from the arguments and further ones. pyarrow treats integer literals as 64-bit."""
     arguments = [
-        Literal(one, pa.int64()) if isinstance(one, int) and not isinstance(one, bool) else one for one in call.arguments
+        Literal(argument, pa.int64()) if isinstance(argument, int) and not isinstance(argument, bool) else argument
+        for argument in call.arguments
     ]
-    if any(isinstance(one, Expr) for one in arguments):
+    if any(isinstance(argument, Expr) for argument in arguments):
         raise Unsupported(f"{call.function} of a condition is not supported")
     return build_call(function, (*arguments, *more))
 
@@ -216,7 +233,7 @@ def _cast(call: _PendingCall) -> Any:
     target = call.option_types["to_type"]
     name = next((name for name in _CASTS if CASTS[name] == target), None)
     if name is None or any(call.options[option] for option in call.options if option.startswith("allow_")):
-        raise Unsupported("the function cast is not supported but to " + ", ".join(_CASTS))
+        raise Unsupported("the function cast is only supported to " + ", ".join(_CASTS) + ", ".join(_CASTS))
     return cast_to(call.arguments[0], name)
 
 
@@ -224,14 +241,17 @@ def _day_of_week(call: _PendingCall) -> Any:
     numbering = (call.options.get("count_from_zero", True), call.options.get("week_start", 1))
     name = {(True, 1): "weekday", (False, 7): "dayofweek"}.get(numbering)
     if name is None:
-        raise Unsupported("the function day_of_week is not supported but from Monday as 0 and from Sunday as 1")
+        raise Unsupported(
+            "the function day_of_week is only supported with count_from_zero=True, week_start=1, or count_from_zero=False, "
+            "week_start=7"
+        )
     return _term(name, call)
 
 
 def _slice(call: _PendingCall) -> Any:
     start, stop, step = (call.options[name] for name in ("start", "stop", "step"))
     if step != 1 or start < 0 or stop < start:
-        raise Unsupported("the function utf8_slice_codeunits is not supported but forwards from a place to a later one")
+        raise Unsupported("the function utf8_slice_codeunits is only supported with step 1 and 0 <= start <= stop")
     return _term("substring", call, start + 1, min(stop - start, 999_999_999))
 
 
@@ -249,10 +269,10 @@ def _isin(call: _PendingCall) -> Expr:
 
 
 def _if_else(call: _PendingCall) -> Expr:
-    """`if_else(is_valid(a), condition, null)`, as DuckDB tests whether a value is one of several."""
+    """Convert `if_else(is_valid(a), condition, null)`, which DuckDB generates for IN lists."""
     test, chosen, other = call.arguments
     if not isinstance(test, (IsNull, Not)) or not isinstance(test if isinstance(test, IsNull) else test.part, IsNull):
-        raise Unsupported("if_else of anything but whether a column is null is not supported")
+        raise Unsupported("if_else is only supported with is_null or is_valid of a column as condition")
     return (test & as_filter(chosen)) | (Not(test) & as_filter(other))
 
 
@@ -292,10 +312,10 @@ _TERMS = {
     "day_of_year": "dayofyear",
     "iso_week": "weekofyear",
 }
-"""Our names of functions that mean the same."""
+"""Names of our functions with the same meaning."""
 
 _CASTS = ("float", "double", "string", "date")
-"""Types to which a cast means the same whatever is cast, where it is done at all."""
+"""Target types of casts that cannot fail, if they are supported at all."""
 
 _FUNCTIONS: dict[str, Callable[[_PendingCall], Any]] = {
     "cast": _cast,
@@ -334,7 +354,9 @@ def _pairs(message: pa.Buffer) -> Iterator[tuple[str, str]]:
 
 
 def _child(data: bytes, table: int, slot: int | None) -> int:
-    """Where what a field of a table refers to begins; with no slot, what the offset at `table` itself refers to."""
+    """Return the position that a field of a flatbuffer table refers to; without a slot, that of the offset at `table`
+    itself.
+    """
     at = table
     if slot is not None:
         virtual = table - struct.unpack_from("<i", data, table)[0]

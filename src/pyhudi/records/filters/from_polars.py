@@ -1,12 +1,12 @@
-"""Filters written as expressions of Polars, such as `(pl.col("fare") > 10) & pl.col("city").is_in(["sf"])`.
+"""Convert filters from Polars expressions, such as `(pl.col("fare") > 10) & pl.col("city").is_in(["sf"])`.
 
-Neither the text nor the JSON of an expression is stable from one release of Polars to the next, but what it is made of can be
-asked for (`meta.pop`), and so can whether two expressions are the same (`meta.eq`): each node is built anew from its inputs by
-every operator that filters have, and is the one that it is the same as.  No data is looked at.
+Neither the string nor the JSON form of an expression is stable between releases of Polars. But its inputs can be
+queried (`meta.pop`), and two expressions can be compared (`meta.eq`). So each node is rebuilt from its inputs by every
+supported operator, and the equal one is its operator. No data is evaluated.
 
-Null follows Polars' rules: a comparison with it is null, and null among the values of `is_in` matches nothing.
-Functions are those of functions.py that Polars has in the same sense: division by literals alone, casts where they do not hang on
-what is cast.  What is not done: expressions of several columns at once.
+Null follows Polars' rules: a comparison with null is null, and null among the values of `is_in` matches nothing.
+Functions of `filter_functions` are supported if Polars has them with the same meaning: division by literals only, casts
+only if they cannot fail. Expressions of several columns at once are not supported.
 """
 
 from __future__ import annotations
@@ -48,19 +48,23 @@ _TERMS: dict[str, Callable[[Any], Any]] = {
     "to_date": lambda part: part.dt.date(),
     "abs": lambda part: part.abs(),
 }
-"""How Polars writes our functions of one argument."""
+"""Polars expressions of our functions of one argument."""
 
 _CASTS = {"Float32": "float", "Float64": "double", "String": "string", "Date": "date"}
 _BETWEEN = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "none": (">", "<")}
 
 
 def is_expression(data: object) -> bool:
-    """Whether it is an expression of Polars; Polars need not be installed to ask."""
+    """Return True for a Polars expression; does not import Polars."""
     return type(data).__module__.partition(".")[0] == "polars" and type(data).__name__ == "Expr"
 
 
 def convert_polars_expression(expression: Any) -> Expr:
-    """The tree of an expression.  Raises Unsupported, with the expression's text, for what filters do not have."""
+    """Convert an expression to a filter.
+
+    Raises:
+        Unsupported: The expression has a part that filters do not support; the message contains its text.
+    """
     if not hasattr(expression.meta, "is_literal"):
         raise Unsupported("filters as expressions of Polars need Polars 1.14 or later: give the filter as SQL text")
     try:
@@ -72,16 +76,16 @@ def convert_polars_expression(expression: Any) -> Expr:
 
 
 def convert_known_polars(expression: Any) -> Expr:
-    """The conditions of an expression that all have to hold, without those that filters do not have."""
+    """Convert the conditions of an expression that are joined by AND, without those that filters do not support."""
     import polars
 
     known: list[Expr] = []
-    todo = [expression]
-    while todo:
-        part = todo.pop()
+    pending = [expression]
+    while pending:
+        part = pending.pop()
         inputs = part.meta.pop()
         if len(inputs) == 2 and any(part.meta.eq(left & right) for left, right in (inputs, inputs[::-1])):
-            todo.extend(inputs)
+            pending.extend(inputs)
             continue
         with suppress(Unsupported, InvalidRequest, polars.exceptions.PolarsError):
             known.append(convert_polars_expression(part))
@@ -89,7 +93,7 @@ def convert_known_polars(expression: Any) -> Expr:
 
 
 def _node(expression: Any, depth: int) -> Any:
-    """The tree, a column, or the value of a literal."""
+    """Convert to the tree, a column, or the value of a literal."""
     import polars
 
     if depth > _DEPTH_LIMIT:
@@ -100,19 +104,19 @@ def _node(expression: Any, depth: int) -> Any:
     if len(inputs) == 1:
         return _of_one(expression, inputs[0], depth)
     if len(inputs) == 2:
-        # Which input comes first is not promised: only in the right order are they the same expression.
+        # The order of inputs is not guaranteed: only the correct order gives an equal expression.
         for left, right in (inputs[::-1], inputs):
-            found = _of_two(expression, left, right, depth)
-            if found is not None:
-                return found
+            tree = _of_two(expression, left, right, depth)
+            if tree is not None:
+                return tree
     if len(inputs) == 3:
-        column = next((one for one in inputs if not one.meta.is_literal()), inputs[0])
-        low, high = (one for one in inputs[::-1] if one is not column)
+        column = next((part for part in inputs if not part.meta.is_literal()), inputs[0])
+        low, high = (part for part in inputs[::-1] if part is not column)
         for first, last in ((low, high), (high, low)):
             for closed, (above, below) in _BETWEEN.items():
                 if expression.meta.eq(column.is_between(first, last, closed=closed)):
-                    tested = _node(column, depth + 1)
-                    return comparison(tested, above, _single(first)) & comparison(tested, below, _single(last))
+                    operand = _node(column, depth + 1)
+                    return comparison(operand, above, _single(first)) & comparison(operand, below, _single(last))
     raise Unsupported(f"{expression} is not supported")
 
 
@@ -127,7 +131,7 @@ def _leaf(polars: Any, expression: Any) -> Any:
 
 
 def _argument(part: Any, depth: int) -> Any:
-    """What a function is given: a column, call or value."""
+    """Convert a function argument: a column, call or value."""
     node = _node(part, depth + 1)
     if isinstance(node, Expr):
         raise Unsupported(f"a function of the condition {part} is not supported")
@@ -174,7 +178,7 @@ def _of_two(expression: Any, left: Any, right: Any, depth: int) -> Any:
             return build_call(sign, (_argument(left, depth), _argument(right, depth)))
     if right.meta.is_literal() and same(left / right):
         divisor = _single(right)
-        # Polars makes an infinity of a division by zero.
+        # In Polars a division by zero gives infinity.
         if not divisor:
             raise Unsupported(f"division by {divisor} is not supported")
         return build_call("/", (_argument(left, depth), divisor))
@@ -187,24 +191,24 @@ def _of_two(expression: Any, left: Any, right: Any, depth: int) -> Any:
 
 
 def _chain(join: Callable[[Any, Any], Any], left: Any, right: Any, depth: int) -> Expr:
-    """What `a & b & c` joins, as one level however long it is."""
+    """Flatten a chain `a & b & c` of any length into one level."""
     parts = [right]
     while True:
         inputs = left.meta.pop()
-        pair = next((two for two in (inputs[::-1], inputs) if len(two) == 2 and left.meta.eq(join(*two))), None)
+        pair = next((inputs_ for inputs_ in (inputs[::-1], inputs) if len(inputs_) == 2 and left.meta.eq(join(*inputs_))), None)
         if pair is None:
             break
         left = pair[0]
         parts.append(pair[1])
-    read: Sequence[Expr] = [as_filter(_node(part, depth + 1)) for part in (left, *reversed(parts))]
-    whole = read[0]
-    for part in read[1:]:
-        whole = join(whole, part)
-    return whole
+    filters: Sequence[Expr] = [as_filter(_node(part, depth + 1)) for part in (left, *reversed(parts))]
+    result = filters[0]
+    for part in filters[1:]:
+        result = join(result, part)
+    return result
 
 
 def _values(literal: Any) -> list[Any]:
-    """The values of a literal: those of a list or of a series, or the one that it is."""
+    """Return the values of a literal: those of a list or series, or its single value."""
     import polars
 
     if not literal.meta.is_literal():

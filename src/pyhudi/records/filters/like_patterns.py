@@ -1,4 +1,4 @@
-"""Patterns of LIKE: % is any text, _ one character, and a backslash takes the next character as it is."""
+"""SQL LIKE patterns: % matches any text, _ one character, and a backslash escapes the next character."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyhudi.errors import InvalidRequest
 
 
 def split_like_pattern(pattern: str) -> list[tuple[str, bool]]:
-    """The pattern as (text, False) for literal characters and (%, True), (_, True) for wildcards."""
+    """Split a pattern into (character, False) for literals and (%, True), (_, True) for wildcards."""
     pieces: list[tuple[str, bool]] = []
     position = 0
     while position < len(pattern):
@@ -25,7 +25,7 @@ def split_like_pattern(pattern: str) -> list[tuple[str, bool]]:
 
 
 def like_prefix(pattern: str) -> tuple[str, bool]:
-    """The text before the first wildcard, and whether there is none."""
+    """Return the text before the first wildcard, and whether there is no wildcard."""
     text = ""
     for char, wild in split_like_pattern(pattern):
         if wild:
@@ -35,24 +35,24 @@ def like_prefix(pattern: str) -> tuple[str, bool]:
 
 
 def is_prefix_pattern(pattern: str) -> bool:
-    """Whether the pattern is literal text with one % behind it."""
+    """Return True if the pattern is literal text followed by one %."""
     wilds = [char for char, wild in split_like_pattern(pattern) if wild]
     pieces = split_like_pattern(pattern)
     return wilds == ["%"] and pieces[-1] == ("%", True)
 
 
 def like_regex(pattern: str) -> str:
-    """The pattern as a regular expression of RE2 that matches the whole text."""
+    """Convert a pattern to an RE2 regular expression that matches the whole text."""
     body = "".join({"%": ".*", "_": "."}[char] if wild else _quoted(char) for char, wild in split_like_pattern(pattern))
     return f"(?s)^{body}\\z"
 
 
 def _quoted(char: str) -> str:
-    # RE2 and Python agree on a backslash before ASCII punctuation; letters and other characters stand for themselves.
+    # RE2 and Python agree on a backslash before ASCII punctuation; other characters are literals.
     return "\\" + char if char.isascii() and not char.isalnum() and char.isprintable() and char != " " else char
 
 
 def like_matches(pattern: str, text: str) -> bool:
-    """Whether a text matches the pattern."""
+    """Return True if a text matches the pattern."""
     body = "".join({"%": ".*", "_": "."}[char] if wild else re.escape(char) for char, wild in split_like_pattern(pattern))
     return re.fullmatch(body, text, re.DOTALL) is not None

@@ -1,12 +1,13 @@
-"""Ranges of what functions make of a column, from the ranges of the column.
+"""Derive statistics of function results from the statistics of a column, for monotonic functions.
 
-    grows with its argument       year, to_date, date_add, n + 1, formats such as yyyy-MM-dd, the first characters of text:
-                                  the bounds of the results are the results for the bounds
-    grows within a unit of time   month within a year, day within a month, hour within a day: the same, where both bounds lie in
-                                  one unit
-    others                        nothing is known
+    monotonic                     year, to_date, date_add, n + 1, formats such as yyyy-MM-dd, string prefixes: the
+                                  bounds of the results are the results for the bounds
+    monotonic within a time unit  month within a year, day within a month, hour within a day: the same, if both bounds
+                                  are in one unit
+    others                        unknown
 
-Times are taken apart in UTC, where clocks are never set back.  Bounds that lie further out than the values give results that do.
+Times are evaluated in UTC, where clocks are never set back. Bounds wider than the values give results wider than
+theirs.
 """
 
 from __future__ import annotations
@@ -23,41 +24,43 @@ from pyhudi.records.filters.filter_ast import ColumnRef, FunctionCall, Literal
 from pyhudi.records.filters.filter_functions import run_function
 
 Bounds: TypeAlias = tuple[pa.Array, pa.Array]
-"""The least and the greatest values of many files or partitions, null where they are not known."""
+"""Minimum and maximum of many files or partitions, null if unknown."""
 
 
 def derived_column(call: FunctionCall) -> ColumnRef | None:
-    """The column from whose range that of a bound call follows; None where it does not."""
-    varying = [argument for argument in call.arguments if not isinstance(argument, Literal)]
-    if len(varying) != 1 or not _grows(call):
+    """Return the column from whose statistics those of a bound call can be derived; None if they cannot."""
+    not_literal = [argument for argument in call.arguments if not isinstance(argument, Literal)]
+    if len(not_literal) != 1 or not _grows(call):
         return None
-    inner = varying[0]
+    inner = not_literal[0]
     return inner if isinstance(inner, ColumnRef) else derived_column(inner)
 
 
 def derived_bounds(call: FunctionCall, low: pa.Array, high: pa.Array) -> Bounds:
-    """The bounds of a call's results.  call: with a `derived_column`, whose bounds are given; its type is that of the column."""
-    place = next(number for number, argument in enumerate(call.arguments) if not isinstance(argument, Literal))
-    inner = call.arguments[place]
+    """Derive the bounds of a call's results from those of its `derived_column`, which have the column's type."""
+    argument_index = next(number for number, argument in enumerate(call.arguments) if not isinstance(argument, Literal))
+    inner = call.arguments[argument_index]
     if isinstance(inner, FunctionCall):
         low, high = derived_bounds(inner, low, high)
 
     def results(values: pa.Array) -> pa.Array:
-        return run_function(call, [values if number == place else None for number in range(len(call.arguments))], len(values))
+        return run_function(
+            call, [values if number == argument_index else None for number in range(len(call.arguments))], len(values)
+        )
 
     least, greatest = results(low), results(high)
-    known = pc.fill_null(pc.less_equal(least, greatest), False)
+    is_known = pc.fill_null(pc.less_equal(least, greatest), False)
     unit = _WITHIN.get(call.function)
     if unit is not None:
-        known = pc.and_(known, pc.fill_null(_same(unit, low, high), False))
+        is_known = pc.and_(is_known, pc.fill_null(_same(unit, low, high), False))
     if call.function in _FORMATS:
         width = len(_pattern(call))
         for texts in (least, greatest):
-            # The years from 0 to 9999 have as many digits as the pattern; others do not sort as text.
-            whole = pc.and_(pc.equal(pc.utf8_length(texts), width), pc.invert(pc.starts_with(texts, "-")))
-            known = pc.and_(known, pc.fill_null(whole, False))
-    nothing = pa.scalar(None, least.type)
-    return pc.if_else(known, least, nothing), pc.if_else(known, greatest, nothing)
+            # Years from 0 to 9999 have as many digits as the pattern; others do not sort as strings.
+            has_pattern_width = pc.and_(pc.equal(pc.utf8_length(texts), width), pc.invert(pc.starts_with(texts, "-")))
+            is_known = pc.and_(is_known, pc.fill_null(has_pattern_width, False))
+    unknown = pa.scalar(None, least.type)
+    return pc.if_else(is_known, least, unknown), pc.if_else(is_known, greatest, unknown)
 
 
 _GROWING = frozenset({"year", "to_date", "to_timestamp", "unix_timestamp", "date_add", "date_sub", "cast date", "cast timestamp"})
@@ -71,18 +74,18 @@ _WITHIN: Mapping[str, str] = {
     "minute": "hour",
     "second": "minute",
 }
-"""Functions that grow within a unit of time."""
+"""Functions that are monotonic within a time unit."""
 
 _SORTED_PATTERN = re.compile(
     r"yyyy([^A-Za-z'\[\]{}#]*MM([^A-Za-z'\[\]{}#]*dd([^A-Za-z'\[\]{}#]*HH([^A-Za-z'\[\]{}#]*mm([^A-Za-z'\[\]{}#]*ss)?)?)?)?)?"
 )
-"""Patterns whose texts sort as the times do."""
+"""Patterns whose formatted times sort like the times."""
 
 
 def _grows(call: FunctionCall) -> bool:
     first = call.arguments[0]
     if isinstance(first, Literal):
-        # c + x grows, c - x does not.
+        # c + x is increasing, c - x is not.
         return call.function == "+" and _is_exact(call)
     if call.function in ("+", "-"):
         return _is_exact(call)
@@ -91,22 +94,22 @@ def _grows(call: FunctionCall) -> bool:
         return isinstance(position, Literal) and position.value in (0, 1)
     if call.function in _FORMATS:
         return _SORTED_PATTERN.fullmatch(_pattern(call)) is not None
-    kind = first.type
-    is_time = kind is not None and (pa.types.is_date32(kind) or pa.types.is_timestamp(kind))
+    type_ = first.type
+    is_time = type_ is not None and (pa.types.is_date32(type_) or pa.types.is_timestamp(type_))
     return is_time and (call.function in _GROWING or call.function in _WITHIN)
 
 
 def _is_exact(call: FunctionCall) -> bool:
-    kind = call.type
-    return kind is not None and (pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+    type_ = call.type
+    return type_ is not None and (pa.types.is_integer(type_) or pa.types.is_decimal(type_))
 
 
 def _pattern(call: FunctionCall) -> str:
-    given: Any = call.arguments[1] if len(call.arguments) > 1 else None
-    return given.value if isinstance(given, Literal) else IndexExpression("from_unixtime").normalised().options[0][1]
+    argument: Any = call.arguments[1] if len(call.arguments) > 1 else None
+    return argument.value if isinstance(argument, Literal) else IndexExpression("from_unixtime").normalised().options[0][1]
 
 
 def _same(unit: str, low: pa.Array, high: pa.Array) -> pa.BooleanArray:
-    """Whether both times of a pair lie in the same year, month, day..."""
+    """Return where both times of a pair are in the same year, month, day and so on."""
     first, last = (pc.floor_temporal(side.cast(pa.timestamp("us"), safe=False), unit=unit) for side in (low, high))
     return pc.equal(first, last)

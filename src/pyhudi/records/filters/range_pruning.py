@@ -1,7 +1,7 @@
-"""Filters on partition values and on column statistics: what may be left out.
+"""Data skipping: evaluate filters on partition values and column statistics.
 
-Pruning works on sets of outcomes: a leaf says which of true, false, unknown some row may have, and AND, OR, NOT combine them.
-What is not known may have any.  So a file is dropped only when no row can be true.
+Pruning computes sets of outcomes: a leaf returns which of true, false, unknown some row may have, and AND, OR, NOT
+combine them. Without statistics all outcomes are possible. So a file is pruned only if no row can be true.
 """
 
 from __future__ import annotations
@@ -40,35 +40,45 @@ from pyhudi.records.filters.monotonic_functions import derived_bounds, derived_c
 
 
 def prune_values(expr: Expr, values: Mapping[str, Any]) -> bool:
-    """Whether a row with these column values may match; a column that is not named may have any value.
+    """Return True if a row with these column values may match; a column without a value may have any value.
 
-    expr: bound; values: by dotted name, Arrow scalars or Python values in stored form, None for null.
+    Args:
+        expr: Bound filter.
+        values: Arrow scalars or Python values in stored form by dotted column name, None for null.
     """
     known = {name: stored_value(value) if isinstance(value, pa.Scalar) else value for name, value in values.items()}
     return bool(outcomes(expr, lambda leaf: _value_outcomes(leaf, known), 0) & TRUE)
 
 
 def prune_ranges(expr: Expr, ranges: Mapping[str, ColumnRange]) -> bool:
-    """Whether a file whose columns have these ranges may hold a matching row; a column without a range may hold anything.
+    """Return True if a file with these column statistics may contain a matching row; a column without statistics may
+    have any value.
 
-    expr: bound; ranges: by dotted name.  Bounds may lie further out than the values; text bounds may be the least and
-    greatest by bytes or by UTF-16 units.  A range without bounds says nothing of the values, even when all are counted as
-    null: Hudi also counts so when a file has no statistics.
+    Bounds may be wider than the values. String bounds may be ordered by bytes or by UTF-16 units. A range without
+    bounds implies nothing about the values, even if all are counted as null: Hudi also writes that if a file has no
+    statistics.
+
+    Args:
+        expr: Bound filter.
+        ranges: Statistics by dotted column name.
     """
     return bool(outcomes(expr, lambda leaf: _range_outcomes(leaf, ranges), 0) & TRUE)
 
 
 TRUE, FALSE, UNKNOWN = 1, 2, 4
-"""What a row may come out as; a set of outcomes is the sum of its bits."""
+"""Possible outcomes of a row; a set of outcomes is the sum of its bits."""
 ANY = TRUE | FALSE | UNKNOWN
 
 Outcomes = TypeVar("Outcomes", int, npt.NDArray[Any])
 
 
 def outcomes(expr: Expr, leaf: Callable[[Expr], Outcomes], none: Outcomes) -> Outcomes:
-    """The outcomes of a filter, from those of its leaves: one set, or an array of sets when the leaves give arrays.
+    """Combine the outcomes of a filter's leaves: one set, or an array of sets if the leaves return arrays.
 
-    none: zero, in the form that the leaves have.
+    Args:
+        expr: Filter.
+        leaf: Returns the outcomes of a leaf.
+        none: Zero, as an integer or array like the leaves' results.
     """
     if isinstance(expr, Not):
         return _swapped(outcomes(expr.part, leaf, none))
@@ -78,7 +88,7 @@ def outcomes(expr: Expr, leaf: Callable[[Expr], Outcomes], none: Outcomes) -> Ou
             result = _both(result, outcomes(part, leaf, none))
         return result
     if isinstance(expr, Or):
-        # a OR b is NOT (NOT a AND NOT b), in three-valued logic, too.
+        # a OR b is NOT (NOT a AND NOT b), also in three-valued logic.
         result = none | TRUE
         for part in expr.parts:
             result = _both(result, _swapped(outcomes(part, leaf, none)))
@@ -94,7 +104,7 @@ def _swapped(found: Outcomes) -> Outcomes:
 
 
 def _both(left: Outcomes, right: Outcomes) -> Outcomes:
-    # With false on either side the whole is false; it is unknown when a side is, and the other can be true or unknown.
+    # False on either side makes the result false. It is unknown if one side is and the other can be true or unknown.
     is_open = ((left | left >> 2) & 1) & ((right | right >> 2) & 1)
     result: Outcomes = ((left | right) & FALSE) | (left & right & TRUE) | ((is_open & ((left | right) >> 2)) << 2)
     return result
@@ -124,15 +134,15 @@ def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
     if isinstance(leaf, Compare):
         return _outcome(_PYTHON_OPERATORS[leaf.op](value, leaf.value))
     if isinstance(leaf, In):
-        found = value in leaf.values or (value != value and any(literal != literal for literal in leaf.values))
-        return _outcome(True if found else None if leaf.has_null else False)
+        matches = value in leaf.values or (value != value and any(literal != literal for literal in leaf.values))
+        return _outcome(True if matches else None if leaf.has_null else False)
     if isinstance(leaf, Like):
         return _outcome(like_matches(leaf.pattern, value))
     raise Internal(f"unknown filter node {type(leaf).__name__}")
 
 
 def _called_on(call: FunctionCall, values: Mapping[str, Any]) -> Value | None:
-    """What a bound call makes of values in stored form."""
+    """Evaluate a bound call on values in stored form."""
 
     def values_of(column: ColumnRef) -> pa.Array:
         value = values[column.name]
@@ -142,7 +152,7 @@ def _called_on(call: FunctionCall, values: Mapping[str, Any]) -> Value | None:
 
 
 def rank(value: Any) -> tuple[bool, Any]:
-    """A sort key by which values in stored form compare as in a filter: NaN equals itself and is above all."""
+    """Return a sort key that orders values in stored form as filters do: NaN equals itself and is above all."""
     is_nan = value != value
     return (is_nan, None if is_nan else value)
 
@@ -163,7 +173,7 @@ def _require_bound(leaf: Expr) -> None:
 
 
 def _range_of(operand: Operand, ranges: Mapping[str, ColumnRange]) -> ColumnRange | None:
-    """What is known of an operand; of a call from the range of its column, where that says something of its results."""
+    """Return the statistics of an operand; those of a call are derived from its column, if it is monotonic."""
     if isinstance(operand, str):
         return ranges.get(operand)
     column = derived_column(operand)
@@ -171,7 +181,7 @@ def _range_of(operand: Operand, ranges: Mapping[str, ColumnRange]) -> ColumnRang
     if column is None or source is None or source.min is None or source.max is None:
         return None
     low, high = derived_bounds(operand, *(_one(bound, column.type) for bound in (source.min, source.max)))
-    # Where a bound gives null, so may values between them.
+    # If the function of a bound is null, so may be values between the bounds.
     if not low[0].is_valid or not high[0].is_valid:
         return None
     return replace(source, min=stored_value(low[0]), max=stored_value(high[0]))
@@ -182,37 +192,37 @@ def _one(value: Value, type_: pa.DataType | None) -> pa.Array:
 
 
 def _range_outcomes(leaf: Expr, ranges: Mapping[str, ColumnRange]) -> int:
-    found = _range_of(leaf.column, ranges)  # type: ignore[attr-defined]
-    if found is None:
+    column_range = _range_of(leaf.column, ranges)  # type: ignore[attr-defined]
+    if column_range is None:
         return ANY
-    nulls = UNKNOWN if found.null_count is None or found.null_count > 0 else 0
-    # Counted as all null without bounds may also mean that nothing was counted.
-    values_known = found.min is not None
+    nulls = UNKNOWN if column_range.null_count is None or column_range.null_count > 0 else 0
+    # All null without bounds may also mean that no statistics were collected.
+    values_known = column_range.min is not None
     if isinstance(leaf, IsNull):
-        no_value = values_known and found.is_all_null
+        no_value = values_known and column_range.is_all_null
         return (TRUE if nulls else 0) | (0 if no_value else FALSE)
     if isinstance(leaf, ConstantUnlessNull):
         return nulls | _outcome(leaf.outcome)
     _require_bound(leaf)
-    if not values_known or found.min is None or found.max is None:
+    if not values_known or column_range.min is None or column_range.max is None:
         return nulls | TRUE | FALSE | (UNKNOWN if isinstance(leaf, In) and leaf.has_null else 0)
     if isinstance(leaf, Compare):
-        return nulls | _compare_outcomes(leaf.op, leaf.value, found)
+        return nulls | _compare_outcomes(leaf.op, leaf.value, column_range)
     if isinstance(leaf, In) and len(leaf.values) > MAX_LISTED:
-        return nulls | _listed_outcomes(leaf, found)
+        return nulls | _listed_outcomes(leaf, column_range)
     if isinstance(leaf, In):
-        each = [_compare_outcomes("=", value, found) for value in leaf.values]
-        may_match = any(outcome & TRUE for outcome in each)
-        may_miss = not any(outcome == TRUE for outcome in each)
+        outcomes_by_value = [_compare_outcomes("=", value, column_range) for value in leaf.values]
+        may_match = any(outcome & TRUE for outcome in outcomes_by_value)
+        may_miss = not any(outcome == TRUE for outcome in outcomes_by_value)
         miss = UNKNOWN if leaf.has_null else FALSE
         return nulls | (TRUE if may_match else 0) | (miss if may_miss else 0)
     if isinstance(leaf, Like):
-        return nulls | FALSE | (TRUE if _may_start(like_prefix(leaf.pattern)[0], found) else 0)
+        return nulls | FALSE | (TRUE if _may_start(like_prefix(leaf.pattern)[0], column_range) else 0)
     raise Internal(f"unknown filter node {type(leaf).__name__}")
 
 
 def _listed_outcomes(leaf: In, found: ColumnRange) -> int:
-    """A long list is taken for the range that it spans."""
+    """Return the outcomes of a long IN list, treated as the range that it spans."""
     miss = UNKNOWN if leaf.has_null else FALSE
     if any(isinstance(value, str) and not orders_agree(value) for value in leaf.values):
         return TRUE | miss
@@ -222,22 +232,22 @@ def _listed_outcomes(leaf: In, found: ColumnRange) -> int:
 
 
 def _compare_outcomes(op: str, literal: Any, found: ColumnRange) -> int:
-    """The outcomes of comparing some value of a range with a literal."""
+    """Return the outcomes of comparing the values of a range with a literal."""
     low, high = found.min, found.max
     if isinstance(literal, str) and not orders_agree(literal):
         return TRUE | FALSE
-    # Some writers state NaN as the smallest value of columns that hold numbers, too.
+    # Some writers store NaN as the minimum of columns that contain numbers too.
     low_open = isinstance(low, float) and math.isnan(low)
     below = low_open or _PYTHON_OPERATORS["<"](low, literal)
     above = _PYTHON_OPERATORS[">"](high, literal)
-    at = (low_open or _PYTHON_OPERATORS["<="](low, literal)) and _PYTHON_OPERATORS[">="](high, literal)
-    true_when = {"=": at, "<>": below or above, "<": below, "<=": below or at, ">": above, ">=": above or at}
+    can_equal = (low_open or _PYTHON_OPERATORS["<="](low, literal)) and _PYTHON_OPERATORS[">="](high, literal)
+    true_when = {"=": can_equal, "<>": below or above, "<": below, "<=": below or can_equal, ">": above, ">=": above or can_equal}
     opposite = true_when[NEGATED[op]]
     return (TRUE if true_when[op] else 0) | (FALSE if opposite else 0)
 
 
 def orders_agree(text: str) -> bool:
-    """Whether comparing with this text gives the same by UTF-8 bytes and by UTF-16 units, whatever the other text is."""
+    """Return True if comparing any string with this one gives the same result by UTF-8 bytes and by UTF-16 units."""
     return all(char < "\ud800" for char in text)
 
 

@@ -1,7 +1,7 @@
-"""Filters as conditions of Spark SQL, of one meaning whatever the session's time zone is and whether it is in ANSI mode.
+"""Convert filters to Spark SQL conditions whose meaning does not depend on the session's time zone or ANSI mode.
 
-Spark's functions of timestamps take them apart in the session's zone, so here they are made of what does not hang on it: the
-microseconds since the epoch, days, and the formats of JSON, which take a zone.
+Spark's timestamp functions use the session's time zone. So this module generates expressions that do not depend on it:
+microseconds since the epoch, days, and the JSON formats, which accept a time zone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pyhudi.records.filters.filter_visitor import join_in_pairs
 
 
 def to_spark_sql(expr: Expr, schema: pa.Schema) -> str:
-    """A Spark SQL condition of the same meaning, for the same columns, whatever the session's time zone is."""
+    """Convert a filter to an equivalent Spark SQL condition on the same columns, for any session time zone."""
     return _spark(bind(expr, schema))
 
 
@@ -47,11 +47,11 @@ _LEAST_LONG = "(-9223372036854775807L - 1L)"
 
 def _spark(expr: Expr) -> str:
     if isinstance(expr, (And, Or)):
-        word = " AND " if isinstance(expr, And) else " OR "
+        connective = " AND " if isinstance(expr, And) else " OR "
         groups = [
-            word.join(map(_spark, expr.parts[at : at + _LONGEST_CHAIN])) for at in range(0, len(expr.parts), _LONGEST_CHAIN)
+            connective.join(map(_spark, expr.parts[at : at + _LONGEST_CHAIN])) for at in range(0, len(expr.parts), _LONGEST_CHAIN)
         ]
-        return join_in_pairs([f"({group})" for group in groups], lambda left, right: f"({left}{word}{right})")
+        return join_in_pairs([f"({group})" for group in groups], lambda left, right: f"({left}{connective}{right})")
     if isinstance(expr, Not):
         return f"(NOT {_spark(expr.part)})"
     if isinstance(expr, Constant):
@@ -68,11 +68,11 @@ def _spark(expr: Expr) -> str:
     if isinstance(expr, Compare):
         return _spark_comparison(name, expr)
     if isinstance(expr, In):
-        zero = _is_zero(expr)
-        values = [_spark_literal(value, expr.type) for value in expr.values if not (zero and value == 0.0)]
+        has_zero = _is_zero(expr)
+        values = [_spark_literal(value, expr.type) for value in expr.values if not (has_zero and value == 0.0)]
         values += ["NULL"] if expr.has_null else []
-        listed = f"({name} IN ({', '.join(values)}))" if values else _spark(ConstantUnlessNull(expr.column, False))
-        return f"({listed} OR {_spark_comparison(name, Compare(expr.column, '=', 0.0, expr.type))})" if zero else listed
+        in_list = f"({name} IN ({', '.join(values)}))" if values else _spark(ConstantUnlessNull(expr.column, False))
+        return f"({in_list} OR {_spark_comparison(name, Compare(expr.column, '=', 0.0, expr.type))})" if has_zero else in_list
     if isinstance(expr, Like):
         return f"({name} LIKE {_spark_text(expr.pattern)})"
     raise Internal(f"unknown filter node {type(expr).__name__}")
@@ -87,15 +87,15 @@ def _spark_column(name: str) -> str:
 
 
 def _spark_comparison(name: str, expr: Compare) -> str:
-    """Spark takes both zeros for one, but not where it asks the dictionary of a Parquet file, nor in a long IN list.
+    """Convert a comparison. Spark compares zeros as equal, but not in Parquet dictionary filters, nor in long IN lists.
 
-    So zeros are named as the ends of a range, each with the sign that is further out.
+    So a zero is converted to a range, with the sign that widens it.
     """
     if expr.type is not None and pa.types.is_floating(expr.type) and expr.value == 0.0:
         low, high = (_spark_literal(zero, expr.type) for zero in (-0.0, 0.0))
         if expr.op in ("=", "<>"):
-            first, word, second = (">=", "AND", "<=") if expr.op == "=" else ("<", "OR", ">")
-            return f"(({name} {first} {low}) {word} ({name} {second} {high}))"
+            first, connective, second = (">=", "AND", "<=") if expr.op == "=" else ("<", "OR", ">")
+            return f"(({name} {first} {low}) {connective} ({name} {second} {high}))"
         return f"({name} {expr.op} {low if expr.op in ('<', '>=') else high})"
     return f"({name} {expr.op} {_spark_literal(expr.value, expr.type)})"
 
@@ -142,23 +142,23 @@ _DAY, _HOUR, _MINUTE, _SECOND = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000
 
 
 def spark_expression(call: FunctionCall) -> str:
-    """What a bound call makes of columns, as an expression of Spark SQL."""
-    function, texts, types_ = call.function, [_spark_argument(one) for one in call.arguments], argument_types(call)
+    """Convert a bound call to a Spark SQL expression."""
+    function, texts, types_ = call.function, [_spark_argument(argument) for argument in call.arguments], argument_types(call)
     if function in COMPARISONS:
-        kind = common_type(*map(canonical_type, types_))
-        left, right = (_widened(text, type_, kind) for text, type_ in zip(texts, types_, strict=True))
+        compared_type = common_type(*map(canonical_type, types_))
+        left, right = (_widened(text, type_, compared_type) for text, type_ in zip(texts, types_, strict=True))
         return f"({left} {function} {right})"
     result = call.result_type
     if function in ARITHMETIC:
-        exact = pa.types.is_decimal(result)
+        is_decimal = pa.types.is_decimal(result)
         left, right = (
-            _widened(text, type_, as_decimal(type_) if exact else result) for text, type_ in zip(texts, types_, strict=True)
+            _widened(text, type_, as_decimal(type_) if is_decimal else result) for text, type_ in zip(texts, types_, strict=True)
         )
         return f"{_OPERATORS[function]}({left}, {right})"
     if function == "abs":
         if pa.types.is_integer(result):
-            least = _widened(str(-(1 << result.bit_width - 1)) if result.bit_width < 64 else _LEAST_LONG, None, result)
-            return f"(CASE WHEN {texts[0]} <> {least} THEN abs({texts[0]}) END)"
+            minimum = _widened(str(-(1 << result.bit_width - 1)) if result.bit_width < 64 else _LEAST_LONG, None, result)
+            return f"(CASE WHEN {texts[0]} <> {minimum} THEN abs({texts[0]}) END)"
         return f"abs({texts[0]})"
     return _spark_function(function, texts, types_)
 
@@ -174,7 +174,7 @@ _OPERATORS = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "tr
 
 
 def _widened(text: str, source: pa.DataType | None, target: pa.DataType) -> str:
-    """A value in a type that holds it."""
+    """Cast a value to a wider type."""
     if source == target:
         return text
     types = pa.types
@@ -184,31 +184,31 @@ def _widened(text: str, source: pa.DataType | None, target: pa.DataType) -> str:
 
 
 def _spark_function(function: str, texts: list[str], types_: Sequence[pa.DataType]) -> str:
-    value, kind, rest = texts[0], types_[0], texts[1:]
+    value, kind, arguments = texts[0], types_[0], texts[1:]
     if function in _OF_DAYS:
         return f"{function}({_days(value, kind)})"
     if function in _OF_TIMES:
         return _time_of_day(function, value, kind)
     if function in ("date_add", "date_sub"):
-        return f"{function}({_days(value, kind)}, {rest[0]})"
+        return f"{function}({_days(value, kind)}, {arguments[0]})"
     if function == "date_format":
-        return _formatted(value, kind, rest[0])
+        return _formatted(value, kind, arguments[0])
     if function == "from_unixtime":
-        # What microseconds cannot hold is no time.
+        # Seconds that overflow microseconds are not a time.
         limit = ((1 << 63) - 1) // _SECOND
-        moment = f"(CASE WHEN {value} BETWEEN -{limit}L AND {limit}L THEN timestamp_seconds({value}) END)"
-        return _formatted(moment, _ZONED, rest[0] if rest else "'yyyy-MM-dd HH:mm:ss'")
+        timestamp = f"(CASE WHEN {value} BETWEEN -{limit}L AND {limit}L THEN timestamp_seconds({value}) END)"
+        return _formatted(timestamp, _ZONED, arguments[0] if arguments else "'yyyy-MM-dd HH:mm:ss'")
     if function == "unix_timestamp":
-        return f"({_micros(value, kind, rest, 'yyyy-MM-dd HH:mm:ss')} div {_SECOND}L)"
+        return f"({_micros(value, kind, arguments, 'yyyy-MM-dd HH:mm:ss')} div {_SECOND}L)"
     if function == "cast bigint" and _is_time(kind):
         return f"({_floored(f'unix_micros({value})', _SECOND)} div {_SECOND}L)"
     if function in ("to_date", "cast date"):
         if _is_text(kind):
-            moment = f"try_to_timestamp({value}, {rest[0]})" if rest else value
-            return f"try_cast({moment} AS DATE)"
+            timestamp = f"try_to_timestamp({value}, {arguments[0]})" if arguments else value
+            return f"try_cast({timestamp} AS DATE)"
         return _days(value, kind)
     if function in ("to_timestamp", "cast timestamp"):
-        return value if pa.types.is_timestamp(kind) else f"timestamp_micros({_micros(value, kind, rest, None)})"
+        return value if pa.types.is_timestamp(kind) else f"timestamp_micros({_micros(value, kind, arguments, None)})"
     if function.startswith("cast "):
         return f"try_cast({value} AS {function.removeprefix('cast ').upper()})"
     return f"{function}({', '.join(texts)})"
@@ -232,7 +232,7 @@ def _floored(micros: str, unit: int) -> str:
 
 
 def _days(value: str, kind: pa.DataType) -> str:
-    """The date of a date or timestamp."""
+    """Convert a date or timestamp to a date."""
     if _is_time(kind):
         return f"date_from_unix_date(CAST({_floored(f'unix_micros({value})', _DAY)} div {_DAY}L AS INT))"
     return value if pa.types.is_date32(kind) else f"CAST({value} AS DATE)"
@@ -248,20 +248,20 @@ def _time_of_day(function: str, value: str, kind: pa.DataType) -> str:
 def _formatted(value: str, kind: pa.DataType, pattern: str) -> str:
     zoned = _is_time(kind)
     option = "timestampFormat" if zoned else "timestampNTZFormat"
-    moment = value if zoned else f"CAST({value} AS TIMESTAMP_NTZ)"
+    timestamp = value if zoned else f"CAST({value} AS TIMESTAMP_NTZ)"
     options = f"map('{option}', {pattern}, 'timeZone', 'UTC')"
-    return f"get_json_object(to_json(named_struct('t', {moment}), {options}), '$.t')"
+    return f"get_json_object(to_json(named_struct('t', {timestamp}), {options}), '$.t')"
 
 
 def _micros(value: str, kind: pa.DataType, pattern: list[str], otherwise: str | None) -> str:
-    """Microseconds since the epoch of text, a date or a timestamp."""
+    """Convert a string, date or timestamp to microseconds since the epoch."""
     if _is_text(kind):
         options = f"map('timestampFormat', {pattern[0] if pattern else _spark_text(otherwise or '')}, 'timeZone', 'UTC')"
         return f"unix_micros(from_json(to_json(named_struct('t', {value})), 't TIMESTAMP', {options}).t)"
     if pa.types.is_date32(kind):
         return f"(CAST(unix_date({value}) AS BIGINT) * {_DAY}L)"
     if not _is_time(kind):
-        # The clock shows as many microseconds more than at the epoch, whatever zone it stands in.
+        # The wall clock difference to the epoch is the same in every time zone.
         days, time = f"CAST({value} AS DATE)", f"date_trunc('DAY', {value})"
         return f"(CAST(unix_date({days}) AS BIGINT) * {_DAY}L + timestampdiff(MICROSECOND, {time}, {value}))"
     return f"unix_micros({value})"

@@ -1,1 +1,1 @@
-"""Record keys and partition paths: what identifies a row, and the folder it lives in."""
+"""Record keys and partition paths: the identity of a row and the folder of its files."""

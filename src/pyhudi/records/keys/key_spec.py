@@ -1,6 +1,6 @@
-"""How a table identifies its rows: the key generator, the key fields and the partition fields.
+"""Key configuration of a table: key generator, record key fields and partition fields.
 
-Six key generators (storage format, Record keys and partition paths):
+Six key generators are supported (docs/formats/record-keys.md):
 
     generator       record key                                       partition path
     SIMPLE          value                                            value
@@ -10,7 +10,7 @@ Six key generators (storage format, Record keys and partition paths):
     CUSTOM          one field: value; more: `f1:v1,f2:v2`            per field as SIMPLE or as TIMESTAMP
     GLOBAL_DELETE   `f1:v1`, also for one field                      empty
 
-What is not done: user-defined generator classes, and Spark SQL's UUID keys, are refused.
+User-defined generator classes and Spark SQL's UUID keys are not supported.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ GENERATOR_CLASS = "hoodie.table.keygenerator.class"
 HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
 URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
 CONSISTENT_TIMESTAMPS = "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled"
-"""The table properties that describe keys."""
+"""Table properties of the key configuration."""
 _CLASS_PACKAGES = ("org.apache.hudi.keygen", "com.uber.hoodie", "com.uber.hoodie.keygen", "org.apache.hudi")
 
 
 class KeyGenerator(StrEnum):
-    """How keys and paths are made; the names are those of `hoodie.table.keygenerator.type`."""
+    """Key generator types; the names are those of `hoodie.table.keygenerator.type`."""
 
     SIMPLE = "SIMPLE"
     COMPLEX = "COMPLEX"
@@ -46,12 +46,14 @@ class KeyGenerator(StrEnum):
 
 
 class PartitionFieldType(StrEnum):
-    """How one partition field becomes a part of the path."""
+    """How a partition field is converted to its part of the path."""
 
     SIMPLE = "SIMPLE"
     TIMESTAMP = "TIMESTAMP"
     UNKNOWN = "UNKNOWN"
-    """A custom generator whose table does not say (before table version 8): readable, not writable."""
+    """Field of a custom generator in a table that does not store the type (before table version 8): readable, not
+    writable.
+    """
 
 
 _KINDS_BY_CLASS: Mapping[str, KeyGenerator | None] = {
@@ -67,7 +69,7 @@ _KINDS_BY_CLASS: Mapping[str, KeyGenerator | None] = {
     "CustomAvroKeyGenerator": KeyGenerator.CUSTOM,
     "GlobalDeleteKeyGenerator": KeyGenerator.GLOBAL_DELETE,
     "GlobalAvroDeleteKeyGenerator": KeyGenerator.GLOBAL_DELETE,
-    # These wrap the generator that the fields themselves call for.
+    # These wrap the generator that is inferred from the fields.
     "AutoRecordGenWrapperKeyGenerator": None,
     "AutoRecordGenWrapperAvroKeyGenerator": None,
     "SqlKeyGenerator": None,
@@ -83,7 +85,12 @@ _KINDS_BY_TYPE: Mapping[str, KeyGenerator | None] = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """A partition column by its dotted name, and how its values become a part of the path."""
+    """A partition field.
+
+    Attributes:
+        name: Dotted name of the column.
+        kind: How its values are converted to a part of the path.
+    """
 
     name: str
     kind: PartitionFieldType = PartitionFieldType.SIMPLE
@@ -91,14 +98,21 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """How a table identifies its rows.
+    """Key configuration of a table.
 
-    record_fields: dotted names; empty when keys are generated.  partition_fields: empty when unpartitioned.
-    hive_style: `field=value` folders; url_encode: percent-encode values.  time: the rule of TIMESTAMP fields; None where the
-    table does not say, then such a table can be read and not written.
-    prefix_single_key: write `field:value` for one key field, too, as COMPLEX tables of Hudi 0.14.0 and before and of 1.1 and
-    after do; look at a stored key to know.  consistent_timestamps: timestamps become `2024-05-06 07:08:09.123` in
-    timestamp_zone instead of microseconds (milliseconds with trailing zeros cut, as Java prints them).
+    Attributes:
+        generator: Key generator.
+        record_fields: Dotted names of the record key fields; empty if keys are generated.
+        partition_fields: Partition fields; empty for an unpartitioned table.
+        hive_style: Folders are named `field=value`.
+        url_encode: Values are percent-encoded in paths.
+        time: Rule of TIMESTAMP fields. None if the table does not store it; then the table is readable but not
+            writable.
+        prefix_single_key: A single key field is written as `field:value` too, as in COMPLEX tables of Hudi up to 0.14.0
+            and from 1.1 on. Only a stored key shows which form a table has.
+        consistent_timestamps: Timestamps are converted to `2024-05-06 07:08:09.123` in timestamp_zone instead of
+            microseconds (milliseconds without trailing zeros, as Java prints them).
+        timestamp_zone: Time zone of `consistent_timestamps`.
     """
 
     generator: KeyGenerator
@@ -146,19 +160,25 @@ class KeySpec:
         url_encode: bool = False,
         time: TimeRule | None = None,
     ) -> KeySpec:
-        """The spec of a new table from what a user names; a partition field may carry its kind (`day:TIMESTAMP`).
+        """Create the key configuration of a new table.
 
-        generator: a type name, a class name of Hudi or None to infer it.
+        Args:
+            record_fields: Record key fields.
+            partition_fields: Partition fields, with an optional type (`day:TIMESTAMP`).
+            generator: Type name, class name of Hudi, or None to infer it.
+            hive_style: As in `KeySpec`.
+            url_encode: As in `KeySpec`.
+            time: As in `KeySpec`.
         """
-        kind = parse_key_generator(generator) if isinstance(generator, str) else generator
-        if kind is None:
-            kind = infer_key_generator(record_fields, partition_fields)
-        if kind in (KeyGenerator.NON_PARTITION, KeyGenerator.GLOBAL_DELETE) and not any(partition_fields):
+        generator_ = parse_key_generator(generator) if isinstance(generator, str) else generator
+        if generator_ is None:
+            generator_ = infer_key_generator(record_fields, partition_fields)
+        if generator_ in (KeyGenerator.NON_PARTITION, KeyGenerator.GLOBAL_DELETE) and not any(partition_fields):
             partition_fields = ()
         return cls(
-            generator=kind,
+            generator=generator_,
             record_fields=tuple(record_fields),
-            partition_fields=tuple(_partition_field(text, kind) for text in partition_fields),
+            partition_fields=tuple(_partition_field(text, generator_) for text in partition_fields),
             hive_style=hive_style,
             url_encode=url_encode,
             time=time,
@@ -166,37 +186,42 @@ class KeySpec:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> KeySpec:
-        """The spec that a table's `hoodie.properties` describe.
+        """Read the key configuration from `hoodie.properties`.
 
-        A generator class wins over a type, as in Hudi; without either the generator is inferred from the fields.
-        Raises Unsupported for generators of users, InvalidRequest for values that contradict each other.
+        A generator class overrides a type, as in Hudi; without either, the generator is inferred from the fields.
+
+        Raises:
+            Unsupported: A user-defined generator.
+            InvalidRequest: Values that contradict each other.
         """
         record_fields = _names(properties.get(RECORD_FIELDS))
         partition_texts = _names(properties.get(PARTITION_FIELDS))
-        kind: KeyGenerator | None = None
+        generator: KeyGenerator | None = None
         name = properties.get(GENERATOR_CLASS) or properties.get(GENERATOR_TYPE)
         if name:
-            kind = parse_key_generator(name)
-        if kind is None:
-            kind = infer_key_generator(record_fields, partition_texts)
+            generator = parse_key_generator(name)
+        if generator is None:
+            generator = infer_key_generator(record_fields, partition_texts)
         return cls(
-            generator=kind,
+            generator=generator,
             record_fields=record_fields,
-            partition_fields=tuple(_partition_field(text, kind) for text in partition_texts),
+            partition_fields=tuple(_partition_field(text, generator) for text in partition_texts),
             hive_style=_flag(properties, HIVE_STYLE),
             url_encode=_flag(properties, URL_ENCODE),
-            # Writers of table version 6 store the format of the path alone.
+            # Writers of table version 6 store only the output format.
             time=TimeRule.from_properties(properties) if _says_time_type(properties) else None,
             consistent_timestamps=_flag(properties, CONSISTENT_TIMESTAMPS),
         )
 
     def to_properties(self) -> dict[str, str]:
-        """The entries of `hoodie.properties` for a new table.
+        """Return the `hoodie.properties` entries of a new table.
 
-        The time rule is stored for CUSTOM, too: Hudi reads it from there and would otherwise want it with every write.
+        The time rule is stored for CUSTOM too: Hudi reads it from there, and would otherwise require it in every write.
         """
         if any(field.kind is PartitionFieldType.UNKNOWN for field in self.partition_fields):
-            raise InvalidRequest("the kinds of the partition fields are not known: name them as field:SIMPLE or field:TIMESTAMP")
+            raise InvalidRequest(
+                "the types of the partition fields are not known: specify them as field:SIMPLE or field:TIMESTAMP"
+            )
         result: dict[str, str] = {}
         if self.record_fields:
             result[RECORD_FIELDS] = ",".join(self.record_fields)
@@ -214,20 +239,22 @@ class KeySpec:
 
     @property
     def generates_keys(self) -> bool:
-        """Whether rows carry no key of their own (see `auto_record_keys`)."""
+        """True if record keys are generated (see `auto_record_keys`)."""
         return not self.record_fields
 
     @property
     def is_composite(self) -> bool:
-        """Whether a record key is written as `field:value` pairs."""
+        """True if a record key is written as `field:value` pairs."""
         return len(self.record_fields) > 1 or self.prefix_single_key or self.generator is KeyGenerator.GLOBAL_DELETE
 
 
 def infer_key_generator(record_fields: Sequence[str], partition_fields: Sequence[str]) -> KeyGenerator:
-    """The generator that the fields call for.  Source: docs/formats/record-keys.md, "Record keys".
+    """Infer the key generator from the fields.
 
-    No partition field: NON_PARTITION; a kind in a partition field (`day:TIMESTAMP`): CUSTOM; one partition field and at
-    most one key field: SIMPLE; else COMPLEX.
+    No partition field: NON_PARTITION. A partition field with a type (`day:TIMESTAMP`): CUSTOM. One partition field and
+    at most one key field: SIMPLE. Else COMPLEX.
+
+    Source: docs/formats/record-keys.md, "Record keys".
     """
     named = [field for field in partition_fields if field]
     if not named:
@@ -238,23 +265,29 @@ def infer_key_generator(record_fields: Sequence[str], partition_fields: Sequence
 
 
 def parse_key_generator(name: str) -> KeyGenerator | None:
-    """The generator of a type or class name; None when the fields decide.  Raises Unsupported for generators of users."""
+    """Return the generator of a type or class name; None if it is inferred from the fields.
+
+    Raises:
+        Unsupported: A user-defined generator.
+    """
     if name.upper() in _KINDS_BY_TYPE:
         return _KINDS_BY_TYPE[name.upper()]
     package, _, simple = name.rpartition(".")
-    ours = not package or package in (*_CLASS_PACKAGES, "org.apache.hudi.metadata", "org.apache.spark.sql.hudi.command")
-    if ours and simple in _KINDS_BY_CLASS:
+    is_hudi_class = not package or package in (*_CLASS_PACKAGES, "org.apache.hudi.metadata", "org.apache.spark.sql.hudi.command")
+    if is_hudi_class and simple in _KINDS_BY_CLASS:
         return _KINDS_BY_CLASS[simple]
     raise Unsupported(f"the key generator {name} is not supported: use one of {', '.join(KeyGenerator)}")
 
 
 def partition_columns(spec: KeySpec) -> tuple[str, ...]:
-    """The dotted names of the partition columns, in the order of the path."""
+    """Return the dotted names of the partition columns, in path order."""
     return tuple(field.name for field in spec.partition_fields)
 
 
 def path_valued_columns(spec: KeySpec) -> tuple[str, ...]:
-    """The partition columns whose values a path gives back; those of timestamp fields stand only in the files."""
+    """Return the partition columns whose values can be parsed from paths; those of timestamp fields are only in the
+    files.
+    """
     return tuple(field.name for field in spec.partition_fields if field.kind is PartitionFieldType.SIMPLE)
 
 
@@ -274,7 +307,7 @@ def _flag(properties: Mapping[str, str], name: str) -> bool:
 
 
 def _partition_field(text: str, kind: KeyGenerator) -> PartitionField:
-    name, colon, given = text.partition(":")
+    name, colon, type_name = text.partition(":")
     name = name.strip()
     if kind is KeyGenerator.TIMESTAMP:
         return PartitionField(name, PartitionFieldType.TIMESTAMP)
@@ -282,6 +315,6 @@ def _partition_field(text: str, kind: KeyGenerator) -> PartitionField:
         return PartitionField(name)
     if not colon:
         return PartitionField(name, PartitionFieldType.UNKNOWN)
-    if given.strip().upper() not in (PartitionFieldType.SIMPLE, PartitionFieldType.TIMESTAMP):
-        raise InvalidRequest(f"the partition field {text!r} has an unknown kind: use {name}:SIMPLE or {name}:TIMESTAMP")
-    return PartitionField(name, PartitionFieldType(given.strip().upper()))
+    if type_name.strip().upper() not in (PartitionFieldType.SIMPLE, PartitionFieldType.TIMESTAMP):
+        raise InvalidRequest(f"the partition field {text!r} has an unknown type: use {name}:SIMPLE or {name}:TIMESTAMP")
+    return PartitionField(name, PartitionFieldType(type_name.strip().upper()))

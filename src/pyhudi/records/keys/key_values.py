@@ -1,7 +1,7 @@
-"""The values of key and partition fields as text, in the form of Hudi's upsert path (`records.java_strings`).
+"""Convert values of key and partition fields to strings, as Hudi's upsert does (`records.java_strings`).
 
-Its bulk insert of timestamps does not follow that form: `2024-05-06 07:08:09.123` there, microseconds since the epoch here
-and on upsert.
+Hudi's bulk insert converts timestamps differently: to `2024-05-06 07:08:09.123` instead of microseconds since the
+epoch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,17 @@ from pyhudi.records.keys.key_spec import KeySpec
 
 
 def column_text(spec: KeySpec, batch: pa.RecordBatch, name: str, role: str) -> pa.StringArray:
-    """The values of a key or partition field as text.  role: what the field is, for the error.  Raises InvalidRequest."""
+    """Convert the values of a key or partition field to strings.
+
+    Args:
+        spec: Key configuration.
+        batch: Rows.
+        name: Dotted column name.
+        role: Role of the field, for the error.
+
+    Raises:
+        InvalidRequest: The column is missing, or its type has no string form.
+    """
     array = column_at(batch, name)
     if not has_text(array.type):
         raise InvalidRequest(f"column {name!r} of type {array.type} cannot be a {role} field")
@@ -28,14 +38,14 @@ def column_text(spec: KeySpec, batch: pa.RecordBatch, name: str, role: str) -> p
 
 
 def key_text(spec: KeySpec, array: pa.Array) -> pa.StringArray:
-    """Values as text; timestamps as Java prints them where the table says so."""
+    """Convert values to strings; timestamps in Java's format if the table requires it."""
     if spec.consistent_timestamps and pa.types.is_timestamp(array.type):
         return _java_timestamps(array, time_zone(spec.timestamp_zone))
     return value_text(array)
 
 
 def _java_timestamps(array: pa.Array, zone: tzinfo) -> pa.StringArray:
-    """`java.sql.Timestamp.toString` of each instant, cut to milliseconds as Hudi cuts it (towards zero)."""
+    """Convert instants with `java.sql.Timestamp.toString`, truncated to milliseconds (towards zero) as in Hudi."""
     micros = timestamp_micros(array)
     quotient = pc.fill_null(pc.divide(micros, 1000), 0).to_numpy(zero_copy_only=False)
     local = pa.array(local_ms(quotient, zone)).cast(pa.timestamp("ms"))
@@ -45,16 +55,30 @@ def _java_timestamps(array: pa.Array, zone: tzinfo) -> pa.StringArray:
 
 
 def value_codes(indices: pa.Array, null_code: int) -> np.ndarray:
-    """The numbers of dictionary entries as 64-bit integers, null as `null_code`."""
+    """Return dictionary indices as 64-bit integers, null as `null_code`."""
     codes: np.ndarray = pc.fill_null(pc.cast(indices, pa.int64()), null_code).to_numpy(zero_copy_only=False)
     return codes
 
 
 def check_key_argument(name: str, input_type: pa.DataType, stored: pa.DataType) -> None:
-    """Raises InvalidRequest for values that a caller gives for a key column of text, to find or delete records by, and that have
-    more than one spelling: `1`, `1.0`, `true` and bytes.
+    """Reject key values that have more than one string form (`1`, `1.0`, `true`, bytes) for a string key column.
+
+    Args:
+        name: Key column.
+        input_type: Type of the caller's key values.
+        stored: Type of the column.
+
+    Raises:
+        InvalidRequest: The key values must be cast to strings.
     """
     types = pa.types
-    spelled = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_binary, types.is_large_binary)
-    if types.is_string(stored) and any(is_kind(input_type) for is_kind in spelled):
-        raise InvalidRequest(f"the keys of column {name!r} are text, and {input_type} was given: cast it")
+    ambiguous_types = (
+        types.is_integer,
+        types.is_floating,
+        types.is_decimal,
+        types.is_boolean,
+        types.is_binary,
+        types.is_large_binary,
+    )
+    if types.is_string(stored) and any(is_kind(input_type) for is_kind in ambiguous_types):
+        raise InvalidRequest(f"keys of column {name!r} must be strings, not {input_type}: cast them")

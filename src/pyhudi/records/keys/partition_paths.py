@@ -1,10 +1,10 @@
-"""Partition paths: made from rows, and read back into the values of partition fields.
+"""Partition paths: computed from rows, and parsed into the values of partition fields.
 
-In a path null and the empty string are `__HIVE_DEFAULT_PARTITION__`; `/` in a value makes folders unless values are
+Null and the empty string are `__HIVE_DEFAULT_PARTITION__` in a path. A `/` in a value creates folders unless values are
 percent-encoded.
 
-Steps: distinct values first (dictionary encoding), then text, encoding and prefix on those alone, then the paths are spread
-back over the rows.  So Python sees each distinct value once and never a row.
+Values are dictionary-encoded first; conversion to strings, encoding and prefix run on distinct values only. So Python
+code processes each distinct value once and never a row.
 """
 
 from __future__ import annotations
@@ -26,33 +26,35 @@ from pyhudi.records.keys.key_values import key_text, value_codes
 from pyhudi.records.keys.partition_times import time_parts
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""The path of a null or empty partition value."""
+"""Path of a null or empty partition value."""
 
 PLACEHOLDER_PARTITION = "\x00?"
-"""Partition path of rows whose partition has to be looked up; no folder can have this name."""
+"""Partition path of rows whose partition must be looked up; no folder can have this name."""
 
 ENCODED_CHARACTERS = "%" + "".join(map(chr, (*range(0x20), 0x7F))) + "\"#'*/:=?\\{[]^"
-"""What is percent-encoded in a value, the percent sign first: whoever replaces one after the other has to begin with it."""
+"""Characters that are percent-encoded in a value; the percent sign is first, as sequential replacement requires."""
 
 NEEDS_ENCODING = r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]"
-"""The same characters, as a pattern that Arrow and Java understand alike."""
+"""The same characters, as a regular expression valid in Arrow and Java."""
 
 UNUSABLE_PATHS = (
-    (r"(^|/)(\.|\.\.|)(/|$)", "holds an empty folder name, '.' or '..'"),
-    (r"^[^/]*:", f"has a colon in its first folder, which Hadoop takes for a scheme: set {URL_ENCODE}=true"),
-    (r"^\.hoodie(/|$)", "is the folder of Hudi's own files"),
+    (r"(^|/)(\.|\.\.|)(/|$)", "contains an empty folder name, '.' or '..'"),
+    (r"^[^/]*:", f"has a colon in its first folder, which Hadoop parses as a scheme: set {URL_ENCODE}=true"),
+    (r"^\.hoodie(/|$)", "is reserved for Hudi's metadata"),
 )
-"""Patterns of paths that no store can hold, each with what is wrong."""
+"""Patterns of paths that storage does not support, each with the problem."""
 
 _ENCODED = {ord(character): f"%{ord(character):02X}" for character in ENCODED_CHARACTERS}
 
 
 def partition_paths(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
-    """The partition path of each row, relative to the table, never null; empty for an unpartitioned table.
+    """Compute the partition path of each row, relative to the table, never null; empty for an unpartitioned table.
 
-    Raises InvalidRequest, naming field and row, for a column that is missing or has no text form, a time that cannot be
-    parsed, and a value that makes a path no store can hold (`..`, an empty folder name, a colon in the first folder).
     Source: docs/formats/record-keys.md, "Partition paths" and "Formatted times".
+
+    Raises:
+        InvalidRequest: A column that is missing or has no string form, a time that cannot be parsed, or a path that
+            storage does not support (`..`, an empty folder name, a colon in the first folder). Names field and row.
     """
     if not spec.partition_fields:
         return pa.array([""], pa.string()).take(pa.array(np.zeros(batch.num_rows, dtype=np.int64)))
@@ -74,22 +76,33 @@ def partition_paths(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
 
 
 def encode_partition_value(text: str) -> str:
-    """Percent-encode one value of a path.  Source: docs/formats/record-keys.md, "Partition paths"."""
+    """Percent-encode one value of a path.
+
+    Source: docs/formats/record-keys.md, "Partition paths".
+    """
     return text.translate(_ENCODED)
 
 
 def decode_partition_value(text: str) -> str:
-    """Undo `encode_partition_value`; a percent sign without two hexadecimal digits stands for itself."""
+    """Decode `encode_partition_value`; a percent sign without two hexadecimal digits is literal."""
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), text)
 
 
 def parse_partition_path(spec: KeySpec, path: str) -> tuple[str | None, ...]:
-    """The text of each partition field, in the order of the spec; None for the default partition; `()` when unpartitioned.
+    """Parse a partition path into the string of each partition field, in the order of the spec.
 
-    With one field the whole path is its value, slashes included.  With several, each takes one folder (a timestamp field as
-    many as its pattern has), unless every field is found as `field=`, when all up to the next `field=` belongs to it.
-    A value that begins with its own field name and `=` is taken as Hive style whatever the table says, as Hudi does.
-    Raises TableState when the folders do not fit the fields.  Source: docs/formats/reading.md, "Partitions and path filters".
+    With one field the whole path is its value, including slashes. With several fields each has one folder (a timestamp
+    field as many as its pattern has). If every field occurs as `field=`, all folders up to the next `field=` belong to
+    it. A value that begins with its own field name and `=` is parsed as Hive style whatever the table's setting is, as
+    in Hudi.
+
+    Source: docs/formats/reading.md, "Partitions and path filters".
+
+    Returns:
+        One string per field, None for the default partition; `()` for an unpartitioned table.
+
+    Raises:
+        TableState: The folders do not match the fields.
     """
     fields = spec.partition_fields
     if not fields:
@@ -112,11 +125,12 @@ def parse_partition_path(spec: KeySpec, path: str) -> tuple[str | None, ...]:
 
 
 def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
-    """A partition field's text as a value of its column's type, canonical as `records.type_normalization` makes it; None gives
-    null.
+    """Convert a partition field's string to its column's canonical type; None gives null.
 
-    A timestamp is read from microseconds (what Hudi writes) and from `2024-05-06 07:08:09.123`.
-    Raises CorruptData when the text is not a value of the type.
+    A timestamp is parsed from microseconds (written by Hudi) and from `2024-05-06 07:08:09.123`.
+
+    Raises:
+        CorruptData: The string is not a value of the type.
     """
     if text is None:
         return pa.scalar(None, type_)
@@ -136,11 +150,13 @@ def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
             return pa.scalar(text).cast(pa.timestamp(type_.unit)).cast(type_)
         return pa.scalar(text).cast(type_)
     except (pa.ArrowException, ValueError, KeyError) as error:
-        raise CorruptData("a partition path holds no value of its column's type", expected=str(type_), found=text) from error
+        raise CorruptData(
+            "a partition path contains an invalid value for its column's type", expected=str(type_), found=text
+        ) from error
 
 
 def values_from_path(spec: KeySpec, path: str, schema: pa.Schema, names: Collection[str]) -> dict[str, pa.Scalar]:
-    """The values that a partition path tells of some partition columns, in the types of the schema.
+    """Parse the values of some partition columns from a partition path, in the types of the schema.
 
     Raises as `parse_partition_path` and `partition_value`.
     """
@@ -151,7 +167,7 @@ def values_from_path(spec: KeySpec, path: str, schema: pa.Schema, names: Collect
 
 
 def _parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:
-    """For each row the number of its value, and the text of each value (the default partition included)."""
+    """Return the value code of each row, and the string of each distinct value (including the default partition)."""
     if not has_text(array.type):
         raise InvalidRequest(f"column {field.name!r} of type {array.type} cannot be a partition field")
     encoded = key_text(spec, array).dictionary_encode() if is_binary_like(array.type) else pc.dictionary_encode(array)
@@ -162,20 +178,21 @@ def _parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.nd
 
 def _decorated(spec: KeySpec, field: PartitionField, distinct: pa.StringArray) -> pa.StringArray:
     if spec.url_encode:
-        needy = pc.match_substring_regex(distinct, NEEDS_ENCODING)
-        if pc.any(needy).as_py():
-            encoded = [encode_partition_value(text) for text in distinct.filter(needy).to_pylist()]
-            distinct = pc.replace_with_mask(distinct, needy, pa.array(encoded, pa.string()))
+        needs_encoding = pc.match_substring_regex(distinct, NEEDS_ENCODING)
+        if pc.any(needs_encoding).as_py():
+            encoded = [encode_partition_value(text) for text in distinct.filter(needs_encoding).to_pylist()]
+            distinct = pc.replace_with_mask(distinct, needs_encoding, pa.array(encoded, pa.string()))
     return pc.binary_join_element_wise(f"{field.name}=", distinct, "") if spec.hive_style else distinct
 
 
 def _combined(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """For each row the number of its combination of values, and the values of each combination."""
+    """Return the code of each row's combination of values, and the value codes of each combination."""
     if len(codes) == 1:
         return codes[0], [np.arange(sizes[0])]
     rows, values = codes[0], [np.arange(sizes[0])]
     for code, size in zip(codes[1:], sizes[1:], strict=True):
-        # Renumbering after each field keeps the product within 64 bits: rows of a batch times distinct values of a field.
+        # Renumbering after each field keeps the product within 64 bits: rows of a batch times distinct values of a
+        # field.
         encoded = pc.dictionary_encode(pa.array(rows.astype(np.int64) * size + code))
         distinct = encoded.dictionary.to_numpy()
         rows = encoded.indices.to_numpy().astype(np.int64)
@@ -184,13 +201,15 @@ def _combined(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[np.nda
 
 
 def _refuse_unusable(paths: pa.StringArray, rows: np.ndarray) -> None:
-    for pattern, why in UNUSABLE_PATHS:
+    for pattern, problem in UNUSABLE_PATHS:
         mask = pc.match_substring_regex(paths, pattern)
-        # The default partition has a number even when no row is in it, so a bad path counts only where a row has it.
+        # The default partition has a code even without rows, so an invalid path is an error only if a row has it.
         for code in np.flatnonzero(mask.to_numpy(zero_copy_only=False)):
-            found = np.flatnonzero(rows == code)
-            if len(found):
-                raise InvalidRequest(f"the partition path {paths[int(code)].as_py()!r} of row {found[0]} (counted from 0) {why}")
+            rows_with_path = np.flatnonzero(rows == code)
+            if len(rows_with_path):
+                raise InvalidRequest(
+                    f"the partition path {paths[int(code)].as_py()!r} of row {rows_with_path[0]} (counted from 0) {problem}"
+                )
 
 
 def _hive_starts(fields: Sequence[PartitionField], folders: Sequence[str]) -> list[int] | None:

@@ -1,4 +1,7 @@
-"""The parts of partition paths that timestamp fields make.  Source: docs/formats/record-keys.md, "Formatted times"."""
+"""Partition path parts of timestamp fields.
+
+Source: docs/formats/record-keys.md, "Formatted times".
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,12 @@ from pyhudi.records.keys.timestamp_key_rule import TIME_PREFIXES, UNIT_MS, UNITS
 
 
 def time_parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:
-    """For each row the number of its formatted time, and the distinct strings; null is the time 1 ms after the epoch."""
+    """Return the code of each row's formatted time, and the distinct strings; null is formatted as 1 ms after the
+    epoch.
+    """
     if field.kind is PartitionFieldType.UNKNOWN:
         raise InvalidRequest(
-            f"the kind of the partition field {field.name!r} is not known: say {field.name}:SIMPLE or :TIMESTAMP"
+            f"the type of the partition field {field.name!r} is not known: specify {field.name}:SIMPLE or :TIMESTAMP"
         )
     if spec.time is None:
         raise InvalidRequest(f"the time format of the partition field {field.name!r} is not known: set {TIME_PREFIXES[0]}*")
@@ -40,14 +45,14 @@ def _instants_ms(spec: KeySpec, rule: TimeRule, name: str, array: pa.Array) -> n
     if is_string_like(array.type):
         if not rule.type.is_textual:
             raise InvalidRequest(
-                f"column {name!r} holds text, but the time type is {rule.type}: use DATE_STRING and an input pattern"
+                f"column {name!r} contains strings, but the time type is {rule.type}: use DATE_STRING and an input pattern"
             )
         return _parsed_instants(rule, name, array)
     if spec.consistent_timestamps and pa.types.is_timestamp(array.type):
         millis: np.ndarray = pc.fill_null(pc.divide(timestamp_micros(array), 1000), 1).to_numpy(zero_copy_only=False)
         return _checked_range(millis, millis, name)
     if rule.type.is_textual:
-        raise InvalidRequest(f"column {name!r} of type {array.type} holds no text, but the time type is {rule.type}")
+        raise InvalidRequest(f"column {name!r} has type {array.type}, but the time type {rule.type} requires strings")
     numbers = _whole_numbers(array, name)
     unit = _time_unit(rule)
     filled: np.ndarray = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
@@ -57,7 +62,7 @@ def _instants_ms(spec: KeySpec, rule: TimeRule, name: str, array: pa.Array) -> n
         _checked_range(filled, filled, name, MIN_INSTANT_MS // factor, MAX_INSTANT_MS // factor)
         instants = filled * factor
     else:
-        # Java's conversion cuts towards zero.
+        # Java's conversion truncates towards zero.
         divisor = UNITS_PER_MS[unit]
         instants = np.where(filled < 0, -(-filled // divisor), filled // divisor)
         _checked_range(instants, filled, name)
@@ -88,8 +93,8 @@ def _whole_numbers(array: pa.Array, name: str) -> pa.Int64Array:
         try:
             return pc.cast(pc.trunc(array), pa.int64())
         except pa.ArrowInvalid as error:
-            raise InvalidRequest(f"column {name!r} holds a number that is not a time: {error}") from error
-    raise InvalidRequest(f"column {name!r} of type {type_} cannot be a time: use a number, a text, a date or a timestamp")
+            raise InvalidRequest(f"column {name!r} contains a number that is not a time: {error}") from error
+    raise InvalidRequest(f"column {name!r} of type {type_} cannot be a time: use a number, string, date or timestamp")
 
 
 def _checked_range(
@@ -99,7 +104,7 @@ def _checked_range(
     if len(outside):
         row = outside[0]
         raise InvalidRequest(
-            f"column {name!r} holds {values[row]} in row {row} (counted from 0), which is not a time in the years 1 to 9999: "
+            f"column {name!r} contains {values[row]} in row {row} (counted from 0), which is not a time in the years 1 to 9999: "
             "check the time type and unit"
         )
     return instants
@@ -115,7 +120,7 @@ def _parsed_instants(rule: TimeRule, name: str, array: pa.Array) -> np.ndarray:
         if instant is None:
             row = pc.index(encoded.indices, pa.scalar(code, encoded.indices.type)).as_py()
             raise InvalidRequest(
-                f"column {name!r} holds {text!r} in row {row} (counted from 0), which matches none of the input patterns "
+                f"column {name!r} contains {text!r} in row {row} (counted from 0), which matches none of the input patterns "
                 f"{', '.join(rule.input_patterns)}"
             )
         instants.append(instant)

@@ -1,4 +1,4 @@
-"""Record keys: made from key fields or from the instant, and split into their parts again.
+"""Record keys: computed from key fields or generated from the instant, and split into their parts.
 
 In a composite key null is `__null__` and the empty string `__empty__`; values are not escaped.
 """
@@ -17,57 +17,64 @@ from pyhudi.records.keys.key_values import column_text
 
 NULL_KEY_PART = "__null__"
 EMPTY_KEY_PART = "__empty__"
-"""What stands for null and for the empty string in a composite key."""
+"""Placeholders of null and the empty string in a composite key."""
 
 
 def record_keys(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
-    """The record key of each row, never null or empty, in the order of the rows.
+    """Compute the record key of each row, never null or empty.
 
-    Raises InvalidRequest, naming field and row, for a null or empty key (in a composite key: when every part is), and for
-    a key column that is missing or has no text form.  Source: docs/formats/record-keys.md, "Record keys" and "Values as text".
+    Source: docs/formats/record-keys.md, "Record keys" and "Values as text".
+
+    Raises:
+        InvalidRequest: A null or empty key (a composite key: all parts are), or a key column that is missing or has no
+            string form. Names field and row.
     """
     if spec.generates_keys:
-        raise InvalidRequest("the table has no record key fields: its keys are generated, name hoodie.table.recordkey.fields")
+        raise InvalidRequest("the table has no record key fields: its keys are generated; set hoodie.table.recordkey.fields")
     texts = [column_text(spec, batch, name, "record key") for name in spec.record_fields]
     if not spec.is_composite:
         _refuse_keyless(texts, spec.record_fields)
         return texts[0]
     parts: list[str | pa.Array] = []
-    gaps = False
+    has_missing = False
     for index, (name, text) in enumerate(zip(spec.record_fields, texts, strict=True)):
-        filled, has_gaps = _key_part(text)
-        gaps = gaps or has_gaps
-        parts += [("," if index else "") + name + ":", filled]
-    if gaps:
+        key_part, part_has_missing = _key_part(text)
+        has_missing = has_missing or part_has_missing
+        parts += [("," if index else "") + name + ":", key_part]
+    if has_missing:
         _refuse_keyless(texts, spec.record_fields)
     return pc.binary_join_element_wise(*parts, "")
 
 
 def auto_record_keys(instant_time: str, task_partition: int, first_row_index: int, row_count: int) -> pa.StringArray:
-    """Keys for rows without any: `{instant}_{task partition}_{row index}`, the index counted from 0 within a task."""
+    """Generate keys for rows without key fields: `{instant}_{task partition}_{row index}`, the index counted from 0
+    within a task.
+    """
     rows = pa.array(np.arange(first_row_index, first_row_index + row_count, dtype=np.int64))
     return pc.binary_join_element_wise(f"{instant_time}_{task_partition}_", pc.cast(rows, pa.string()), "")
 
 
 def split_record_keys(keys: pa.StringArray) -> pa.ListArray:
-    """The parts of composite keys: list<struct<name: string, value: string>>, one list a key, in key order.
+    """Split composite keys into parts: list<struct<name: string, value: string>>, one list per key, in key order.
 
-    A key without both `,` and `:` is one part with a null name.  Otherwise a value ends at the last comma before the next
-    `name:`, so it may hold commas and colons.  `__null__` becomes null and `__empty__` the empty string; null stays null.
+    A key without both `,` and `:` is one part with a null name. Otherwise a value ends at the last comma before the
+    next `name:`, so it may contain commas and colons. `__null__` becomes null and `__empty__` the empty string; null
+    remains null.
+
     Source: docs/formats/record-keys.md, "Record keys"; docs/formats/writing.md, "Bucket index".
     """
     simple = _split_simple_keys(keys)
     if simple is not None:
         return simple
     plain = pc.invert(pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":")))
-    mark = next((mark for mark in _split_marks() if not pc.any(pc.match_substring(keys, mark)).as_py()), None)
-    if mark is None:
-        raise Unsupported("the record keys hold every private character that could separate their parts")
-    # The first name goes up to the first colon, commas included; only behind it does a comma separate.
+    separator = next((separator for separator in _split_marks() if not pc.any(pc.match_substring(keys, separator)).as_py()), None)
+    if separator is None:
+        raise Unsupported("the record keys contain every character that could separate their parts")
+    # The first name ends at the first colon and may contain commas; only after it does a comma separate parts.
     first = pc.extract_regex(keys, r"(?s)^(?P<name>[^:]*):(?P<rest>.*)$")
-    rest = pc.replace_substring_regex(first.field("rest"), r",([^,:]*):", mark + r"\1:")
-    marked = pc.if_else(plain, keys, pc.binary_join_element_wise(first.field("name"), rest, ":"))
-    pieces = pc.split_pattern(marked, mark)
+    other_parts = pc.replace_substring_regex(first.field("rest"), r",([^,:]*):", separator + r"\1:")
+    marked = pc.if_else(plain, keys, pc.binary_join_element_wise(first.field("name"), other_parts, ":"))
+    pieces = pc.split_pattern(marked, separator)
     flat = pieces.values.slice(pieces.offsets[0].as_py() if len(pieces) else 0, len(pieces.flatten()))
     counts = pc.fill_null(pc.list_value_length(pieces), 0).to_numpy(zero_copy_only=False)
     is_plain = pa.array(np.repeat(pc.fill_null(plain, True).to_numpy(zero_copy_only=False), counts))
@@ -83,34 +90,34 @@ def split_record_keys(keys: pa.StringArray) -> pa.ListArray:
 
 
 def _key_part(text: pa.StringArray) -> tuple[pa.StringArray, bool]:
-    """The part of a composite key, and whether any value was null or empty."""
-    gaps = text.null_count > 0
-    if gaps:
+    """Return the part of a composite key, and whether any value is null or empty."""
+    has_missing = text.null_count > 0
+    if has_missing:
         text = pc.fill_null(text, NULL_KEY_PART)
     empty = pc.equal(pc.binary_length(text), 0)
     if pc.any(empty).as_py():
         return pc.if_else(empty, EMPTY_KEY_PART, text), True
-    return text, gaps
+    return text, has_missing
 
 
 def _refuse_keyless(texts: Sequence[pa.StringArray], names: Sequence[str]) -> None:
-    keyless, *more = (pc.fill_null(pc.equal(pc.binary_length(text), 0), True) for text in texts)
-    for missing in more:
-        keyless = pc.and_(keyless, missing)
-    row = pc.index(keyless, True).as_py()
+    is_missing, *others = (pc.fill_null(pc.equal(pc.binary_length(text), 0), True) for text in texts)
+    for missing in others:
+        is_missing = pc.and_(is_missing, missing)
+    row = pc.index(is_missing, True).as_py()
     if row >= 0:
         value = "null" if texts[0][row].as_py() is None else "empty"
         fields = ", ".join(repr(name) for name in names)
-        what = (
+        problem = (
             f"the record key field {fields} is {value}"
             if len(names) == 1
             else f"the record key fields {fields} are all null or empty"
         )
-        raise InvalidRequest(f"{what} in row {row} (counted from 0): every row needs a key")
+        raise InvalidRequest(f"{problem} in row {row} (counted from 0): every row needs a key")
 
 
 def _split_simple_keys(keys: pa.StringArray) -> pa.ListArray | None:
-    """As `split_record_keys` when every key is composite and no value holds a comma or colon, which is quick to do."""
+    """Fast path of `split_record_keys`: every key is composite and no value contains a comma or colon."""
     if keys.null_count or not len(keys):
         return None
     pieces = pc.split_pattern(keys, ",")

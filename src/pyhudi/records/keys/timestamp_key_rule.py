@@ -1,7 +1,9 @@
-"""How a time field becomes a part of the partition path: the settings of the timestamp generator.
+"""Settings of the timestamp-based key generator: how a time field is converted to a part of the partition path.
 
-Hudi takes the time zone of its JVM where a timestamp generator names none; a table must not depend on where a job ran, so
-UTC is taken here, which is what Hudi documents.  Source: docs/formats/record-keys.md, "Formatted times".
+If a timestamp generator sets no time zone, Hudi uses that of its JVM. A table must not depend on where a job ran, so
+PyHudi uses UTC, which is the default that Hudi documents.
+
+Source: docs/formats/record-keys.md, "Formatted times".
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ UNITS_PER_MS = {"MICROSECONDS": 1_000, "NANOSECONDS": 1_000_000}
 
 
 class TimeType(StrEnum):
-    """What the values of a time field are; the names are those of `timestamp.type`."""
+    """Input types of a time field; the names are those of `timestamp.type`."""
 
     UNIX_TIMESTAMP = "UNIX_TIMESTAMP"
     EPOCHMILLISECONDS = "EPOCHMILLISECONDS"
@@ -31,16 +33,23 @@ class TimeType(StrEnum):
 
     @property
     def is_textual(self) -> bool:
-        """Whether the values are strings to be parsed."""
+        """True if the values are strings to be parsed."""
         return self in (TimeType.DATE_STRING, TimeType.MIXED)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRule:
-    """How a time field becomes a part of the path.  Source: docs/formats/record-keys.md, "Formatted times".
+    """How a time field is converted to a part of the path.
 
-    type: what the values are; scalar_unit: their unit when type is SCALAR (DAYS ... NANOSECONDS); input_patterns: Joda
-    patterns that are tried in order for strings; output_pattern: the Joda pattern of the path; zones by identifier.
+    Source: docs/formats/record-keys.md, "Formatted times".
+
+    Attributes:
+        type: Type of the input values.
+        output_pattern: Joda pattern of the path.
+        scalar_unit: Unit of the values if type is SCALAR (DAYS ... NANOSECONDS).
+        input_patterns: Joda patterns that are tried in order for strings.
+        input_zone: Time zone identifier of the input.
+        output_zone: Time zone identifier of the path.
     """
 
     type: TimeType
@@ -63,7 +72,7 @@ class TimeRule:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> TimeRule | None:
-        """The rule that `hoodie.keygen.timebased.*` describe, under the present or the old prefix; None when absent."""
+        """Read the rule from `hoodie.keygen.timebased.*`, under the current or the old prefix; None if absent."""
 
         def value(name: str) -> str | None:
             found = (properties.get(prefix + name) for prefix in TIME_PREFIXES)
@@ -81,7 +90,9 @@ class TimeRule:
         try:
             patterns = [part.strip() for part in re.split(delimiter, value("input.dateformat") or "")]
         except re.error as error:
-            raise InvalidRequest(f"{TIME_PREFIXES[0]}input.dateformat.list.delimiter.regex is not a pattern: {error}") from error
+            raise InvalidRequest(
+                f"{TIME_PREFIXES[0]}input.dateformat.list.delimiter.regex is not a valid regular expression: {error}"
+            ) from error
         zone = value("timezone")
         return cls(
             type=TimeType(type_.upper()),
@@ -93,7 +104,7 @@ class TimeRule:
         )
 
     def to_properties(self) -> dict[str, str]:
-        """The properties that say the same; zones are always written, because Hudi's default is the zone of its JVM."""
+        """Return the equivalent properties. Time zones are always written, because Hudi's default is that of its JVM."""
         prefix = TIME_PREFIXES[0]
         result = {prefix + "timestamp.type": self.type.value, prefix + "output.dateformat": self.output_pattern}
         if self.type is TimeType.SCALAR:
@@ -101,7 +112,7 @@ class TimeRule:
         if self.input_patterns:
             delimiter = next((mark for mark in (",", ";", "|", "~") if not any(mark in p for p in self.input_patterns)), None)
             if delimiter is None and len(self.input_patterns) > 1:
-                raise InvalidRequest("the input patterns hold every separator that could stand between them")
+                raise InvalidRequest("the input patterns contain every supported delimiter (, ; | ~)")
             result[prefix + "input.dateformat"] = (delimiter or "").join(self.input_patterns)
             result[prefix + "input.dateformat.list.delimiter.regex"] = "" if delimiter is None else re.escape(delimiter)
         result[prefix + "input.timezone"] = self.input_zone

@@ -1,1 +1,1 @@
-"""Merging of log records with each other and with base file rows."""
+"""Merge log records with each other and with the rows of the base file."""

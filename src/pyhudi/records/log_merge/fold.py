@@ -1,4 +1,4 @@
-"""Entries of logs, in merge order, become one record for each key: the ways of folding that `log_merge` names.
+"""Fold log entries, in merge order, into one record per key; `merge_log_blocks` describes the strategies.
 
 Source: docs/formats/reading.md, "Merging", "Deletes" and "Partial updates".
 """
@@ -22,10 +22,16 @@ from pyhudi.records.schema_cast import relabel
 
 @dataclass(frozen=True, slots=True)
 class MergeEntries:
-    """Entries that came together, in merge order.
+    """Entries of one log block, in merge order.
 
-    has_plain_deletes: deletes without an ordering value.  present: the columns that partial rows hold, None for whole ones.
-    in_data: they stood in a data block, be they deletes.
+    Attributes:
+        rows: Rows in the reader's columns.
+        deleted: True for deletes.
+        has_plain_deletes: True for deletes without an ordering value.
+        present: Columns of partial rows; None for complete rows.
+        ordering: Ordering value of each entry.
+        positions: Base file row of each entry; None to match by key.
+        in_data: True if the entries come from a data block, even if they are deletes.
     """
 
     rows: pa.Table
@@ -39,11 +45,19 @@ class MergeEntries:
 
 @dataclass(slots=True)
 class EntryPool:
-    """All entries in merge order.  behind_barrier: entries behind which a barrier stands already (records of an earlier fold).
+    """All entries of a fold, in merge order.
 
-    in_data: those that stood in data blocks, be they deletes.
+    `records` consumes the rows: they use most of the memory of merging a slice's logs, and must not exist twice.
 
-    `records` takes the rows out, which are the most of what a slice's logs need in memory: they are not held twice.
+    Attributes:
+        rows: Rows in the reader's columns; empty after `records`.
+        deleted: True for deletes.
+        has_plain_deletes: True for deletes without an ordering value.
+        behind_barrier: True for records of an earlier fold that follow a barrier.
+        ordering: Ordering value of each entry.
+        present: For each column, which entries have it; None if all rows are complete.
+        positions: Base file row of each entry; None to match by key.
+        in_data: True for entries from data blocks, even if they are deletes.
     """
 
     rows: pa.Table
@@ -57,51 +71,51 @@ class EntryPool:
 
     @classmethod
     def of(cls, schema: pa.Schema, state: LogRecords | None, entries: list[MergeEntries], *, partial: bool) -> EntryPool:
-        loose = pa.schema([f.with_nullable(True) for f in schema])
-        tables = [relabel(entry.rows, loose) for entry in entries]
+        nullable_schema = pa.schema([f.with_nullable(True) for f in schema])
+        tables = [relabel(entry.rows, nullable_schema) for entry in entries]
         deleted = [entry.deleted for entry in entries]
-        plain = [entry.has_plain_deletes for entry in entries]
-        barred = [np.zeros(entry.rows.num_rows, dtype=np.bool_) for entry in entries]
+        plain_deletes = [entry.has_plain_deletes for entry in entries]
+        behind_barrier = [np.zeros(entry.rows.num_rows, dtype=np.bool_) for entry in entries]
         ordering = [entry.ordering for entry in entries]
         positions = [entry.positions for entry in entries]
         in_data = [np.full(entry.rows.num_rows, entry.in_data, dtype=np.bool_) for entry in entries]
-        present: dict[str, list[BoolMask]] = {name: [] for name in loose.names}
+        present: dict[str, list[BoolMask]] = {name: [] for name in nullable_schema.names}
         if state is not None:
             keyed = state.rows.set_column(
-                state.rows.schema.get_field_index(RECORD_KEY), loose.field(RECORD_KEY), pa.chunked_array([state.keys])
+                state.rows.schema.get_field_index(RECORD_KEY), nullable_schema.field(RECORD_KEY), pa.chunked_array([state.keys])
             )
-            tables.insert(0, relabel(keyed, loose))
+            tables.insert(0, relabel(keyed, nullable_schema))
             deleted.insert(0, state.deleted)
-            plain.insert(0, np.zeros(len(state.deleted), dtype=np.bool_))
-            barred.insert(0, state.barrier)
+            plain_deletes.insert(0, np.zeros(len(state.deleted), dtype=np.bool_))
+            behind_barrier.insert(0, state.barrier)
             ordering.insert(0, state.ordering)
             positions.insert(0, state.positions)
             in_data.insert(0, np.ones(len(state.deleted), dtype=np.bool_))
-        placed = [part for part in positions if part is not None]
+        known_positions = [part for part in positions if part is not None]
         if partial:
-            for name in loose.names:
+            for name in nullable_schema.names:
                 if state is not None:
-                    every = np.ones(len(state.deleted), dtype=np.bool_)
-                    present[name].append(every if state.present is None else state.present[name])
+                    all_rows = np.ones(len(state.deleted), dtype=np.bool_)
+                    present[name].append(all_rows if state.present is None else state.present[name])
                 for entry in entries:
-                    has = entry.present is None or name in entry.present or name == RECORD_KEY
-                    present[name].append(np.full(entry.rows.num_rows, has, dtype=np.bool_))
+                    has_column = entry.present is None or name in entry.present or name == RECORD_KEY
+                    present[name].append(np.full(entry.rows.num_rows, has_column, dtype=np.bool_))
         values = None
         if all(part is not None for part in ordering):
             values = pa.chunked_array([chunk for part in ordering if part is not None for chunk in part.chunks])
         return cls(
             pa.concat_tables(tables),
             np.concatenate(deleted),
-            np.concatenate(plain),
-            np.concatenate(barred),
+            np.concatenate(plain_deletes),
+            np.concatenate(behind_barrier),
             values,
             {name: np.concatenate(parts) for name, parts in present.items()} if partial else None,
-            np.concatenate(placed) if len(placed) == len(positions) else None,
+            np.concatenate(known_positions) if len(known_positions) == len(positions) else None,
             np.concatenate(in_data),
         )
 
     def codes(self) -> Ints:
-        """A dense number for the record of each entry; by position it rises with the row."""
+        """Return a dense code of the record of each entry; by position, codes increase with the base file row."""
         if self.positions is None:
             return row_codes(self.rows, [RECORD_KEY])
         return np.unique(self.positions, return_inverse=True)[1].astype(np.int64, copy=False)
@@ -109,18 +123,23 @@ class EntryPool:
     def records(
         self, chosen: Ints, barrier: BoolMask, deleted: BoolMask, rule: RecordMergeRule, sources: dict[str, Ints] | None = None
     ) -> LogRecords:
-        """Records from one entry for each key.  The pool has no rows afterwards.
+        """Build the records from one entry for each key. The pool has no rows afterwards.
 
-        sources: columns whose values come from other entries than the chosen ones.
+        Args:
+            chosen: Entry of each key.
+            barrier: Whether the base row of each key is ignored.
+            deleted: Whether each key is deleted.
+            rule: Merge rule.
+            sources: Columns whose values come from other entries than `chosen`.
         """
         ordering = None if self.ordering is None else self.ordering.take(pa.array(chosen))
-        # One log file of keys that occur once is in order as it stands: each column is laid out in one piece.
+        # Entries of one log file whose keys occur once are already in order, so columns are only made contiguous.
         in_order = _is_whole(chosen, self.rows.num_rows)
         by_position = self.positions is not None
         schema, columns = self.rows.schema, self.rows.columns[::-1]
         self.rows, self.ordering = schema.empty_table(), None
         indices = pa.array(chosen)
-        taken = []
+        result_columns = []
         for field in schema:
             column = columns.pop()
             if sources is not None and field.name in sources:
@@ -128,10 +147,10 @@ class EntryPool:
             elif not in_order:
                 column = column.take(indices)
             elif field.name == RECORD_KEY or not by_position:
-                # Rows that are met by key are taken here and there, which is quick from one piece alone.
+                # Records matched by key are read at random positions, which is fast only on one contiguous array.
                 column = pa.chunked_array([combine_to_array(column)])
-            taken.append(column)
-        rows = pa.table(taken, schema=schema)
+            result_columns.append(column)
+        rows = pa.table(result_columns, schema=schema)
         return LogRecords(
             keys=combine_to_array(rows.column(RECORD_KEY)),
             rows=rows,
@@ -145,7 +164,9 @@ class EntryPool:
 
 
 def pick_winners(pool: EntryPool, rule: RecordMergeRule) -> LogRecords:
-    """Of the entries of each key after its last barrier the last one, or the one with the largest ordering value."""
+    """Select for each key, among the entries after its last barrier, the last one or the one with the largest ordering
+    value.
+    """
     codes = pool.codes()
     count = int(codes.max()) + 1 if len(codes) else 0
     positions = np.arange(len(codes), dtype=np.int64)
@@ -156,67 +177,65 @@ def pick_winners(pool: EntryPool, rule: RecordMergeRule) -> LogRecords:
         barrier[:] = True
         return pool.records(last, barrier, pool.deleted[last], rule)
     barrier_at = np.full(count, -1, dtype=np.int64)
-    plain = np.flatnonzero(pool.has_plain_deletes)
-    barrier_at[codes[plain]] = plain
+    plain_deletes = np.flatnonzero(pool.has_plain_deletes)
+    barrier_at[codes[plain_deletes]] = plain_deletes
     barrier[codes[pool.behind_barrier]] = True
     barrier |= barrier_at >= 0
-    counted = positions > barrier_at[codes]
+    after_barrier = positions > barrier_at[codes]
     winner = last.copy()
-    several = np.bincount(codes[counted], minlength=count) > 1
-    if several.any():
-        members = np.flatnonzero(counted & several[codes])
+    has_several = np.bincount(codes[after_barrier], minlength=count) > 1
+    if has_several.any():
+        members = np.flatnonzero(after_barrier & has_several[codes])
         ranks = ordering_ranks(pool.ordering.take(pa.array(members)))
         order = np.lexsort((members, ranks, codes[members]))
         sorted_codes = codes[members][order]
-        ends = np.flatnonzero(np.r_[sorted_codes[1:] != sorted_codes[:-1], True])
-        winner[sorted_codes[ends]] = members[order][ends]
+        last_of_key = np.flatnonzero(np.r_[sorted_codes[1:] != sorted_codes[:-1], True])
+        winner[sorted_codes[last_of_key]] = members[order][last_of_key]
     return pool.records(winner, barrier, pool.deleted[winner], rule)
 
 
 def fold_by_modes(pool: EntryPool, rule: RecordMergeRule) -> LogRecords:
-    """Fold entry after entry of each key as `fold_by_position` does, without moving rows: what is folded is where values
-    stand.
-    """
+    """Fold the entries of each key in order, as `fold_by_position` does, on row positions instead of rows."""
     codes = pool.codes()
     order = np.argsort(codes, kind="stable")
     sorted_codes = codes[order]
     starts = run_starts(sorted_codes)
     sizes = np.diff(np.r_[starts, len(order)])
-    held = order[starts]
-    final = (pool.has_plain_deletes | pool.behind_barrier) & pool.deleted
+    current = order[starts]
+    is_final_delete = (pool.has_plain_deletes | pool.behind_barrier) & pool.deleted
     repeated = bool(len(sizes)) and int(sizes.max()) > 1
     ranks = ordering_ranks(pool.ordering) if repeated and pool.ordering is not None else np.zeros(len(codes), dtype=np.int64)
-    gaps: dict[str, BoolMask] = {}
+    missing_values: dict[str, BoolMask] = {}
     if repeated and rule.filling is not None:
-        found = {
+        missing_by_column = {
             name: rule.filling.missing(name, pool.rows.column(name)) for name in pool.rows.column_names if name != RECORD_KEY
         }
-        gaps = {name: mask for name, mask in found.items() if mask is not None}
-    sources = {name: held.copy() for name in gaps}
+        missing_values = {name: mask for name, mask in missing_by_column.items() if mask is not None}
+    sources = {name: current.copy() for name in missing_values}
     for step in range(1, int(sizes.max()) if repeated else 0):
         active = np.flatnonzero(sizes > step)
-        entry, before = order[starts[active] + step], held[active]
-        wins = (ranks[entry] >= ranks[before]) | final[entry] | final[before]
-        # A delete block leaves what such a delete removed as it is.
-        wins &= pool.in_data[entry] | ~final[before]
-        both_rows = ~pool.deleted[entry] & ~pool.deleted[before]
-        for name, mask in gaps.items():
-            stands = sources[name][active]
-            winner, loser = np.where(wins, entry, stands), np.where(wins, stands, entry)
+        entry, previous = order[starts[active] + step], current[active]
+        wins = (ranks[entry] >= ranks[previous]) | is_final_delete[entry] | is_final_delete[previous]
+        # A delete block has no effect on a key that such a delete removed.
+        wins &= pool.in_data[entry] | ~is_final_delete[previous]
+        both_rows = ~pool.deleted[entry] & ~pool.deleted[previous]
+        for name, mask in missing_values.items():
+            current_source = sources[name][active]
+            winner, loser = np.where(wins, entry, current_source), np.where(wins, current_source, entry)
             sources[name][active] = np.where(mask[winner] & both_rows, loser, winner)
-        held[active[wins]] = entry[wins]
-    return pool.records(held, final[held], pool.deleted[held], rule, sources)
+        current[active[wins]] = entry[wins]
+    return pool.records(current, is_final_delete[current], pool.deleted[current], rule, sources)
 
 
 def fold_by_position(pool: EntryPool, rule: RecordMergeRule, *, partial: bool) -> LogRecords:
-    """Fold entry after entry of each key; pass n treats the n-th entry of every key that has so many."""
+    """Fold the entries of each key in order; pass n processes the n-th entry of every key that has one."""
     codes = pool.codes()
     order = np.argsort(codes, kind="stable")
     sorted_codes = codes[order]
     starts = run_starts(sorted_codes)
     sizes = np.diff(np.r_[starts, len(order)])
     first = order[starts]
-    held = pool.rows.take(pa.array(first))
+    current = pool.rows.take(pa.array(first))
     deleted = pool.deleted[first].copy()
     barrier = (pool.has_plain_deletes | pool.behind_barrier)[first].copy()
     ordering = None if pool.ordering is None else pool.ordering.take(pa.array(first))
@@ -224,33 +243,33 @@ def fold_by_position(pool: EntryPool, rule: RecordMergeRule, *, partial: bool) -
     for step in range(1, int(sizes.max()) if len(sizes) else 0):
         active = np.flatnonzero(sizes > step)
         entry = order[starts[active] + step]
-        older = held.take(pa.array(active))
+        older = current.take(pa.array(active))
         newer = pool.rows.take(pa.array(entry))
         newer_deleted, newer_plain = pool.deleted[entry], pool.has_plain_deletes[entry]
-        older_deleted, older_barred = deleted[active], barrier[active] & deleted[active]
+        older_deleted, older_is_barrier = deleted[active], barrier[active] & deleted[active]
         wins = np.ones(len(active), dtype=np.bool_)
         if ordering is not None and pool.ordering is not None:
-            older_plain = older_barred
+            older_plain = older_is_barrier
             if not rule.delete_is_barrier:
                 older_plain &= np.asarray(pc.is_null(ordering.take(pa.array(active))).combine_chunks(), dtype=np.bool_)
             wins = (
                 newer_or_equal(ordering.take(pa.array(active)), pool.ordering.take(pa.array(entry))) | newer_plain | older_plain
             )
         both_rows = ~newer_deleted & ~older_deleted
-        held_present: dict[str, BoolMask] | None
+        merged_present: dict[str, BoolMask] | None
         if partial and not rule.custom_merge:
             assert present is not None and pool.present is not None
             older_has = {name: mask[active] for name, mask in present.items()}
             newer_has = {name: mask[entry] for name, mask in pool.present.items()}
-            result, held_present = _merge_partial(
+            result, merged_present = _merge_partial(
                 PairSide(older, older_has),
                 PairSide(newer, newer_has),
                 wins=wins,
                 newer_deleted=newer_deleted,
                 older_deleted=older_deleted,
             )
-            taken = wins | older_deleted
-            result_deleted = newer_deleted & taken
+            newer_taken = wins | older_deleted
+            result_deleted = newer_deleted & newer_taken
         else:
             outcome = merge_pairs(
                 rule,
@@ -261,27 +280,27 @@ def fold_by_position(pool: EntryPool, rule: RecordMergeRule, *, partial: bool) -
             )
             result = outcome.rows
             result_deleted = np.where(both_rows, ~outcome.is_live, np.where(wins, newer_deleted, older_deleted))
-            taken = outcome.changed
-            held_present = outcome.present
-        positions = np.arange(held.num_rows, dtype=np.int64)
-        positions[active] = held.num_rows + np.arange(len(active))
-        held = pa.concat_tables([held, relabel(result, held.schema)]).take(pa.array(positions))
+            newer_taken = outcome.changed
+            merged_present = outcome.present
+        positions = np.arange(current.num_rows, dtype=np.int64)
+        positions[active] = current.num_rows + np.arange(len(active))
+        current = pa.concat_tables([current, relabel(result, current.schema)]).take(pa.array(positions))
         deleted[active] = result_deleted
-        # Where records revive, a delete without an ordering value stands as long as nothing follows it.
+        # With `delete_is_barrier`, a delete without an ordering value has effect only until another entry follows.
         barrier[active] = (
-            np.where(taken, newer_plain, barrier[active]) if rule.delete_is_barrier else barrier[active] | newer_plain
+            np.where(newer_taken, newer_plain, barrier[active]) if rule.delete_is_barrier else barrier[active] | newer_plain
         )
         if ordering is not None and pool.ordering is not None:
-            both = pa.chunked_array([*ordering.chunks, *pool.ordering.take(pa.array(entry)).chunks])
+            all_orderings = pa.chunked_array([*ordering.chunks, *pool.ordering.take(pa.array(entry)).chunks])
             index = np.arange(len(ordering), dtype=np.int64)
-            index[active[taken]] = len(ordering) + np.flatnonzero(taken)
-            ordering = both.take(pa.array(index))
-        if present is not None and held_present is not None:
-            for name, mask in held_present.items():
+            index[active[newer_taken]] = len(ordering) + np.flatnonzero(newer_taken)
+            ordering = all_orderings.take(pa.array(index))
+        if present is not None and merged_present is not None:
+            for name, mask in merged_present.items():
                 present[name][active] = mask
     keys = pool.rows.column(RECORD_KEY).take(pa.array(first)).combine_chunks()
-    places = None if pool.positions is None else pool.positions[first]
-    return LogRecords(keys, held, deleted, barrier, ordering, present, rule, places)
+    base_positions = None if pool.positions is None else pool.positions[first]
+    return LogRecords(keys, current, deleted, barrier, ordering, present, rule, base_positions)
 
 
 def _merge_partial(

@@ -1,6 +1,6 @@
-"""What the logs of a slice say, and merging it with the rows of the base file.
+"""Merged log records of a file slice, and merging them with the rows of the base file.
 
-How the logs' entries become one record for each key, and which of them wins, is in `log_merge`.
+`merge_log_blocks` describes how log entries are folded into one record per key.
 
 Source: docs/formats/reading.md, "Merging".
 """
@@ -22,18 +22,22 @@ from pyhudi.records.record_merge import MissingValues, RecordMergeRule, choose_c
 from pyhudi.records.schema_cast import relabel, relabel_column
 
 _PIECE_ROWS = 65_536
-"""Rows of a base file that are merged at a time."""
+"""Rows of a base file merged at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRecords:
-    """What the logs of a slice say, one record for each key.
+    """Merged log records of a file slice, one per key.
 
-    keys: strings, distinct.  rows: the record of each key in the reader's columns; nulls where it is deleted.  deleted: the key's
-    last word is a delete.
-    barrier: the base row does not count.  ordering: the ordering value that competes with the base row's, None when none does.
-    present: for each column which rows have it, None when all rows are whole.
-    positions: the row of the base file that each record stands for, rising; None when they meet base rows by key.
+    Attributes:
+        keys: Distinct record keys, strings.
+        rows: Record of each key in the reader's columns; nulls for deleted keys.
+        deleted: True if the last change of the key is a delete.
+        barrier: True if the base row is ignored.
+        ordering: Ordering value that competes with that of the base row; None if there is none.
+        present: For each column, which rows have it; None if all rows are complete.
+        rule: Merge rule.
+        positions: Base file row that each record replaces, ascending; None if base rows are matched by key.
     """
 
     keys: pa.Array
@@ -48,39 +52,44 @@ class LogRecords:
     def merge_base(
         self, base: pa.Table, keys: pa.ChunkedArray | None, visited: BoolMask, first_row: int = 0
     ) -> Iterator[MergedRows]:
-        """The rows of a base batch after merging, piece by piece, in the base's columns; rows that the logs delete are left out.
+        """Merge a batch of base rows with the log records; yields chunks in the base's columns, without deleted rows.
 
-        keys: the record key of each base row; None when records have positions, which count from `first_row`, the number of the
-        batch's first row in the file.  visited: set to True for the log records that met a row; what is left at the end are
-        inserts.  Raises CorruptData where the batch has the key column and a position names the row of another key.
+        Args:
+            base: Rows of the base file.
+            keys: Record key of each base row; None if records have positions.
+            visited: Set to True for the log records that match a row; those still False at the end are inserts.
+            first_row: Row number in the file of the batch's first row; positions count from it.
+
+        Raises:
+            CorruptData: The batch has the key column, and a position names a row of another key.
         """
-        at, source = self._meet(base.num_rows, keys, first_row)
+        base_rows, source = self._meet(base.num_rows, keys, first_row)
         for start in range(0, base.num_rows, _PIECE_ROWS):
-            first, last = np.searchsorted(at, [start, start + _PIECE_ROWS]).tolist()
+            first, last = np.searchsorted(base_rows, [start, start + _PIECE_ROWS]).tolist()
             piece = base.slice(start, _PIECE_ROWS)
-            before = int(np.count_nonzero(visited))
+            visited_before = int(np.count_nonzero(visited))
             visited[source[first:last]] = True
-            matched = int(np.count_nonzero(visited)) - before
-            rows = self._merged(piece, at[first:last] - start, source[first:last], first_row + start)
+            matched = int(np.count_nonzero(visited)) - visited_before
+            rows = self._merged(piece, base_rows[first:last] - start, source[first:last], first_row + start)
             yield MergedRows(rows, piece.num_rows, matched)
 
     def _merged(self, base: pa.Table, at: Ints, source: Ints, first_row: int) -> pa.Table:
-        """base: some rows; at, source: pairs of one of them and the log record that stands for it, by row."""
+        """Merge base rows with log records; `at` and `source` are the matched pairs, ordered by base row."""
         if not len(at):
             return base
         older = base.take(pa.array(at))
         if self.positions is not None:
             self._check_keys(older, source, first_row + at)
         wins = self._beats(older, source)
-        gone = wins & self.deleted[source]
+        deleted = wins & self.deleted[source]
         filling = self._filling
-        # A record that loses still fills gaps of the one that it loses to.
-        changed = wins & ~gone if filling is None else ~self.deleted[source]
-        keep = np.ones(base.num_rows, dtype=np.bool_)
-        keep[at[gone]] = False
+        # A record that loses still fills missing values of the winner.
+        changed = wins & ~deleted if filling is None else ~self.deleted[source]
+        keep_mask = np.ones(base.num_rows, dtype=np.bool_)
+        keep_mask[at[deleted]] = False
         replaced = at[changed]
         if not len(replaced):
-            return base.filter(pa.array(keep)) if gone.any() else base
+            return base.filter(pa.array(keep_mask)) if deleted.any() else base
         newer = self._newer(source, changed)
         if filling is not None:
             newer = filling.fill_missing(older.filter(pa.array(changed)), newer, wins[changed])
@@ -95,41 +104,41 @@ class LogRecords:
                 np.ones(len(records), dtype=np.bool_),
             )
             newer = outcome.rows
-            keep[replaced[~outcome.is_live]] = False
+            keep_mask[replaced[~outcome.is_live]] = False
         elif self.present is not None:
             newer = self._completed(older.filter(pa.array(changed)), newer, source[changed])
         newer = newer.select(base.column_names)
         merged = relabel(newer, base.schema) if len(replaced) == base.num_rows else overlaid(base, newer, replaced)
-        return merged.filter(pa.array(keep)) if not keep.all() else merged
+        return merged.filter(pa.array(keep_mask)) if not keep_mask.all() else merged
 
     @property
     def _filling(self) -> MissingValues | None:
-        """How gaps are filled; a partial update tells by its columns what it leaves alone."""
+        """Return how missing values are filled; None for partial updates, whose column lists define what they change."""
         return self.rule.filling if self.present is None else None
 
     @property
     def has_partial_records(self) -> bool:
-        """Whether some record is known in some of its columns alone."""
+        """True if a record lacks columns."""
         return self.present is not None and not all(mask.all() for mask in self.present.values())
 
     def inserts(self, visited: BoolMask) -> pa.Table:
-        """The records that met no base row and are not deleted."""
+        """Return the records that match no base row and are not deleted."""
         return self.rows.filter(pa.array(~visited & ~self.deleted))
 
     def _meet(self, row_count: int, keys: pa.ChunkedArray | None, first_row: int) -> tuple[Ints, Ints]:
-        """Pairs of a base row (its number in the batch) and the log record that stands for it, by base row."""
+        """Match base rows with log records; returns row numbers in the batch and records, ordered by row."""
         if self.positions is not None:
             first, last = np.searchsorted(self.positions, [first_row, first_row + row_count]).tolist()
             return self.positions[first:last] - first_row, np.arange(first, last, dtype=np.int64)
-        assert keys is not None, "records without positions meet base rows by key"
-        found = pc.index_in(keys, value_set=self.keys).combine_chunks()
-        return np.flatnonzero(np.asarray(found.is_valid(), dtype=np.bool_)), np.asarray(found.drop_null(), dtype=np.int64)
+        assert keys is not None, "records without positions match base rows by key"
+        matches = pc.index_in(keys, value_set=self.keys).combine_chunks()
+        return np.flatnonzero(np.asarray(matches.is_valid(), dtype=np.bool_)), np.asarray(matches.drop_null(), dtype=np.int64)
 
     def _orderings(self, source: Ints) -> pa.ChunkedArray:
         assert self.ordering is not None
         if self.positions is None:
             return self.ordering.take(pa.array(source))
-        # By position they stand together.
+        # Records matched by position are contiguous.
         return self.ordering.slice(int(source[0]), len(source))
 
     def _newer(self, source: Ints, changed: BoolMask) -> pa.Table:
@@ -141,25 +150,25 @@ class LogRecords:
     def _check_keys(self, older: pa.Table, source: Ints, rows: Ints) -> None:
         if RECORD_KEY not in older.column_names:
             return
-        own = self.keys.take(pa.array(source))
-        # A table without meta columns stores no keys: there is nothing to compare.
-        differs = pc.fill_null(pc.not_equal(older.column(RECORD_KEY), own), False)
+        log_keys = self.keys.take(pa.array(source))
+        # A table without meta columns stores no keys, so there is nothing to compare.
+        differs = pc.fill_null(pc.not_equal(older.column(RECORD_KEY), log_keys), False)
         if pc.any(differs, min_count=0).as_py():
-            wrong = int(np.flatnonzero(np.asarray(differs))[0])
+            first_mismatch = int(np.flatnonzero(np.asarray(differs))[0])
             raise CorruptData(
-                f"record positions of the logs do not fit the base file: row {int(rows[wrong])} has another key; read with "
-                "hoodie.merge.use.record.positions=false to merge by key",
-                expected=own[wrong].as_py(),
-                found=older.column(RECORD_KEY)[wrong].as_py(),
+                f"record positions in the logs do not match the base file: row {int(rows[first_mismatch])} has another key; "
+                "read with hoodie.merge.use.record.positions=false to merge by key",
+                expected=log_keys[first_mismatch].as_py(),
+                found=older.column(RECORD_KEY)[first_mismatch].as_py(),
             )
 
     def _beats(self, older: pa.Table, source: Ints) -> BoolMask:
-        """Where the log record, be it row or delete, wins over the base row."""
+        """Return where the log record, row or delete, wins over the base row."""
         if self.ordering is None or not self.rule.ordering:
             return np.ones(len(source), dtype=np.bool_)
         wins = newer_or_equal(self.rule.ordering.values(older), self._orderings(source))
         if self.rule.custom_merge:
-            # A rule decides between two rows by itself; only deletes compare ordering values.
+            # A custom rule decides between two rows; only deletes compare ordering values.
             wins |= ~self.deleted[source]
         elif self.present is not None:
             # Among partial updates a delete wins whatever its ordering value is.
@@ -170,10 +179,14 @@ class LogRecords:
         assert self.present is not None
         columns = []
         for field in newer.schema:
-            # Of a base row that was deleted before nothing is taken.
-            has = self.present[field.name][source] | self.barrier[source]
-            own = newer.column(field.name)
-            columns.append(own if has.all() else choose_column(relabel_column(older.column(field.name), field), own, has))
+            # Values of a base row that was deleted are not used.
+            has_value = self.present[field.name][source] | self.barrier[source]
+            newer_column = newer.column(field.name)
+            columns.append(
+                newer_column
+                if has_value.all()
+                else choose_column(relabel_column(older.column(field.name), field), newer_column, has_value)
+            )
         return pa.table(columns, schema=newer.schema)
 
 
@@ -181,7 +194,10 @@ class LogRecords:
 class MergedRows:
     """Some rows of a base file after merging.
 
-    base_count: how many they were before; matched: how many log records met their first base row here.
+    Attributes:
+        rows: Rows after merging.
+        base_count: Number of rows before merging.
+        matched: Number of log records that matched their first base row here.
     """
 
     rows: pa.Table

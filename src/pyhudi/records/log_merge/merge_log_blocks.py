@@ -1,26 +1,28 @@
-"""Merging the records of a slice's log blocks with each other, and then with the rows of its base file.
+"""Merge the records of a slice's log blocks with each other, and then with the rows of its base file.
 
-Entries arrive in merge order: rows of data blocks (whole or partial), and deletes.  A delete without an ordering value is a
-*barrier*: it removes whatever stood before it, the base row included, and only entries after it count.  (The real reader gives
-such deletes the ordering value 0 of type int, fails where the column has another type, and lets the base row come back where it
-has; a barrier is what the delete meant.)
+Entries arrive in merge order: rows of data blocks (complete or partial), and deletes. A delete without an ordering
+value is a *barrier*: it removes all earlier entries, the base row included, and only later entries count. (Hudi's
+reader gives such deletes the ordering value 0 of type int: it fails if the column has another type, and otherwise lets
+the base row reappear. A barrier implements the intended meaning of the delete.)
 
-    by commit time   the last entry of a key wins, over the base row too
-    by event time    of the entries after the last barrier the one with the largest ordering value wins, the later one on a tie;
-                     null is smallest; the base row stays when its value is larger still and no barrier removed it
-    by modes         (table version 9) as by commit time or event time, but a delete without an ordering value is not a barrier:
-                     what follows it replaces it and meets the base row by its ordering value; with an update mode each column
-                     comes from the entry whose value there is no gap (see `records.update_modes`)
-    by a rule        entries are folded one after the other through the rule; a delete with an ordering value wins unless the
-                     other one's is larger
-    partial          from the first partial block on, columns that the winner lacks are taken from the loser; a record replaces a
-                     delete, and a delete the base row, whatever their ordering values are; a merger merges what lacks columns
-                     by its partial merge
+    commit time      the last entry of a key wins, over the base row too
+    event time       of the entries after the last barrier the one with the largest ordering value wins, the later one
+                     on a tie; null is smallest; the base row wins if its value is larger still and no barrier removed
+                     it
+    merge modes      (table version 9) as commit time or event time, but a delete without an ordering value is not a
+                     barrier: a later entry replaces it and is merged with the base row by its ordering value; with an
+                     update mode each column comes from the entry whose value is not missing (see
+                     `records.update_modes`)
+    custom rule      entries are folded in order through the rule; a delete with an ordering value wins unless the other
+                     entry's is larger
+    partial          from the first partial block on, columns that the winner lacks are filled from the loser; a record
+                     replaces a delete, and a delete the base row, whatever their ordering values are; a merger merges
+                     entries that lack columns by its partial merge
 
-Entries meet by their record key, or by the row of the base file that they stand for where every block of the logs names those
-rows (its record positions): then no key is looked up, and the reader may leave the key column of the base file alone.
+Entries are matched by record key, or by record position (row number in the base file) if every log block stores
+positions. Then keys are not looked up, and the reader need not read the key column of the base file.
 
-Whole columns throughout: the fold takes as many passes as a key has entries, not as many as there are keys.
+All operations process whole columns: the fold takes as many passes as a key has entries, not as many as there are keys.
 
 Source: docs/formats/reading.md, "Merging", "Deletes" and "Partial updates"; docs/formats/log-file.md, "Positions".
 """
@@ -39,14 +41,16 @@ from pyhudi.records.ordering import BoolMask, Ints
 from pyhudi.records.record_merge import RecordMergeRule
 
 _FOLD_BYTES = 256 << 20
-"""Bytes of entries that are collected before they are merged with what is there."""
+"""Bytes of pending entries that trigger a fold into the current records."""
 
 
 class LogMerger:
-    """Takes entries in merge order and keeps one record for each key.
+    """Merges entries, added in merge order, into one record per key.
 
-    schema: the reader's columns, `_hoodie_record_key` among them.  rule: the table's; its ordering fields must be among the
-    columns.  Entries come all with positions or all without (see `LogRecords.positions`).
+    Args:
+        schema: Reader's columns, including `_hoodie_record_key`.
+        rule: Merge rule of the table; its ordering fields must be among the columns. Either all entries have positions
+            or none (see `LogRecords.positions`).
     """
 
     def __init__(self, schema: pa.Schema, rule: RecordMergeRule) -> None:
@@ -58,7 +62,7 @@ class LogMerger:
         self._state: LogRecords | None = None
 
     def start_partial_block(self) -> None:
-        """A partial block comes, be it one without rows: from here on entries are merged as partial ones are."""
+        """Start a partial block, which may be empty: this and later entries are merged as partial updates."""
         if not self._partial:
             self._fold()
             self._partial = True
@@ -69,52 +73,61 @@ class LogMerger:
         is_present: Sequence[str] | None = None,
         positions: Ints | None = None,
     ) -> None:
-        """Rows of a data block in the reader's columns.  is_present: the columns that a partial block holds, None for whole rows.
+        """Add rows of a data block in the reader's columns.
 
-        positions: the base row that each stands for, None to go by key.
+        Args:
+            rows: Rows of the block.
+            is_present: Columns of a partial block; None for complete rows.
+            positions: Base file row of each row; None to match by key.
         """
         deleted = np.zeros(rows.num_rows, dtype=np.bool_)
-        flagged = self._rule.deletes(rows)
-        if flagged is not None:
-            deleted |= flagged
+        delete_mask = self._rule.deletes(rows)
+        if delete_mask is not None:
+            deleted |= delete_mask
         if is_present is not None:
             self.start_partial_block()
-        plain = np.zeros(rows.num_rows, dtype=np.bool_)
+        plain_deletes = np.zeros(rows.num_rows, dtype=np.bool_)
         if self._rule.delete_is_barrier and deleted.any():
-            plain = deleted & self._rule.ordering.are_zero(rows)
+            plain_deletes = deleted & self._rule.ordering.are_zero(rows)
         columns = None if is_present is None else frozenset(is_present)
-        self._add(MergeEntries(rows, deleted, plain, columns, self._ordering(rows), positions, in_data=True))
+        self._add(MergeEntries(rows, deleted, plain_deletes, columns, self._ordering(rows), positions, in_data=True))
 
     def add_deletes(
         self, keys: pa.Array, ordering: pa.Array | None, plain_deletes: BoolMask, positions: Ints | None = None
     ) -> None:
-        """Deletes.  ordering: a value of the ordering column's type for each, of several a struct of their types, None when the
-        table has none; plain_deletes: those without one; positions: as for `add_rows`.
+        """Add the deletes of a delete block.
+
+        Args:
+            keys: Record keys.
+            ordering: Ordering value of each delete, of the ordering column's type, or a struct for several columns;
+                None if there are none.
+            plain_deletes: True for deletes without an ordering value.
+            positions: As in `add_rows`.
         """
         columns = {RECORD_KEY: keys.cast(pa.string())}
         rows = pa.table(
             [columns[f.name] if f.name in columns else pa.nulls(len(keys), f.type) for f in self._schema],
             schema=pa.schema([f.with_nullable(True) for f in self._schema]),
         )
-        by = self._rule.ordering
-        values = by.normalize_delete_values(ordering) if by and ordering is not None else None
+        rule_ordering = self._rule.ordering
+        values = rule_ordering.normalize_delete_values(ordering) if rule_ordering and ordering is not None else None
         if values is None:
             plain_deletes = np.ones(len(keys), dtype=np.bool_)
-        if by and values is None:
-            values = by.normalize_delete_values(pa.nulls(len(keys), by.values(rows).type))
+        if rule_ordering and values is None:
+            values = rule_ordering.normalize_delete_values(pa.nulls(len(keys), rule_ordering.values(rows).type))
         self._add(MergeEntries(rows, np.ones(len(keys), dtype=np.bool_), plain_deletes, None, values, positions, in_data=False))
 
     def finish(self) -> LogRecords:
-        """One record for each key."""
+        """Return one record for each key."""
         self._fold()
         if self._state is None:
-            nothing = np.zeros(0, dtype=np.bool_)
-            return LogRecords(pa.array([], pa.string()), self._schema.empty_table(), nothing, nothing, None, None, self._rule)
+            no_rows = np.zeros(0, dtype=np.bool_)
+            return LogRecords(pa.array([], pa.string()), self._schema.empty_table(), no_rows, no_rows, None, None, self._rule)
         return self._state
 
     def _ordering(self, rows: pa.Table) -> pa.ChunkedArray | None:
-        by = self._rule.ordering
-        return by.values(rows) if by and set(by.heads) <= set(rows.column_names) else None
+        rule_ordering = self._rule.ordering
+        return rule_ordering.values(rows) if rule_ordering and set(rule_ordering.heads) <= set(rows.column_names) else None
 
     def _add(self, entries: MergeEntries) -> None:
         if entries.rows.num_rows == 0:
@@ -128,7 +141,7 @@ class LogMerger:
         if not self._pending:
             return
         pool = EntryPool.of(self._schema, self._state, self._pending, partial=self._partial)
-        # The pool alone holds the rows from here on, so that it can let go of them column by column.
+        # Only the pool references the rows from here on, so that it can free them column by column.
         self._pending = []
         self._pending_bytes = 0
         self._state = None

@@ -1,19 +1,19 @@
-"""What to write of a slice's merged log records, so that readers find after it what they found before.
+"""Log compaction: write the merged log records of a slice so that later reads have the same result.
 
-A log compaction merges the entries of a slice from the oldest on, as a reader does, and stops where the logs end.  Whatever the
-rule is, a reader that meets more entries afterwards goes on from the same records: no rule has to be associative.  What it takes
-is that each record can be written down as it stands:
+A log compaction merges the entries of a slice from the oldest on, as a reader does, up to the end of the logs. A reader
+that finds more entries afterwards continues from the same records, so no rule has to be associative. Each merged record
+must be representable in log blocks:
 
-    barred     keys whose base row does not count although a record, or a delete with an ordering value, follows: a delete without
-               an ordering value, first of all
-    rows       records, and deletes whose row says so itself
-    restated   records that stand with another ordering value than that of their row, as PartialUpdateAvroPayload leaves them
-               where a late change filled gaps: the same row once more, with that value
-    deletes    other deleted keys, with their ordering values, last of all
+    barred     keys whose base row is ignored although a record, or a delete with an ordering value, follows: a delete
+               without an ordering value, written first
+    rows       records, and deletes that their row marks as such
+    restated   records whose ordering value differs from that of their row, as PartialUpdateAvroPayload leaves them when
+               a late change filled missing values: the same row once more, with that value
+    deletes    other deleted keys, with their ordering values, written last
 
-Readers that pass over the list of merged blocks, such as the real Hudi's, read what was written on top of what it was made of.
-So the records must also be what they are when they are merged with themselves.  That holds for the merge modes and the payload
-classes, by what they do with two equal records; a merger of a user's own is asked.
+Readers that ignore the list of merged blocks, such as Hudi's, read the rewritten blocks on top of the original ones. So
+merging the records with themselves must not change them (idempotence). That holds for the merge modes and the payload
+classes, given how they merge two equal records; for a custom merger it is checked.
 
 Source: docs/formats/writing.md, "Compaction"; docs/decisions/0005-log-compactions.md.
 """
@@ -41,8 +41,15 @@ _PIECE_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class LogEntries:
-    """Which of the records are written how; masks over them.  rewritten: among `rows`.  valued: those that have an ordering value
-    to compete by; of the deletes the others are written without one.
+    """How each merged record is written, as masks over the records.
+
+    Attributes:
+        records: Merged records.
+        behind_barrier: Keys written first as deletes without an ordering value.
+        rows: Records written as rows.
+        rewritten: Those of `rows` that are written once more with their ordering value.
+        deletes: Records written as deletes.
+        valued: Records with an ordering value; deletes without one are written without an ordering value.
     """
 
     records: LogRecords
@@ -54,65 +61,75 @@ class LogEntries:
 
     @classmethod
     def of(cls, records: LogRecords) -> LogEntries:
-        """Raises Unsupported, naming the rule, where readers would find other records than these."""
-        valued, flagged = _valued(records), _flagged(records.rows)
-        as_rows = ~records.deleted | flagged
-        told = records.rule.deletes(records.rows) if records.rule.custom_merge else None
-        if told is not None:
-            # Without an ordering value a delete would take the base row away for good, and the row itself says as much as it did.
-            as_rows |= records.deleted & ~valued & ~records.barrier & told
+        """Decide how to write the records.
+
+        Raises:
+            Unsupported: Readers would read other records than these; names the rule.
+        """
+        valued, has_delete_flag = _valued(records), _flagged(records.rows)
+        as_rows = ~records.deleted | has_delete_flag
+        rule_deletes = records.rule.deletes(records.rows) if records.rule.custom_merge else None
+        if rule_deletes is not None:
+            # Written as a delete without an ordering value it would remove the base row for good; the row itself
+            # expresses the delete.
+            as_rows |= records.deleted & ~valued & ~records.barrier & rule_deletes
         competes = bool(valued.any()) or records.present is not None or records.rule.custom_merge
-        barred = records.barrier & (~records.deleted | valued | flagged) if competes else np.zeros_like(records.barrier)
-        entries = cls(records, barred, as_rows, _restated(records, as_rows), records.deleted & ~as_rows, valued)
+        behind_barrier = (
+            records.barrier & (~records.deleted | valued | has_delete_flag) if competes else np.zeros_like(records.barrier)
+        )
+        entries = cls(records, behind_barrier, as_rows, _restated(records, as_rows), records.deleted & ~as_rows, valued)
         entries._check()
         return entries
 
     def grouped(self, chosen: BoolMask) -> Iterator[tuple[frozenset[str], BoolMask]]:
-        """The chosen records, those that have the same columns together: the names of these, and which records they are."""
+        """Yield the chosen records grouped by the columns they have: column names and record mask."""
         present = self.records.present
         if present is None:
             yield frozenset(self.records.rows.column_names), chosen
             return
-        left = chosen.copy()
-        while left.any():
-            first = int(np.argmax(left))
-            alike = left.copy()
+        remaining = chosen.copy()
+        while remaining.any():
+            first = int(np.argmax(remaining))
+            same_columns = remaining.copy()
             for mask in present.values():
-                alike &= mask == mask[first]
-            yield frozenset(name for name, mask in present.items() if mask[first]), alike
-            left &= ~alike
+                same_columns &= mask == mask[first]
+            yield frozenset(name for name, mask in present.items() if mask[first]), same_columns
+            remaining &= ~same_columns
 
     def restatement(self, chosen: BoolMask) -> pa.Table:
-        """The rows of restated records with the ordering values that these stand with.
+        """Return the rows of rewritten records with the ordering values of the merged records.
 
-        Raises Unsupported where an ordering field lies inside of a column.
+        Raises:
+            Unsupported: An ordering field is nested in a column.
         """
-        records, by = self.records, self.records.rule.ordering
-        assert records.ordering is not None, "only a record with an ordering value is restated"
+        records, rule_ordering = self.records, self.records.rule.ordering
+        assert records.ordering is not None, "only a record with an ordering value is rewritten"
         rows, values = records.rows.filter(pa.array(chosen)), records.ordering.filter(pa.array(chosen))
-        for place, name in enumerate(by.fields):
+        for index, name in enumerate(rule_ordering.fields):
             position = rows.schema.get_field_index(name)
             if position < 0:
                 raise Unsupported(
-                    f"log compaction where late changes fill the gaps of newer records, and {name!r}, which orders records, lies "
-                    "inside of a column: compact the table instead"
+                    f"log compaction is not supported if late changes fill missing values of newer records and ordering field "
+                    f"{name!r} is nested in a column; compact the table instead"
                 )
             field = rows.schema.field(position)
-            own = values if len(by.fields) == 1 else pc.struct_field(values, place)
-            rows = rows.set_column(position, field, own.cast(field.type))
+            field_values = values if len(rule_ordering.fields) == 1 else pc.struct_field(values, index)
+            rows = rows.set_column(position, field, field_values.cast(field.type))
         return rows
 
     def _check(self) -> None:
-        """Read what would be written, twice, as a reader does that reads the merged blocks on top of themselves."""
+        """Merge what would be written twice, as a reader that reads the merged blocks on top of themselves, and
+        compare.
+        """
         rule = self.records.rule
-        asked = np.ones(len(self.records.keys), dtype=np.bool_) if isinstance(rule, MergerRule) else self.rewritten
-        for start in range(0, len(asked), _PIECE_ROWS):
-            places = start + np.flatnonzero(asked[start : start + _PIECE_ROWS])
-            if len(places) and not _same(self._read_twice(places), _taken(self.records, places)):
-                who = f"merger {rule.merger.strategy_id}" if isinstance(rule, MergerRule) else "the table's rule"
+        to_check = np.ones(len(self.records.keys), dtype=np.bool_) if isinstance(rule, MergerRule) else self.rewritten
+        for start in range(0, len(to_check), _PIECE_ROWS):
+            positions = start + np.flatnonzero(to_check[start : start + _PIECE_ROWS])
+            if len(positions) and not _same(self._read_twice(positions), _taken(self.records, positions)):
+                rule_name = f"merger {rule.merger.strategy_id}" if isinstance(rule, MergerRule) else "the table's rule"
                 raise Unsupported(
-                    f"{who} makes something else of a record that it merged when it meets that record again, or merged one to a "
-                    "delete without an ordering value; no log block can stand for what was merged then: compact the table instead"
+                    f"{rule_name} is not idempotent: it changes a merged record when it merges it again, or it merged a "
+                    "record to a delete without an ordering value. Log compaction cannot represent this; compact instead"
                 )
 
     def _read_twice(self, positions: Ints) -> LogRecords:
@@ -133,31 +150,33 @@ class LogEntries:
             for names, chosen in part.grouped(part.rows):
                 present = None if records.present is None else sorted(names)
                 merger.add_rows(records.rows.filter(pa.array(chosen)), present)
-                again = chosen & part.rewritten
-                if again.any():
-                    merger.add_rows(part.restatement(again), present)
+                rewritten = chosen & part.rewritten
+                if rewritten.any():
+                    merger.add_rows(part.restatement(rewritten), present)
             plain, valued = part.deletes & ~part.valued, part.deletes & part.valued
             merger.add_deletes(records.keys.filter(pa.array(plain)), None, _every(plain))
             if valued.any() and records.ordering is not None:
-                competing = combine_to_array(records.ordering.filter(pa.array(valued)))
-                merger.add_deletes(records.keys.filter(pa.array(valued)), competing, ~_every(valued))
+                delete_ordering = combine_to_array(records.ordering.filter(pa.array(valued)))
+                merger.add_deletes(records.keys.filter(pa.array(valued)), delete_ordering, ~_every(valued))
         return merger.finish()
 
 
 def _restated(records: LogRecords, as_rows: BoolMask) -> BoolMask:
-    """Where a record's row has another ordering value than it stands with."""
+    """Return where a record's row has another ordering value than the merged record."""
     rule = records.rule
-    none = np.zeros(len(as_rows), dtype=np.bool_)
+    no_records = np.zeros(len(as_rows), dtype=np.bool_)
     if rule.selects_one_side or records.ordering is None or not rule.ordering or not as_rows.any():
-        return none
-    own = rule.ordering.values(records.rows)
-    ranks = ordering_ranks(pa.chunked_array([*own.chunks, *records.ordering.cast(own.type).chunks], type=own.type))
+        return no_records
+    row_values = rule.ordering.values(records.rows)
+    ranks = ordering_ranks(
+        pa.chunked_array([*row_values.chunks, *records.ordering.cast(row_values.type).chunks], type=row_values.type)
+    )
     differs: BoolMask = ranks[: len(as_rows)] != ranks[len(as_rows) :]
     return as_rows & differs
 
 
 def _valued(records: LogRecords) -> BoolMask:
-    """Where a record or delete competes with the base row by an ordering value."""
+    """Return where a record or delete competes with the base row by an ordering value."""
     if records.ordering is None or not records.rule.ordering:
         return np.zeros(len(records.keys), dtype=np.bool_)
     return np.asarray(pc.is_valid(records.ordering), dtype=np.bool_)
@@ -183,10 +202,10 @@ def _taken(records: LogRecords, positions: Ints) -> LogRecords:
 
 
 def _same(found: LogRecords, expected: LogRecords) -> bool:
-    places = pc.index_in(expected.keys, value_set=found.keys)
-    if len(found.keys) != len(expected.keys) or places.null_count:
+    indices = pc.index_in(expected.keys, value_set=found.keys)
+    if len(found.keys) != len(expected.keys) or indices.null_count:
         return False
-    found = _taken(found, np.asarray(places, dtype=np.int64))
+    found = _taken(found, np.asarray(indices, dtype=np.int64))
     if not (np.array_equal(found.deleted, expected.deleted) and np.array_equal(found.barrier, expected.barrier)):
         return False
     if found.ordering is not None and expected.ordering is not None and expected.rule.ordering:
@@ -200,10 +219,10 @@ def _same(found: LogRecords, expected: LogRecords) -> bool:
         if name == RECORD_KEY:
             continue
         if expected.present is not None and found.present is not None:
-            has = expected.present[name]
-            if not np.array_equal(found.present[name] & ~expected.deleted, has & ~expected.deleted):
+            has_column = expected.present[name]
+            if not np.array_equal(found.present[name] & ~expected.deleted, has_column & ~expected.deleted):
                 return False
-            live = pa.array(~expected.deleted & has)
+            live = pa.array(~expected.deleted & has_column)
         if not same_values(found.rows.column(name).filter(live), expected.rows.column(name).filter(live)):
             return False
     return True

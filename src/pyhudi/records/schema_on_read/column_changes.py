@@ -1,17 +1,17 @@
-"""Changes of a table's columns that go by ids: what `ALTER TABLE` makes of a schema with ids.
+"""Changes of columns by id: the effect of `ALTER TABLE` on a schema with column ids.
 
-A column is named by its dotted path: `fare`, `address.city`, `stops.element.name` in a list of structs, `prices.value.net` in a
-map.  The entries of lists and maps themselves are not changed.
+A column is identified by its dotted path: `fare`, `address.city`, `stops.element.name` in a list of structs,
+`prices.value.net` in a map. The entries of lists and maps themselves cannot be changed.
 
-    add       new ids after the highest that was ever given, those below the column after its own; always optional, behind its
-              siblings or one of them
-    drop      an id that nobody gives again
-    rename    the same id under another name, at the same level
-    retype    the same id with another plain type, where Hudi has a cast from the old one
+    add       new ids after the highest assigned id, those of nested fields after the column's own; always nullable,
+              placed after its siblings or one of them
+    drop      its id is never assigned again
+    rename    the same id with another name, at the same level
+    retype    the same id with another plain type, if Hudi has a cast from the old one
     move      the same columns in another order
-    comment   what is said of a column
+    comment   the description of a column
 
-What may not be touched because records are found, placed or merged by it, is not told here.
+The caller checks whether a column is a key, partition, ordering or other column that must not change.
 
 Source: docs/formats/reading.md, "Columns by ids".
 """
@@ -43,7 +43,14 @@ from pyhudi.records.type_normalization import normalise
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """A new column.  after: the sibling behind which it stands; None for the last place."""
+    """Add a column.
+
+    Attributes:
+        path: Dotted path.
+        type: Type of the column.
+        comment: Description.
+        after: Sibling to place it after; None for the last position.
+    """
 
     path: str
     type: pa.DataType
@@ -53,14 +60,19 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A column goes, with all below it."""
+    """Drop a column with all its fields."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A column gets another name.  name: without the path before it."""
+    """Rename a column.
+
+    Attributes:
+        path: Dotted path.
+        name: New name, without the path of the parent.
+    """
 
     path: str
     name: str
@@ -68,7 +80,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Retype:
-    """A column gets another type."""
+    """Change the type of a column."""
 
     path: str
     type: pa.DataType
@@ -76,7 +88,7 @@ class Retype:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A column goes behind a sibling; to the first place of its struct when None."""
+    """Move a column after a sibling; to the first position of its struct if `after` is None."""
 
     path: str
     after: str | None
@@ -84,7 +96,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """What is said of a column; None for nothing."""
+    """Set the description of a column; None removes it."""
 
     path: str
     text: str | None
@@ -95,18 +107,29 @@ ColumnChange: TypeAlias = Add | Drop | Rename | Retype | Move | Comment
 
 @dataclass(frozen=True, slots=True)
 class ChangedColumns:
-    """Columns after a change.  schema: with ids; arrow: the same, with the types that files are written with."""
+    """Columns after a change.
+
+    Attributes:
+        schema: Schema with ids.
+        arrow: The same columns, with the types that files are written with.
+    """
 
     schema: VersionedSchema
     arrow: pa.Schema
 
 
 def changed_columns(stored_schema: VersionedSchema, arrow: pa.Schema, change: ColumnChange, version_id: int) -> ChangedColumns:
-    """The columns after a change.
+    """Apply a change to a schema.
 
-    held, arrow: the same columns, in the same order, with meta columns; held.max_column_id is the highest id ever given.
-    Raises InvalidRequest for a change that says nothing new or that the columns do not allow, Unsupported for one that Hudi, or
-    PyHudi, does not know.
+    Args:
+        stored_schema: Schema with ids and meta columns; its max_column_id is the highest assigned id.
+        arrow: The same columns in the same order.
+        change: Change to apply.
+        version_id: Version of the new schema.
+
+    Raises:
+        InvalidRequest: The change has no effect or is not allowed.
+        Unsupported: Hudi or PyHudi does not support the change.
     """
     types = dict(_plain_types(stored_schema.columns, list(arrow)))
     highest = stored_schema.max_column_id
@@ -130,7 +153,7 @@ def changed_columns(stored_schema: VersionedSchema, arrow: pa.Schema, change: Co
     else:
         columns = _edited(stored_schema.columns, change.path, lambda siblings, name: _commented(siblings, name, change.text))
     if columns == stored_schema.columns:
-        raise InvalidRequest(f"column {change.path!r} is so already; nothing would change")
+        raise InvalidRequest(f"column {change.path!r} already has this definition: nothing would change")
     fields = [_arrow_field(column, types) for column in columns]
     return ChangedColumns(VersionedSchema(version_id, highest, columns), pa.schema(fields))
 
@@ -139,19 +162,19 @@ _Edit = Callable[[tuple[SchemaField, ...], str], tuple[SchemaField, ...]]
 
 
 def _edited(columns: Sequence[SchemaField], path: str, edit: _Edit) -> tuple[SchemaField, ...]:
-    """The columns, with those edited among which the last part of a path stands."""
+    """Apply an edit to the sibling columns that contain the last part of a path."""
     first, *rest = path.split(".")
     if is_meta_field(first):
-        raise InvalidRequest(f"column {path!r} is one of Hudi's own, which do not change")
+        raise InvalidRequest(f"column {path!r} is a meta column and cannot be changed")
     return _edited_columns(tuple(columns), (first, *rest), edit, path)
 
 
 def _edited_columns(columns: tuple[SchemaField, ...], parts: tuple[str, ...], edit: _Edit, path: str) -> tuple[SchemaField, ...]:
     if len(parts) == 1:
         return edit(columns, parts[0])
-    found = _find(columns, parts[0], path)
-    below = replace(found, type=_edited_type(found.type, parts[1:], edit, path))
-    return tuple(below if column is found else column for column in columns)
+    parent = _find(columns, parts[0], path)
+    edited_parent = replace(parent, type=_edited_type(parent.type, parts[1:], edit, path))
+    return tuple(edited_parent if column is parent else column for column in columns)
 
 
 def _edited_type(type_: ColumnType, parts: tuple[str, ...], edit: _Edit, path: str) -> ColumnType:
@@ -159,13 +182,13 @@ def _edited_type(type_: ColumnType, parts: tuple[str, ...], edit: _Edit, path: s
         return StructType(_edited_columns(type_.columns, parts, edit, path))
     entry = ELEMENT if isinstance(type_, ArrayType) else VALUE if isinstance(type_, MapType) else None
     if entry is None:
-        raise InvalidRequest(f"column {path!r}: what stands before {parts[0]!r} has nothing below it")
+        raise InvalidRequest(f"column {path!r}: the column before {parts[0]!r} has no fields")
     if isinstance(type_, MapType) and parts[0] == KEY:
-        raise InvalidRequest(f"column {path!r}: the keys of a map do not change")
+        raise InvalidRequest(f"column {path!r}: the keys of a map cannot be changed")
     if parts[0] != entry:
-        raise InvalidRequest(f"column {path!r}: the entries of this column are called {entry!r}, not {parts[0]!r}")
+        raise InvalidRequest(f"column {path!r}: the entries of this column are named {entry!r}, not {parts[0]!r}")
     if len(parts) == 1:
-        raise Unsupported(f"column {path!r}: the entries of lists and maps do not change themselves, only columns below them")
+        raise Unsupported(f"column {path!r}: the entries of lists and maps cannot be changed, only their fields")
     if isinstance(type_, ArrayType):
         return replace(type_, element=_edited_type(type_.element, parts[1:], edit, path))
     assert isinstance(type_, MapType), "it has entries, and is no list"
@@ -177,8 +200,8 @@ def _find(columns: Sequence[SchemaField], name: str, path: str) -> SchemaField:
         if column.name == name:
             return column
     known = [column.name for column in columns if not is_meta_field(column.name)]
-    near = [other for other in known if other.lower() == name.lower()] or get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+    suggestions = [other for other in known if other.lower() == name.lower()] or get_close_matches(name, known, 1)
+    hint = f"did you mean {suggestions[0]!r}?" if suggestions else f"there are: {', '.join(known)}"
     raise InvalidRequest(f"there is no column {path!r}; {hint}")
 
 
@@ -194,74 +217,77 @@ def _find_path(columns: Sequence[SchemaField], path: str) -> SchemaField:
 
 
 def _check_free(columns: Iterable[SchemaField], name: str, path: str) -> None:
-    """SQL cannot tell names apart that differ in case alone."""
-    taken = [column.name for column in columns if column.name.lower() == name.lower()]
-    if taken:
-        raise InvalidRequest(f"column {path!r}: there is a column {taken[0]!r} already")
+    """Check that the name is unused; SQL ignores case."""
+    same_names = [column.name for column in columns if column.name.lower() == name.lower()]
+    if same_names:
+        raise InvalidRequest(f"column {path!r}: there is a column {same_names[0]!r} already")
     if is_meta_field(name):
-        raise InvalidRequest(f"column {path!r}: {name} is a name of Hudi's own")
+        raise InvalidRequest(f"column {path!r}: {name} is reserved for a meta column")
 
 
 def _with_new(siblings: tuple[SchemaField, ...], column: SchemaField, change: Add) -> tuple[SchemaField, ...]:
     _check_free(siblings, column.name, change.path)
-    place = len(siblings) if change.after is None else _place_after(siblings, change.after, change.path)
-    return (*siblings[:place], column, *siblings[place:])
+    position = len(siblings) if change.after is None else _place_after(siblings, change.after, change.path)
+    return (*siblings[:position], column, *siblings[position:])
 
 
 def _without(siblings: tuple[SchemaField, ...], name: str, path: str) -> tuple[SchemaField, ...]:
-    gone = _find(siblings, name, path)
-    left = tuple(column for column in siblings if column is not gone)
-    if all(is_meta_field(column.name) for column in left):
-        raise InvalidRequest(f"column {path!r} is the last one of its kind: drop what it is a part of")
-    return left
+    dropped = _find(siblings, name, path)
+    remaining = tuple(column for column in siblings if column is not dropped)
+    if all(is_meta_field(column.name) for column in remaining):
+        raise InvalidRequest(f"column {path!r} is the last column of its parent: drop the parent")
+    return remaining
 
 
 def _renamed(siblings: tuple[SchemaField, ...], name: str, change: Rename) -> tuple[SchemaField, ...]:
-    found = _find(siblings, name, change.path)
-    _check_free((column for column in siblings if column is not found), change.name, change.path)
-    return tuple(replace(column, name=change.name) if column is found else column for column in siblings)
+    renamed = _find(siblings, name, change.path)
+    _check_free((column for column in siblings if column is not renamed), change.name, change.path)
+    return tuple(replace(column, name=change.name) if column is renamed else column for column in siblings)
 
 
 def _retyped(siblings: tuple[SchemaField, ...], name: str, type_: pa.DataType, path: str) -> tuple[SchemaField, ...]:
-    found = _find(siblings, name, path)
-    if not isinstance(found.type, str) or pa.types.is_nested(type_):
-        raise InvalidRequest(f"column {path!r}: structs, lists and maps do not change their type; change the columns below them")
+    column_ = _find(siblings, name, path)
+    if not isinstance(column_.type, str) or pa.types.is_nested(type_):
+        raise InvalidRequest(f"column {path!r}: the type of a struct, list or map cannot be changed; change its fields")
     word = type_name(type_)
-    if found.type != word and not is_promotion_allowed(found.type, word):
+    if column_.type != word and not is_promotion_allowed(column_.type, word):
         raise InvalidRequest(
-            f"column {path!r} is {found.type} and cannot become {word}: whole and floating numbers become wider ones, decimals "
-            "and text; decimals and dates text; text dates, decimals and bytes; bytes text"
+            f"column {path!r} of type {column_.type} cannot be changed to {word}: integers and floating point can be widened, or "
+            "changed to decimals or strings; decimals and dates to strings; strings to dates, decimals or bytes; bytes to strings"
         )
-    return tuple(replace(column, type=word) if column is found else column for column in siblings)
+    return tuple(replace(column, type=word) if column is column_ else column for column in siblings)
 
 
 def _moved(siblings: tuple[SchemaField, ...], name: str, change: Move) -> tuple[SchemaField, ...]:
-    found = _find(siblings, name, change.path)
+    moved_column = _find(siblings, name, change.path)
     if change.after is None and "." not in change.path:
-        raise Unsupported(f"column {change.path!r} to the first place of the table: the real Hudi refuses it; name `after`")
-    left = tuple(column for column in siblings if column is not found)
-    place = 0 if change.after is None else _place_after(left, change.after, change.path)
-    return (*left[:place], found, *left[place:])
+        raise Unsupported(
+            f"moving column {change.path!r} to the first position of the table is not supported, as in Hudi: set `after`"
+        )
+    others = tuple(column for column in siblings if column is not moved_column)
+    position = 0 if change.after is None else _place_after(others, change.after, change.path)
+    return (*others[:position], moved_column, *others[position:])
 
 
 def _place_after(siblings: tuple[SchemaField, ...], after: str, path: str) -> int:
     if is_meta_field(after):
-        raise InvalidRequest(f"column {path!r} cannot stand behind {after}, one of Hudi's own")
+        raise InvalidRequest(f"column {path!r} cannot be placed after {after}, a meta column")
     return siblings.index(_find(siblings, after, after)) + 1
 
 
 def _commented(siblings: tuple[SchemaField, ...], name: str, text: str | None) -> tuple[SchemaField, ...]:
-    found = _find(siblings, name, name)
-    return tuple(replace(column, doc=text) if column is found else column for column in siblings)
+    column_ = _find(siblings, name, name)
+    return tuple(replace(column, doc=text) if column is column_ else column for column in siblings)
 
 
 # The same columns in Arrow
 
 
 def arrow_from_ids(schema: VersionedSchema) -> pa.Schema:
-    """A schema with ids in Arrow, where nothing else tells its types, with the meta columns that it has.
+    """Convert a schema with ids to Arrow, meta columns included, if there is no other source of its types.
 
-    Raises Unsupported for a word that stands for more than one type.
+    Raises:
+        Unsupported: An ambiguous type name.
     """
     types = {column_id: type_from_name(word) for column_id, word in _words(StructType(schema.columns), 0)}
     return pa.schema([_arrow_field(column, types) for column in schema.columns])
@@ -280,7 +306,7 @@ def _words(stored_type: ColumnType, column_id: int) -> Iterable[tuple[int, str]]
 
 
 def _plain_types(columns: Sequence[SchemaField], fields: Sequence[pa.Field]) -> Iterable[tuple[int, pa.DataType]]:
-    """The Arrow types of columns that nothing stands below, by id: words of a schema with ids do not say all of them."""
+    """Yield the Arrow types of plain columns by id; type names of a schema with ids do not determine all of them."""
     for column, field in zip(columns, fields, strict=True):
         yield from _plain_types_of(column.column_id, column.type, field.type)
 

@@ -1,17 +1,18 @@
-"""Columns that go by ids: which column of a file a column of the table is, whatever both are called.
+"""Column ids (schema on read): map columns of the table to columns of a file, whatever their names are.
 
-A table whose columns were renamed, dropped, added again or given other types while its files stayed as they were has a history
-of schemas with ids (`format.schema_history`).  A file is read by the schema that held when it was written:
+A table whose columns were renamed, dropped, re-created or retyped without rewriting its files has a schema history with
+column ids (`format.schema_history`). A file is read by the schema that was valid when it was written:
 
-    id in the file's schema, under any name     that column, cast to the type asked for
-    id not in the file's schema                 null, also where the file has another column of that name
-    column of the file whose id nobody asks for left out
+    id in the file's schema, under any name     that column, cast to the requested type
+    id not in the file's schema                 null, even if the file has another column of that name
+    column of the file with no requested id     skipped
 
-The same holds for the fields of structs, also those in lists and maps.
+The same applies to fields of structs, also in lists and maps.
 
-Type changes that a file may be behind by are those of Hudi: whole numbers and floating point to wider numbers, decimals and
-text; decimals to wider ones and text; dates and text to each other; text to decimals; text and bytes to each other.  A float
-becomes a double by way of its text, and what becomes a decimal is rounded half up from its text.
+Type promotions between a file and the table are those of Hudi. Integers and floating point become wider numbers,
+decimals and strings; decimals become wider decimals and strings; dates and strings become each other; strings become
+decimals; strings and bytes become each other. A float becomes a double through its string form. Decimals are rounded
+half up from the string form.
 
 Source: docs/formats/reading.md, "Columns by ids".
 """
@@ -33,15 +34,18 @@ from pyhudi.records.java_strings import is_binary_like, is_string_like, value_te
 from pyhudi.records.schema_cast import unshared_items
 
 ELEMENT, KEY, VALUE = "element", "key", "value"
-"""What the entries of lists and maps are called in dotted names."""
+"""Names of the entries of lists and maps in dotted names."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnOrigin:
-    """Where a column that is asked for stands in a file.
+    """Location of a requested column in a file.
 
-    name: in the file, at the same level; has_same_type: no cast is needed, at any depth.  below: by name asked for, the origins
-    of the fields of a struct, or of the one entry of a list or map; None where everything below goes by the names that it has.
+    Attributes:
+        name: Name in the file, at the same level.
+        has_same_type: True if no cast is needed, at any depth.
+        below: By requested name, the origins of the fields of a struct, or of the entry of a list or map; None if all
+            names below are unchanged.
     """
 
     name: str
@@ -51,10 +55,14 @@ class ColumnOrigin:
 
 @dataclass(frozen=True, slots=True)
 class ColumnIds:
-    """What a reader knows of the ids: the columns that it asks for, and those of each file by the time when it was written.
+    """Schema history of a reader: the requested columns, and the columns of each file by the time it was written.
 
-    asked: the table's columns, meta columns among them.  starts, schemas: aligned, ascending; each schema holds from the request
-    time of an instant until the next begins; the first one, of "", from the beginning.  An id stands for one column alone.
+    Within the history an id identifies one column.
+
+    Attributes:
+        requested: Columns of the table, meta columns included.
+        starts: Request times from which the schemas are valid, ascending; the first is "", the beginning.
+        schemas: Schemas, aligned with `starts`; each is valid until the next begins.
     """
 
     requested: VersionedSchema
@@ -62,33 +70,37 @@ class ColumnIds:
     schemas: tuple[VersionedSchema, ...]
 
     def at(self, instant_time: str) -> VersionedSchema:
-        """The schema by which the files of an instant were written."""
+        """Return the schema with which the files of an instant were written."""
         return self.schemas[bisect_right(self.starts, instant_time) - 1]
 
     def at_time(self, instant_time: str) -> ColumnIds:
-        """The same, with the columns of that time asked for."""
+        """Return the same history with the columns of that time requested."""
         return replace(self, requested=self.at(instant_time))
 
     def origins(self, instant_time: str) -> Mapping[str, ColumnOrigin] | None:
-        """Where the top-level columns asked for stand in files of an instant, those that are there; None where every column
-        stands under its own name and no other column does.
+        """Return the origins of the requested top-level columns that files of an instant have.
+
+        None if every column has its own name in the files and no other column has it.
         """
         return _origins(self.at(instant_time).columns, self.requested.columns)
 
     def positions(self, instant_time: str) -> Mapping[str, ColumnOrigin]:
-        """As `origins`, also where every column stands under its own name."""
+        """Return the origins as `origins` does, also if no name differs."""
         plain = {name: ColumnOrigin(name, True) for name in _names(self.at(instant_time)) & _names(self.requested)}
         return self.origins(instant_time) or plain
 
     def relocated(self, instant_time: str, names: Iterable[str]) -> frozenset[str]:
-        """Those of top-level columns that files of an instant do not have under their names, as they are; one that is not asked
-        for is a column that comes, which no file has yet.
+        """Return the columns of `names` that files of an instant do not store unchanged under their names.
+
+        A column that is not requested is a new one, which no file has yet.
         """
         return self.moved(instant_time).intersection(names) | frozenset(names) - _names(self.requested)
 
     def moved(self, instant_time: str | None = None) -> frozenset[str]:
-        """The top-level columns asked for that stand under other names or types in files of an instant, at any depth; or that do
-        not stand there, while another column has their name.  None: of any instant.
+        """Return the requested top-level columns that files of an instant store under another name or type, at any
+        depth.
+
+        Includes columns that the files lack while another column has their name. None: files of any instant.
         """
         schemas = set(self.schemas) if instant_time is None else {self.at(instant_time)}
         return frozenset(column.name for schema in schemas for column in self.requested.columns if _has_moved(schema, column))
@@ -99,14 +111,14 @@ def _names(schema: VersionedSchema) -> frozenset[str]:
 
 
 def _has_moved(schema: VersionedSchema, requested_column: SchemaField) -> bool:
-    found = next((column for column in schema.columns if column.column_id == requested_column.column_id), None)
-    if found is None:
+    stored_column = next((column for column in schema.columns if column.column_id == requested_column.column_id), None)
+    if stored_column is None:
         return any(column.name == requested_column.name for column in schema.columns)
-    return found.name != requested_column.name or not _same_layout(found.type, requested_column.type)
+    return stored_column.name != requested_column.name or not _same_layout(stored_column.type, requested_column.type)
 
 
 def _same_layout(stored_type: ColumnType, requested_type: ColumnType) -> bool:
-    """Whether names find the same columns in both, with the same types."""
+    """Return True if names identify the same columns in both types, with equal types."""
     if isinstance(stored_type, StructType) and isinstance(requested_type, StructType):
         by_name = {column.name: column for column in stored_type.columns}
         by_id = {column.column_id: column for column in stored_type.columns}
@@ -127,17 +139,19 @@ def _origins(
 ) -> Mapping[str, ColumnOrigin] | None:
     by_id = {column.column_id: column for column in stored_columns}
     names = {column.name for column in stored_columns}
-    found: dict[str, ColumnOrigin] = {}
-    plain = True
+    result: dict[str, ColumnOrigin] = {}
+    is_unchanged = True
     for column in requested_columns:
-        other = by_id.get(column.column_id)
-        if other is None:
-            plain = plain and column.name not in names
+        stored_column = by_id.get(column.column_id)
+        if stored_column is None:
+            is_unchanged = is_unchanged and column.name not in names
             continue
-        origin = ColumnOrigin(other.name, _same_layout(other.type, column.type), _below(other.type, column.type))
-        found[column.name] = origin
-        plain = plain and origin.name == column.name and origin.has_same_type
-    return None if plain else found
+        origin = ColumnOrigin(
+            stored_column.name, _same_layout(stored_column.type, column.type), _below(stored_column.type, column.type)
+        )
+        result[column.name] = origin
+        is_unchanged = is_unchanged and origin.name == column.name and origin.has_same_type
+    return None if is_unchanged else result
 
 
 def _below(stored_type: ColumnType, requested_type: ColumnType) -> Mapping[str, ColumnOrigin] | None:
@@ -160,34 +174,42 @@ def _entry(name: str, stored_type: ColumnType, requested_type: ColumnType) -> Ma
 
 
 def names_in_file(origins: Mapping[str, ColumnOrigin] | None, names: Iterable[str]) -> list[str]:
-    """What columns asked for are called in the file: those that its schema has, in their order."""
+    """Return the names in the file of the requested columns that its schema has, in order."""
     if origins is None:
         return list(names)
     return [origins[name].name for name in names if name in origins]
 
 
 def by_ids(rows: pa.Table, origins: Mapping[str, ColumnOrigin] | None, requested_schema: pa.Schema) -> pa.Table:
-    """Rows of a file under the names asked for, ready to be conformed.
+    """Return rows of a file under the requested names, ready for `conform`.
 
-    rows: columns of the file; asked: columns of the table.  The result has those of them that the file has, in the order of
-    `asked`, with the types of the file but for the casts that `conform` does not know.
-    Raises InvalidRequest for values that the type asked for does not hold.
+    Args:
+        rows: Columns of the file.
+        origins: Result of `ColumnIds.origins`.
+        requested_schema: Columns of the table.
+
+    Returns:
+        The requested columns that the file has, in the order of `requested_schema`, with the types of the file, except
+        for casts that `conform` does not support.
+
+    Raises:
+        InvalidRequest: A value that the requested type cannot represent.
     """
     if origins is None:
         return rows
-    held = set(rows.column_names)
-    chosen = [field for field in requested_schema if field.name in origins and origins[field.name].name in held]
-    if not chosen:
+    stored_names = set(rows.column_names)
+    stored_fields = [field for field in requested_schema if field.name in origins and origins[field.name].name in stored_names]
+    if not stored_fields:
         return rows.select([])
     columns = []
-    for field in chosen:
+    for field in stored_fields:
         origin = origins[field.name]
         column = rows.column(origin.name)
         if not origin.has_same_type:
             chunks = [_traced(chunk, origin, field.type) for chunk in column.chunks]
             column = pa.chunked_array(chunks) if chunks else pa.chunked_array([], field.type)
         columns.append(column)
-    return pa.table(columns, names=[field.name for field in chosen])
+    return pa.table(columns, names=[field.name for field in stored_fields])
 
 
 def _traced(array: pa.Array, origin: ColumnOrigin, type_: pa.DataType) -> pa.Array:
@@ -196,29 +218,35 @@ def _traced(array: pa.Array, origin: ColumnOrigin, type_: pa.DataType) -> pa.Arr
     types = pa.types
     if types.is_struct(type_) and types.is_struct(array.type):
         return _traced_struct(array, origin.below, type_)
-    below = origin.below or {}
+    entry_origins = origin.below or {}
     if types.is_list(type_) and types.is_list(array.type):
         array = unshared_items(array)
         end = array.offsets[-1].as_py() if len(array) else 0
-        items = _traced(array.values.slice(0, end), below[ELEMENT], type_.value_type)
-        kind = pa.list_(pa.field("element", items.type, True))
-        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, children=[items])
+        items = _traced(array.values.slice(0, end), entry_origins[ELEMENT], type_.value_type)
+        result_type = pa.list_(pa.field("element", items.type, True))
+        return pa.Array.from_buffers(
+            result_type, len(array), array.buffers()[:2], array.null_count, array.offset, children=[items]
+        )
     if types.is_map(type_) and types.is_map(array.type):
         array = unshared_items(array)
         end = array.offsets[-1].as_py() if len(array) else 0
-        items = _traced(array.items.slice(0, end), below[VALUE], type_.item_type)
-        kind = pa.map_(array.type.key_field, pa.field("value", items.type, True))
-        entries = pa.StructArray.from_arrays([array.keys.slice(0, end), items], fields=[kind.key_field, kind.item_field])
-        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, children=[entries])
+        items = _traced(array.items.slice(0, end), entry_origins[VALUE], type_.item_type)
+        result_type = pa.map_(array.type.key_field, pa.field("value", items.type, True))
+        entries = pa.StructArray.from_arrays(
+            [array.keys.slice(0, end), items], fields=[result_type.key_field, result_type.item_field]
+        )
+        return pa.Array.from_buffers(
+            result_type, len(array), array.buffers()[:2], array.null_count, array.offset, children=[entries]
+        )
     return retype(array, type_)
 
 
 def _traced_struct(array: pa.StructArray, below: Mapping[str, ColumnOrigin] | None, type_: pa.StructType) -> pa.StructArray:
-    held = {field.name: index for index, field in enumerate(array.type.fields)}
+    index_by_name = {field.name: index for index, field in enumerate(array.type.fields)}
     children, fields = [], []
     for field in type_.fields:
         origin = ColumnOrigin(field.name, True) if below is None else below.get(field.name)
-        index = None if origin is None else held.get(origin.name)
+        index = None if origin is None else index_by_name.get(origin.name)
         if origin is None or index is None:
             child = pa.nulls(len(array), field.type)
         else:
@@ -229,9 +257,10 @@ def _traced_struct(array: pa.StructArray, below: Mapping[str, ColumnOrigin] | No
 
 
 def retype(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Values of a column that was given another type, where `conform` does not cast as Hudi does then; others as they are.
+    """Cast values of a retyped column where Hudi's cast differs from that of `conform`; other values are unchanged.
 
-    Raises InvalidRequest for values that the type does not hold.
+    Raises:
+        InvalidRequest: A value that the type cannot represent.
     """
     types = pa.types
     source = array.type
@@ -243,14 +272,14 @@ def retype(array: pa.Array, type_: pa.DataType) -> pa.Array:
         if is_binary_like(type_) and is_string_like(source):
             return pc.cast(pc.cast(array, pa.binary()), type_)
     except pa.ArrowInvalid as error:
-        raise InvalidRequest(f"a value of a column that was {source} cannot become {type_}: {error}") from error
+        raise InvalidRequest(f"a value of type {source} cannot be cast to {type_}: {error}") from error
     return array
 
 
 def _rounded(array: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
-    """Text of numbers as decimals of so many places, rounded half up.
+    """Convert numeric strings to decimals, rounded half up.
 
-    The text of a double has 17 digits at most, so of what is not nothing at the last place, no digit is lost.
+    The string of a double has at most 17 digits, so no digit that affects the last decimal place is lost.
     """
     texts = array if is_string_like(array.type) else value_text(array)
     scale = type_.scale
@@ -261,13 +290,13 @@ def _rounded(array: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
     return pc.cast(pc.round(exact, ndigits=scale, round_mode="half_towards_infinity"), type_)
 
 
-# Making and comparing schemas with ids
+# Creation and comparison of schemas with ids
 
 
 def numbered(schema: pa.Schema, version_id: int = 0) -> VersionedSchema:
-    """Ids for a schema that has none.  schema: with meta columns, as tables of Hudi number those, too.
+    """Assign ids to a schema without ids. Like in Hudi, meta columns get ids too, so `schema` includes them.
 
-    The fields of a record get ids in their order first, then what is below each of them.
+    The fields of a record get ids in order first, then the fields below each of them.
     """
     return reconciled(VersionedSchema(version_id, -1, ()), schema, version_id)
 
@@ -275,10 +304,15 @@ def numbered(schema: pa.Schema, version_id: int = 0) -> VersionedSchema:
 def reconciled(
     stored_schema: VersionedSchema, schema: pa.Schema, version_id: int, first_id: int | None = None
 ) -> VersionedSchema:
-    """The ids of a schema that follows one with ids by names: columns of the same name keep theirs, the others get new ones.
+    """Assign ids to a schema by matching names with a schema with ids; columns without a match get new ids.
 
-    So does a column whose type the values of its former one do not become: it is another column.
-    schema: with meta columns.  first_id: the first new one; the one after the highest ever given when None.
+    A column also gets a new id if its type cannot be promoted from the stored one: it is another column.
+
+    Args:
+        stored_schema: Schema with ids.
+        schema: Schema with meta columns.
+        version_id: Version of the result.
+        first_id: First new id; None: the one after the highest assigned id.
     """
     counter = _Counter(stored_schema.max_column_id + 1 if first_id is None else first_id)
     columns = _match_columns(stored_schema.columns, list(schema), counter)
@@ -286,7 +320,7 @@ def reconciled(
 
 
 def assign_new_columns(fields: Sequence[pa.Field], first_id: int) -> tuple[tuple[SchemaField, ...], int]:
-    """Columns that no schema had before, and the highest id that they were given.  first_id: where these begin."""
+    """Assign ids from `first_id` on to new columns; returns the columns and the highest assigned id."""
     counter = _Counter(first_id)
     columns = _match_columns((), fields, counter)
     return columns, counter.next - 1
@@ -340,7 +374,9 @@ def _match_type(stored_type: ColumnType | None, type_: pa.DataType, counter: _Co
 
 
 def _becomes(stored_type: ColumnType, type_: pa.DataType) -> bool:
-    """Whether a column of a type may have the other from now on; what is below nested ones is asked apart."""
+    """Return True if a column may change to the type; nested types only need the same kind, their fields are checked
+    separately.
+    """
     types = pa.types
     if isinstance(stored_type, StructType):
         return types.is_struct(type_)
@@ -352,14 +388,19 @@ def _becomes(stored_type: ColumnType, type_: pa.DataType) -> bool:
 
 
 def is_promotion_allowed(stored_type: str, word: str) -> bool:
-    """Whether Hudi lets a column of one plain type have another.  Source: docs/formats/reading.md, "Columns by ids"."""
+    """Return True if Hudi allows a column of one plain type to change to another.
+
+    Source: docs/formats/reading.md, "Columns by ids".
+    """
     if stored_type == word or stored_type in _SAME_AS.get(word, ()):
         return True
-    old, new = (_DECIMAL.fullmatch(text) for text in (stored_type, word))
-    if old is not None and new is not None:
-        (precision, scale), (wider, longer) = map(int, old.groups()), map(int, new.groups())
+    stored_decimal, new_decimal = (_DECIMAL.fullmatch(text) for text in (stored_type, word))
+    if stored_decimal is not None and new_decimal is not None:
+        (precision, scale), (wider, longer) = map(int, stored_decimal.groups()), map(int, new_decimal.groups())
         return longer >= scale and wider - longer >= precision - scale
-    return (word if new is None else "decimal") in _FOLLOWED_BY.get(stored_type if old is None else "decimal", ())
+    return (word if new_decimal is None else "decimal") in _FOLLOWED_BY.get(
+        stored_type if stored_decimal is None else "decimal", ()
+    )
 
 
 _DECIMAL = re.compile(r"decimal\(([0-9]+), ([0-9]+)\)")
@@ -377,7 +418,11 @@ _FOLLOWED_BY: Mapping[str, tuple[str, ...]] = {
 
 
 def type_name(type_: pa.DataType) -> str:
-    """What a schema with ids calls a plain type.  Raises Unsupported for one that it has no word for."""
+    """Return the name of a plain type in a schema with ids.
+
+    Raises:
+        Unsupported: The type has no name.
+    """
     types = pa.types
     if types.is_decimal(type_):
         return f"decimal({type_.precision}, {type_.scale})"
@@ -389,7 +434,7 @@ def type_name(type_: pa.DataType) -> str:
         return "time"
     word = _WORDS.get(type_)
     if word is None:
-        raise Unsupported(f"a column of type {type_} in a table whose columns go by ids")
+        raise Unsupported(f"columns of type {type_} are not supported in a table with column ids")
     return word
 
 
@@ -406,9 +451,10 @@ _WORDS: Mapping[pa.DataType, str] = {
 
 
 def type_from_name(word: str) -> pa.DataType:
-    """The plain type that a word of a schema with ids stands for; a timestamp is that of new tables.
+    """Return the plain type of a type name in a schema with ids; a timestamp gets the type of new tables.
 
-    Raises Unsupported for a word that stands for more than one type.
+    Raises:
+        Unsupported: The name is ambiguous.
     """
     found = {name: type_ for type_, name in _WORDS.items()}.get(word)
     numbers = [int(number) for number in re.findall("[0-9]+", word)]
@@ -419,73 +465,80 @@ def type_from_name(word: str) -> pa.DataType:
     if found is None and word == "timestamp":
         found = TIMESTAMP
     if found is None:
-        raise Unsupported(f"a column of type {word} in a table whose columns go by ids, where no file tells which type that is")
+        raise Unsupported(
+            f"columns of type {word} are not supported in a table with column ids if no file defines their exact type"
+        )
     return found
 
 
 def same_columns(left: VersionedSchema, right: VersionedSchema) -> bool:
-    """Whether both have the same columns under the same names, with the same types; in any order."""
+    """Return True if both schemas have the same columns with equal names, ids and types, in any order."""
     return dict(_paths(StructType(left.columns), "")) == dict(_paths(StructType(right.columns), "")) and _same_layout(
         StructType(left.columns), StructType(right.columns)
     )
 
 
 def identified(schemas: Sequence[VersionedSchema]) -> tuple[VersionedSchema, ...]:
-    """A history, oldest first, in which an id stands for one column alone.
+    """Return a history, oldest first, in which an id identifies one column.
 
-    The real Hudi counts anew from the columns that are left, so what was dropped last and what is added next may get one id.  An
-    id that a schema has and the one before it has not is a column of its own, which gets a new id where that was given before.
-    Ids from `FIRST_UNKNOWN` on are those of columns that a write by names brought; a column of the same name in the next schema
-    is that one.
+    Hudi assigns new ids after the highest id of the remaining columns, so the last dropped column and the next added
+    one may get the same id. An id that a schema has and its predecessor lacks is a new column; it gets a new id if the
+    id was assigned before. Ids from `FIRST_UNKNOWN` on belong to columns that a write by name added; a column of the
+    same name in the next schema is the same column.
     """
     result: list[VersionedSchema] = []
-    given: set[int] = set()
-    before: dict[int, int] = {}
-    unknown: dict[str, int] = {}
-    fresh = _Counter(_FIRST_AGAIN)
+    assigned_ids: set[int] = set()
+    previous_ids: dict[int, int] = {}
+    unidentified: dict[str, int] = {}
+    new_id_counter = _Counter(_FIRST_AGAIN)
     for schema in schemas:
-        own: dict[int, int] = {}
+        new_ids: dict[int, int] = {}
         for path, column_id in _paths(StructType(schema.columns), ""):
-            if column_id in before:
-                own[column_id] = before[column_id]
-            elif path in unknown:
-                own[column_id] = unknown[path]
+            if column_id in previous_ids:
+                new_ids[column_id] = previous_ids[column_id]
+            elif path in unidentified:
+                new_ids[column_id] = unidentified[path]
             else:
-                own[column_id] = fresh.next_id() if column_id in given else column_id
-        given.update(own)
-        before = own
-        unknown = {path: own[i] for path, i in _paths(StructType(schema.columns), "") if FIRST_UNKNOWN <= own[i] < _FIRST_AGAIN}
-        changed = any(key != value for key, value in own.items())
-        result.append(replace(schema, columns=_with_ids(schema.columns, own)) if changed else schema)
+                new_ids[column_id] = new_id_counter.next_id() if column_id in assigned_ids else column_id
+        assigned_ids.update(new_ids)
+        previous_ids = new_ids
+        unidentified = {
+            path: new_ids[i] for path, i in _paths(StructType(schema.columns), "") if FIRST_UNKNOWN <= new_ids[i] < _FIRST_AGAIN
+        }
+        changed = any(key != value for key, value in new_ids.items())
+        result.append(replace(schema, columns=_with_ids(schema.columns, new_ids)) if changed else schema)
     return tuple(result)
 
 
 def is_successor(before: VersionedSchema, after: VersionedSchema) -> bool:
-    """Whether a schema is another one after a change by ids, by the ids that the other one has: what has its name in both has its
-    id in both, and nothing else but one of these differs: columns came, columns are gone, or columns have another name.
+    """Return True if `after` results from one change by id of `before`: a column was added, dropped or renamed, and all
+    other columns keep name and id.
 
-    Not so where the columns were numbered anew meanwhile, but in ways that come to the same.
-    Ids of columns that a write by names brought are nobody's, so such a column may have any that is new.
+    Renumbered columns make it False, except where the ids are equivalent. Columns that a write by name added have
+    provisional ids, so they may get any new id.
     """
     old, new = dict(_paths(StructType(before.columns), "")), dict(_paths(StructType(after.columns), ""))
-    given = set(old.values())
+    old_ids = set(old.values())
     for path in old.keys() & new.keys():
-        if old[path] != new[path] and (old[path] < FIRST_UNKNOWN or new[path] in given):
+        if old[path] != new[path] and (old[path] < FIRST_UNKNOWN or new[path] in old_ids):
             return False
-    gone, came = {old[path] for path in old.keys() - new.keys()}, {new[path] for path in new.keys() - old.keys()}
-    return not came or gone == came or not (gone or came & given)
+    dropped, added = {old[path] for path in old.keys() - new.keys()}, {new[path] for path in new.keys() - old.keys()}
+    return not added or dropped == added or not (dropped or added & old_ids)
 
 
 def resolve_columns(
     schemas: Sequence[tuple[int, VersionedSchema]], own_schema: VersionedSchema, highest: int
 ) -> tuple[VersionedSchema, ...]:
-    """Those schemas that writes by names left, with ids for the columns that these brought.
+    """Assign ids to the columns that writes by name added, and return the changed schemas.
 
-    schemas: version and schema, oldest first, with `own_schema` to follow.  A column that the next one has, too, has its id;
-    others get new ones.  highest: the highest id ever given.
+    Args:
+        schemas: Version and schema, oldest first, to be followed by `own_schema`. A column that the next schema has too
+            gets its id; others get new ids.
+        own_schema: Schema that follows.
+        highest: Highest assigned id.
     """
     counter = _Counter(highest + 1)
-    found: list[VersionedSchema] = []
+    resolved: list[VersionedSchema] = []
     later = dict(_paths(StructType(own_schema.columns), ""))
     for version, schema in reversed(schemas):
         paths = dict(_paths(StructType(schema.columns), ""))
@@ -495,10 +548,10 @@ def resolve_columns(
             for path, column_id in paths.items():
                 if column_id not in ids:
                     ids[column_id] = later[path] if path in later and later[path] not in known else counter.next_id()
-            found.append(VersionedSchema(version, max(counter.next - 1, highest), _with_ids(schema.columns, ids)))
+            resolved.append(VersionedSchema(version, max(counter.next - 1, highest), _with_ids(schema.columns, ids)))
             paths = {path: ids[column_id] for path, column_id in paths.items()}
         later = paths
-    return tuple(found)
+    return tuple(resolved)
 
 
 FIRST_UNKNOWN = 1 << 40
@@ -506,7 +559,7 @@ _FIRST_AGAIN = 1 << 41
 
 
 def _paths(type_: ColumnType, path: str) -> Iterator[tuple[str, int]]:
-    """The dotted name of each column, and its id."""
+    """Yield the dotted name and the id of each column."""
     if isinstance(type_, StructType):
         for column in type_.columns:
             yield path + column.name, column.column_id

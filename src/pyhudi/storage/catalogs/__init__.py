@@ -1,4 +1,4 @@
-"""Catalogs of other engines, in which tables are registered: the Hive metastore and AWS Glue behind one interface."""
+"""Clients of external catalogs that tables are registered in: the Hive metastore and AWS Glue, behind one interface."""
 
 from __future__ import annotations
 

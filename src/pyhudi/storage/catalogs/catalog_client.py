@@ -1,9 +1,9 @@
-"""A catalog of tables, as Hive's metastore and AWS Glue both are: what passes through it, and what every catalog promises.
+"""Interface of catalogs of tables (Hive metastore, AWS Glue) and its value types.
 
-Names are written in lower case by both, so a caller gives them so.  Errors are those of `pyhudi.errors`: InvalidRequest for what
-the catalog will not take (a name, credentials), ChangeRefused for an entry that cannot become the other (by a column's type),
-TableState for whatever else stands in the way, StorageUnavailable for one that did not answer.  A catalog is used from one
-thread and closed by who opened it.
+Both catalogs use lower-case names, and so must callers. Errors are those of `pyhudi.errors`. InvalidRequest: the
+catalog rejects a name or credentials. ChangeRefused: an entry cannot be changed as requested (by a column's type).
+TableState: any other refusal. StorageUnavailable: no response. A catalog is used by one thread and closed by the code
+that opened it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ T = TypeVar("T")
 
 
 class ChangeRefused(TableState):
-    """An entry cannot be changed into what is asked for; dropping it and making it anew is the way."""
+    """An entry cannot be changed as requested; drop and re-create it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogColumn:
-    """A column.  type: in Hive's words."""
+    """A column.
+
+    Attributes:
+        name: In lower case.
+        type: A Hive type.
+        comment: Comment.
+    """
 
     name: str
     type: str
@@ -33,9 +39,10 @@ class CatalogColumn:
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table as a catalog has it.  location, of it and of partitions: a URI as Hadoop prints it.
+    """A table entry of a catalog.
 
-    is_external: dropping it leaves its files alone.  parameters: of the table; serde_parameters: of what reads its files.
+    location, of tables and partitions: a URI as Hadoop prints it.  is_external: dropping the table keeps its files.
+    parameters: of the table.  serde_parameters: of the SerDe that reads its files.
     """
 
     database: str
@@ -66,47 +73,47 @@ class CatalogPartition:
 
 
 class MetastoreCatalog(Protocol):
-    """Tables and their partitions.  The module's head says what holds for every method."""
+    """Tables and their partitions.  The module's docstring lists the errors of every method."""
 
     @property
     def name(self) -> str:
-        """What it is and where, for messages."""
+        """Type and location of the catalog, for messages."""
         ...
 
     @property
     def table_parameters(self) -> Mapping[str, str]:
-        """Parameters that every table has there."""
+        """Parameters that the catalog adds to every table."""
         ...
 
     def format_location(self, location: str) -> str:
-        """A location as the catalog's readers spell it."""
+        """A location in the spelling of the catalog's readers."""
         ...
 
     def has_database(self, database: str) -> bool:
-        """Whether there is such a database."""
+        """Whether a database exists."""
         ...
 
     def create_database(self, database: str, description: str) -> None:
-        """Make a database; one that is there already is left as it is."""
+        """Create a database; an existing one is unchanged."""
         ...
 
     def table(self, database: str, name: str) -> CatalogTable | None:
-        """A table; None when there is none."""
+        """A table entry; None if it does not exist."""
         ...
 
     def create_table(self, table: CatalogTable) -> None:
-        """Register a table that is not there."""
+        """Register a new table."""
         ...
 
     def change_table(self, table: CatalogTable) -> None:
-        """Make the table of that name be this one; what the interface does not name of it stays.
+        """Replace the entry of a table; properties outside of this interface are preserved.
 
-        Where partitions have columns of their own these become the table's too.
+        If partitions have their own columns, these are replaced too.
         """
         ...
 
     def drop_table(self, database: str, name: str) -> None:
-        """Forget a table with its partitions.  No file is removed."""
+        """Remove the entry of a table and its partitions.  No file is deleted."""
         ...
 
     def partitions(self, table: CatalogTable) -> Sequence[CatalogPartition]:
@@ -114,24 +121,24 @@ class MetastoreCatalog(Protocol):
         ...
 
     def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
-        """Register partitions, at most so many in a request; those that are there already are left as they are."""
+        """Register partitions, at most `batch_size` per request; existing ones are unchanged."""
         ...
 
     def move_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
-        """Give partitions that are there another location, at most so many in a request."""
+        """Change the locations of existing partitions, at most `batch_size` per request."""
         ...
 
     def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, batch_size: int) -> None:
-        """Forget partitions, by their values; absent ones are no error.  No file is removed."""
+        """Remove the entries of partitions by their values; missing ones are ignored.  No file is deleted."""
         ...
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         ...
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items in lists of at most so many."""
-    found = iter(items)
-    while batch := list(itertools.islice(found, size)):
+    """Split items into lists of at most `size`."""
+    iterator = iter(items)
+    while batch := list(itertools.islice(iterator, size)):
         yield batch

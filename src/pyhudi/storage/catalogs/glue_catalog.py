@@ -1,10 +1,10 @@
-"""AWS Glue's data catalog, over boto3.
+"""AWS Glue Data Catalog over boto3.
 
-Its limits: 100 partitions in a request that creates or changes them, 25 in one that deletes them, 1000 in a page of a listing.
-Answers of such a request tell of each partition that was refused.  Each change of a table leaves an old version of it, of which
-an account has a limited number, unless the change says otherwise (`skip_archive`).
+Limits per request: 100 created or changed partitions, 25 deleted ones, 1000 per page of a listing. A batch response
+reports each refused partition. Each change of a table archives an old version, of which an account has a limited
+number, unless the request disables that (`skip_archive`).
 
-Locations are spelled s3://, which Athena reads alone.
+Locations are written as s3://, the only scheme that Athena reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CHANGED_AT_ONCE = 100
 _DELETED_AT_ONCE = 25
 _ANSWER_TIMEOUT_S = 60
 _EXTERNAL = "EXTERNAL_TABLE"
-# What get_table tells and update_table takes.
+# Fields of get_table's response that update_table accepts.
 _INPUT_KEYS = frozenset(
     {
         "Name",
@@ -46,9 +46,11 @@ _WRONG = frozenset({"InvalidInputException", "ValidationException"})
 class GlueCatalog:
     """The catalog of an account and region.
 
-    region, catalog_id: None for those of the machine's configuration.  credentials: access key, secret key and session token; the
-    machine's where they are None.  lists_by_metadata: readers list files by the metadata table.
-    Raises InvalidRequest where boto3 is not installed, or neither options nor the machine name a region.
+    region, catalog_id: None for those of the machine's configuration. credentials: access key, secret key and session
+    token; None for those of the machine. lists_by_metadata: readers list files with the metadata table.
+
+    Raises:
+        InvalidRequest: boto3 is not installed, or the region is unknown.
     """
 
     def __init__(
@@ -82,38 +84,38 @@ class GlueCatalog:
         return self._ask(self._client.get_database, Name=database, absent=True) is not None
 
     def create_database(self, database: str, description: str) -> None:
-        made = {"Name": database, "Description": description}
-        self._ask(self._client.create_database, DatabaseInput=made, must_exist=True)
+        database_input = {"Name": database, "Description": description}
+        self._ask(self._client.create_database, DatabaseInput=database_input, must_exist=True)
 
     def table(self, database: str, name: str) -> CatalogTable | None:
-        found = self._stored(database, name)
-        if found is None:
+        stored = self._stored(database, name)
+        if stored is None:
             return None
-        storage = found.get("StorageDescriptor", {})
+        storage = stored.get("StorageDescriptor", {})
         serde = storage.get("SerdeInfo", {})
         return CatalogTable(
             database=database,
-            name=found["Name"],
+            name=stored["Name"],
             location=storage.get("Location", ""),
             columns=_columns(storage.get("Columns")),
-            partition_columns=_columns(found.get("PartitionKeys")),
+            partition_columns=_columns(stored.get("PartitionKeys")),
             input_format=storage.get("InputFormat", ""),
             output_format=storage.get("OutputFormat", ""),
             serde=serde.get("SerializationLibrary", ""),
-            is_external=found.get("TableType") == _EXTERNAL,
-            owner=found.get("Owner", ""),
+            is_external=stored.get("TableType") == _EXTERNAL,
+            owner=stored.get("Owner", ""),
             serde_parameters=dict(serde.get("Parameters", {})),
-            parameters=dict(found.get("Parameters", {})),
+            parameters=dict(stored.get("Parameters", {})),
         )
 
     def create_table(self, table: CatalogTable) -> None:
-        made = {"Name": table.name, "Owner": table.owner, "PartitionKeys": _fields(table.partition_columns)}
-        _fill(made, table)
-        self._ask(self._client.create_table, DatabaseName=table.database, TableInput=made)
+        table_input = {"Name": table.name, "Owner": table.owner, "PartitionKeys": _fields(table.partition_columns)}
+        _fill(table_input, table)
+        self._ask(self._client.create_table, DatabaseName=table.database, TableInput=table_input)
 
     def change_table(self, table: CatalogTable) -> None:
-        found = self._require(table)
-        changed = {key: value for key, value in found.items() if key in _INPUT_KEYS}
+        stored = self._require(table)
+        changed = {key: value for key, value in stored.items() if key in _INPUT_KEYS}
         _fill(changed, table)
         self._ask(self._client.update_table, DatabaseName=table.database, TableInput=changed, SkipArchive=self._skip_archive)
 
@@ -121,25 +123,25 @@ class GlueCatalog:
         self._ask(self._client.delete_table, DatabaseName=database, Name=name, absent=True)
 
     def partitions(self, table: CatalogTable) -> Sequence[CatalogPartition]:
-        asked: dict[str, Any] = {"DatabaseName": table.database, "TableName": table.name, "ExcludeColumnSchema": True}
-        found: list[CatalogPartition] = []
-        following: str | None = None
+        request: dict[str, Any] = {"DatabaseName": table.database, "TableName": table.name, "ExcludeColumnSchema": True}
+        partitions: list[CatalogPartition] = []
+        next_token: str | None = None
         while True:
-            page = dict(asked) if following is None else {**asked, "NextToken": following}
+            page = dict(request) if next_token is None else {**request, "NextToken": next_token}
             answer = self._ask(self._client.get_partitions, **page)
-            found += [
-                CatalogPartition(tuple(each["Values"]), each.get("StorageDescriptor", {}).get("Location", ""))
-                for each in answer["Partitions"]
+            partitions += [
+                CatalogPartition(tuple(entry["Values"]), entry.get("StorageDescriptor", {}).get("Location", ""))
+                for entry in answer["Partitions"]
             ]
-            following = answer.get("NextToken")
-            if not following:
-                return found
+            next_token = answer.get("NextToken")
+            if not next_token:
+                return partitions
 
     def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
         storage = self._require(table)["StorageDescriptor"]
         for batch in batches(partitions, min(batch_size, _CHANGED_AT_ONCE)):
-            made = [_partition(storage, partition) for partition in batch]
-            self._change(table, self._client.batch_create_partition, "AlreadyExistsException", PartitionInputList=made)
+            inputs = [_partition(storage, partition) for partition in batch]
+            self._change(table, self._client.batch_create_partition, "AlreadyExistsException", PartitionInputList=inputs)
 
     def move_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
         storage = self._require(table)["StorageDescriptor"]
@@ -152,27 +154,27 @@ class GlueCatalog:
 
     def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, batch_size: int) -> None:
         for batch in batches(partitions, min(batch_size, _DELETED_AT_ONCE)):
-            gone = [{"Values": list(values)} for values in batch]
-            self._change(table, self._client.batch_delete_partition, "EntityNotFoundException", PartitionsToDelete=gone)
+            dropped = [{"Values": list(values)} for values in batch]
+            self._change(table, self._client.batch_delete_partition, "EntityNotFoundException", PartitionsToDelete=dropped)
 
     def close(self) -> None:
         self._client.close()
 
     def _stored(self, database: str, name: str) -> Any:
-        """The table as Glue keeps it; None when there is none."""
+        """The table in Glue's representation; None if it does not exist."""
         answer = self._ask(self._client.get_table, DatabaseName=database, Name=name, absent=True)
         return None if answer is None else answer["Table"]
 
     def _require(self, table: CatalogTable) -> Any:
-        found = self._stored(table.database, table.name)
-        if found is None:
-            raise TableState(f"{self.name}: {table.full_name} was dropped meanwhile; synchronise again")
-        return found
+        stored = self._stored(table.database, table.name)
+        if stored is None:
+            raise TableState(f"{self.name}: {table.full_name} was dropped concurrently. Synchronise again")
+        return stored
 
     def _change(self, table: CatalogTable, call: Callable[..., Any], harmless: str, **what: Any) -> None:
-        """A request about several partitions.  harmless: the code that says of one that nothing was to be done.
+        """Send a request about several partitions.  harmless: error code of partitions that need no change.
 
-        Raises TableState for one that was refused otherwise.
+        Raises TableState for a partition that is refused with another code.
         """
         answer = self._ask(call, DatabaseName=table.database, TableName=table.name, **what)
         for error in answer.get("Errors", ()):
@@ -185,7 +187,7 @@ class GlueCatalog:
                 )
 
     def _ask(self, call: Callable[..., Any], *, absent: bool = False, must_exist: bool = False, **what: Any) -> Any:
-        """The answer to a request.  absent, there: an answer that it is not there, or is there already, gives None."""
+        """Send a request and return its response.  absent, must_exist: return None for a missing or an existing entity."""
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
         try:
@@ -200,17 +202,17 @@ class GlueCatalog:
                     f"hoodie.aws.session.token, or AWS_ACCESS_KEY_ID and its like: {error}"
                 ) from error
             if code in _WRONG:
-                raise InvalidRequest(f"{self.name} does not take it: {error}") from error
+                raise InvalidRequest(f"{self.name} rejects the request: {error}") from error
             if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500 or code == "ThrottlingException":
-                raise StorageUnavailable(f"{self.name} did not carry the request out: {error}") from error
+                raise StorageUnavailable(f"{self.name} did not execute the request: {error}") from error
             raise TableState(f"{self.name} refuses it: {error}") from error
         except NoCredentialsError as error:
             raise InvalidRequest(
-                f"{self.name}: there are no credentials; set hoodie.aws.access.key and hoodie.aws.secret.key, or "
+                f"{self.name}: no credentials found. Set hoodie.aws.access.key and hoodie.aws.secret.key, or "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role of the machine"
             ) from error
         except (BotoCoreError, OSError) as error:
-            raise StorageUnavailable(f"{self.name} did not carry the request out: {error}") from error
+            raise StorageUnavailable(f"{self.name} did not execute the request: {error}") from error
 
 
 def _client(region: str | None, endpoint: str | None, credentials: tuple[str | None, str | None, str | None]) -> Any:
@@ -219,10 +221,10 @@ def _client(region: str | None, endpoint: str | None, credentials: tuple[str | N
         from botocore.config import Config
         from botocore.exceptions import NoRegionError
     except ImportError:
-        raise InvalidRequest('the catalog of AWS Glue needs boto3: pip install "pyhudi[aws]"') from None
+        raise InvalidRequest('the AWS Glue catalog needs boto3: pip install "pyhudi[aws]"') from None
     access_key, secret_key, token = credentials
     if (access_key is None) != (secret_key is None):
-        raise InvalidRequest("hoodie.aws.access.key and hoodie.aws.secret.key go together; one of them is missing")
+        raise InvalidRequest("hoodie.aws.access.key and hoodie.aws.secret.key go together: set both or none")
     try:
         return boto3.session.Session().client(
             "glue",
@@ -238,8 +240,8 @@ def _client(region: str | None, endpoint: str | None, credentials: tuple[str | N
 
 
 def _fill(stored: dict[str, Any], table: CatalogTable) -> None:
-    """Make what Glue keeps be the table, leaving what the interface does not name."""
-    # Glue has no managed tables of its own.
+    """Write the table into Glue's representation, preserving fields outside of this interface."""
+    # Glue has no managed tables.
     stored["TableType"] = _EXTERNAL
     stored["Parameters"] = dict(table.parameters)
     storage = dict(stored.get("StorageDescriptor") or {"NumberOfBuckets": 0, "StoredAsSubDirectories": False})
@@ -258,7 +260,7 @@ def _fill(stored: dict[str, Any], table: CatalogTable) -> None:
 
 
 def _partition(storage: Mapping[str, Any], partition: CatalogPartition) -> dict[str, Any]:
-    """A partition that is stored as its table is."""
+    """A partition with the storage descriptor of its table."""
     return {"Values": list(partition.values), "StorageDescriptor": {**storage, "Location": partition.location}}
 
 

@@ -1,9 +1,10 @@
-"""The catalog of the Hive metastore, over thriftpy2.
+"""Catalog of the Hive metastore over thriftpy2.
 
-Tables and partitions that are changed are asked for first, so that what another tool put into them stays.  A request is sent
-once: one without an answer may have been carried out, and whoever synchronises looks again.
+Changes of tables and partitions read the entry first, so that properties set by other tools are preserved.  A request
+is sent once:
+one without a response may have been executed, and the catalog sync checks the state.
 
-What this does not do: no SASL (Kerberos) and no TLS; hive-site.xml is not read.
+No SASL (Kerberos) and no TLS; hive-site.xml is not read.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ _ANSWER_TIMEOUT_MS = 60_000
 _EXTERNAL = "EXTERNAL_TABLE"
 _MANAGED = "MANAGED_TABLE"
 _ALL = -1
-"""How many partitions are asked for."""
+"""Limit of a partition listing: unlimited."""
 
 
 class HiveCatalog:
-    """A Hive metastore.  uris: of its servers, the first that answers is taken; option: that names them, for messages.
+    """A Hive metastore.
 
-    Raises InvalidRequest for one that is not thrift://host:port, and where thriftpy2 is not installed.
+    uris: of its servers; the first that answers is used.  option: the option that contains them, for messages.
+
+    Raises:
+        InvalidRequest: A URI is not thrift://host:port, or thriftpy2 is not installed.
     """
 
     def __init__(self, uris: Sequence[str], option: str) -> None:
@@ -56,28 +60,28 @@ class HiveCatalog:
         return True
 
     def create_database(self, database: str, description: str) -> None:
-        made = _messages().Database(name=database, description=description, parameters={})
+        new_database = _messages().Database(name=database, description=description, parameters={})
         with suppress(_messages().AlreadyExistsException):
-            self._ask("create_database", made)
+            self._ask("create_database", new_database)
 
     def table(self, database: str, name: str) -> CatalogTable | None:
-        found = self._stored(database, name)
-        if found is None:
+        stored = self._stored(database, name)
+        if stored is None:
             return None
-        storage = found.sd
+        storage = stored.sd
         return CatalogTable(
-            database=found.dbName,
-            name=found.tableName,
+            database=stored.dbName,
+            name=stored.tableName,
             location=storage.location or "",
             columns=_columns(storage.cols),
-            partition_columns=_columns(found.partitionKeys),
+            partition_columns=_columns(stored.partitionKeys),
             input_format=storage.inputFormat or "",
             output_format=storage.outputFormat or "",
             serde=storage.serdeInfo.serializationLib or "",
-            is_external=found.tableType == _EXTERNAL,
-            owner=found.owner or "",
+            is_external=stored.tableType == _EXTERNAL,
+            owner=stored.owner or "",
             serde_parameters=dict(storage.serdeInfo.parameters or {}),
-            parameters=dict(found.parameters or {}),
+            parameters=dict(stored.parameters or {}),
         )
 
     def create_table(self, table: CatalogTable) -> None:
@@ -85,7 +89,7 @@ class HiveCatalog:
         storage = messages.StorageDescriptor(
             compressed=False, numBuckets=0, bucketCols=[], sortCols=[], parameters={}, serdeInfo=messages.SerDeInfo()
         )
-        made = messages.Table(
+        new_table = messages.Table(
             tableName=table.name,
             dbName=table.database,
             owner=table.owner,
@@ -95,17 +99,17 @@ class HiveCatalog:
             sd=storage,
             partitionKeys=_fields(table.partition_columns),
         )
-        _fill(made, table)
-        self._ask("create_table", made)
+        _fill(new_table, table)
+        self._ask("create_table", new_table)
 
     def change_table(self, table: CatalogTable) -> None:
-        found = self._require(table)
-        # Partitions have columns of their own; it is long work where there are many.
-        cascades = bool(table.partition_columns) and _columns(found.sd.cols) != table.columns
-        _fill(found, table)
+        stored = self._require(table)
+        # Partitions have their own columns; changing them takes long if there are many.
+        cascades = bool(table.partition_columns) and _columns(stored.sd.cols) != table.columns
+        _fill(stored, table)
         context = _messages().EnvironmentContext(properties={"CASCADE": "true"} if cascades else {})
         try:
-            self._ask("alter_table_with_environment_context", table.database, table.name, found, context)
+            self._ask("alter_table_with_environment_context", table.database, table.name, stored, context)
         except TableState as error:
             if isinstance(error.__cause__, _messages().InvalidOperationException):
                 raise ChangeRefused(str(error)) from error
@@ -116,14 +120,14 @@ class HiveCatalog:
             self._ask("drop_table", database, name, False)
 
     def partitions(self, table: CatalogTable) -> Sequence[CatalogPartition]:
-        found = self._ask("get_partitions", table.database, table.name, _ALL)
-        return [CatalogPartition(tuple(each.values), each.sd.location or "") for each in found]
+        listed = self._ask("get_partitions", table.database, table.name, _ALL)
+        return [CatalogPartition(tuple(entry.values), entry.sd.location or "") for entry in listed]
 
     def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, batch_size: int) -> None:
         messages = _messages()
         for batch in batches(partitions, batch_size):
             stored = self._require(table)
-            made = [
+            new_partitions = [
                 messages.Partition(
                     values=list(partition.values),
                     dbName=table.database,
@@ -136,7 +140,7 @@ class HiveCatalog:
                 for partition in batch
             ]
             request = messages.AddPartitionsRequest(
-                dbName=table.database, tblName=table.name, parts=made, ifNotExists=True, needResult=False
+                dbName=table.database, tblName=table.name, parts=new_partitions, ifNotExists=True, needResult=False
             )
             self._ask("add_partitions_req", request)
 
@@ -145,17 +149,17 @@ class HiveCatalog:
             moved = []
             for partition in batch:
                 values = list(partition.values)
-                found = self._ask("get_partition", table.database, table.name, values)
-                found.sd.location = partition.location
-                moved.append(found)
+                entry = self._ask("get_partition", table.database, table.name, values)
+                entry.sd.location = partition.location
+                moved.append(entry)
             self._ask("alter_partitions", table.database, table.name, moved)
 
     def drop_partitions(self, table: CatalogTable, partitions: Iterable[tuple[str, ...]], *, batch_size: int) -> None:
-        # The metastore drops several in one request by names alone, which it writes in ways of its own.
+        # The metastore drops several partitions per request only by names, in its own notation.
         for values in partitions:
-            wanted = list(values)
+            value_list = list(values)
             with suppress(_messages().NoSuchObjectException):
-                self._ask("drop_partition", table.database, table.name, wanted, False)
+                self._ask("drop_partition", table.database, table.name, value_list, False)
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -163,20 +167,22 @@ class HiveCatalog:
             client.close()
 
     def _stored(self, database: str, name: str) -> Any:
-        """The table as the server keeps it; None when there is none."""
+        """The table in the server's representation; None if it does not exist."""
         try:
             return self._ask("get_table", database, name)
         except _messages().NoSuchObjectException:
             return None
 
     def _require(self, table: CatalogTable) -> Any:
-        found = self._stored(table.database, table.name)
-        if found is None:
-            raise TableState(f"{self.name}: {table.full_name} was dropped meanwhile; synchronise again")
-        return found
+        stored = self._stored(table.database, table.name)
+        if stored is None:
+            raise TableState(f"{self.name}: {table.full_name} was dropped concurrently. Synchronise again")
+        return stored
 
     def _ask(self, call: str, *arguments: Any) -> Any:
-        """One request and its answer.  Raises NoSuchObjectException and AlreadyExistsException of the server as they are."""
+        """Send one request and return its response.  The server's NoSuchObjectException and AlreadyExistsException
+        propagate.
+        """
         from thriftpy2.thrift import TException
 
         messages = _messages()
@@ -187,17 +193,17 @@ class HiveCatalog:
         except (messages.NoSuchObjectException, messages.AlreadyExistsException):
             raise
         except messages.InvalidObjectException as error:
-            raise InvalidRequest(f"{self.name} does not take it: {error.message}") from error
+            raise InvalidRequest(f"{self.name} rejects the request: {error.message}") from error
         except (messages.InvalidOperationException, messages.MetaException) as error:
             raise TableState(f"{self.name} refuses it: {error.message}") from error
         except (TException, OSError) as error:
-            # Whatever comes on this connection may belong to the request that failed.
+            # Further data on this connection may belong to the failed request.
             self.close()
-            raise StorageUnavailable(f"{self.name} did not carry the request out: {error!r}") from error
+            raise StorageUnavailable(f"{self.name} did not execute the request: {error!r}") from error
 
 
 def _fill(stored: Any, table: CatalogTable) -> None:
-    """Make what the server keeps be the table, leaving what the interface does not name."""
+    """Write the table into the server's representation, preserving fields outside of this interface."""
     stored.tableType = _EXTERNAL if table.is_external else _MANAGED
     stored.parameters = dict(table.parameters)
     storage = stored.sd
@@ -209,7 +215,7 @@ def _fill(stored: Any, table: CatalogTable) -> None:
 
 
 def _storage_of(stored: Any, location: str) -> Any:
-    """How a new partition of a table is stored: as the table."""
+    """Storage descriptor of a new partition, copied from its table."""
     storage, messages = stored.sd, _messages()
     return messages.StorageDescriptor(
         cols=storage.cols,
@@ -235,7 +241,7 @@ def _fields(columns: Iterable[CatalogColumn]) -> list[Any]:
 
 @cache
 def _messages() -> Any:
-    """The messages and the service, out of their description beside this module."""
+    """Messages and service of the Thrift definition next to this module."""
     return load_messages(
-        Path(__file__).with_name("hive_metastore.thrift"), "pyhudi_hive_catalog_thrift", "the catalog of the Hive metastore"
+        Path(__file__).with_name("hive_metastore.thrift"), "pyhudi_hive_catalog_thrift", "the Hive metastore catalog"
     )

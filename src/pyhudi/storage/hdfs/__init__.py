@@ -1,1 +1,1 @@
-"""Storage in HDFS, through WebHDFS."""
+"""HDFS storage over WebHDFS."""

@@ -1,11 +1,11 @@
-"""Storage options of HDFS, by the names that people know, and what Hadoop's own configuration files say.
+"""Storage options of HDFS, including their names in other tools, and Hadoop's configuration files.
 
     hdfs://namenode[:8020]/path     hdfs://nameservice/path     webhdfs://namenode[:9870]/path
 
-A `webhdfs` URI names the HTTP address itself.  For `hdfs` it is the first of these that there is: the option `http_address`
-(`host:port`, several by commas where NameNodes stand by for each other); `dfs.namenode.http-address` in `hdfs-site.xml` of
-HADOOP_CONF_DIR, for a nameservice those of its NameNodes; port 9870 of the URI's host.  The user is the option `user`, else
-HADOOP_USER_NAME, else who runs the process.
+A `webhdfs` URI contains the HTTP address. For `hdfs` it is the first available of: the option `http_address`
+(`host:port`, comma-separated for high availability); `dfs.namenode.http-address` in `hdfs-site.xml` of HADOOP_CONF_DIR,
+for a nameservice those of its NameNodes; port 9870 of the URI's host. The user is the option `user`, else
+HADOOP_USER_NAME, else the user of the process.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _TIMEOUT_S = 120.0
 _CONNECT_TIMEOUT_S = 10.0
 _ADDRESS = re.compile(r"[^\s:/,@]+:\d{1,5}")
 
-_KERBEROS = "Kerberos, delegation tokens and TLS are not built for HDFS: hadoop.security.authentication must be simple there"
-_URI_NAMES = "the URI of the table names it: leave it out"
+_KERBEROS = "Kerberos, delegation tokens and TLS are not supported for HDFS: hadoop.security.authentication must be simple"
+_URI_NAMES = "the URI of the table contains it: leave it out"
 
-# Of fsspec, PyIceberg, pyarrow and Hadoop -> ours.
+# Option names of fsspec, PyIceberg, pyarrow and Hadoop -> PyHudi's names.
 _SAME = {
     "user.name": "user",
     "hadoop.user.name": "user",
@@ -50,24 +50,32 @@ _SECURED = frozenset(
         *("ssl_ca_path", "password"),
     }
 )
-# What may be given where it asks for what is done anyhow.
+# Accepted only with the value that requests the default behaviour.
 _SWITCHES = frozenset({"kerberos", "use_https"})
 _REFUSED = {
     "host": _URI_NAMES,
     "port": _URI_NAMES,
     "hdfs.host": _URI_NAMES,
     "hdfs.port": _URI_NAMES,
-    "proxy_to": "nobody acts for another user here: give user",
-    "data_proxy": "DataNodes are reached under the names that the NameNode gives: leave it out",
-    "buffer_size": "reads and writes size their requests by themselves: leave it out",
-    "extra_conf": "give the options by themselves, or a hdfs-site.xml in HADOOP_CONF_DIR",
+    "proxy_to": "impersonation of another user is not supported: set user",
+    "data_proxy": "DataNodes are addressed by the names that the NameNode returns: leave it out",
+    "buffer_size": "request sizes are chosen automatically: leave it out",
+    "extra_conf": "pass the options individually, or a hdfs-site.xml in HADOOP_CONF_DIR",
     "fs.defaultfs": _URI_NAMES,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class HdfsSettings:
-    """addresses: of NameNodes' HTTP servers, `host:port`; new_files: parameters of what is written."""
+    """Connection settings.
+
+    Attributes:
+        addresses: `host:port` of the NameNodes' HTTP servers.
+        user: User name sent with every request.
+        new_files: Parameters of created files (`replication`, `blocksize`).
+        timeout_s: Seconds to wait for a response.
+        connect_timeout_s: Seconds to wait for a connection.
+    """
 
     addresses: tuple[str, ...]
     user: str
@@ -77,13 +85,15 @@ class HdfsSettings:
 
 
 def hdfs_settings(location: Location, options: Mapping[str, str]) -> HdfsSettings:
-    """How to reach a table in HDFS.  Reads Hadoop's configuration files; asks no server.
+    """Parse the options of a table in HDFS.  Reads Hadoop's configuration files; sends no request.
 
-    Raises InvalidRequest for an option that is unknown or wrong, Unsupported for one that asks for Kerberos or TLS.
+    Raises:
+        InvalidRequest: Unknown or invalid option.
+        Unsupported: An option or configuration requires Kerberos or TLS.
     """
     named: dict[str, str] = {}
-    for given, value in options.items():
-        name = _name(location, given, value)
+    for option_name, value in options.items():
+        name = _name(location, option_name, value)
         if name is None:
             continue
         if named.get(name, value) != value:
@@ -91,7 +101,7 @@ def hdfs_settings(location: Location, options: Mapping[str, str]) -> HdfsSetting
         named[name] = value
     conf = _configuration()
     if conf.get("hadoop.security.authentication", "simple") != "simple":
-        raise Unsupported(f"{location.uri}: core-site.xml in HADOOP_CONF_DIR asks for Kerberos. {_KERBEROS}")
+        raise Unsupported(f"{location.uri}: core-site.xml in HADOOP_CONF_DIR requires Kerberos. {_KERBEROS}")
     return HdfsSettings(
         _addresses(location, named.get("http_address"), conf),
         named.get("user") or os.environ.get("HADOOP_USER_NAME") or user_name(),
@@ -102,7 +112,7 @@ def hdfs_settings(location: Location, options: Mapping[str, str]) -> HdfsSetting
 
 
 def _name(location: Location, option_value: str, value: str) -> str | None:
-    """The name of ours for an option; None for one that asks for nothing."""
+    """PyHudi's name of an option; None if the option requests the default."""
     name = option_value.lower().removeprefix("spark.hadoop.")
     if name in _SECURED:
         raise Unsupported(f"{location.uri}: storage option {option_value!r}: {_KERBEROS}")
@@ -115,12 +125,12 @@ def _name(location: Location, option_value: str, value: str) -> str | None:
             raise Unsupported(f"{location.uri}: storage option {option_value!r}: {_KERBEROS}")
         return None
     if name in _REFUSED:
-        raise InvalidRequest(f"{location.uri}: storage option {option_value!r} has no meaning of its own here: {_REFUSED[name]}")
+        raise InvalidRequest(f"{location.uri}: storage option {option_value!r} is not supported: {_REFUSED[name]}")
     name = _SAME.get(name, name)
     if name not in _KNOWN:
         near = difflib.get_close_matches(name, (*_KNOWN, *_SAME), 1)
-        advice = f"did you mean {near[0]}?" if near else f"HDFS takes {', '.join(_KNOWN)}"
-        raise InvalidRequest(f"{location.uri}: storage option {option_value!r} is not known; {advice}")
+        advice = f"did you mean {near[0]}?" if near else f"HDFS supports {', '.join(_KNOWN)}"
+        raise InvalidRequest(f"{location.uri}: storage option {option_value!r} is unknown; {advice}")
     return name
 
 
@@ -128,25 +138,23 @@ def _addresses(location: Location, option_value: str | None, conf: Mapping[str, 
     host, _, port = location.authority.partition(":")
     if location.scheme == "webhdfs":
         if option_value is not None:
-            raise InvalidRequest(f"{location.uri}: a webhdfs URI names the HTTP address itself: leave http_address out")
+            raise InvalidRequest(f"{location.uri}: a webhdfs URI contains the HTTP address: leave http_address out")
         return (f"{host}:{port or _HTTP_PORT}",)
     if option_value is not None:
-        return tuple(_address(one.strip()) for one in option_value.split(","))
-    nodes = [one.strip() for one in conf.get(f"dfs.ha.namenodes.{host}", "").split(",") if one.strip()]
+        return tuple(_address(address.strip()) for address in option_value.split(","))
+    nodes = [address.strip() for address in conf.get(f"dfs.ha.namenodes.{host}", "").split(",") if address.strip()]
     if nodes and not port:
         keys = [f"dfs.namenode.http-address.{host}.{node}" for node in nodes]
         missing = next((key for key in keys if key not in conf), None)
         if missing is not None:
-            raise InvalidRequest(
-                f"{location.uri}: hdfs-site.xml in HADOOP_CONF_DIR lacks {missing}; give the option http_address"
-            )
+            raise InvalidRequest(f"{location.uri}: hdfs-site.xml in HADOOP_CONF_DIR lacks {missing}; set the option http_address")
         return tuple(_address(_with_host(conf[key], host)) for key in keys)
-    one = conf.get(f"dfs.namenode.http-address.{host}") or conf.get("dfs.namenode.http-address") or f"{host}:{_HTTP_PORT}"
-    return (_address(_with_host(one, host)),)
+    address = conf.get(f"dfs.namenode.http-address.{host}") or conf.get("dfs.namenode.http-address") or f"{host}:{_HTTP_PORT}"
+    return (_address(_with_host(address, host)),)
 
 
 def _with_host(address: str, host: str) -> str:
-    """0.0.0.0 is where a server listens; others reach it under its name."""
+    """Replace the listen address 0.0.0.0 by the host name."""
     return f"{host}{address[7:]}" if address.startswith("0.0.0.0:") else address
 
 
@@ -155,14 +163,14 @@ def _address(text: str) -> str:
     if text.startswith(("https://", "swebhdfs://")):
         raise Unsupported(f"storage option http_address={text!r}: {_KERBEROS}")
     if not _ADDRESS.fullmatch(plain):
-        raise InvalidRequest(f"storage option http_address={text!r}: write host:port, of the NameNode's HTTP server")
+        raise InvalidRequest(f"storage option http_address={text!r}: write host:port of the NameNode's HTTP server")
     return plain
 
 
 def _configuration() -> dict[str, str]:
-    """What Hadoop's files say; nothing where the environment names no folder of them."""
+    """Properties of Hadoop's configuration files; empty if HADOOP_CONF_DIR is not set."""
     folder = os.environ.get("HADOOP_CONF_DIR")
-    found: dict[str, str] = {}
+    configuration: dict[str, str] = {}
     for name in ("core-site.xml", "hdfs-site.xml") if folder else ():
         path = Path(folder or "", name)
         try:
@@ -170,10 +178,10 @@ def _configuration() -> dict[str, str]:
         except FileNotFoundError:
             continue
         except (OSError, ElementTree.ParseError) as error:
-            raise InvalidRequest(f"{path}, which HADOOP_CONF_DIR names, cannot be read: {error}") from error
-        for one in properties:
-            found[(one.findtext("name") or "").strip()] = (one.findtext("value") or "").strip()
-    return found
+            raise InvalidRequest(f"{path}, which HADOOP_CONF_DIR selects, cannot be read: {error}") from error
+        for element in properties:
+            configuration[(element.findtext("name") or "").strip()] = (element.findtext("value") or "").strip()
+    return configuration
 
 
 def _count(name: str, value: str) -> int:
@@ -188,7 +196,7 @@ _UNITS: dict[str, Callable[[float], float]] = {"": float, "s": float, "ms": lamb
 def _seconds(name: str, options: Mapping[str, str], default_s: float) -> float:
     if name not in options:
         return default_s
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|ms|m)?", options[name])
-    if found is None or not float(found[1]):
+    duration = re.fullmatch(r"(\d+(?:\.\d+)?)(s|ms|m)?", options[name])
+    if duration is None or not float(duration[1]):
         raise InvalidRequest(f"storage option {name}={options[name]!r}: write a time, such as 30s")
-    return _UNITS[found[2] or ""](float(found[1]))
+    return _UNITS[duration[2] or ""](float(duration[1]))

@@ -1,26 +1,36 @@
-"""Storage in HDFS, through WebHDFS (which HttpFS speaks too): no Java, no native library.
+"""HDFS storage over WebHDFS (also HttpFS): no Java, no native library.
 
     hdfs://namenode[:8020]/path     hdfs://nameservice/path     webhdfs://namenode[:9870]/path
 
-What each guarantee rests on; the NameNode carries out its operations one after the other:
+How each guarantee is implemented; the NameNode executes its operations sequentially:
 
-1. A file of HDFS is seen while it is being written.  So everything is written to `.pyhudi-<process>-<uuid>.tmp` in the same
-   folder and renamed: over the name (`put`, `open_output`), or only where nothing has it (`put_if_absent`).  Both are atomic.
-2. HDFS has no conditional replacement.  `put_if_matches` makes one of three operations that are atomic.  The tag is the inode's
-   id, and each replacement brings a new inode.  (a) The new content lies in a temporary file.  (b) Its name is set as the
-   extended attribute `user.pyhudi.claim.1` of the file, which fails where the attribute is there: one writer has the claim.
-   (c) Who has it, and still finds the inode of its tag, renames over it.  A claim lives as long as its temporary file does.  Who
-   finds another's claim waits for it, then deletes that file, so that its rename can never happen, and takes the claim of
-   the next number.  That is atomic among calls of `put_if_matches`, and against `put_if_absent`; a plain `put` or `delete` of
-   the same path at the same moment is not seen.
-3. A rename whose answer is lost is looked for: it has happened when the temporary file is gone and the name has its content.
-4. What is written is on the DataNodes that replicate it when a call returns, in their memory or on their disks, as what
+1. A file in HDFS is visible while it is being written.  So everything is written to `.pyhudi-<process>-<uuid>.tmp` in
+the same
+   folder and renamed: over an existing file (`put`, `open_output`), or only if the name is free (`put_if_absent`).
+       Both are atomic.
+2. HDFS has no conditional replacement.  `put_if_matches` composes three atomic operations.  The tag is the inode's id,
+and each
+   replacement creates a new inode.  (a) The new content is written to a temporary file.  (b) Its name is set as the
+   extended
+   attribute `user.pyhudi.claim.1` of the file, which fails if the attribute exists: one writer owns the claim.  (c) The
+   owner of
+   the claim renames over the file if its inode still matches the tag.  A claim is valid while its temporary file
+   exists.  A
+   writer that finds another claim waits for it, then deletes that temporary file, so that its rename must fail, and
+   claims the
+   next number.  This is atomic among calls of `put_if_matches`, and against `put_if_absent`.  A plain `put` or `delete`
+   of the
+   same path at the same time is not detected.
+3. A rename whose response is lost is verified: it happened if the temporary file is missing and the name has its
+content.
+4. When a call returns, its data is on the DataNodes that replicate it, in their memory or on their disks, as for files
+that
    Hadoop's own clients have closed.
 
 Options: `hdfs_options`.
 
-What this does not do: Kerberos, delegation tokens and TLS are refused, symbolic links (which HDFS has switched off) not followed;
-names with a colon, which HDFS does not take, are InvalidRequest.
+Limits: Kerberos, delegation tokens and TLS are refused. Symbolic links (which HDFS disables) are not followed. Names
+with a colon, which HDFS rejects, are InvalidRequest.
 """
 
 from __future__ import annotations
@@ -48,7 +58,7 @@ from pyhudi.storage.temporary_names import (
 )
 from pyhudi.storage.uris import Location, UriMixin, files_below
 
-# What HDFS reports, as errors of ours: what failed, where, and what to do.
+# Translation of HDFS exceptions.
 
 _REFUSED_BY = frozenset({"AccessControlException", "SecurityException", "AuthorizationException"})
 _FULL = frozenset(
@@ -58,7 +68,16 @@ _WRONG_NAME = frozenset({"InvalidPathException", "IllegalArgumentException", "Pa
 
 
 def hdfs_error(error: NoResponse | RemoteError, verb: str, uri: str) -> HudiError:
-    """Our error for what the client raised when it should `verb` ("read", "write", "delete", "list") what lies at `uri`."""
+    """Translate an exception of the client.
+
+    Args:
+        error: Exception of the client.
+        verb: The operation: "read", "write", "delete", "list".
+        uri: URI of the file or folder.
+
+    Returns:
+        PyHudi's error for it.
+    """
     if isinstance(error, NoResponse):
         return StorageUnavailable(
             f"cannot {verb} {uri}: no answer from HDFS ({error}); "
@@ -66,17 +85,19 @@ def hdfs_error(error: NoResponse | RemoteError, verb: str, uri: str) -> HudiErro
         )
     if error.status == 401:
         return Unsupported(
-            f"cannot {verb} {uri}: the NameNode asks who this is by Kerberos or a token, which is not built; "
-            "a cluster whose hadoop.security.authentication is simple, or an HttpFS of that kind, is reached"
+            f"cannot {verb} {uri}: the NameNode requires Kerberos or a token, which is not supported. "
+            "Use a cluster with hadoop.security.authentication=simple, or such an HttpFS"
         )
     if error.kind in _REFUSED_BY:
-        return InvalidRequest(f"cannot {verb} {uri}: HDFS forbids it to this user (storage option user): {error}")
+        return InvalidRequest(f"cannot {verb} {uri}: HDFS denies access to this user (storage option user): {error}")
     if error.kind in _FULL:
         return StorageFull(f"cannot {verb} {uri}: {error}: free some space or raise the quota")
     if error.kind in _WRONG_NAME:
-        return InvalidRequest(f"cannot {verb} {uri}: HDFS does not take the name: {error}")
+        return InvalidRequest(f"cannot {verb} {uri}: HDFS rejects the name: {error}")
     if error.kind in ("FileAlreadyExistsException", "PathIsNotEmptyDirectoryException", "ParentNotDirectoryException"):
-        return InvalidRequest(f"cannot {verb} {uri}: the path, or a part of it, is of another kind: {error}")
+        return InvalidRequest(
+            f"cannot {verb} {uri}: the path, or a part of it, is a file instead of a folder or the reverse: {error}"
+        )
     if error.kind == "FileNotFoundException":
         return TableState(f"{uri}: no such file")
     return StorageUnavailable(f"cannot {verb} {uri}: {error.kind or 'HDFS'}: {error}")
@@ -85,16 +106,16 @@ def hdfs_error(error: NoResponse | RemoteError, verb: str, uri: str) -> HudiErro
 _WRITE_ATTEMPTS = 3
 _RENAME_ATTEMPTS = 5
 
-# Extended attributes of a file, by number; a NameNode lets a file have 32.
+# Numbered extended attributes of a file; a NameNode allows 32 per file.
 _CLAIM = "user.pyhudi.claim."
 _CLAIMS_AT_MOST = 24
-# For how long another's claim is waited for, though a rename takes milliseconds: its process may be paused.
+# How long to wait for the claim of another writer.  A rename takes milliseconds, but its process may be suspended.
 _CLAIM_PATIENCE_S = 3.0
 _CLAIM_PAUSE_S = 0.02
 
 
 class HdfsStorage(UriMixin):
-    """A folder of HDFS; it need not exist before something is written."""
+    """A folder in HDFS; it need not exist before the first write."""
 
     __slots__ = ("_client", "_options", "_root")
 
@@ -127,7 +148,7 @@ class HdfsStorage(UriMixin):
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         check_range(path, offset, length)
         size_bytes = self._require(path).size_bytes
-        # What a request costs must depend on the file, not on a length that a broken file holds.
+        # The cost of a request must depend on the file, not on a length decoded from a corrupt file.
         length = min(length, size_bytes - offset)
         if length <= 0:
             return b""
@@ -135,8 +156,8 @@ class HdfsStorage(UriMixin):
             return self._client.read(self._full(path), offset, length)
 
     def stat(self, path: str) -> FileInfo | None:
-        found = self._status(path)
-        return None if found is None else FileInfo(path, found.size_bytes, found.modified_ms)
+        status = self._status(path)
+        return None if status is None else FileInfo(path, status.size_bytes, status.modified_ms)
 
     def list(self, folder: str) -> Listing:
         with self._translated("list", folder):
@@ -161,7 +182,7 @@ class HdfsStorage(UriMixin):
             raise temporary_file_missing_error(self.absolute(path))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        # Who waits for a file to go asks often, and need not write anything for that.
+        # A writer that waits for a file to disappear polls often; avoid writing a temporary file each time.
         with self._translated("look at", path):
             if self._client.status(self._full(check_file_path(path))) is not None:
                 return False
@@ -171,7 +192,7 @@ class HdfsStorage(UriMixin):
         tag = self._tag(path)
         while tag is not None:
             data, later = self.read(path), self._tag(path)
-            # The file that was read is the one of the tag where the same one stands there before and after.
+            # The content belongs to the tag if the tag is the same before and after the read.
             if data is not None and later == tag:
                 return data, tag
             tag = later
@@ -184,7 +205,8 @@ class HdfsStorage(UriMixin):
 
         def claim(temporary: str) -> bool:
             nonlocal written
-            # A rename changes nothing of it; once the name is given, what stands there may be another's.
+            # A rename does not change the tag of the file.  After the rename the name may already refer to another
+            # writer's file.
             written = self._tag(temporary)
             return self._claim(path, temporary, tag) and self._rename(temporary, path, data, replace=True)
 
@@ -220,32 +242,32 @@ class HdfsStorage(UriMixin):
         with self._translated("sweep", folder):
             full = self._full(check_path(folder))
             unfinished = [child for child in self._client.children(full or "/") or [] if is_temporary(child.name)]
-            gone = [child for child in unfinished if is_temporary_orphaned(child.name, child.modified_ms, before_ms)]
-            for child in gone:
+            orphans = [child for child in unfinished if is_temporary_orphaned(child.name, child.modified_ms, before_ms)]
+            for child in orphans:
                 self._client.delete(f"{full}/{child.name}")
-        return len(gone)
+        return len(orphans)
 
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
     def _status(self, path: str) -> FileStatus | None:
         with self._translated("look at", path):
-            found = self._client.status(self._full(check_file_path(path)))
-        return found if found is not None and found.is_file else None
+            status = self._client.status(self._full(check_file_path(path)))
+        return status if status is not None and status.is_file else None
 
     def _require(self, path: str) -> FileStatus:
-        found = self._status(path)
-        if found is None:
+        status = self._status(path)
+        if status is None:
             raise TableState(f"{self.absolute(path)}: no such file")
-        return found
+        return status
 
     def _tag(self, path: str) -> str | None:
-        found = self._status(path)
-        # The id alone would do where nobody appends; a file that grew is another one.
-        return None if found is None else f"{found.file_id}.{found.size_bytes}.{found.modified_ms}"
+        status = self._status(path)
+        # The id alone suffices unless the file is appended to; a grown file is a different version.
+        return None if status is None else f"{status.file_id}.{status.size_bytes}.{status.modified_ms}"
 
     def _write(self, path: str, data: bytes, publish: Callable[[str], bool]) -> bool:
-        """Write a temporary file and have it published; it is gone afterwards, whatever became of it."""
+        """Write a temporary file and publish it; the temporary file is removed in any case."""
         temporary, is_published = self._write_temporary(path, data), False
         try:
             is_published = publish(temporary)
@@ -256,7 +278,7 @@ class HdfsStorage(UriMixin):
 
     def _write_temporary(self, path: str, data: bytes) -> str:
         for attempt in range(_WRITE_ATTEMPTS):
-            # A name of its own for each attempt: one whose answer was lost may still be writing.
+            # Each attempt has its own name: an attempt whose response was lost may still be writing.
             temporary = self._temporary(check_file_path(path))
             try:
                 with self._translated("write", path):
@@ -272,15 +294,16 @@ class HdfsStorage(UriMixin):
         return join_path(parent_folder(path), temporary_name())
 
     def _drop(self, temporary: str) -> None:
-        # What stays is never listed, and swept in time.
+        # A remaining file is never listed, and deleted by a later sweep.
         with contextlib.suppress(NoResponse, RemoteError):
             self._client.delete(self._full(temporary))
 
     def _rename(self, temporary: str, path: str, data: bytes | None, *, replace: bool) -> bool:
-        """Give a temporary file its name.  False, and no change, where that is taken, or where somebody removed the file.
+        """Rename a temporary file to its final name.
 
-        data: what it holds; None for whatever.  Raises WriteConflict for a removed file that was to replace nothing, since False
-        would say that the name is taken.
+        data: Content of the file; None to skip its comparison. Returns False, without a change, if the name exists or
+        the temporary file was removed. Raises WriteConflict for a removed file with replace=False, because False would
+        mean that the name exists.
         """
         unsure: NoResponse | None = None
         for attempt in range(_RENAME_ATTEMPTS):
@@ -289,7 +312,7 @@ class HdfsStorage(UriMixin):
                     self._client.rename(self._full(temporary), self._full(path), replace=replace)
                     return True
                 except RemoteError as error:
-                    # The source is looked at first: where the target is the hindrance, ours has not moved.
+                    # HDFS checks the source first: if the target is the obstacle, the temporary file has not moved.
                     if not replace and error.kind == "FileAlreadyExistsException":
                         return False
                     if not is_absence(error):
@@ -303,16 +326,18 @@ class HdfsStorage(UriMixin):
                 if self._client.status(self._full(temporary)) is None:
                     return self._has_landed(path, data, unsure)
             time.sleep(_CLAIM_PAUSE_S * 2**attempt)
-        raise StorageUnavailable(f"cannot write {self.absolute(path)}: the NameNode does not answer: {unsure}")
+        raise StorageUnavailable(f"cannot write {self.absolute(path)}: the NameNode does not respond: {unsure}")
 
     def _has_landed(self, path: str, data: bytes | None, may_have_landed: NoResponse | None) -> bool:
         found = self.stat(path) if data is None else self.read(path)
         if found is None:
-            raise StorageUnavailable(f"cannot write {self.absolute(path)}: no answer, and the file is gone: {may_have_landed}")
+            raise StorageUnavailable(
+                f"cannot write {self.absolute(path)}: no response, and the file is missing: {may_have_landed}"
+            )
         return data is None or found == data
 
     def _claim(self, path: str, temporary: str, tag: str) -> bool:
-        """Become the only one who may replace the file of that tag; False where another has replaced it."""
+        """Obtain the exclusive right to replace the file with that tag; False if another writer has replaced it."""
         full, name = self._full(path), file_name(temporary)
         for number in range(1, _CLAIMS_AT_MOST + 1):
             with self._translated("write", path):
@@ -325,8 +350,8 @@ class HdfsStorage(UriMixin):
                         raise
                     if "already exists" not in str(error):
                         raise Unsupported(
-                            f"{self.absolute(path)}: HDFS takes no extended attributes ({error}), by which a file is replaced "
-                            "safely: set dfs.namenode.xattrs.enabled, or choose another lock (hoodie.write.lock.provider)"
+                            f"{self.absolute(path)}: HDFS rejects extended attributes ({error}), which atomic replacement needs. "
+                            "Set dfs.namenode.xattrs.enabled, or choose another lock (hoodie.write.lock.provider)"
                         ) from error
                 except NoResponse:
                     pass
@@ -338,11 +363,12 @@ class HdfsStorage(UriMixin):
             if self._tag(path) != tag:
                 return False
         raise StorageUnavailable(
-            f"{self.absolute(path)}: {_CLAIMS_AT_MOST} writers began to replace it, none did; delete it when no writer is running"
+            f"{self.absolute(path)}: {_CLAIMS_AT_MOST} writers began to replace it, none succeeded. "
+            "Delete it when no writer is running"
         )
 
     def _outlive(self, path: str, other: str) -> None:
-        """Wait until another's temporary file is gone, by its rename or by our patience."""
+        """Wait until the temporary file of another claim disappears, or delete it after a timeout."""
         deadline = time.monotonic() + _CLAIM_PATIENCE_S
         with self._translated("write", path):
             while self._client.status(self._full(other)) is not None:
@@ -353,7 +379,7 @@ class HdfsStorage(UriMixin):
 
     @contextlib.contextmanager
     def _translated(self, verb: str, path: str) -> Iterator[None]:
-        """Turns what the client raises in a block into errors of ours."""
+        """Translate exceptions of the client into PyHudi's errors."""
         try:
             yield
         except (NoResponse, RemoteError) as error:
@@ -377,12 +403,12 @@ class _HdfsRanges:
         with storage._translated("read", path):
             data = storage._client.read(storage._full(path), start, length)
         if len(data) != length:
-            raise StorageUnavailable(f"{storage.absolute(path)}: asked for {length} bytes at {start}, got {len(data)}")
+            raise StorageUnavailable(f"{storage.absolute(path)}: requested {length} bytes at {start}, received {len(data)}")
         return data
 
 
 class _HdfsOutput:
-    """The `with` block of `open_output`: a temporary file, then a rename."""
+    """The context manager of `open_output`: a temporary file, then a rename."""
 
     def __init__(self, storage: HdfsStorage, path: str) -> None:
         self._storage = storage
@@ -425,7 +451,9 @@ class _HdfsOutput:
 def open_hdfs(location: Location, options: dict[str, str]) -> Storage:
     """The storage of an `hdfs` or `webhdfs` URI.  Sends no request.
 
-    Raises InvalidRequest for an unknown option, Unsupported for one that asks for Kerberos or TLS.
+    Raises:
+        InvalidRequest: Unknown option.
+        Unsupported: An option requires Kerberos or TLS.
     """
     settings = hdfs_settings(location, options)
     client = HdfsClient(
@@ -435,8 +463,8 @@ def open_hdfs(location: Location, options: dict[str, str]) -> Storage:
         timeout_s=settings.timeout_s,
         connect_timeout_s=settings.connect_timeout_s,
     )
-    # A worker may run as another user, and without the files of Hadoop that this process has read.
-    found = {**options, "user": settings.user}
+    # A worker may run as another user, and without the Hadoop configuration of this process.
+    spec_options = {**options, "user": settings.user}
     if location.scheme == "hdfs":
-        found["http_address"] = ",".join(settings.addresses)
-    return HdfsStorage(location, tuple(sorted(found.items())), client)
+        spec_options["http_address"] = ",".join(settings.addresses)
+    return HdfsStorage(location, tuple(sorted(spec_options.items())), client)

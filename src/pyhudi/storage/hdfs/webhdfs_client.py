@@ -1,14 +1,14 @@
-"""WebHDFS: the NameNode's and DataNodes' REST interface, one method for each operation that a storage needs.
+"""WebHDFS client: the REST interface of NameNodes and DataNodes, one method per operation that the storage needs.
 
-A request goes to the NameNode, which answers it, or names the DataNode that has the bytes (307); HttpFS gives them itself.  Of
-several NameNodes one is active: the others answer StandbyException, and the next one is asked.
+A request goes to the NameNode, which answers it, or redirects to the DataNode that has the bytes (307); HttpFS returns
+them itself. Of several NameNodes one is active: the others answer StandbyException, and the next one is tried.
 
-What is sent again: a request that was certainly not carried out (refused connection, standby, safe mode while the NameNode
-starts), and one whose repetition changes nothing.  A rename whose answer is lost is `NoResponse`: the caller looks what happened.
+Retried: requests that were certainly not executed (connection refused, standby, safe mode while the NameNode starts),
+and idempotent ones. A rename whose response is lost raises `NoResponse`, and the caller checks the outcome.
 
 Source: WebHDFS REST API of Hadoop.
 
-What this does not do: TLS, Kerberos, delegation tokens.
+No TLS, Kerberos or delegation tokens.
 """
 
 from __future__ import annotations
@@ -26,13 +26,21 @@ _PREFIX = "/webhdfs/v1"
 _ROUNDS = 5
 _FIRST_PAUSE_S = 0.1
 
-# What a NameNode says that did nothing, and that it or another one may do in a moment.
+# Exceptions of a NameNode that executed nothing; the same or another NameNode may succeed shortly.
 _LATER = frozenset({"StandbyException", "RetriableException", "SafeModeException", "ObserverRetryOnActiveException"})
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """A file or folder.  name: '' for the path that was asked for; file_id: of the inode, which a renamed file keeps."""
+    """A file or folder.
+
+    Attributes:
+        name: Name within the folder; '' for the requested path itself.
+        is_file: False for folders.
+        size_bytes: Size in bytes.
+        modified_ms: Modification time in epoch milliseconds.
+        file_id: Id of the inode, which a rename preserves.
+    """
 
     name: str
     is_file: bool
@@ -44,7 +52,7 @@ class FileStatus:
 class HdfsClient:
     """The namespace behind one or several NameNodes.
 
-    addresses: `host:port` of their HTTP servers; settings: what new files get (`replication`, `blocksize`).
+    addresses: `host:port` of their HTTP servers.  settings: parameters of created files (`replication`, `blocksize`).
     """
 
     def __init__(
@@ -54,92 +62,92 @@ class HdfsClient:
         self._user = user
         self._settings = dict(settings)
         self._connections = Connections(timeout_s, connect_timeout_s)
-        # The one that answered last; several threads may find out at once.
+        # Index of the NameNode that answered last; concurrent updates are harmless.
         self._active = 0
 
     def status(self, path: str) -> FileStatus | None:
-        """None when there is nothing of that path."""
+        """Status of a path; None if it does not exist."""
         try:
-            found = self._ask("GET", path, "GETFILESTATUS")["FileStatus"]
+            status = self._ask("GET", path, "GETFILESTATUS")["FileStatus"]
         except RemoteError as error:
             if is_absence(error):
                 return None
             raise
-        return _file_status(found)
+        return _file_status(status)
 
     def children(self, path: str) -> list[FileStatus] | None:
-        """What a folder holds, in no promised order; None when there is no such folder (a file is none)."""
+        """The children of a folder, in no particular order; None if the folder does not exist or is a file."""
         try:
-            found = self._ask("GET", path, "LISTSTATUS")["FileStatuses"]["FileStatus"]
+            statuses = self._ask("GET", path, "LISTSTATUS")["FileStatuses"]["FileStatus"]
         except RemoteError as error:
             if is_absence(error):
                 return None
             raise
-        children = [_file_status(one) for one in found]
-        # Of a file the answer is the file itself.
+        children = [_file_status(status) for status in statuses]
+        # For a file the response is the file itself.
         return None if any(not child.name for child in children) else children
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """The bytes from `offset`.  Raises RemoteError where the file is not there, or ends before `offset`."""
+        """The bytes from `offset`.  Raises RemoteError if the file does not exist or ends before `offset`."""
         range_ = {"offset": str(offset)} | ({} if length is None else {"length": str(length)})
         for attempt in range(_ROUNDS):
             answer = self._send("GET", path, "OPEN", range_)
             if answer.location is None:
                 return answer.data
             try:
-                found = self._connections.exchange(*answer.location, "GET")
+                response = self._connections.exchange(*answer.location, "GET")
             except NoResponse:
                 if attempt + 1 == _ROUNDS:
                     raise
                 # The NameNode may name another DataNode next time.
                 time.sleep(_FIRST_PAUSE_S * 2**attempt)
                 continue
-            if found.status != 200:
-                raise remote_error(found)
-            return found.data
+            if response.status != 200:
+                raise remote_error(response)
+            return response.data
         raise AssertionError("the last round returns or raises")
 
     def create(self, path: str, data: bytes) -> None:
-        """Make a file that nobody else knows.  It is seen while it is being written."""
+        """Create a file with a unique name.  It is visible while it is being written."""
         self._place(path).send(data)
 
     def begin(self, path: str) -> Upload:
-        """Make a file that nobody else knows, and write it bit by bit."""
+        """Create a file with a unique name and write it incrementally."""
         return self._place(path).begin()
 
     def rename(self, path: str, target: str, *, replace: bool) -> None:
-        """Move a file, over the one that is there or only where none is.  Raises NoResponse where that is not known."""
+        """Rename a file, replacing the target or only if it does not exist.  Raises NoResponse if the outcome is
+        unknown.
+        """
         options = {"destination": target, "renameoptions": "OVERWRITE" if replace else "NONE"}
         self._ask("PUT", path, "RENAME", options, repeat=False)
 
     def delete(self, path: str, *, recursive: bool = False) -> None:
-        """Remove a file, or a folder with what is below it; nothing happens where there is none."""
+        """Delete a file, or a folder recursively; a missing one is ignored."""
         self._ask("DELETE", path, "DELETE", {"recursive": "true" if recursive else "false"})
 
     def make_folder(self, path: str) -> None:
-        """With its parents."""
+        """Create a folder and its parents."""
         self._ask("PUT", path, "MKDIRS")
 
     def set_modified(self, path: str, modified_ms: int) -> None:
-        """Give a file another modification time."""
+        """Set the modification time of a file."""
         self._ask("PUT", path, "SETTIMES", {"modificationtime": str(modified_ms), "accesstime": "-1"})
 
     def set_attribute(self, path: str, name: str, value: str) -> None:
-        """Set an extended attribute that the file has not.  Raises RemoteError where it has; NoResponse where that is not
-        known.
-        """
+        """Create an extended attribute.  Raises RemoteError if it exists, NoResponse if the outcome is unknown."""
         options = {"xattr.name": name, "xattr.value": f"0x{value.encode().hex()}", "flag": "CREATE"}
         self._ask("PUT", path, "SETXATTR", options, repeat=False)
 
     def attribute(self, path: str, name: str) -> str | None:
-        """An extended attribute; None where the file has none of that name."""
+        """An extended attribute; None if the file lacks it."""
         try:
-            found = self._ask("GET", path, "GETXATTRS", {"encoding": "hex"})["XAttrs"]
+            attributes = self._ask("GET", path, "GETXATTRS", {"encoding": "hex"})["XAttrs"]
         except RemoteError as error:
             if is_absence(error):
                 return None
             raise
-        text = next((one["value"] for one in found if one["name"] == name), None)
+        text = next((attribute["value"] for attribute in attributes if attribute["name"] == name), None)
         return None if text is None else bytes.fromhex(text.removeprefix("0x")).decode()
 
     def _ask(
@@ -151,12 +159,18 @@ class HdfsClient:
         try:
             return json.loads(answer.data)
         except ValueError:
-            raise RemoteError(answer.status, "", "the answer is no JSON; is this the HTTP address of a NameNode?") from None
+            raise RemoteError(
+                answer.status,
+                "the response is not JSON. Check that the address is the HTTP server of a NameNode",
+                "the answer is no JSON; is this the HTTP address of a NameNode?",
+            ) from None
 
     def _place(self, path: str) -> _BlockLocation:
         answer = self._send("PUT", path, "CREATE", {"overwrite": "false", **self._settings})
         if answer.location is None:
-            raise RemoteError(answer.status, "", "no DataNode was named to write to")
+            raise RemoteError(
+                answer.status, "the NameNode did not assign a DataNode to write to", "no DataNode was named to write to"
+            )
         return _BlockLocation(self._connections, *answer.location)
 
     def _send(self, method: str, path: str, operation: str, options: Mapping[str, str], *, repeat: bool = True) -> HttpResponse:
@@ -185,7 +199,7 @@ class HdfsClient:
 
 
 def is_absence(error: RemoteError) -> bool:
-    """Whether it says that there is nothing of that path: no such file, or a part of the path is a file."""
+    """Return True if the error means that the path does not exist, or that a part of it is a file."""
     if error.kind == "FileNotFoundException":
         return True
     return error.kind == "ParentNotDirectoryException" or "(is not a directory)" in str(error)
@@ -193,7 +207,7 @@ def is_absence(error: RemoteError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _BlockLocation:
-    """Where a DataNode takes the bytes of a new file."""
+    """DataNode address for the bytes of a new file."""
 
     connections: Connections
     address: str

@@ -1,4 +1,4 @@
-"""HTTP as WebHDFS speaks it: connections that are kept, answers, redirections, uploads in chunks."""
+"""HTTP transport of WebHDFS: connection pool, responses, redirects, chunked uploads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BYTES = {"Content-Type": "application/octet-stream"}
 
 
 class RemoteError(Exception):
-    """What HDFS answered instead of doing it.  kind: the plain name of its Java exception, '' where none is named."""
+    """Error response of HDFS.  kind: simple name of its Java exception, '' if there is none."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message or f"HTTP status {status}")
@@ -25,16 +25,22 @@ class RemoteError(Exception):
 
 
 class NoResponse(Exception):
-    """No server answered; whether the request was carried out is not known."""
+    """No server answered; whether the request was executed is unknown."""
 
 
 class NotSent(NoResponse):
-    """As NoResponse, and the request was certainly not carried out."""
+    """Like NoResponse, and the request was certainly not executed."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """location: where the bytes are (address, target), of a redirection."""
+    """An HTTP response.
+
+    Attributes:
+        status: Status code.
+        data: Body.
+        location: (address, target) of a redirect.
+    """
 
     status: int
     data: bytes
@@ -42,7 +48,7 @@ class HttpResponse:
 
 
 class Upload:
-    """A file on its way to a DataNode, in chunks.  One thread uses it."""
+    """Chunked upload of a file to a DataNode.  Used by one thread."""
 
     def __init__(self, connection: http.client.HTTPConnection, target: str) -> None:
         self._connection = connection
@@ -57,13 +63,13 @@ class Upload:
             raise NoResponse(_text(error)) from error
 
     def write(self, data: memoryview) -> None:
-        """Raises RemoteError or NoResponse where the DataNode takes no more."""
+        """Send a block.  Raises RemoteError or NoResponse if the DataNode rejects it."""
         self._pending += data
         if len(self._pending) >= _CHUNK_BYTES:
             self._flush()
 
     def close(self) -> None:
-        """Send the rest; on return the file is whole."""
+        """Send the remaining data; on return the file is complete."""
         try:
             self._flush()
             self._send(b"0\r\n\r\n")
@@ -74,7 +80,7 @@ class Upload:
             raise remote_error(answer)
 
     def discard(self) -> None:
-        """Leave the file as it is, a part."""
+        """Abort the upload, leaving an incomplete file."""
         self._connection.close()
 
     def _flush(self) -> None:
@@ -86,7 +92,7 @@ class Upload:
         try:
             self._connection.send(data)
         except (OSError, http.client.HTTPException) as error:
-            # A DataNode that refuses says why before it closes.
+            # A DataNode that refuses sends the reason before it closes the connection.
             try:
                 refused = _answer_of(self._connection)
             except NoResponse:
@@ -95,7 +101,7 @@ class Upload:
 
 
 class Connections:
-    """Open connections that wait for their next request.  Of one process: a child of fork begins with none."""
+    """Pool of idle connections.  Per process: a forked child starts with an empty pool."""
 
     def __init__(self, timeout_s: float, connect_timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -105,7 +111,7 @@ class Connections:
         self._idle: dict[str, list[http.client.HTTPConnection]] = {}
 
     def exchange(self, address: str, target: str, method: str, data: bytes | None = None) -> HttpResponse:
-        """One request and its answer, whole.  Raises NoResponse."""
+        """Send one request and return its complete response.  Raises NoResponse."""
         connection = self._take(address) or self.open_new(address)
         try:
             connection.request(method, target, body=data, headers={} if data is None else _BYTES)
@@ -122,7 +128,7 @@ class Connections:
         return answer
 
     def open_new(self, address: str) -> http.client.HTTPConnection:
-        """A connection that nobody else uses.  Raises NoResponse."""
+        """Open an exclusive connection.  Raises NotSent."""
         connection = http.client.HTTPConnection(address, timeout=self._connect_timeout_s)
         try:
             connection.connect()
@@ -136,7 +142,7 @@ class Connections:
         while True:
             with self._mutex:
                 if self._process != os.getpid():
-                    # The parent's connections; it goes on with them.
+                    # The parent's connections, which the parent continues to use.
                     self._process, self._idle = os.getpid(), {}
                 waiting = self._idle.get(address)
                 if not waiting:
@@ -147,7 +153,7 @@ class Connections:
             connection.close()
 
     def _is_open(self, connection: http.client.HTTPConnection) -> bool:
-        """Nothing is due on a connection that waits: what can be read is its end."""
+        """Return True if an idle connection is open: it has no data to read, so readable means closed."""
         waiting = connection.sock
         if waiting is None:
             return False
@@ -181,15 +187,19 @@ def _answer_of(connection: http.client.HTTPConnection) -> HttpResponse:
         return HttpResponse(response.status, data)
     parts = urlsplit(location)
     if parts.scheme != "http":
-        raise RemoteError(response.status, "", f"the NameNode sends to {parts.scheme}://{parts.netloc}, and TLS is not built")
+        raise RemoteError(
+            response.status,
+            f"the NameNode redirects to {parts.scheme}://{parts.netloc}, and TLS is not supported",
+            f"the NameNode sends to {parts.scheme}://{parts.netloc}, and TLS is not built",
+        )
     return HttpResponse(response.status, data, (parts.netloc, f"{parts.path}?{parts.query}"))
 
 
 def remote_error(response: HttpResponse) -> RemoteError:
-    """What an answer of status 400 and above says."""
+    """Parse a response with status 400 or above."""
     try:
-        found = json.loads(response.data)["RemoteException"]
-        return RemoteError(response.status, str(found["exception"]), str(found["message"]).partition("\n")[0])
+        exception = json.loads(response.data)["RemoteException"]
+        return RemoteError(response.status, str(exception["exception"]), str(exception["message"]).partition("\n")[0])
     except (ValueError, KeyError, TypeError):
         return RemoteError(response.status, "", "")
 

@@ -1,15 +1,15 @@
-"""Locks that keep the writers of one table apart.
+"""Lock providers, which exclude concurrent writers of one table.
 
-provider            what all of them promise
+lock_provider       the interface of every lock
 in_process          threads of one process
-lease               what those share that run out
-  storage_lease     all processes that reach the table's storage: PyHudi's default
-file_system         the file of real Hudi's FileSystemBasedLockProvider
-combined            several, taken in order and released in reverse
-turn                one that a writer keeps from its read to its commit
-  notices           what that writer tells those who wait
-documents           the JSON objects in files of locks
-registry            which one: options, and a row for each provider
+lease               common base of locks that expire
+  storage_lease     all processes that access the table's storage: PyHudi's default
+file_system_lock    the lock file of Hudi's FileSystemBasedLockProvider
+zookeeper, dynamodb, hive_metastore     locks on servers
+fifo_queue          waiting writers in order of arrival
+retained_lock       a lock that a writer retains from its read to its commit
+  hold_notices      the notice about it for waiting writers
+lock_registry       options, provider selection, combined locks
 """
 
 from __future__ import annotations

@@ -1,18 +1,22 @@
-"""Amazon DynamoDB, as real Hudi's DynamoDBBasedLockProvider: the protocol of Amazon's lock client, over boto3.
+"""Lock in Amazon DynamoDB, compatible with Hudi's DynamoDBBasedLockProvider: the protocol of Amazon's lock client, over
+boto3.
 
 The lock is the item of a table whose hash key is `key`; all attributes are strings:
 
     key                     name of the lock
     ownerName               host and a uuid
     leaseDuration           milliseconds that the owner's lease lasts
-    recordVersionNumber     a uuid, another one with each renewal
-    isReleased              "1" when its owner gave the lock back and left the item (some clients do)
+    recordVersionNumber     a uuid, replaced with each renewal
+    isReleased              "1" if its owner released the lock and left the item (some clients do)
 
-1. No item: put one, on the condition that there is none.  One that is released, or whose version has not changed before our own
-   eyes for as long as its lease lasts: put ours, on the condition that it still is as it was.  The server lets one writer win.
+1. No item: put one, on the condition that there is none.  If the item is released, or its version has not changed for
+as long
+   as its lease lasts, as observed by this process: put a new one, on the condition that it is unchanged.  The server
+       lets one
+   writer win.
 2. A renewal writes another version, and the release deletes the item, on the condition that owner and version are ours.
 
-No clock is compared with another.  The table is created when there is none.
+No clocks of different machines are compared.  The table is created if it does not exist.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ SESSION_TOKEN = Option("hoodie.aws.session.token", str, None, "session token of 
 
 _TABLE = Option("hoodie.write.lock.dynamodb.table", str, None, "DynamoDB table that holds the locks")
 
-# A writer that died fails nobody when its lease is shorter than others wait.
+# A dead writer does not make others time out if its lease is shorter than their wait.
 _SHORTEST_LEASE_MS = 10_000
 _WRITE_ATTEMPTS = 3
 _CREATION_POLL_MS = 1_000
@@ -44,8 +48,10 @@ _ANSWER_TIMEOUT_S = 2
 
 @dataclass(frozen=True, slots=True)
 class DynamoDbSettings:
-    """partition_key: name of the lock, the table's name when left out.  The capacities are for a table of ours with billing_mode
-    PROVISIONED.  access_key, secret_key, session_token: credentials; those of the machine when left out.
+    """Options of the DynamoDB lock.
+
+    partition_key: name of the lock; default: the table's name. The capacities apply to a table that is created with
+    billing_mode PROVISIONED. access_key, secret_key, session_token: credentials; default: those of the machine.
     """
 
     table: Annotated[str | None, _TABLE] = None
@@ -88,27 +94,27 @@ class DynamoDbSettings:
 
     @classmethod
     def of(cls, options: Options) -> DynamoDbSettings:
-        """From checked options."""
+        """Create the settings from validated options."""
         return read_settings(cls, options)
 
 
 class DynamoDbLock(LeaseLock):
-    """The lock `key`.  Raises InvalidRequest when the settings name no table or boto3 is not installed."""
+    """The lock `key`.  Raises InvalidRequest if the settings lack the table or boto3 is not installed."""
 
     def __init__(self, env: Environment, settings: DynamoDbSettings, key: str, *, wait_ms: int = 60_000) -> None:
         if not settings.table:
-            raise InvalidRequest(f"the lock provider of DynamoDB needs the option {_TABLE}")
+            raise InvalidRequest(f"the DynamoDB lock provider requires the option {_TABLE}")
         if (settings.access_key is None) != (settings.secret_key is None):
-            raise InvalidRequest("hoodie.aws.access.key and hoodie.aws.secret.key go together; one of them is missing")
+            raise InvalidRequest("hoodie.aws.access.key and hoodie.aws.secret.key go together: set both or none")
         _boto3()
         validity_ms = max(_SHORTEST_LEASE_MS, wait_ms // 2)
         super().__init__(env, validity_ms=validity_ms, renew_ms=validity_ms // 3, wait_ms=wait_ms)
         self._settings = settings
         self._key = key
         self._owner = ""
-        # The version that we wrote last; None when an answer is missing.
+        # The version that was written last; None if a response is missing.
         self._version: str | None = None
-        # The version that stands in the item of another while we wait, and since when.
+        # The version in another owner's item while waiting, and when it was first observed.
         self._watched: tuple[str | None, int] = (None, 0)
 
     @property
@@ -124,21 +130,21 @@ class DynamoDbLock(LeaseLock):
             self._give_back_quietly()
 
     def _try_to_take(self) -> str | None:
-        asked_ms = self._env.monotonic_ms()
+        requested_ms = self._env.monotonic_ms()
         item = self._item()
         if item is None:
             return self._put("attribute_not_exists(#key)", {})
         if item.get("ownerName") == self._owner:
-            # An answer was lost, and the item is ours.
+            # A response was lost, and the item is ours.
             return self._extend()
         if item.get("isReleased") == "1":
             return self._put("attribute_exists(#key) AND isReleased = :released", {":released": "1"})
         version, lease_ms = item.get("recordVersionNumber", ""), item.get("leaseDuration", "")
         if not lease_ms.isdecimal():
-            return f"its item has no leaseDuration that is a number, found {lease_ms!r}; delete it when no writer is running"
+            return f"its item has leaseDuration {lease_ms!r}, which is not a number; delete it when no writer is running"
         if version != self._watched[0]:
-            self._watched = (version, asked_ms)
-        if asked_ms - self._watched[1] <= int(lease_ms):
+            self._watched = (version, requested_ms)
+        if requested_ms - self._watched[1] <= int(lease_ms):
             return f"{item.get('ownerName')} holds it"
         return self._put("attribute_exists(#key) AND recordVersionNumber = :seen", {":seen": version})
 
@@ -165,28 +171,28 @@ class DynamoDbLock(LeaseLock):
         self._version = None
 
     def _find_version(self) -> str | None:
-        """Learn the version of our item, unless it is known; None on success, otherwise why the lock is lost."""
+        """Read the version of our item unless it is known.  Returns None, or why the lock is lost."""
         if self._version is not None:
             return None
         item = self._item()
         if item is None:
-            return "its item is gone"
+            return "its item was deleted"
         if item.get("ownerName") != self._owner:
-            return f"{item.get('ownerName')} took it over after the lease of {self._owner} had run out"
+            return f"{item.get('ownerName')} took it over after the lease of {self._owner} had expired"
         self._version = item.get("recordVersionNumber", "")
         return None
 
     def _item(self) -> dict[str, str] | None:
-        """The item of the lock as it is now; creates the table when there is none."""
+        """The current item of the lock; creates the table if it does not exist."""
         answer = self._ask("get_item", Key=self._name, ConsistentRead=True)
         if answer is None:
             self._create_table()
             answer = self._ask("get_item", Key=self._name, ConsistentRead=True) or {}
-        found = answer.get("Item")
-        return None if found is None else {name: value.get("S", "") for name, value in found.items()}
+        stored = answer.get("Item")
+        return None if stored is None else {name: value.get("S", "") for name, value in stored.items()}
 
     def _put(self, condition: str, values: dict[str, str]) -> str | None:
-        """Write our item on a condition; None when it stands there, otherwise what stands in the way."""
+        """Write our item on a condition.  Returns None, or why it was not written."""
         version = self._env.uuid4()
         item = {
             "key": self._key,
@@ -205,8 +211,8 @@ class DynamoDbLock(LeaseLock):
         return None
 
     def _change_own(self, verb: str, values: dict[str, str], update: str | None = None) -> bool:
-        """Change our item on the condition that it is as we wrote it; False when it is not."""
-        # Until the answer is here nobody can say which version stands.
+        """Change our item on the condition that it is unchanged; False if it is not."""
+        # Until the response arrives, the current version is unknown.
         version, self._version = self._version or "", None
         arguments: dict[str, Any] = {} if update is None else {"UpdateExpression": update}
         answer = self._ask(
@@ -224,7 +230,7 @@ class DynamoDbLock(LeaseLock):
         return _texts({"key": self._key})
 
     def _ask(self, verb: str, **arguments: object) -> Any:
-        """One request on the table, and its answer; None when a condition does not hold or there is no table."""
+        """Send one request and return its response; None if a condition fails or the table does not exist."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -244,7 +250,7 @@ class DynamoDbLock(LeaseLock):
                 "ReadCapacityUnits": settings.read_capacity,
                 "WriteCapacityUnits": settings.write_capacity,
             }
-        # Another writer may be creating it at this moment: then it is there, and not yet active.
+        # Another writer may be creating it concurrently: then it exists, and is not yet active.
         self._ask(
             "create_table",
             AttributeDefinitions=[{"AttributeName": "key", "AttributeType": "S"}],
@@ -254,9 +260,7 @@ class DynamoDbLock(LeaseLock):
         deadline_ms = self._env.monotonic_ms() + settings.creation_timeout_ms
         while ((self._ask("describe_table") or {}).get("Table") or {}).get("TableStatus") != "ACTIVE":
             if self._env.monotonic_ms() >= deadline_ms:
-                raise StorageUnavailable(
-                    f"{self._where}: the table of locks was not active within {settings.creation_timeout_ms} ms"
-                )
+                raise StorageUnavailable(f"{self._where}: the lock table was not active within {settings.creation_timeout_ms} ms")
             self._env.sleep_ms(_CREATION_POLL_MS)
 
 
@@ -265,7 +269,7 @@ _NO = frozenset({"ConditionalCheckFailedException", "ResourceNotFoundException",
 
 
 def _texts(values: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Values as DynamoDB writes strings."""
+    """Values in DynamoDB's representation of strings."""
     return {name: {"S": value} for name, value in values.items()}
 
 
@@ -273,7 +277,7 @@ def _boto3() -> Any:
     try:
         import boto3
     except ImportError:
-        raise InvalidRequest('the lock provider of DynamoDB needs boto3: pip install "pyhudi[aws]"') from None
+        raise InvalidRequest('the DynamoDB lock provider needs boto3: pip install "pyhudi[aws]"') from None
     return boto3
 
 
@@ -282,7 +286,7 @@ _clients_mutex = threading.Lock()
 
 
 def _client(settings: DynamoDbSettings) -> Any:
-    """The client for these settings, one for all threads of the process.  It gives up long before a lease is over."""
+    """The client for these settings, shared by all threads of the process.  Its timeouts are far shorter than a lease."""
     from botocore.config import Config
 
     with _clients_mutex:
@@ -308,7 +312,7 @@ def _client(settings: DynamoDbSettings) -> Any:
 
 
 def _after_fork() -> None:
-    # Connections of the parent carry its words.
+    # The parent's connections must not be used by the child.
     global _clients, _clients_mutex
     _clients, _clients_mutex = {}, threading.Lock()
 

@@ -1,15 +1,18 @@
-"""First come, first served: who waits for a lock that polling would give to whoever is luckiest.
+"""FIFO queue of processes that wait for a lock, because polling alone would make the order random.
 
-    .hoodie/.locks/waiting/<number>.<process>.<id>      one ticket for each that waits; no content
+    .hoodie/.locks/waiting/<number>.<process>.<id>      one empty ticket file for each waiting process
 
-1. Who finds the lock taken draws a ticket, one above the greatest that stands there.  Nobody tries for the lock while a smaller
-   ticket stands, or, without a ticket, while any does.  Order goes by numbers, so no clock is asked.
-2. A ticket is written anew while its owner waits.  One that stays as it is for longer than its owner may sleep, or whose process
-   is known to have died, counts no more, and whoever notices removes it.
-3. Whoever stops waiting removes its own.
+1. A process that finds the lock taken creates a ticket with a number one above the greatest existing one.  It does not
+try to
+   acquire the lock while a smaller ticket exists or, without a ticket, while any exists.  Numbers define the order, not
+   clocks.
+2. A ticket is rewritten periodically while its owner waits.  A ticket that is unchanged for longer than its owner may
+sleep, or
+   whose process is known to be dead, is ignored, and deleted by the next process that sees it.
+3. A process that stops waiting deletes its ticket.
 
-The queue decides nothing but who tries first: the lock itself keeps holders apart, so a lost ticket costs a place and no more.
-Writers that do not know the queue (real Hudi's) take the lock when they find it free.
+The queue only determines who tries first. The lock itself guarantees exclusion, so a lost ticket costs no more than the
+place in the queue. Writers that do not use the queue (Hudi's) acquire the lock when they find it free.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _TICKET = re.compile(r"(\d{12})\.(.+)\.[0-9a-f]{8}")
 
 
 class FifoQueue:
-    """The queue before one lock, as one that waits sees it.  folder: of the tickets."""
+    """The queue of one lock, as seen by one waiting process.  folder: folder of the tickets."""
 
     def __init__(self, storage: Storage, env: Environment, folder: str) -> None:
         self._storage = storage
@@ -36,28 +39,33 @@ class FifoQueue:
         self._folder = folder
         self._ticket: str | None = None
         self._written_ms = 0
-        # Ticket -> its modification time, and since when this has been seen.
+        # Ticket -> its modification time, and when this was first observed.
         self._seen: dict[str, tuple[int, int]] = {}
 
     def waiting_ahead(self) -> int:
-        """How many come before: those with smaller tickets, or all while there is no own one.  Raises as `Storage.list`."""
+        """Number of processes ahead: those with smaller tickets, or all if this process has none.  Raises as
+        `Storage.list`.
+        """
         now_ms = self._env.monotonic_ms()
-        found = {info.name: info.modified_ms for info in self._storage.list(self._folder).files if _TICKET.fullmatch(info.name)}
-        if self._ticket is not None and self._ticket not in found:
-            # It was taken for that of a dead one, as after a long sleep: to the end of the queue.
+        tickets = {info.name: info.modified_ms for info in self._storage.list(self._folder).files if _TICKET.fullmatch(info.name)}
+        if self._ticket is not None and self._ticket not in tickets:
+            # It was deleted because this process seemed dead, as after a long suspension: rejoin at the end of the
+            # queue.
             self._ticket = None
         self._seen = {
             name: self._seen[name] if self._seen.get(name, (None, 0))[0] == modified_ms else (modified_ms, now_ms)
-            for name, modified_ms in found.items()
+            for name, modified_ms in tickets.items()
         }
-        others = [name for name in found if name != self._ticket and (self._ticket is None or name < self._ticket)]
+        others = [name for name in tickets if name != self._ticket and (self._ticket is None or name < self._ticket)]
         dead = [name for name in others if now_ms - self._seen[name][1] > _DEAD_AFTER_MS or _is_dead(name)]
         if dead:
             self._storage.delete([join_path(self._folder, name) for name in dead])
         return len(others) - len(dead)
 
     def wait(self) -> None:
-        """Draw a ticket, or keep the own one fresh.  A store that does not answer costs the place, and raises nothing."""
+        """Create a ticket, or refresh the existing one.  Storage errors cost the place in the queue, and are not
+        raised.
+        """
         now_ms = self._env.monotonic_ms()
         if self._ticket is not None and now_ms - self._written_ms < _REFRESH_MS:
             return
@@ -72,18 +80,18 @@ class FifoQueue:
         self._ticket, self._written_ms = ticket, now_ms
 
     def leave(self) -> None:
-        """Wait no longer."""
+        """Delete the ticket."""
         ticket, self._ticket = self._ticket, None
         if ticket is None:
             return
         try:
             self._storage.delete([join_path(self._folder, ticket)])
         except HudiError:
-            # It counts no more in a while.
+            # The ticket expires by itself.
             return
 
 
 def _is_dead(ticket: str) -> bool:
-    found = _TICKET.fullmatch(ticket)
-    process = Process.parse(found[2]) if found else None
+    matched = _TICKET.fullmatch(ticket)
+    process = Process.parse(matched[2]) if matched else None
     return process is not None and process.is_running() is False

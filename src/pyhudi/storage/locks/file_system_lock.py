@@ -1,6 +1,7 @@
-"""The empty file of real Hudi's FileSystemBasedLockProvider: who creates it holds the lock, who deletes it gives it back.
+"""Lock file of Hudi's FileSystemBasedLockProvider: creating the empty file acquires the lock, deleting it releases the
+lock.
 
-What this does not do: real Hudi deletes the file of another holder when it closes a lock that it never had.
+Hudi also deletes the file of another holder when it closes a lock that it did not acquire; PyHudi does not.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ _LOG = logging.getLogger("pyhudi.storage.locks")
 
 @dataclass(frozen=True, slots=True)
 class FileSystemLockSettings:
-    """path: folder of the lock file, None for the table's `.hoodie`; expire_ms: 0 for never."""
+    """Options of the file system lock.
+
+    Attributes:
+        path: Folder of the lock file; None for the table's `.hoodie`.
+        expire_ms: Age in milliseconds after which a lock is considered abandoned; 0 for never.
+    """
 
     path: Annotated[
         str | None,
@@ -38,20 +44,20 @@ class FileSystemLockSettings:
 
     @classmethod
     def of(cls, options: Options) -> FileSystemLockSettings:
-        """From checked options."""
+        """Create the settings from validated options."""
         return read_settings(cls, options, expire_ms=options.integer(_EXPIRY) * 60_000)
 
 
 class FileSystemLock(LockProvider):
-    """The empty file that real Hudi's FileSystemBasedLockProvider creates, for sharing a table with its writers.
+    """The empty lock file of Hudi's FileSystemBasedLockProvider, for tables shared with Hudi writers.
 
-    storage: of the folder that holds the file, `<table>/.hoodie` unless configured otherwise.
-    expire_ms: age by modification time at which a lock counts as left behind and is deleted; 0 for never.
+    storage: of the folder that contains the file, `<table>/.hoodie` unless configured otherwise.
+    expire_ms: age by modification time at which a lock counts as abandoned and is deleted; 0 for never.
 
-    Real Hudi's protocol has no owner, so it has two gaps that no reader of the file can close: between seeing an expired file
-    and deleting it somebody else may have taken the lock, and real Hudi deletes the file at release without looking.  `check`
-    compares the file's time with that of our own creation and tells when somebody else's file stands there.
-    A holder cannot renew it: set the expiry well above the longest commit.
+    Hudi's protocol has no owner, so it has two gaps that no reader of the file can close. Between seeing an expired
+    file and deleting it, another writer may have acquired the lock; and Hudi deletes the file at release without
+    checking it. `check` compares the file's modification time with that of its creation by this process, and detects a
+    file of another writer. A holder cannot renew it: set the expiry well above the longest commit.
     """
 
     def __init__(
@@ -59,7 +65,7 @@ class FileSystemLock(LockProvider):
     ) -> None:
         if parse_uri(storage.uri).scheme not in ("file", "memory", *HDFS_SCHEMES):
             raise Unsupported(
-                f"{storage.uri}: FileSystemBasedLockProvider works on file systems only; use StorageBasedLockProvider there"
+                f"{storage.uri}: FileSystemBasedLockProvider supports file systems only; use StorageBasedLockProvider"
             )
         self._storage = storage
         self._env = env
@@ -73,17 +79,17 @@ class FileSystemLock(LockProvider):
             raise Internal(f"{self._where}: this lock is held already")
         wait = LockWait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, table=self.table)
         while not self._storage.put_if_absent(self._name, b""):
-            found = self._storage.stat(self._name)
-            if found is not None and self._is_left_behind(found.modified_ms):
+            current = self._storage.stat(self._name)
+            if current is not None and self._is_left_behind(current.modified_ms):
                 self._storage.delete([self._name])
             elif not wait.pause():
-                age = "" if found is None else f", created at {found.modified_ms} (epoch ms)"
+                age = "" if current is None else f", created at {current.modified_ms} (epoch ms)"
                 raise StorageUnavailable(
                     f"{self._where}: another writer holds the lock file{age} ({wait}); delete it if that writer is dead"
                 )
         created = self._storage.stat(self._name)
         if created is None:
-            raise StorageUnavailable(f"{self._where}: the lock file was deleted by somebody else; try again")
+            raise StorageUnavailable(f"{self._where}: another writer deleted the lock file. Try again")
         self._created_ms = created.modified_ms
 
     def release(self) -> None:
@@ -91,22 +97,22 @@ class FileSystemLock(LockProvider):
         if created_ms is None:
             return
         try:
-            found = self._storage.stat(self._name)
-            if found is not None and found.modified_ms == created_ms:
+            current = self._storage.stat(self._name)
+            if current is not None and current.modified_ms == created_ms:
                 self._storage.delete([self._name])
                 return
-            _LOG.warning("%s: the lock file is not ours any more, so it is left alone", self._where)
+            _LOG.warning("%s: the lock file belongs to another writer, so it is not deleted", self._where)
         except HudiError as error:
             _LOG.warning("%s: the lock file could not be deleted: %s", self._where, error)
 
     def check(self) -> None:
         if self._created_ms is None:
             raise Internal(f"{self._where}: the lock is not held")
-        found = self._storage.stat(self._name)
-        if found is None or found.modified_ms != self._created_ms:
-            raise StorageUnavailable(f"{self._where}: the table's lock was lost: its file is gone or somebody else's")
+        current = self._storage.stat(self._name)
+        if current is None or current.modified_ms != self._created_ms:
+            raise StorageUnavailable(f"{self._where}: the table's lock was lost: its file is missing or another writer's")
         if self._is_left_behind(self._created_ms):
-            raise StorageUnavailable(f"{self._where}: the table's lock was held for longer than it may, {self._expire_ms} ms")
+            raise StorageUnavailable(f"{self._where}: the table's lock was held longer than it may be, {self._expire_ms} ms")
 
     def renew(self) -> None:
         self.check()

@@ -1,14 +1,18 @@
-"""The Hive metastore, as real Hudi's HiveMetastoreBasedLockProvider: an exclusive lock of Hive on a table, over thriftpy2.
+"""Lock of the Hive metastore, compatible with Hudi's HiveMetastoreBasedLockProvider: an exclusive Hive lock on a table,
+over thriftpy2.
 
-1. `lock` asks for it.  ACQUIRED: it is ours.  WAITING: the request stands in the server's queue; it is taken back at once, as
-   real Hudi does, and made again later.
-2. `heartbeat` renews it; the server drops a lock that it hears nothing of for `hive.txn.timeout` (300 s), and says so when asked.
-3. `unlock` gives it back.
+1. `lock` requests it.  ACQUIRED: it is held.  WAITING: the request is in the server's queue; as in Hudi, it is
+cancelled at once
+   and repeated later.
+2. `heartbeat` renews it.  The server drops a lock without heartbeats for `hive.txn.timeout` (300 s), and reports that
+on the next
+   request.
+3. `unlock` releases it.
 
-The table need not exist.  A lock is known by a number that the server gives, so that an answer that was lost leaves one that
-nobody knows of: it is looked for by what our request says about us.
+The table need not exist. The server identifies a lock by a number, so a lost response leaves a lock of unknown number:
+it is found by the agent text of our request.
 
-What this does not do: no SASL (Kerberos) and no TLS; hive-site.xml is not read.
+No SASL (Kerberos) and no TLS; hive-site.xml is not read.
 """
 
 from __future__ import annotations
@@ -32,13 +36,13 @@ _DATABASE = Option("hoodie.write.lock.hivemetastore.database", str, None, "datab
 _TABLE = Option("hoodie.write.lock.hivemetastore.table", str, None, "table that Hive locks")
 
 _ANSWER_TIMEOUT_MS = 20_000
-# The server's own time is far longer; this is how long an answer of a moment ago is believed.
+# The server's timeout is far longer; this is how long a recent response is trusted.
 _TRUST_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class HiveLockSettings:
-    """heartbeat_ms: between two renewals of a lock that is held."""
+    """Options of the Hive metastore lock.  heartbeat_ms: milliseconds between two renewals of a lock."""
 
     uris: Annotated[tuple[str, ...], _URIS] = ()
     database: Annotated[str | None, _DATABASE] = None
@@ -56,24 +60,24 @@ class HiveLockSettings:
 
     @classmethod
     def of(cls, options: Options) -> HiveLockSettings:
-        """From checked options."""
+        """Create the settings from validated options."""
         return read_settings(cls, options)
 
 
 class HiveLock(LeaseLock):
-    """The lock of a table of Hive.  Raises InvalidRequest when the settings lack something or thriftpy2 is not installed."""
+    """Lock on a Hive table.  Raises InvalidRequest if settings are missing or thriftpy2 is not installed."""
 
     def __init__(self, env: Environment, settings: HiveLockSettings, *, wait_ms: int = 60_000) -> None:
         for option, value in ((_URIS, settings.uris), (_DATABASE, settings.database), (_TABLE, settings.table)):
             if not value:
-                raise InvalidRequest(f"the lock provider of the Hive metastore needs the option {option}")
+                raise InvalidRequest(f"the Hive metastore lock provider requires the option {option}")
         self._servers = tuple(metastore_address(str(_URIS), uri) for uri in settings.uris)
         _messages()
         super().__init__(
             env, validity_ms=2 * settings.heartbeat_ms, renew_ms=settings.heartbeat_ms, wait_ms=wait_ms, trusted_ms=_TRUST_MS
         )
         self._settings = settings
-        # What our requests say about us: of the acquisition under way, or of the one that holds.
+        # Agent text of our requests, of the current acquisition or hold.
         self._agent = ""
         self._in_doubt = False
         self._lock_id: int | None = None
@@ -118,7 +122,7 @@ class HiveLock(LeaseLock):
         try:
             self._ask(lambda client: client.heartbeat(request))
         except (messages.NoSuchLockException, messages.NoSuchTxnException, messages.TxnAbortedException) as error:
-            return f"the metastore does not know it any more: {error.message}"
+            return f"the metastore does not know the lock: {error.message}"
         return None
 
     def _give_back(self) -> str | None:
@@ -132,16 +136,16 @@ class HiveLock(LeaseLock):
             try:
                 self._ask(partial(_unlock, request))
             except messages.NoSuchLockException as error:
-                lost = f"the metastore does not know it any more: {error.message}"
+                lost = f"the metastore does not know the lock: {error.message}"
         self._lock_id, self._in_doubt = None, False
         return lost
 
     def _forget(self) -> None:
-        # In a child of fork the connection is the parent's: it is dropped without a word.
+        # In a forked child the connection is the parent's: it is dropped without a request.
         self._lock_id, self._client = None, None
 
     def _holder(self) -> str:
-        """Who has the lock that we wait for, as the server knows them."""
+        """The current holder, as reported by the server."""
         acquired = _messages().LockState.ACQUIRED
         return next(
             (f"{lock.user} on {lock.hostname} ({lock.agentInfo})" for lock in self._locks() if lock.state == acquired),
@@ -150,11 +154,13 @@ class HiveLock(LeaseLock):
 
     def _locks(self) -> list[Any]:
         request = _messages().ShowLocksRequest(dbname=self._settings.database, tablename=self._settings.table)
-        found: list[Any] = self._ask(lambda client: client.show_locks(request)).locks
-        return found
+        locks: list[Any] = self._ask(lambda client: client.show_locks(request)).locks
+        return locks
 
     def _ask(self, request: Callable[[Any], Any]) -> Any:
-        """One request and its answer.  Raises StorageUnavailable, or the exception that the server answers with."""
+        """Send one request and return its response. Raises StorageUnavailable, or the server's exceptions about unknown
+        locks.
+        """
         from thriftpy2.thrift import TException
 
         messages = _messages()
@@ -165,9 +171,9 @@ class HiveLock(LeaseLock):
         except (messages.NoSuchLockException, messages.NoSuchTxnException, messages.TxnAbortedException):
             raise
         except (TException, OSError) as error:
-            # Whatever comes on this connection may belong to the request that failed.
+            # Further data on this connection may belong to the failed request.
             self._close()
-            raise StorageUnavailable(f"{self._where}: the Hive metastore did not carry the request out: {error!r}") from error
+            raise StorageUnavailable(f"{self._where}: the Hive metastore did not execute the request: {error!r}") from error
 
     def _connected(self) -> Any:
         return connect_to_first(_messages().HiveMetastore, self._servers, self._where, _ANSWER_TIMEOUT_MS)
@@ -184,9 +190,9 @@ def _unlock(request: Any, client: Any) -> None:
 
 @cache
 def _messages() -> Any:
-    """The messages and the service, out of their description beside this module."""
+    """Messages and service of the Thrift definition next to this module."""
     return load_messages(
         Path(__file__).with_name("hive_metastore.thrift"),
         "pyhudi_hive_metastore_thrift",
-        "the lock provider of the Hive metastore",
+        "the Hive metastore lock provider",
     )

@@ -1,4 +1,6 @@
-"""What a writer that keeps the lock for a whole turn tells those who wait for it (see `hold_id`)."""
+"""Notice of a writer that retains the lock for an exclusive write, read by writers that wait for the lock (see
+`retained_lock`).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from pyhudi.format.paths import LOCK_FOLDER
 from pyhudi.storage.base import Storage
 from pyhudi.storage.process_identity import Process
 
-# The JSON objects that stand in files of locks.
+# JSON objects in the files of locks.
 
 
 def json_fields(data: bytes) -> Mapping[str, Any]:
-    """The fields of a JSON object; none where the bytes are no such thing."""
+    """The fields of a JSON object; empty if the bytes are not one."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -27,12 +29,18 @@ def json_fields(data: bytes) -> Mapping[str, Any]:
 HOLD_NOTICE_PATH = f"{LOCK_FOLDER}/turn.json"
 
 MAX_HOLD_MS = 24 * 3_600_000
-"""Of a turn; a notice that says more is none."""
+"""Upper limit of a hold; a notice with a larger value is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldNotice:
-    """owner: the process.  hold_id: an id.  longest_ms: how long the lock may be held from when the turn began."""
+    """A notice.
+
+    Attributes:
+        owner: Identity of the process.
+        hold_id: Unique id.
+        longest_ms: How long the lock may be held, from the start of the hold.
+    """
 
     owner: str
     hold_id: str
@@ -40,7 +48,7 @@ class HoldNotice:
 
     @classmethod
     def for_this_process(cls, hold_id: str, longest_ms: int) -> HoldNotice:
-        """That of this process."""
+        """Create a notice of this process."""
         return cls(Process.current().text, hold_id, longest_ms)
 
     def encode(self) -> bytes:
@@ -49,16 +57,16 @@ class HoldNotice:
 
     @classmethod
     def decode(cls, data: bytes) -> HoldNotice | None:
-        """The notice; None when the bytes are none."""
+        """Decode a notice; None if the bytes are malformed."""
         document = json_fields(data)
-        owner, turn, longest_ms = (document.get(name) for name in ("owner", "turn", "longest_ms"))
-        if not isinstance(owner, str) or not isinstance(turn, str) or type(longest_ms) is not int:
+        owner, hold_id, longest_ms = (document.get(name) for name in ("owner", "turn", "longest_ms"))
+        if not isinstance(owner, str) or not isinstance(hold_id, str) or type(longest_ms) is not int:
             return None
-        return cls(owner, turn, longest_ms) if 0 < longest_ms <= MAX_HOLD_MS else None
+        return cls(owner, hold_id, longest_ms) if 0 < longest_ms <= MAX_HOLD_MS else None
 
 
 def longer_for(storage: Storage) -> HoldNotice | None:
-    """The turn that is on, as far as its notice tells; None where there is none, its process has died, or nobody says."""
+    """The notice of the current hold; None if there is none, its process is dead, or the store does not answer."""
     try:
         data = storage.read(HOLD_NOTICE_PATH)
     except HudiError:

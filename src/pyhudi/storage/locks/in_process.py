@@ -1,4 +1,4 @@
-"""A lock among the threads of one process."""
+"""Lock among the threads of one process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAST_THREAD_PAUSE_MS = 100
 
 
 class InProcessLock(LockProvider):
-    """A lock among the threads of this process.  key: what it guards; equal keys are one lock."""
+    """Lock among the threads of this process.  key: the protected resource; equal keys are one lock."""
 
     def __init__(self, key: str, env: Environment, *, wait_ms: int = 60_000) -> None:
         self._key = key
@@ -27,13 +27,13 @@ class InProcessLock(LockProvider):
 
     def acquire(self, timeout_ms: int | None = None) -> None:
         wait = LockWait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, _LAST_THREAD_PAUSE_MS, self.table)
-        # First come, first served: whoever has just given it back stands behind those who wait.
+        # FIFO: a thread that has just released the lock queues behind the waiting ones.
         place = object()
         self._shared.waiting.append(place)
         try:
             while self._shared.waiting[0] is not place or not self._shared.lock.acquire(blocking=False):
                 if not wait.pause():
-                    raise StorageUnavailable(f"{self._key}: another thread of this process holds its lock ({wait})")
+                    raise StorageUnavailable(f"{self._key}: another thread of this process holds the lock ({wait})")
         finally:
             with contextlib.suppress(ValueError):
                 self._shared.waiting.remove(place)
@@ -42,11 +42,11 @@ class InProcessLock(LockProvider):
         try:
             self._shared.lock.release()
         except RuntimeError as error:
-            raise Internal(f"{self._key}: its lock is not held") from error
+            raise Internal(f"{self._key}: the lock is not held") from error
 
     def check(self) -> None:
         if not self._shared.lock.locked():
-            raise Internal(f"{self._key}: its lock is not held")
+            raise Internal(f"{self._key}: the lock is not held")
 
     def after_fork(self) -> None:
         self._shared.reset()
@@ -56,7 +56,9 @@ class InProcessLock(LockProvider):
 
 
 class _SharedLock:
-    """One lock of the process, alive while somebody refers to it.  waiting: the places of those who wait, first come first."""
+    """One lock of the process, alive while it is referenced.  waiting: places of the waiting threads in order of
+    arrival.
+    """
 
     __slots__ = ("__weakref__", "lock", "waiting")
 

@@ -1,13 +1,14 @@
-"""What the locks share that run out when nobody renews them: taking, renewing, proving and giving back a lease.
+"""Base class of locks that expire without renewal: acquire, renew, verify and release a lease.
 
-1. `acquire` tries until the lock is ours or the time is out.
-2. While it is held, a repeated task extends it, and only where it is still ours.
-3. `check` says whether it is still ours, and asks the server when the last proof is too old, or when the connection to the server
-   is not known to stand.  Whoever is about to publish asks first.
-4. `release` gives it back, if it is still ours.  A process that dies lets it run out; nobody has to clean up.
+1. `acquire` tries until the lock is held or the time limit is reached.
+2. While it is held, a periodic task renews it, only if it is still ours.
+3. `check` verifies that it is still ours.  It queries the server if the last proof is too old, or if the connection to
+the server
+   may have been interrupted.  Call it just before publishing.
+4. `release` releases it, if it is still ours.  The lease of a dead process expires; no cleanup is needed.
 
-A lease begins when the request for it goes out: one that seems shorter than it is, is safe.  The holder's own view goes by a
-clock that nobody sets and that goes on while the process sleeps.  A child of fork holds none of its parent's leases.
+A lease begins when its request is sent, so the holder never overestimates it. The holder measures it with a clock that
+is never set and that includes suspended time. A forked child holds none of its parent's leases.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ _LOG = logging.getLogger("pyhudi.storage.locks")
 
 
 class LeaseLock(LockProvider):
-    """A lock that runs out.  One object is one holder: threads that share it need an `InProcessLock` around it, as `open_lock`
-    gives.
+    """A lock that expires.  One object is one holder: threads that share it need an `InProcessLock` around it, as
+    `open_lock` provides.
 
-    validity_ms: how long a lease lasts without renewal; renew_ms: how often it is renewed, at least twice within that, or None
-    where the client of the server sees to it; trusted_ms: for how long a proof is believed before the server is asked again, two
-    thirds of the lease unless told otherwise.
-    The methods with one underscore are what a kind of lock has to say; all are called by one thread at a time.
+    validity_ms: duration of a lease without renewal. renew_ms: interval of renewals, at most half of that, or None if
+    the client of the server renews it. trusted_ms: how long a proof is trusted before the server is queried again;
+    default: two thirds of the lease. Subclasses implement the abstract methods; they are called by one thread at a
+    time.
     """
 
     def __init__(
@@ -38,46 +39,46 @@ class LeaseLock(LockProvider):
     ) -> None:
         if renew_ms is not None and not 0 < 2 * renew_ms <= validity_ms:
             raise InvalidRequest(
-                f"a lease of {validity_ms} ms cannot be renewed each {renew_ms} ms: renew at least twice as often as it lasts"
+                f"a lease of {validity_ms} ms cannot be renewed every {renew_ms} ms: renew at least twice as often as it lasts"
             )
         self._env = env
         self._validity_ms = validity_ms
         self._renew_ms = renew_ms
         self._wait_ms = wait_ms
         self._trust_ms = validity_ms * 2 // 3 if trusted_ms is None else trusted_ms
-        # By the steady clock: until when our lease lasts at the least; None while the lock is not held.
+        # Lower bound of the lease's end, by the monotonic clock; None while the lock is not held.
         self._safe_until_ms: int | None = None
         self._lost: str | None = None
         self._renewal: Repetition | None = None
-        # Guards the lease between the holder and the thread that renews it, so that no renewal follows a release.
+        # Protects the lease between the holder and the renewal thread, so that no renewal follows a release.
         self._mutex = threading.Lock()
 
     @property
     @abstractmethod
     def _where(self) -> str:
-        """What people call this lock."""
+        """Location of this lock, for messages."""
 
     @abstractmethod
     def _try_to_take(self) -> str | None:
-        """One attempt; None when the lock is ours, otherwise what stands in the way.
+        """One attempt to acquire; None if the lock is held, otherwise the obstacle.
 
-        Raises StorageUnavailable when the server does not say; the lock may be ours all the same then.
+        Raises StorageUnavailable if the server does not answer; the lock may be held nevertheless.
         """
 
     @abstractmethod
     def _extend(self) -> str | None:
-        """Make the lease last anew, if it is still ours; None on success, otherwise why it is lost, for good.
+        """Renew the lease if it is still ours; None on success, otherwise why it is lost permanently.
 
-        Raises StorageUnavailable when the server does not say.
+        Raises StorageUnavailable if the server does not answer.
         """
 
     @abstractmethod
     def _give_back(self) -> str | None:
-        """Make the lock free, if it is ours; None on success, otherwise why not.  Raises as `_extend`."""
+        """Release the lock if it is ours; None on success, otherwise why not.  Raises as `_extend`."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """Know of no lease any more, and ask nobody about it."""
+        """Reset the state of the lease without a request."""
 
     def _begin_to_wait(self) -> None:
         """Called before the first attempt."""
@@ -88,11 +89,11 @@ class LeaseLock(LockProvider):
         wait.pause()
 
     def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
-        """Called after the last attempt of an acquisition.  outcome_unknown: an answer is missing."""
+        """Called after the last attempt of an acquisition.  outcome_unknown: a response is missing."""
         return
 
     def _left_ms(self) -> int:
-        """How long the lease lasts yet, at the least; 0 when that is not known."""
+        """Lower bound of the lease's remaining time; 0 if unknown."""
         assert self._safe_until_ms is not None, "the lock is held"
         return self._safe_until_ms - self._env.monotonic_ms()
 
@@ -100,11 +101,11 @@ class LeaseLock(LockProvider):
         if self._safe_until_ms is not None:
             raise Internal(f"{self._where}: this lock is held already")
         wait = LockWait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, table=self.table)
-        taken = in_doubt = False
+        acquired = in_doubt = False
         self._begin_to_wait()
         try:
             while True:
-                asked_ms = self._env.monotonic_ms()
+                requested_ms = self._env.monotonic_ms()
                 try:
                     obstacle = self._try_to_take()
                 except StorageFull:
@@ -112,20 +113,20 @@ class LeaseLock(LockProvider):
                 except StorageUnavailable as error:
                     obstacle, in_doubt = str(error), True
                 if obstacle is None:
-                    taken = True
+                    acquired = True
                     break
                 if wait.expired:
                     raise StorageUnavailable(f"{self._where}: the table's lock was not free ({wait}): {obstacle}")
                 self._pause(wait)
         finally:
-            self._end_wait(acquired=taken, outcome_unknown=in_doubt)
-        self._safe_until_ms = asked_ms + self._validity_ms
+            self._end_wait(acquired=acquired, outcome_unknown=in_doubt)
+        self._safe_until_ms = requested_ms + self._validity_ms
         if self._renew_ms is None:
             return
         try:
             self._renewal = self._env.every_ms(self._renew_ms, self._renew_quietly)
         except BaseException:
-            # No thread to renew it, no lease: it would run out under the holder's feet.
+            # Without a renewal thread the lease would expire while it is in use.
             self.release()
             raise
 
@@ -140,7 +141,7 @@ class LeaseLock(LockProvider):
                 self._safe_until_ms, self._lost = None, None
                 self._forget()
         if obstacle is not None:
-            _LOG.warning("%s: the lock could not be given back and runs out by itself: %s", self._where, obstacle)
+            _LOG.warning("%s: the lock could not be released and will expire: %s", self._where, obstacle)
 
     def check(self) -> None:
         if self._safe_until_ms is None or self._lost is not None or self._left_ms() < self._validity_ms - self._trust_ms:
@@ -151,11 +152,11 @@ class LeaseLock(LockProvider):
             if self._safe_until_ms is None:
                 raise Internal(f"{self._where}: the lock is not held")
             if self._lost is None:
-                asked_ms = self._env.monotonic_ms()
-                # A lease that ran out while nobody took it is still ours when this succeeds.
+                requested_ms = self._env.monotonic_ms()
+                # An expired lease that no other writer has acquired is still ours if this succeeds.
                 self._lost = self._extend()
                 if self._lost is None:
-                    self._safe_until_ms = asked_ms + self._validity_ms
+                    self._safe_until_ms = requested_ms + self._validity_ms
             if self._lost is not None:
                 raise StorageUnavailable(f"{self._where}: the table's lock was lost: {self._lost}")
 
@@ -171,7 +172,8 @@ class LeaseLock(LockProvider):
             return str(error)
 
     def _renew_quietly(self) -> None:
-        # Nobody stands above this to hear an error.  The holder hears it from `check`, which asks again.
+        # Errors in this thread have no caller to receive them.  The holder learns of them from `check`, which queries
+        # again.
         try:
             self.renew()
         except HudiError as error:

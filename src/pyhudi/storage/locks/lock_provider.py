@@ -1,4 +1,4 @@
-"""What every lock promises, how one waits for it, and what becomes of it when a process forks or a lock travels."""
+"""Interface of every lock, waiting with backoff, and handling of forks and pickling."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _LAST_PAUSE_MS = 1000
 
 
 class LockProvider(ABC):
-    """An exclusive lock.  Not reentrant: whoever holds it and asks again waits for itself until the time is out.
+    """An exclusive lock.  Not reentrant: a second acquisition by its holder waits until the time limit.
 
-    Pickled, it is what it was made of: it arrives as a lock that nobody holds yet.
-    table: the storage of the table that it guards, where who waits too long asks whether a turn is on (see `turn`); None where
-    nobody is asked.
+    A pickled lock is re-created from its constructor arguments, and arrives unheld. table: storage of the protected
+    table, where a waiting writer reads the hold notice (see `hold_notices`) at its time limit; None to ignore notices.
     """
 
     table: Storage | None = None
@@ -39,32 +38,39 @@ class LockProvider(ABC):
         return _remade, (type(self), *self._made_of, self.table)
 
     def after_fork(self) -> None:
-        """This process was forked off: what its parent holds is not held here.  Called for each lock in the child."""
+        """Reset the lock in a forked child, which does not hold its parent's locks.  Called for each lock in the child."""
         return
 
     @abstractmethod
     def acquire(self, timeout_ms: int | None = None) -> None:
-        """Take the lock.  timeout_ms: how long to wait at most, None for the provider's own time, 0 to try once.
+        """Acquire the lock.
 
-        Raises StorageUnavailable when the lock is not free in time, naming the holder where it is known.
+        Args:
+            timeout_ms: Maximum wait in milliseconds; None for the provider's default, 0 to try once.
+
+        Raises:
+            StorageUnavailable: The lock was not free in time; the message contains the holder if known.
         """
 
     @abstractmethod
     def release(self) -> None:
-        """Give the lock back.  Never touches a lock that was lost meanwhile, and never raises for a store that fails:
-        the work is done, and the lock runs out by itself.
+        """Release the lock.
+
+        A lock that was lost is not touched, and storage errors are not raised: the work is done, and the lock expires
+        by itself.
         """
 
     @abstractmethod
     def check(self) -> None:
-        """Return when the lock is ours now and for some time; call it just before publishing.
+        """Verify that the lock is held now and for some time; call it just before publishing.
 
-        Raises StorageUnavailable when it was lost or the store does not say: nothing may be published then.
+        Raises:
+            StorageUnavailable: The lock was lost or the store does not answer.  Nothing may be published.
         """
 
     @abstractmethod
     def renew(self) -> None:
-        """Extend the lock where it can run out.  Raises as `check` does."""
+        """Renew the lock if it can expire.  Raises as `check` does."""
 
     @contextlib.contextmanager
     def held(self, timeout_ms: int | None = None) -> Iterator[None]:
@@ -77,10 +83,10 @@ class LockProvider(ABC):
 
 
 class LockWait:
-    """Pauses that grow with the wait and end at a deadline.  longest_ms: of one pause.
+    """Backoff with a deadline.  longest_ms: maximum of one pause.
 
-    table: as of `LockProvider`.  A turn that is on at the deadline moves it, once, by as long as the turn may be on; not for one
-    who tries only once.
+    table: as in `LockProvider`. A hold notice at the deadline extends it, once per hold, by the time that the hold may
+    last, but not for a single attempt.
     """
 
     def __init__(self, env: Environment, timeout_ms: int, longest_ms: int = _LAST_PAUSE_MS, table: Storage | None = None) -> None:
@@ -96,20 +102,22 @@ class LockWait:
         if not self._turns:
             return f"waited {self._timeout_ms} ms"
         return (
-            f"waited {self._timeout_ms} ms, and {self._for_turns_ms} ms more, as long as writers that had lost too often might "
-            "keep it; they or others hold it still"
+            f"waited {self._timeout_ms} ms, and {self._for_turns_ms} ms more for exclusive writes of other writers; the lock is "
+            "still held"
         )
 
     @property
     def expired(self) -> bool:
-        """Whether the time is out."""
+        """Whether the deadline has passed."""
         return self._left_ms() <= 0
 
     def pause(self, since_ms: int | None = None, longest_ms: int | None = None) -> bool:
-        """Sleep a while; False, without sleeping, when the time is out.
+        """Sleep; return False without sleeping if the deadline has passed.
 
-        since_ms: since when nothing has happened, by the steady clock; None for since the wait began.  A pause grows with it, to
-        `longest_ms` at the most.
+        Args:
+            since_ms: Time of the last change by the monotonic clock; None for the start of the wait.  Pauses grow with
+                the time since.
+            longest_ms: Maximum of this pause.
         """
         left_ms = self._left_ms()
         if left_ms <= 0:
@@ -143,7 +151,7 @@ def _remade(
 
 
 def _after_fork() -> None:
-    # The threads that hold locks of the parent, or were just taking one, are not in the child.
+    # The parent's threads that hold or acquire locks do not exist in the child.
     for lock in list(_providers):
         lock.after_fork()
 

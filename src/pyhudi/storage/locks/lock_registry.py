@@ -1,4 +1,4 @@
-"""Which lock a table's writers use: the settings, and one row for each provider that Hudi has a class name for.
+"""Lock selection: the settings, and one factory for each of Hudi's lock provider class names.
 
 A new provider is a module of its own, a row in `_FACTORIES`, and a field of `LockSettings` if it has options.
 """
@@ -30,9 +30,10 @@ from pyhudi.storage.uris import parse_uri
 
 
 class CombinedLock(LockProvider):
-    """Several locks as one: taken in the order given, within one time limit, and released in reverse.
+    """Several locks as one: acquired in order within one time limit, and released in reverse.
 
-    Where a turn of another writer made the wait for one of them longer (see `turn`), the time of those that follow begins anew.
+    If another writer's exclusive write extended the wait for one of them (see `hold_notices`), the time limit of the
+    following ones restarts.
     """
 
     def __init__(self, first: LockProvider, *others: LockProvider, env: Environment, wait_ms: int = 60_000) -> None:
@@ -43,14 +44,14 @@ class CombinedLock(LockProvider):
     def acquire(self, timeout_ms: int | None = None) -> None:
         wait_ms = self._wait_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._env.monotonic_ms() + wait_ms
-        taken: list[LockProvider] = []
+        acquired: list[LockProvider] = []
         try:
             for lock in self._locks:
                 left_ms = deadline_ms - self._env.monotonic_ms()
                 lock.acquire(left_ms if left_ms > 0 else wait_ms)
-                taken.append(lock)
+                acquired.append(lock)
         except BaseException:
-            for lock in reversed(taken):
+            for lock in reversed(acquired):
                 lock.release()
             raise
 
@@ -73,10 +74,17 @@ LOCK_WAIT = Option("hoodie.write.lock.wait_time_ms", int, "60000", "milliseconds
 
 @dataclass(frozen=True, slots=True)
 class LockSettings:
-    """Which lock a table's writers use.
+    """The lock of a table's writers.
 
-    provider: real Hudi's class name, None for PyHudi's default; table_name: what some providers name the lock by unless told
-    otherwise; wait_ms: how long `acquire` waits unless told otherwise; the others: what one provider each goes by.
+    Attributes:
+        provider: Hudi's class name; None for PyHudi's default.
+        table_name: Default name of the lock for some providers.
+        wait_ms: Default timeout of `acquire` in milliseconds.
+        storage: Options of the storage lease.
+        file_system: Options of the file system lock.
+        zookeeper: Options of the ZooKeeper lock.
+        dynamodb: Options of the DynamoDB lock.
+        hive: Options of the Hive metastore lock.
     """
 
     provider: Annotated[
@@ -95,12 +103,12 @@ class LockSettings:
 
     @classmethod
     def of(cls, options: Options, table_name: str = "") -> LockSettings:
-        """From checked options."""
+        """Create the settings from validated options."""
         return read_settings(cls, options, table_name=table_name)
 
     @property
     def uses_table_name(self) -> bool:
-        """Whether the lock has the name of the table, for want of a key of its own."""
+        """Whether the lock is named after the table, because no key is configured."""
         keys = {_ZOOKEEPER_PROVIDER: self.zookeeper.lock_key, _DYNAMODB_PROVIDER: self.dynamodb.partition_key}
         return self.provider in keys and not keys[self.provider]
 
@@ -109,10 +117,14 @@ LockFactory = Callable[[LockSettings, Storage, Environment], LockProvider]
 
 
 def open_lock(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
-    """The lock of the table whose root is `storage`.  Touches no file and asks no server.
+    """Create the lock of the table whose root is `storage`.  Accesses no file and no server.
 
-    Threads of this process are always kept apart first; then by what the provider names, or by a lease in the table's storage.
-    Raises Unsupported for a provider that nobody registered, InvalidRequest when an option or package that it needs is missing.
+    It excludes other threads of this process first, then other processes by the provider or by a lease in the table's
+    storage.
+
+    Raises:
+        Unsupported: The provider is not registered.
+        InvalidRequest: A required option or package is missing.
     """
     threads = InProcessLock(parse_uri(storage.uri).key, env, wait_ms=settings.wait_ms)
     threads.table = storage
@@ -123,19 +135,19 @@ def open_lock(settings: LockSettings, storage: Storage, env: Environment) -> Loc
     factory = _FACTORIES.get(provider)
     if factory is None:
         available = ", ".join(sorted((_IN_PROCESS_PROVIDER, *_FACTORIES)))
-        raise Unsupported(f"lock provider {provider} is not available; these are: {available}")
+        raise Unsupported(f"lock provider {provider} is not available. Available: {available}")
     among_processes = factory(settings, storage, env)
     among_processes.table = storage
     return CombinedLock(threads, among_processes, env=env, wait_ms=settings.wait_ms)
 
 
 def register_lock_provider(class_name: str, factory: LockFactory) -> None:
-    """Make `open_lock` use `factory` for a provider class name.  The factory touches no file and returns an unheld lock."""
+    """Register `factory` for a provider class name.  The factory accesses no file and returns an unheld lock."""
     _FACTORIES[class_name] = factory
 
 
 def _check_servers(settings: LockSettings, provider: str) -> None:
-    """Raises InvalidRequest when an option names a server that the provider of ours does not go to: others may lock there."""
+    """Raise InvalidRequest if an option selects a server that the provider does not use: other writers may lock there."""
     named = (
         ("hoodie.write.lock.zookeeper.url", settings.zookeeper.url, "Zookeeper"),
         ("hoodie.write.lock.dynamodb.table", settings.dynamodb.table, "DynamoDB"),
@@ -145,15 +157,15 @@ def _check_servers(settings: LockSettings, provider: str) -> None:
         if value and provider.startswith(_HUDI) and f".{word}" not in provider:
             fitting = " or ".join(name for name in _FACTORIES if f".{word}" in name)
             raise InvalidRequest(
-                f"option {option}={value} names where writers lock, and the lock is {provider}; "
+                f"option {option}={value} selects where writers lock, but the lock provider is {provider}; "
                 f"set hoodie.write.lock.provider to {fitting}, or leave the option out"
             )
 
 
 def _implicit_name(storage: Storage) -> str:
-    """What real Hudi names a lock by where nothing but the table's base path is given.
+    """Hudi's name of a lock that is derived from the table's base path.
 
-    It takes the path as its writers are told it, s3a apart; for files that is meant to be the bare path.
+    Hudi hashes the path as its writers spell it, except for s3a; for local files this is the bare path.
     """
     location = parse_uri(storage.uri)
     return path_hash(location.file_path if location.scheme == "file" else location.uri.replace("s3a://", "s3://", 1))
@@ -166,10 +178,10 @@ def _file_system(settings: LockSettings, storage: Storage, env: Environment) -> 
 
 
 def _lock_folder(storage: Storage, path: str) -> Storage:
-    """A folder that an option names; on the table's own server it is reached as the table is."""
-    here, there = parse_uri(storage.uri), parse_uri(path)
-    is_beside = (here.scheme, here.authority) == (there.scheme, there.authority)
-    return open_storage(path, dict(storage.spec().options) if is_beside else None)
+    """The folder of an option; on the table's own server it is opened with the table's storage options."""
+    table_location, lock_location = parse_uri(storage.uri), parse_uri(path)
+    same_server = (table_location.scheme, table_location.authority) == (lock_location.scheme, lock_location.authority)
+    return open_storage(path, dict(storage.spec().options) if same_server else None)
 
 
 def _in_storage(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:

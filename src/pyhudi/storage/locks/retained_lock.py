@@ -1,17 +1,19 @@
-"""A lock that is kept from one taking to the next: who has lost too often reads, writes and commits as if there were no others.
+"""Lock that can be retained between acquisitions, so that a writer that lost too many conflicts reads, writes and
+commits exclusively.
 
-1. `hold` takes the lock below, and leaves a notice in the table's storage that says for how long it may be held.
-2. Until `end`, each taking proves only that the lock is still ours, and giving it back keeps it.  The lock below renews itself as
-   ever; one that was lost ends the turn, and the next taking waits for it like everybody's.
-3. `end` removes the notice and gives the lock back.  From then on this is the lock below.
+1. `hold` acquires the inner lock, and stores a notice with the maximum duration of the hold in the table's storage.
+2. Until `end`, `acquire` only verifies that the lock is still ours, and `release` retains it.  The inner lock renews
+itself as
+   usual.  A lost lock ends the hold, and the next acquisition waits like that of any writer.
+3. `end` deletes the notice and releases the lock.  From then on this behaves as the inner lock.
 
-    .hoodie/.locks/turn.json      {"owner":"<process>","turn":"<id>","longest_ms":<how long it may be held>}
+    `.hoodie/.locks/turn.json`      `{"owner":"<process>","turn":"<id>","longest_ms":<how long it may be held>}`
 
-Who waits for the lock and runs into its limit reads the notice (`notices.longer_for`), and waits on for as long as it says, once
-for each turn.  So a turn fails nobody whose wait was made for short commits.  The notice proves nothing and keeps nobody apart:
-one that a dead process left makes nobody of its machine wait, and others who would have given up for as long as it says, once.
+A waiting writer that reaches its time limit reads the notice (`hold_notices.longer_for`), and extends its wait by that
+duration, once per hold. So a hold does not fail writers whose timeout fits short commits. The notice has no role in
+exclusion. The notice of a dead process is ignored on the same machine, and costs other machines one extended wait.
 
-Source: docs/concurrency.md, "When a write keeps losing".
+Source: docs/concurrency-control.md, "Exclusive writes".
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from pyhudi.storage.locks.lock_provider import LockProvider
 
 
 class RetainedLock(LockProvider):
-    """`inner`, which may be kept.  storage: of the table.  For one thread at a time.
+    """`inner`, which can be retained.  storage: of the table.  Used by one thread at a time.
 
-    Pickled, or in a child of fork, it is kept by nobody.
+    A pickled or forked copy holds nothing.
     """
 
     def __init__(self, inner: LockProvider, storage: Storage) -> None:
@@ -39,13 +41,16 @@ class RetainedLock(LockProvider):
 
     @property
     def is_held(self) -> bool:
-        """Whether the turn is on."""
+        """Whether a hold is active."""
         return self._kept
 
     def hold(self, timeout_ms: int | None, hold_id: str, longest_ms: int) -> None:
-        """Begin the turn `hold_id`, an id.  timeout_ms: as in `acquire`.  longest_ms: how long it may be on.
+        """Start a hold.  Raises as `acquire`, and for a store that cannot be written.
 
-        Raises as `acquire`, and as a store that cannot be written.
+        Args:
+            timeout_ms: As in `acquire`.
+            hold_id: Unique id of the hold.
+            longest_ms: Maximum duration of the hold in milliseconds.
         """
         self._inner.acquire(timeout_ms)
         self._kept, self._lost, self._taken = True, False, False
@@ -57,12 +62,12 @@ class RetainedLock(LockProvider):
             raise
 
     def end(self) -> None:
-        """End the turn, if it is on.  Never raises for a store that fails: the notice counts no more when the lock is free."""
+        """End the hold, if one is active.  Storage errors are not raised: the notice is ignored once the lock is free."""
         if not self._kept:
             return
         self._kept = False
         try:
-            # Where the lock was lost the notice may be that of the next turn.
+            # If the lock was lost, the notice may be that of the next hold.
             with suppress(HudiError):
                 self._inner.check()
                 self._storage.delete([HOLD_NOTICE_PATH])
@@ -74,7 +79,7 @@ class RetainedLock(LockProvider):
             self._inner.acquire(timeout_ms)
             return
         if self._taken:
-            raise Internal(f"the lock of {self._storage.uri} is taken already, within its turn")
+            raise Internal(f"the lock of {self._storage.uri} is acquired already within its exclusive write")
         try:
             self._inner.check()
         except HudiError:

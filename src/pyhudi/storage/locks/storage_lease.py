@@ -1,22 +1,28 @@
-"""The lease in an object of the table's storage, as real Hudi's StorageBasedLockProvider: PyHudi's default.
+"""Lease in an object of the table's storage, compatible with Hudi's StorageBasedLockProvider: PyHudi's default lock.
 
-The object `.hoodie/.locks/table_lock.json` has real Hudi's layout, `{"expired":false,"validUntil":<epoch ms>,"owner":"<id>"}`:
+The object `.hoodie/.locks/table_lock.json` has Hudi's layout, `{"expired":false,"validUntil":<epoch
+ms>,"owner":"<id>"}`:
 
-1. No object: create it with `put_if_absent`.  An object that is free: replace it with `put_if_matches`.  Otherwise wait and look
-   again.  The store lets exactly one writer win; `storage.locks.fifo_queue` says who tries first.  An object is free that is
-   expired; whose
-   owner was a process of this machine that has ended; whose `validUntil` lies more than a margin in the past, unless that process
-   lives; or that has not changed before the waiter's eyes for as long as its owner's leases last, whatever any clock says.
-2. A renewal moves `validUntil` ahead, again with `put_if_matches`, and only where the owner is still us.
-3. The release sets `expired`, if the lease is still ours: what was written last has a tag, so the object need not be read before.
-   On a full disk, where nothing can be written, it deletes the object instead, while much of the lease is left.
+1. No object: create it with `put_if_absent`.  A free object: replace it with `put_if_matches`.  Otherwise wait and read
+it again.
+   The store lets exactly one writer win; `storage.locks.fifo_queue` determines who tries first.  An object is free if
+   one holds:
+   it is marked as expired; its owner was a process of this machine that has ended; its `validUntil` is more than a
+   margin in the
+   past, unless that process is alive; it has not changed for the duration of its owner's leases, as observed by this
+   process,
+   regardless of clocks.
+2. A renewal advances `validUntil`, again with `put_if_matches`, and only if the owner is still us.
+3. The release sets `expired`, if the lease is still ours.  The tag of the last write is known, so the object need not
+be read.
+   On a full disk, where nothing can be written, it deletes the object instead, while much of the lease remains.
 
-`validUntil` is the wall clock's, as in real Hudi; it stays safe as long as the clocks of machines differ by less than the margin.
-A clock that is set while its process waits or holds is noticed by the steady one beside it: who waits counts on by the
-steady one, so that it takes no lease for over that is not, and who renews goes by the later of the two, so that nobody takes
-its lease for over.
-Each acquisition has an id of its own, so an answer that was lost is found out by reading the object: our id in it means the write
-landed.
+`validUntil` uses the wall clock, as in Hudi. It is safe while the clocks of machines differ by less than the margin. A
+change of the wall clock during a wait or hold is detected with the monotonic clock. A waiting process continues to
+count by the monotonic clock, so that it does not consider a valid lease expired. A renewal uses the later of the two
+clocks, so that other writers do not consider its lease expired.
+
+Each acquisition has a unique id.  After a lost response, our id in the object proves that the write succeeded.
 """
 
 from __future__ import annotations
@@ -39,15 +45,15 @@ from pyhudi.storage.process_identity import Process
 LEASE_PATH = f"{LOCK_FOLDER}/table_lock.json"
 QUEUE_FOLDER = f"{LOCK_FOLDER}/waiting"
 
-# Real Hudi takes a lease over half a second after it ran out; both sides must wait the same time.
+# Hudi takes over a lease half a second after it expired; both sides must wait equally long.
 LEASE_MARGIN_MS = 500
 
 _PAUSE_PER_PLACE_MS = 50
 
-# The lock lies free for a part like this of the time that it was held, until the next one sees it.
+# A released lock stays free for about this fraction of the time that it was held, until the next process sees it.
 _LOOKS_OF_THE_NEXT = 10
 
-# A renewal or release that another request of ours overtook is tried again; a store that goes on so is not answering.
+# A renewal or release that another request of ours overtook is retried; a store that repeats this is not usable.
 _WRITE_ATTEMPTS = 3
 
 _VALIDITY = Option("hoodie.write.lock.storage.validity.timeout.secs", int, "30", "seconds that a lease is good for", at_least=1)
@@ -63,24 +69,27 @@ _RENEWAL = Option(
 
 @dataclass(frozen=True, slots=True)
 class StorageLockSettings:
-    """validity_ms, renew_ms: of the lease; it is shorter than writers wait, so that a death fails nobody."""
+    """Options of the storage lease.  validity_ms, renew_ms: its duration and renewal interval in milliseconds.
+
+    The duration is shorter than writers wait, so that a dead writer does not make others time out.
+    """
 
     validity_ms: Annotated[int, _VALIDITY] = 30_000
     renew_ms: Annotated[int, _RENEWAL] = 5_000
 
     @classmethod
     def of(cls, options: Options) -> StorageLockSettings:
-        """From checked options."""
+        """Create the settings from validated options."""
         return read_settings(
             cls, options, validity_ms=options.integer(_VALIDITY) * 1000, renew_ms=options.integer(_RENEWAL) * 1000
         )
 
 
 class StorageLock(LeaseLock):
-    """A lease in an object of the table's storage; the module's head tells how.
+    """Lease in an object of the table's storage; the module's docstring describes the protocol.
 
-    label: stands before the random part of the owner's id, for people who read the object; None for the process that takes the
-    lock, after which others of its machine can ask.
+    label: prefix of the owner's id, for people who read the object; None for the process identity, by which other
+    processes of the machine check its liveness.
     """
 
     def __init__(
@@ -101,21 +110,21 @@ class StorageLock(LeaseLock):
         self._margin_ms = margin_ms
         self._label = label
         self._queue = FifoQueue(storage, env, QUEUE_FOLDER)
-        # The id of the acquisition under way, or of the one that holds.
+        # Id of the current acquisition or hold.
         self._owner = ""
-        # How many come before us, as of the last attempt.
+        # Number of waiting processes ahead at the last attempt.
         self._ahead = 0
         self._lease: _Lease | None = None
-        # Of the object as we wrote it last; None where that is not known.
+        # Tag of the object that was written last; None if unknown.
         self._tag: str | None = None
-        # What stands in the lock object while we wait, and since when.
+        # Content of the lock object while waiting, and when it was first observed.
         self._watched: tuple[bytes, int] = (b"", 0)
-        # The wall clock and the steady one when we began to wait.
+        # The wall clock and the monotonic clock at the start of the wait.
         self._began_ms = (0, 0)
 
     @property
     def owner(self) -> str | None:
-        """The id of the present acquisition; None when the lock is not held."""
+        """The id of the current acquisition; None if the lock is not held."""
         return None if self._lease is None else self._lease.owner
 
     @property
@@ -131,7 +140,7 @@ class StorageLock(LeaseLock):
         self._began_ms = (self._env.now_ms(), self._env.monotonic_ms())
 
     def _steady_wall_ms(self) -> int:
-        """The wall clock if nobody had set it since we began to wait."""
+        """The wall clock, without changes of it since the start of the wait."""
         wall_ms, steady_ms = self._began_ms
         return wall_ms + self._env.monotonic_ms() - steady_ms
 
@@ -140,21 +149,22 @@ class StorageLock(LeaseLock):
         if self._ahead:
             wait.pause(None, self._ahead * _PAUSE_PER_PLACE_MS)
             return
-        # Whoever is next looks often, or the lock lies free while everybody sleeps; it is one alone, so that costs little.
+        # The next process polls often, or the lock would stay free while all sleep; only one process does, so it is
+        # cheap.
         since_ms = self._watched[1]
         idle_ms = self._env.monotonic_ms() - since_ms
         wait.pause(since_ms, max(_PAUSE_PER_PLACE_MS, idle_ms // _LOOKS_OF_THE_NEXT))
 
     def _end_wait(self, *, acquired: bool, outcome_unknown: bool) -> None:
         if outcome_unknown and not acquired:
-            # A request without an answer may have taken the lease all the same; nobody would hold it.
+            # A request without a response may have acquired the lease; it would have no holder.
             self._lease = _Lease(self._owner, 0)
             self._give_back_quietly()
             self._lease = None
         self._queue.leave()
 
     def _left_ms(self) -> int:
-        # The sooner of two clocks: others go by the wall's, and the steady one tells how long this process has slept.
+        # The earlier of two clocks: other processes use the wall clock, and the monotonic one includes suspended time.
         wall_ms = 0 if self._lease is None else self._lease.valid_until - self._env.now_ms()
         return min(wall_ms, super()._left_ms())
 
@@ -162,28 +172,28 @@ class StorageLock(LeaseLock):
         self._ahead = 0
         self._ahead = self._queue.waiting_ahead()
         if self._ahead:
-            return f"{self._ahead} others wait for it"
-        # The time is read before the request goes out: a lease that seems shorter than it is, is safe.
+            return f"{self._ahead} other writers wait for it"
+        # The time is read before the request is sent, so the lease is never overestimated.
         now_ms, steady_ms = self._steady_wall_ms(), self._env.monotonic_ms()
-        wanted = _Lease(self._owner, max(self._env.now_ms(), self._steady_wall_ms()) + self._validity_ms)
-        found = self._storage.read_versioned(self._path)
-        if found is not None and found[0] != self._watched[0]:
-            self._watched = (found[0], steady_ms)
+        new_lease = _Lease(self._owner, max(self._env.now_ms(), self._steady_wall_ms()) + self._validity_ms)
+        stored = self._storage.read_versioned(self._path)
+        if stored is not None and stored[0] != self._watched[0]:
+            self._watched = (stored[0], steady_ms)
         tag: str | None = None
-        if found is None:
-            taken = self._storage.put_if_absent(self._path, wanted.encode())
+        if stored is None:
+            acquired = self._storage.put_if_absent(self._path, new_lease.encode())
         else:
-            current = _Lease.decode(found[0])
+            current = _Lease.decode(stored[0])
             if current is None:
                 return "the lock object is unreadable; delete it when no writer is running"
             unchanged_ms = steady_ms - self._watched[1]
             if current.owner != self._owner and not current.is_free(now_ms, unchanged_ms, self._margin_ms):
                 return f"{current.owner} holds it, until {current.valid_until} (epoch ms) if it is not renewed"
-            tag = self._storage.put_if_matches(self._path, wanted.encode(), found[1])
-            taken = tag is not None
-        if not taken:
+            tag = self._storage.put_if_matches(self._path, new_lease.encode(), stored[1])
+            acquired = tag is not None
+        if not acquired:
             return "another writer was faster"
-        self._lease, self._tag = wanted, tag
+        self._lease, self._tag = new_lease, tag
         return None
 
     def _extend(self) -> str | None:
@@ -195,7 +205,8 @@ class StorageLock(LeaseLock):
         try:
             return self._replace(self._lease, expired=True)
         except StorageFull:
-            # Deleting needs no room.  It compares nothing either, and stands on the lease: nobody else writes the object then.
+            # Deleting needs no space.  It is unconditional, but safe within the lease: no other process writes the
+            # object then.
             if self._safe_until_ms is None or self._left_ms() < self._validity_ms // 3:
                 raise
             self._storage.delete([self._path])
@@ -205,41 +216,41 @@ class StorageLock(LeaseLock):
         self._lease, self._tag = None, None
 
     def _replace(self, lease: _Lease, *, expired: bool) -> str | None:
-        """Write our lease anew, if it is still ours; None on success, otherwise why it is not."""
+        """Rewrite our lease, if it is still ours; None on success, otherwise why it is not."""
         tag, self._tag = self._tag, None
         if expired and tag is not None:
-            wanted = replace(lease, expired=True)
-            if self._storage.put_if_matches(self._path, wanted.encode(), tag) is not None:
-                self._lease = wanted
+            new_lease = replace(lease, expired=True)
+            if self._storage.put_if_matches(self._path, new_lease.encode(), tag) is not None:
+                self._lease = new_lease
                 return None
         for _ in range(_WRITE_ATTEMPTS):
             now_ms = max(self._env.now_ms(), self._steady_wall_ms())
-            found = self._storage.read_versioned(self._path)
-            current = None if found is None else _Lease.decode(found[0])
-            if found is None or current is None:
-                return "its object is gone or unreadable"
+            stored = self._storage.read_versioned(self._path)
+            current = None if stored is None else _Lease.decode(stored[0])
+            if stored is None or current is None:
+                return "its object is missing or unreadable"
             if current.owner != lease.owner:
-                return f"{current.owner} took it over after the lease of {lease.owner} had run out"
+                return f"{current.owner} took it over after the lease of {lease.owner} had expired"
             if current.expired:
                 return "its object is marked as expired"
-            wanted = _Lease(lease.owner, current.valid_until if expired else now_ms + self._validity_ms, expired)
-            tag = self._storage.put_if_matches(self._path, wanted.encode(), found[1])
+            new_lease = _Lease(lease.owner, current.valid_until if expired else now_ms + self._validity_ms, expired)
+            tag = self._storage.put_if_matches(self._path, new_lease.encode(), stored[1])
             if tag is not None:
-                self._lease, self._tag = wanted, tag
+                self._lease, self._tag = new_lease, tag
                 return None
         raise StorageUnavailable(f"{self._where}: the lock object changes faster than it can be replaced")
 
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """What the lock object says.  valid_until: epoch milliseconds."""
+    """Content of the lock object.  valid_until: epoch milliseconds."""
 
     owner: str
     valid_until: int
     expired: bool = False
 
     def is_free(self, now_ms: int, unchanged_ms: int, margin_ms: int) -> bool:
-        """unchanged_ms: for how long whoever asks has seen it as it is."""
+        """unchanged_ms: how long the caller has observed the object unchanged."""
         if self.expired:
             return True
         ran_out = self.valid_until + margin_ms < now_ms
@@ -251,7 +262,7 @@ class _Lease:
         lives = process.is_running()
         if lives is None:
             return ran_out or unchanged_ms > int(validity) + margin_ms
-        # Of a process of this machine the clock says nothing that asking does not say better: somebody may just have set it.
+        # For a process of this machine, its liveness is more reliable than the clock, which may have been changed.
         return not lives or unchanged_ms > int(validity) + margin_ms
 
     def encode(self) -> bytes:
@@ -260,7 +271,7 @@ class _Lease:
 
     @classmethod
     def decode(cls, data: bytes) -> _Lease | None:
-        """The lease; None when the bytes are none."""
+        """Decode a lease; None if the bytes are malformed."""
         document = json_fields(data)
         owner, valid_until, expired = (document.get(name) for name in ("owner", "validUntil", "expired"))
         if not isinstance(owner, str) or type(valid_until) is not int or not isinstance(expired, bool):

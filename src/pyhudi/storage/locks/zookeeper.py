@@ -1,18 +1,23 @@
-"""ZooKeeper, as real Hudi's ZookeeperBasedLockProvider: the lock recipe of Apache Curator, over the client of kazoo.
+"""Lock in ZooKeeper, compatible with Hudi's ZookeeperBasedLockProvider: the lock recipe of Apache Curator, over the
+client of kazoo.
 
-    <base path>/<lock key>                                          made when it is missing, one `create` a component
-    <base path>/<lock key>/_c_<uuid>-lock-<10 digits>               one for each that holds the lock or waits for it
+    <base path>/<lock key>                                          created if missing, one `create` per component
+    <base path>/<lock key>/_c_<uuid>-lock-<10 digits>               one for each process that holds the lock or waits
+    for it
 
-1. Who wants the lock makes a node that is ephemeral and sequential.  The server counts; the smallest number after the last
-   `lock-` holds the lock, as Curator orders them.  (The nodes of kazoo's own recipe have names that Curator orders otherwise.)
-2. A node lives as long as the session of whoever made it.  So the proof that the lock is still ours is that our node stands and
-   that it belongs to the session which we have now; the server is asked for it, after a `sync` with its leader.
+1. A process that wants the lock creates an ephemeral sequential node.  The server assigns the number; the smallest
+number after
+   the last `lock-` holds the lock, as Curator orders them.  (Curator orders the node names of kazoo's own recipe
+   differently.)
+2. A node exists as long as the session of its creator.  So the lock is still ours if our node exists and belongs to the
+current
+   session; the server is queried for it, after a `sync` with its leader.
 3. The release deletes the node.
 
-All locks of a process on the same servers share one session.  A request without an answer may have made a node that nobody knows
-of: it is looked for by its uuid, and when the server cannot even be asked that, the session is ended, and its nodes with it.
+All locks of a process on the same servers share one session. A request without a response may have created a node of
+unknown name: it is found by its uuid. If that query fails too, the session is ended, which deletes its nodes.
 
-What this does not do: no TLS, SASL or digest authentication.
+No TLS, SASL or digest authentication.
 """
 
 from __future__ import annotations
@@ -33,15 +38,17 @@ from pyhudi.storage.locks.lock_provider import LockWait
 _MARK = "lock-"
 _URL = Option("hoodie.write.lock.zookeeper.url", str, None, "servers of ZooKeeper, host:port, with commas between them")
 
-# Servers keep a silent session for two of their ticks at least, and these are longer than half a second.
+# Servers retain a silent session for at least two ticks, and two ticks are longer than half a second.
 _TRUST_MS = 1_000
 _LAST_POLL_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ZookeeperSettings:
-    """base_path, lock_key: of the node; the key is the table's name when left out.  session_timeout_ms: after which the server
-    takes a silent client for dead, as far as its own limits let it; connection_timeout_ms: for each answer.
+    """Options of the ZooKeeper lock.
+
+    base_path, lock_key: path of the node; the key defaults to the table's name. session_timeout_ms: silence after which
+    the server considers a client dead, within its own limits. connection_timeout_ms: for each response.
     """
 
     url: Annotated[str | None, _URL] = None
@@ -75,38 +82,40 @@ class ZookeeperSettings:
 
     @classmethod
     def of(cls, options: Options) -> ZookeeperSettings:
-        """From checked options."""
+        """Create the settings from validated options."""
         return read_settings(cls, options)
 
     def path(self, table_name: str) -> str:
-        """The node of the table's lock.  Raises InvalidRequest when the settings name none."""
+        """The node of the table's lock.  Raises InvalidRequest if the settings lack the base path."""
         if not self.base_path:
-            raise InvalidRequest("the lock provider of ZooKeeper needs the option hoodie.write.lock.zookeeper.base_path")
+            raise InvalidRequest("the ZooKeeper lock provider requires the option hoodie.write.lock.zookeeper.base_path")
         return node_path(self.base_path, self.lock_key or table_name)
 
 
 def node_path(*parts: str) -> str:
-    """Parts of a path as one; empty components are dropped, as Curator does."""
+    """Join parts of a path; empty components are dropped, as in Curator."""
     return "/" + "/".join(component for part in parts for component in part.split("/") if component)
 
 
 class ZookeeperLock(LeaseLock):
-    """The lock that is the node at `path`.  Raises InvalidRequest when the settings name no server or kazoo is not installed."""
+    """The lock that is the node at `path`.  Raises InvalidRequest if the settings lack a server or kazoo is not
+    installed.
+    """
 
     def __init__(self, env: Environment, settings: ZookeeperSettings, path: str, *, wait_ms: int = 60_000) -> None:
         if not settings.url:
-            raise InvalidRequest(f"the lock provider of ZooKeeper needs the option {_URL}, for instance zookeeper.example:2181")
+            raise InvalidRequest(f"the ZooKeeper lock provider requires the option {_URL}, for instance zookeeper.example:2181")
         _check_url(settings.url)
         super().__init__(env, validity_ms=settings.session_timeout_ms, wait_ms=wait_ms, trusted_ms=_TRUST_MS)
         self._url = settings.url
         self._path = path
         self._timeouts_ms = (settings.session_timeout_ms, settings.connection_timeout_ms)
-        # What stands in the names of our nodes; of the acquisition under way, or of the one that holds.
+        # Prefix of the names of our nodes, of the current acquisition or hold.
         self._id = ""
-        # Whether a request for a node got no answer, so that there may be one more than `_node`.
+        # Whether a request for a node has no response, so that a node other than `_node` may exist.
         self._in_doubt = False
         self._node: str | None = None
-        # The session that our node was found to belong to.
+        # The session that our node was verified to belong to.
         self._proven_in: int | None = None
 
     @property
@@ -118,7 +127,7 @@ class ZookeeperLock(LeaseLock):
         return _session_of(self._url, *self._timeouts_ms)
 
     def _left_ms(self) -> int:
-        # A connection that stands may belong to another session than the one whose node was proven.
+        # The current connection may belong to another session than the verified one.
         return super()._left_ms() if self._session.id == self._proven_in else 0
 
     def _begin_to_wait(self) -> None:
@@ -134,7 +143,7 @@ class ZookeeperLock(LeaseLock):
     def _try_to_take(self) -> str | None:
         nodes = self._children(synced=self._in_doubt)
         if self._in_doubt or self._node not in nodes:
-            # A node of ours that is gone went with its session: to the end of the queue.
+            # A missing node was deleted with its session: rejoin at the end of the queue.
             ours = sorted(filter(self._is_ours, nodes), key=_order)
             self._node = next(iter(ours), None) or self._make_node()
             nodes = self._children(synced=False)
@@ -151,7 +160,7 @@ class ZookeeperLock(LeaseLock):
         except _SessionEnded as error:
             return str(error)
         if stat is None:
-            return f"its node {self._node} is gone: the session ended, or somebody deleted it"
+            return f"its node {self._node} is missing: the session ended, or another client deleted it"
         if stat.ephemeralOwner != session.id:
             return f"its node {self._node} belongs to a session that ended"
         self._proven_in = session.id
@@ -160,12 +169,12 @@ class ZookeeperLock(LeaseLock):
     def _give_back(self) -> str | None:
         try:
             nodes = [node for node in self._children(synced=True) if self._is_ours(node)] if self._in_doubt else [self._node]
-            gone = [node for node in nodes if not self._session.request("delete", f"{self._path}/{node}")]
+            missing = [node for node in nodes if not self._session.request("delete", f"{self._path}/{node}")]
         except StorageUnavailable:
-            # Our node would keep everybody waiting for as long as the session lasts.
+            # Our node would block all others for as long as the session lasts.
             self._session.end()
             raise
-        return f"its node {gone[0]} is gone" if gone else None
+        return f"its node {missing[0]} is missing" if missing else None
 
     def _forget(self) -> None:
         self._node, self._proven_in = None, None
@@ -177,32 +186,32 @@ class ZookeeperLock(LeaseLock):
         session = self._session
         if synced:
             session.request("sync", self._path)
-        found: list[str] | None = session.request("get_children", self._path)
-        if found is None:
+        children: list[str] | None = session.request("get_children", self._path)
+        if children is None:
             session.request("ensure_path", self._path)
-            found = session.request("get_children", self._path)
-        return found or []
+            children = session.request("get_children", self._path)
+        return children or []
 
     def _make_node(self) -> str:
         doubted, self._in_doubt = self._in_doubt, True
-        made: str | None = self._session.request("create", f"{self._path}/{self._id}-{_MARK}", ephemeral=True, sequence=True)
-        if made is None:
-            raise StorageUnavailable(f"{self._where}: the node of the lock was deleted while it was taken")
+        created: str | None = self._session.request("create", f"{self._path}/{self._id}-{_MARK}", ephemeral=True, sequence=True)
+        if created is None:
+            raise StorageUnavailable(f"{self._where}: the node of the lock was deleted during its creation")
         self._in_doubt = doubted
-        return made.rpartition("/")[2]
+        return created.rpartition("/")[2]
 
 
 def _order(node: str) -> str:
-    """What Curator orders the children of a lock by."""
+    """Sort key of the children of a lock, as in Curator."""
     return node.rpartition(_MARK)[2]
 
 
 class _SessionEnded(StorageUnavailable):
-    """The servers know the session no more, and none of its nodes; the next request comes in a new one."""
+    """The servers have ended the session and its nodes; the next request opens a new one."""
 
 
 class _Session:
-    """One session with the servers, made at the first request."""
+    """One session with the servers, opened by the first request."""
 
     def __init__(self, url: str, session_timeout_ms: int, connection_timeout_ms: int) -> None:
         self._url = url
@@ -213,12 +222,12 @@ class _Session:
 
     @property
     def id(self) -> int | None:
-        """The id that the servers know the session by; None without a connection."""
+        """The session's id on the servers; None without a connection."""
         found = None if self._client is None else self._client.client_id
         return None if found is None else found[0]
 
     def request(self, verb: str, path: str, **arguments: object) -> Any:
-        """One request, and its answer; None when there is no node at `path`.  Raises StorageUnavailable."""
+        """Send one request and return its response; None if there is no node at `path`.  Raises StorageUnavailable."""
         from kazoo.exceptions import KazooException, NoNodeError, SessionExpiredError
         from kazoo.handlers.threading import KazooTimeoutError
 
@@ -237,7 +246,7 @@ class _Session:
             raise StorageUnavailable(f"zookeeper://{self._url}: {verb} {path} failed: {error!r}") from error
 
     def end(self) -> None:
-        """Give the session up; the next request makes another."""
+        """End the session; the next request opens another."""
         with self._mutex:
             client, self._client = self._client, None
         if client is not None:
@@ -256,9 +265,9 @@ class _Session:
 
 
 def _stop(client: Any, timeout_s: float) -> None:
-    """End a client, and the session where the servers can be told within the time; without them it lasts until they miss it.
+    """Stop a client, and its session if the servers respond in time; otherwise the session expires.
 
-    kazoo waits here for an attempt to connect that is under way, to a silent server for most of the session's length.
+    kazoo waits here for a pending connection attempt, which takes most of the session's length with a silent server.
     """
 
     def stop() -> None:
@@ -286,7 +295,7 @@ def _client_class() -> Any:
     try:
         from kazoo.client import KazooClient
     except ImportError:
-        raise InvalidRequest('the lock provider of ZooKeeper needs kazoo: pip install "pyhudi[zookeeper]"') from None
+        raise InvalidRequest('the ZooKeeper lock provider needs kazoo: pip install "pyhudi[zookeeper]"') from None
     return KazooClient
 
 
@@ -301,13 +310,14 @@ def _session_of(url: str, session_timeout_ms: int, connection_timeout_ms: int) -
 
 
 def end_sessions() -> None:
-    """End the sessions of this process; whatever lock is held through one is lost."""
+    """End the sessions of this process, which loses all locks held through them."""
     for session in list(_sessions.values()):
         session.end()
 
 
 def _after_fork() -> None:
-    # The session is the parent's: its threads are not here, and a word on its connection would confuse both.
+    # The session is the parent's: its threads do not exist here, and requests on its connection would confuse both
+    # processes.
     global _sessions, _sessions_mutex
     _sessions, _sessions_mutex = {}, threading.Lock()
 

@@ -1,1 +1,1 @@
-"""Storage in S3, Google Cloud Storage and Azure, through obstore."""
+"""Storage in S3, Google Cloud Storage and Azure over obstore."""

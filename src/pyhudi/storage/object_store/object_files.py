@@ -1,4 +1,4 @@
-"""Files in object stores as Arrow reads and writes them: ranges, and multipart uploads."""
+"""Reading objects by ranges and writing them by multipart uploads, for Arrow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ObjectRanges:
             except (FileNotFoundError, NotFoundError):
                 raise
             except (BaseError, OSError, ValueError):
-                # An empty object has no last bytes, and Azure knows no request for them.  A real failure comes again.
+                # An empty object has no suffix range, and Azure does not support one.  A real failure occurs again.
                 return obstore.head(self._store, self._key)["size"], b""
         except (BaseError, OSError, ValueError) as error:
             raise store_error(error, "read", self._uri) from error
@@ -45,18 +45,20 @@ class ObjectRanges:
         starts = list(range(start, start + length, _PART_BYTES))
         ends = [min(begin + _PART_BYTES, start + length) for begin in starts]
         try:
-            # Without coalescing, because the parts are one range that was cut to be fetched at once.
+            # No coalescing: the parts were split from one range to be fetched concurrently.
             parts = obstore.get_ranges(self._store, self._key, starts=starts, ends=ends, coalesce=0)
         except (BaseError, OSError, ValueError) as error:
             raise store_error(error, "read", self._uri) from error
         data = b"".join(parts) if len(parts) > 1 else bytes(parts[0])
         if len(data) != length:
-            raise StorageUnavailable(f"{self._uri}: asked for {length} bytes at {start}, got {len(data)}")
+            raise StorageUnavailable(f"{self._uri}: requested {length} bytes at {start}, received {len(data)}")
         return data
 
 
 class ObjectOutput:
-    """The `with` block of `open_output`: a multipart upload that is completed at a clean end only."""
+    """The context manager of `open_output`: a multipart upload that is completed only if the block ends without an
+    error.
+    """
 
     def __init__(self, store: Any, key: str, uri: str) -> None:
         self._store = store

@@ -1,9 +1,9 @@
-"""Storage options of object stores, by the names that people know, as the settings of obstore.
+"""Translate storage options of object stores, including their names in other tools, into settings of obstore.
 
-Options are those of obstore with or without the `aws_`, `google_`, `azure_storage_` prefix, in any case (so delta-rs and the
-environment write them), and those of PyIceberg, fsspec and Hadoop that `option_names` lists.  What the options do not say comes
-from the environment, by obstore's names in upper case, and credentials from the machine's role after that.  An option that
-nobody knows is InvalidRequest.
+Options are those of obstore with or without the `aws_`, `google_`, `azure_storage_` prefix, in any case (as delta-rs
+and the environment write them), and those of PyIceberg, fsspec and Hadoop listed in `storage_option_names`. Missing
+options come from the environment, by obstore's names in upper case, then credentials from the machine's role. Unknown
+options are InvalidRequest.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pyhudi.storage.storage_option_names import (
 )
 from pyhudi.storage.uris import Location
 
-# Long enough for a part over a slow line; the client's own default of 30 seconds is not.
+# Long enough for a part over a slow connection; the client's default of 30 seconds is not.
 _TIMEOUT = "120s"
 _CONNECT_TIMEOUT = "10s"
-# For how long a request is sent again.
+# How long a request is retried.
 RETRY_TIMEOUT = timedelta(seconds=60)
 
 STORE_TYPES = {
@@ -46,14 +46,15 @@ OBJECT_SCHEMES = tuple(STORE_TYPES)
 
 _PREFIXES = {"s3": ("aws_",), "gcs": ("google_",), "azure": ("azure_storage_", "azure_")}
 
-# Where the environment names an endpoint, the first one first.
+# Environment variables for the endpoint, in order of precedence.
 _ENDPOINTS = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     "gcs": ("GOOGLE_BASE_URL",),
     "azure": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
 
-# What a client of today lets win over `endpoint`; it takes it from the first of those variables. Older ones know neither.
+# Current clients prefer this setting over `endpoint`, and read it from the first of those variables.  Older ones lack
+# it.
 S3_ENDPOINT = "aws_endpoint_url_s3"
 
 # Settings of the HTTP client, not of the store.
@@ -77,30 +78,34 @@ _CLIENT_OPTIONS = frozenset(
 def store_settings(
     kind: str, location: Location, options: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Sort options into those of the store, of the HTTP client and of the repeats, each by obstore's names.
+    """Split options into settings of the store, of the HTTP client and of retries, each by obstore's names.
 
     kind: a value of `STORE_TYPES`.
-    Raises InvalidRequest for two names of one option that contradict each other, and for a value that the option cannot have.
+
+    Raises:
+        InvalidRequest: Two names of one option with different values, or an invalid value.
     """
     named: dict[str, tuple[str, str]] = {}
-    for given, value in options.items():
-        for name, meant in _meant(kind, location, given, value).items():
-            if name in named and named[name][1] != meant:
-                raise InvalidRequest(f"storage options {named[name][0]!r} and {given!r} both set {name}, to different values")
-            named[name] = (given, meant)
+    for option_name, value in options.items():
+        for name, setting in _meant(kind, location, option_name, value).items():
+            if name in named and named[name][1] != setting:
+                raise InvalidRequest(
+                    f"storage options {named[name][0]!r} and {option_name!r} both set {name}, to different values"
+                )
+            named[name] = (option_name, setting)
     _check_azure_auth(named)
     config: dict[str, Any] = {}
     client: dict[str, Any] = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
     retry: dict[str, Any] = {"retry_timeout": RETRY_TIMEOUT}
-    for name, (given, value) in named.items():
+    for name, (option_name, value) in named.items():
         if name in ("allow_http", "allow_invalid_certificates"):
-            client[name] = parse_boolean(given, value)
+            client[name] = parse_boolean(option_name, value)
         elif name in _CLIENT_OPTIONS:
             client[name] = value
         elif name == "max_retries":
-            retry[name] = _count(given, value)
+            retry[name] = _count(option_name, value)
         elif name in ("skip_signature", "use_emulator", BUCKET_IN_HOST):
-            config[name] = parse_boolean(given, value)
+            config[name] = parse_boolean(option_name, value)
         else:
             config[name] = value
     _settle_endpoint(kind, location, config, client)
@@ -115,31 +120,33 @@ def _meant(kind: str, location: Location, option_value: str, value: str) -> Mapp
     for prefix in _PREFIXES[kind]:
         plain = plain.removeprefix(prefix)
     for known in (name, plain):
-        meant = resolve_option(kind, location.uri, known, option_value, value)
-        if meant is not None:
-            return meant
+        settings = resolve_option(kind, location.uri, known, option_value, value)
+        if settings is not None:
+            return settings
     check_family(kind, location.uri, name, option_value)
     return {plain: value}
 
 
 def _check_azure_auth(options: dict[str, tuple[str, str]]) -> None:
-    given, way = options.pop(AZURE_AUTH, ("", ""))
-    lacking = [name for name in AZURE_NEEDS.get(way, ()) if name not in options]
-    if lacking:
-        raise InvalidRequest(f"storage option {given!r} says {way}, and {' and '.join(lacking)} is not given")
-    if way and way != "sharedkey" and "account_key" in options:
-        raise InvalidRequest(f"storage options {given!r} and {options['account_key'][0]!r} contradict each other: leave one out")
+    option_name, auth_type = options.pop(AZURE_AUTH, ("", ""))
+    missing = [name for name in AZURE_NEEDS.get(auth_type, ()) if name not in options]
+    if missing:
+        raise InvalidRequest(f"storage option {option_name!r} is {auth_type}, which also needs {' and '.join(missing)}")
+    if auth_type and auth_type != "sharedkey" and "account_key" in options:
+        raise InvalidRequest(
+            f"storage options {option_name!r} and {options['account_key'][0]!r} contradict each other: leave one out"
+        )
 
 
 def _settle_endpoint(kind: str, location: Location, config: dict[str, Any], client: dict[str, Any]) -> None:
-    """Bring the endpoint into the form that obstore wants, and let requests without TLS through where it says http.
+    """Normalize the endpoint for obstore, and allow requests without TLS if it starts with http.
 
-    An endpoint of the environment counts where the options have none.
+    An endpoint of the environment applies if the options have none.
     """
     name = "base_url" if kind == "gcs" else "endpoint"
-    endpoint = config.get(name) or next((os.environ[one] for one in _ENDPOINTS[kind] if os.environ.get(one)), "")
+    endpoint = config.get(name) or next((os.environ[variable] for variable in _ENDPOINTS[kind] if os.environ.get(variable)), "")
     if endpoint and "://" not in endpoint:
-        # Hadoop writes the host alone, and says by another option whether it speaks TLS.
+        # Hadoop writes only the host; another option selects TLS.
         endpoint = f"{'http' if client.get('allow_http') else 'https'}://{endpoint}"
         config[name] = endpoint
     if BUCKET_IN_HOST in config:
@@ -155,14 +162,16 @@ def _settle_endpoint(kind: str, location: Location, config: dict[str, Any], clie
 
 
 def store_target(kind: str, location: Location, config: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The bucket or container, and the settings with the account that an Azure URI may name."""
+    """The bucket or container, and the settings including the account of an Azure URI."""
     if kind != "azure" or "@" not in location.authority:
         return location.authority, config
     container, _, host = location.authority.partition("@")
     named = azure_endpoint(host)
     account = named["account_name"]
     if config.get("account_name", account) != account:
-        raise InvalidRequest(f"{location.uri} names the account {account!r}, the options {config['account_name']!r}")
+        raise InvalidRequest(
+            f"{location.uri} contains the account {account!r}, but the options contain {config['account_name']!r}"
+        )
     return container, {**named, **config}
 
 

@@ -1,27 +1,33 @@
-"""Storage in S3, Google Cloud Storage and Azure, through obstore.
+"""Storage in S3, Google Cloud Storage and Azure over obstore.
 
     s3://bucket/path  s3a://  s3n://          gs://bucket/path  gcs://
     az://container/path                       abfs[s]://container@account.dfs.core.windows.net/path
 
-Names of objects are the paths as they are, without percent-encoding.  An object appears whole, when its upload is complete,
-and lists at once (all three stores are strongly consistent).  What each guarantee rests on:
+Object names are the paths without percent-encoding. An object appears as a whole when its upload is complete, and is
+listed at once (all three stores are strongly consistent). How each guarantee is implemented:
 
-1. `put_if_absent` and `put_if_matches` are conditional PUTs (If-None-Match: *, If-Match: etag; a generation in GCS).  Each call
-   gives its object a mark of its own (user metadata `pyhudiput`): a request without an answer, or that the store was too busy
-   for, is sent again, and where that one is refused, the mark tells our own object from another writer's.  Endpoints that
-   take such a PUT and ignore its condition would lose commits: before the first one of a process a probe finds out, and the
-   store is Unsupported.
-2. `open_output` is a multipart upload of 8 MiB parts, at most four under way.  A `with` block that fails leaves the parts as an
-   unfinished upload, which nobody can see but which is stored until a lifecycle rule of the bucket ends it.
-3. `open_input` fetches the last 64 KiB when it opens, because that is where Parquet and HFile begin to read; then what is asked
-   for, with read-ahead for small reads and several requests at once for large ones.
+1. `put_if_absent` and `put_if_matches` are conditional PUTs (If-None-Match: *, If-Match: etag; a generation in GCS).
+Each call
+   marks its object with a unique id (user metadata `pyhudiput`).  A request without a response, or refused by a busy
+   store, is
+   retried.  If the retry fails its condition, the mark distinguishes the call's own object from another writer's.
+   Endpoints that
+   ignore the condition would lose commits: before the first conditional PUT of a process a probe detects them, and the
+       store
+   is Unsupported.
+2. `open_output` is a multipart upload of 8 MiB parts, at most four concurrently.  A failed `with` block leaves the
+parts as an
+   unfinished upload, which is invisible but stored until a lifecycle rule of the bucket expires it.
+3. `open_input` fetches the last 64 KiB when it opens, because Parquet and HFile readers begin there.  Later reads use
+read-ahead
+   for small ranges and several concurrent requests for large ones.
 
 Options: `object_options`.
 
-Tested against an S3 server, and by hand against Azurite.  For GCS only the construction is tested.
+Tested against an S3 server, and manually against Azurite.  For GCS only the construction is tested.
 
-What this does not do: `delete_folder` leaves the empty `folder/` objects that some Hadoop versions write, no profile files of
-the AWS command line are read, and stores that lack conditional PUTs cannot hold a table.
+Limits: `delete_folder` keeps the empty `folder/` objects that some Hadoop versions write, profile files of the AWS
+command line are not read, and stores without conditional PUTs cannot hold a table.
 """
 
 from __future__ import annotations
@@ -60,7 +66,7 @@ from pyhudi.storage.uris import Location, UriMixin, files_below
 
 _DELETE_BATCH = 1000
 
-# Conditional writes are repeated by us, not by the client.
+# Conditional writes are retried here, not by the client.
 _MARK = "pyhudiput"
 _CONDITIONAL_ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.05
@@ -89,8 +95,8 @@ class ObjectStorage(UriMixin):
         return ObjectStorage(self._location.child(check_path(path)), self._options, self._stores)
 
     def read(self, path: str) -> bytes | None:
-        found = self._get(path)
-        return None if found is None else found[0]
+        stored = self._get(path)
+        return None if stored is None else stored[0]
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         check_range(path, offset, length)
@@ -99,7 +105,8 @@ class ObjectStorage(UriMixin):
             if length:
                 return bytes(obstore.get_range(self._stores.with_retries, key, start=offset, length=length))
         except (BaseError, OSError, ValueError) as error:
-            # Stores refuse a range that begins at the end of the object or beyond; whether it does, the size tells.
+            # Stores refuse a range that begins at or after the end of the object; its size decides whether that is the
+            # cause.
             if isinstance(error, FileNotFoundError | NotFoundError) or not self._ends_before(path, offset):
                 raise store_error(error, "read", self.absolute(path)) from error
             return b""
@@ -118,19 +125,19 @@ class ObjectStorage(UriMixin):
     def list(self, folder: str) -> Listing:
         prefix = join_path(self._location.path, check_path(folder))
         try:
-            found = obstore.list_with_delimiter(self._stores.with_retries, prefix or None)
+            listing = obstore.list_with_delimiter(self._stores.with_retries, prefix or None)
         except (BaseError, OSError, ValueError) as error:
             translated = store_error(error, "list", self.absolute(folder))
             if isinstance(translated, TableState):
                 return Listing()
             raise translated from error
-        # The object `folder/` that Hadoop may have made stands for the folder and is not a file in it.
-        files = [self._info(meta) for meta in found["objects"] if meta["path"] != prefix]
-        folders = [self._relative(path) for path in found["common_prefixes"]]
+        # An object `folder/` created by Hadoop represents the folder and is not a file in it.
+        files = [self._info(meta) for meta in listing["objects"] if meta["path"] != prefix]
+        folders = [self._relative(path) for path in listing["common_prefixes"]]
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
-        # A flat listing would be fewer requests, but shows Hadoop's `folder/` objects as if they were files.
+        # A flat listing would need fewer requests, but shows Hadoop's `folder/` objects as files.
         return files_below(folder, self.list)
 
     def is_duplicate_symlink(self, folder: str, marker: str) -> bool:
@@ -148,10 +155,10 @@ class ObjectStorage(UriMixin):
         return self._put_on_condition(path, data, "create") is not None
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        found = self._get(path)
-        if found is None:
+        stored = self._get(path)
+        if stored is None:
             return None
-        data, meta = found
+        data, meta = stored
         return data, _tag(meta, self.absolute(path))
 
     def put_if_matches(self, path: str, data: bytes, tag: str) -> str | None:
@@ -199,11 +206,11 @@ class ObjectStorage(UriMixin):
         return FileInfo(self._relative(meta["path"]), meta["size"], modified_ms)
 
     def _get(self, path: str) -> tuple[bytes, Mapping[str, Any]] | None:
-        """The whole object with what the store says about it."""
+        """The content and metadata of an object; None if it does not exist."""
         key = self._key(path)
         try:
-            found = obstore.get(self._stores.with_retries, key)
-            return bytes(found.bytes()), found.meta
+            response = obstore.get(self._stores.with_retries, key)
+            return bytes(response.bytes()), response.meta
         except (BaseError, OSError, ValueError) as error:
             translated = store_error(error, "read", self.absolute(path))
             if isinstance(translated, TableState):
@@ -225,17 +232,19 @@ class ObjectStorage(UriMixin):
         return self._send(key, self.absolute(path), data, mode)
 
     def _send(self, key: str, where: str, data: bytes, mode: Any) -> str | None:
-        """A conditional PUT with its repeats: the tag of what it wrote; None when its condition does not hold, for another
-        writer's sake.
+        """Conditional PUT with retries.  Returns the tag of the written object; None if the condition fails because of
+        another writer.
         """
         attributes = {_MARK: uuid.uuid4().hex}
         deadline = time.monotonic() + RETRY_TIMEOUT.total_seconds()
-        # Whether a request may have landed without our hearing of it.
+        # Whether an earlier request may have succeeded without a response.
         unsure = False
         for attempt in range(self._stores.attempts):
             try:
-                put = obstore.put(self._stores.without_retries, key, data, mode=mode, use_multipart=False, attributes=attributes)
-                return _tag(put, where)
+                result = obstore.put(
+                    self._stores.without_retries, key, data, mode=mode, use_multipart=False, attributes=attributes
+                )
+                return _tag(result, where)
             except (BaseError, OSError, ValueError) as error:
                 refused = _refuses(error, mode)
                 if refused:
@@ -243,7 +252,7 @@ class ObjectStorage(UriMixin):
                 failure = store_error(error, "write", where)
                 if refused is False or not isinstance(failure, StorageUnavailable):
                     raise failure from error
-                # S3 answers 409 while another conditional write of the name is under way: nobody has won yet.
+                # S3 answers 409 during a concurrent conditional write of the name: no writer has won yet.
                 unsure = unsure or http_status(error) != 409
                 if attempt + 1 == self._stores.attempts or time.monotonic() > deadline:
                     landed = self._tag_of_ours(key, where, attributes) if unsure else None
@@ -251,21 +260,21 @@ class ObjectStorage(UriMixin):
                         return landed
                     raise failure from error
                 time.sleep(_FIRST_PAUSE_S * 2**attempt)
-        raise InvalidRequest("a conditional write is attempted once at the least")
+        raise InvalidRequest("a conditional write needs at least one attempt")
 
     def _tag_of_ours(self, key: str, where: str, attributes: Mapping[str, str]) -> str | None:
-        """The tag of the object, where it is the one that we wrote with these attributes."""
+        """The tag of the object if its attributes are those of this call."""
         try:
-            found = obstore.get(self._stores.with_retries, key, options={"head": True})
-            is_ours = found.attributes.get(_MARK) == attributes[_MARK]
-            return _tag(found.meta, where) if is_ours else None
+            stored = obstore.get(self._stores.with_retries, key, options={"head": True})
+            is_ours = stored.attributes.get(_MARK) == attributes[_MARK]
+            return _tag(stored.meta, where) if is_ours else None
         except (FileNotFoundError, NotFoundError):
             return None
         except (BaseError, OSError, ValueError) as error:
             raise store_error(error, "look at", where) from error
 
     def _probe(self) -> None:
-        """Find out, once in a process, whether the endpoint honours conditions.  Raises Unsupported when it does not."""
+        """Check once per process that the endpoint honours conditional PUTs.  Raises Unsupported if it does not."""
         with _probe_mutex:
             if self._stores.endpoint in _probed:
                 return
@@ -277,15 +286,15 @@ class ObjectStorage(UriMixin):
                 try:
                     honoured = self._send(key, where, b"", "create") is None
                 finally:
-                    # An empty object that stays is in nobody's way.
+                    # A remaining empty object is harmless.
                     with contextlib.suppress(StorageUnavailable):
                         self._delete_keys([key])
             except TableState:
                 return
             if not honoured:
                 raise Unsupported(
-                    f"{self.uri}: the endpoint ignores the condition of a PUT that the object be absent (If-None-Match: *); "
-                    "writers could not be told apart there, and commits would be lost: use a store that honours it"
+                    f"{self.uri}: the endpoint ignores the condition of a PUT (If-None-Match: *), so "
+                    "concurrent writers would lose commits. Use a store that honours conditional PUTs"
                 )
             _probed.add(self._stores.endpoint)
 
@@ -293,7 +302,7 @@ class ObjectStorage(UriMixin):
         try:
             obstore.delete(self._stores.with_retries, keys)
         except (FileNotFoundError, NotFoundError):
-            # S3 takes absent objects without an error; GCS and Azure do not, and leave unsaid which of the others are gone.
+            # S3 ignores missing objects; GCS and Azure report an error that does not identify the deleted ones.
             for key in keys:
                 try:
                     obstore.delete(self._stores.with_retries, key)
@@ -306,20 +315,21 @@ class ObjectStorage(UriMixin):
 
 
 def _tag(meta: Mapping[str, Any], where: str) -> str:
-    """What a store says of an object as a tag.  Raises Unsupported where that does not tell it from others."""
-    # Azure and S3 compare the etag, GCS the generation, which stands where S3 has its version.
+    """The tag of an object version.  Raises Unsupported if the store returns neither etag nor version."""
+    # Azure and S3 compare the etag, GCS the generation, which obstore returns as the version.
     tag = f"{meta['version'] or ''}\n{meta['e_tag'] or ''}"
     if tag == "\n":
-        raise Unsupported(f"{where}: the store gives its objects no etag, so none can be replaced safely")
+        raise Unsupported(f"{where}: the store returns no etag, so objects cannot be replaced atomically. Use another store")
     return tag
 
 
 @dataclass(frozen=True, slots=True)
 class _Stores:
-    """One bucket twice: `with_retries` repeats requests that fail, `without_retries` sends each a single time.
+    """Two clients of one bucket: `with_retries` repeats failed requests, `without_retries` sends each once.
 
-    attempts: at a conditional write.  endpoint: what stands for the bucket among those of this process.
-    Raises Unsupported in a child of fork whose parent had sent requests: the client waits for its threads there, for ever.
+    attempts: of a conditional write.  endpoint: key of the bucket among those of this process.
+    Raises Unsupported in a forked child whose parent had sent requests: the client would wait for the parent's threads
+    forever.
     """
 
     _patient: Any
@@ -338,7 +348,7 @@ class _Stores:
         return self._once
 
 
-# The process in which the client of object stores has begun to work.
+# The process in which the object store client was first used.
 _client_process: int | None = None
 
 
@@ -348,8 +358,8 @@ def _check_client() -> None:
         _client_process = os.getpid()
     elif _client_process != os.getpid():
         raise Unsupported(
-            f"this process was forked from {_client_process}, which had used object stores, and their client does not survive "
-            'that; start processes by the methods "spawn" or "forkserver"'
+            f"object stores cannot be used in this process: it was forked from process {_client_process}, which had used them, "
+            'and their client does not survive a fork. Start processes with the method "spawn" or "forkserver"'
         )
 
 
@@ -358,11 +368,13 @@ _probe_mutex = threading.Lock()
 
 
 def _refuses(error: Exception, mode: Any) -> bool | None:
-    """True when an answer says that the condition of a PUT does not hold, None when it says nothing about it."""
+    """Return True if a response means that the PUT's condition is false, None if it does not decide, False for other
+    errors.
+    """
     if isinstance(error, AlreadyExistsError | PreconditionError):
         if is_missing_bucket(error):
             return False
-        # Azure refuses by a 409 with a code of its own; any other says that the name is being written.
+        # Azure refuses by a 409 with its own code; any other 409 means that the name is being written.
         return None if http_status(error) == 409 and _TAKEN_IN_AZURE not in str(error) else True
     if mode == "create":
         return None
@@ -380,13 +392,13 @@ def _knows_endpoint_of_s3() -> bool:
     except UnknownConfigurationKeyError:
         return False
     except BaseError:
-        # The environment may hold half of a credential: the setting itself was taken.
+        # The environment may have an incomplete credential: the setting itself was accepted.
         return True
     return True
 
 
 def _without_values(line: str, config: Mapping[str, Any]) -> str:
-    """A message of the client with no setting in it that is a secret."""
+    """Redact secret settings in a message of the client."""
     for name, value in config.items():
         if isinstance(value, str) and redact_secret(name, value) != value:
             line = line.replace(value, REDACTED)
@@ -396,7 +408,8 @@ def _without_values(line: str, config: Mapping[str, Any]) -> str:
 def open_objects(location: Location, options: dict[str, str]) -> Storage:
     """The storage of an object store's URI.  Sends no request.
 
-    Raises InvalidRequest for an option that the store does not know, or that is missing to reach it.
+    Raises:
+        InvalidRequest: Unknown option, or a missing option that the store needs.
     """
     kind = STORE_TYPES[location.scheme]
     config, client, retry = store_settings(kind, location, options)
@@ -416,8 +429,6 @@ def open_objects(location: Location, options: dict[str, str]) -> Storage:
         raise InvalidRequest(f"{location.uri}: {first_line(error).rstrip('.')}{like(kind, name)}") from error
     except (BaseError, ValueError, TypeError) as error:
         line = _without_values(first_line(error), config)
-        # The client's own error may show a value, and is not shown as the cause either.
-        raise InvalidRequest(
-            f"{location.uri}: cannot be opened with these storage options: {line}; {CREDENTIALS[kind]}"
-        ) from None
+        # The client's error may contain a secret value, so it is not chained as the cause.
+        raise InvalidRequest(f"{location.uri}: invalid storage options: {line}; {CREDENTIALS[kind]}") from None
     return ObjectStorage(location, tuple(sorted(options.items())), stores)

@@ -4,7 +4,7 @@ The name of such a log bears the time of the resize, which had not completed whe
 the name of a log bears the time of the base file that it belongs to, and upgraded tables keep the commits of then: what these
 names tell had completed before, or is a compaction that was planned.
 
-Source: docs/formats/writing.md, "Resizing rings".
+Source: docs/formats/writing.md, "Resizing consistent hashing buckets".
 """
 
 from __future__ import annotations

@@ -35,10 +35,9 @@ from pyhudi.table.timeline.archived_timeline import ArchivedCompletions, History
 class TimelineStore:
     """Reads and writes the instant files of one table.
 
-    folder: relative to the table, `.hoodie/timeline` from table version 8 on, `.hoodie` before.  layout: how this table names
-    them.
-    zone: the zone of the table's instant times, needed where completion times are file times.
-    history: where archived instants are.
+    folder: relative to the table, `.hoodie/timeline` from table version 8 on, `.hoodie` before. layout: how this table
+    names them. zone: the zone of the table's instant times, needed where completion times are file times. history:
+    where archived instants are.
     """
 
     storage: Storage

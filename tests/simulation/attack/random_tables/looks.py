@@ -214,7 +214,7 @@ def goes_on(run: Run, table: Table, rng: random.Random) -> None:
         try:
             next_position(table.context, position, BatchLimits())
         except TableState as error:
-            assert "has since taken back" in str(error), f"from {position}, which is gone: {error}"
+            assert "has since rolled back" in str(error), f"from {position}, which is gone: {error}"
         else:
             raise AssertionError(f"a stream goes on from {position}, which is gone")
 

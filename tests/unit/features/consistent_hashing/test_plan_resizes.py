@@ -42,7 +42,7 @@ def slices(ring: HashingRing, sizes: Sequence[int | None]) -> list[FileSlice]:
 
 def planned(ring: HashingRing, sizes: Sequence[int | None], **rules: int) -> list[tuple[list[int], list[tuple[int, NodeTag]]]]:
     """For each group the places of its nodes, and those that take their place."""
-    given = ResizeRules(**{"split_bytes": 100, "merge_bytes": 10, "fewest": 1, "most": 8, **rules})
+    given = ResizeRules(**{"split_bytes": 100, "merge_bytes": 10, "min_nodes": 1, "max_nodes": 8, **rules})
     groups = plan_resize(ring, slices(ring, sizes), given, uuids())
     place = {node.file_id: node.value for node in ring.nodes}
     check(ring, groups)
@@ -77,9 +77,9 @@ def test_large_nodes_split_half_way() -> None:
 
 
 def test_the_most_nodes() -> None:
-    groups = planned(FOUR, [101, 101, 101, 101], most=6)
+    groups = planned(FOUR, [101, 101, 101, 101], max_nodes=6)
     assert [len(nodes) for _, nodes in groups] == [2, 2, 1, 1]
-    assert all(len(nodes) == 1 for _, nodes in planned(FOUR, [101] * 4, most=4))
+    assert all(len(nodes) == 1 for _, nodes in planned(FOUR, [101] * 4, max_nodes=4))
 
 
 def test_a_ring_of_one_node_splits_across_from_it() -> None:
@@ -100,14 +100,14 @@ def test_small_neighbours_merge_round_the_ring() -> None:
     assert planned(FOUR, [50, 5, 5, 50]) == [([B, C], [(B, GOES), (C, COMES)]), ([A], [(A, COMES)]), ([D], [(D, COMES)])]
     assert planned(FOUR, [1, 50, 50, 1])[0] == ([D, A], [(D, GOES), (A, COMES)])
     # What was gathered stays within the limit before the next one joins, which may take it beyond.
-    assert planned(FOUR, [50, 10, 10, 10], fewest=1)[0] == ([B, C], [(B, GOES), (C, COMES)])
+    assert planned(FOUR, [50, 10, 10, 10], min_nodes=1)[0] == ([B, C], [(B, GOES), (C, COMES)])
 
 
 def test_the_fewest_nodes() -> None:
-    assert planned(FOUR, [1, 1, 1, 1], fewest=3)[0] == ([D, A], [(D, GOES), (A, COMES)])
-    assert all(len(nodes) == 1 for _, nodes in planned(FOUR, [1] * 4, fewest=4))
+    assert planned(FOUR, [1, 1, 1, 1], min_nodes=3)[0] == ([D, A], [(D, GOES), (A, COMES)])
+    assert all(len(nodes) == 1 for _, nodes in planned(FOUR, [1] * 4, min_nodes=4))
     # A node that splits makes room for one more that goes.
-    groups = planned(FOUR, [1, 1, 101, 50], fewest=4)
+    groups = planned(FOUR, [1, 1, 101, 50], min_nodes=4)
     assert ([A, B], [(A, GOES), (B, COMES)]) in groups
 
 

@@ -210,7 +210,7 @@ def test_refused_blocks() -> None:
         encode_block(BlockType.AVRO, {}, b"")
     with pytest.raises(InvalidRequest, match="never written"):
         encode_block(BlockType.CORRUPT, {HeaderKey.INSTANT_TIME: "1"}, b"")
-    with pytest.raises(InvalidRequest, match="format ends"):
+    with pytest.raises(InvalidRequest, match="exceeds the format"):
         frame_block(BlockType.AVRO, {HeaderKey.INSTANT_TIME: "1"}, 2**31 - 40)
 
 

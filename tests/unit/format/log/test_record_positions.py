@@ -27,7 +27,7 @@ def test_headers_of_the_reference(text: str, positions: list[int]) -> None:
     assert decode_positions(text).tolist() == positions
     assert decode_positions(text, len(positions)).tolist() == positions
     assert encode_positions(np.array(positions)) == text
-    with pytest.raises(CorruptData, match="another number"):
+    with pytest.raises(CorruptData, match="number of positions differs"):
         decode_positions(text, len(positions) + 1)
 
 

@@ -49,5 +49,5 @@ def test_nested_types() -> None:
 
 
 def test_a_type_that_hive_has_not() -> None:
-    with pytest.raises(Unsupported, match="has no type in Hive"):
+    with pytest.raises(Unsupported, match="has no equivalent in Hive"):
         hive_type(pa.duration("us"), timestamps=True)

@@ -1,4 +1,4 @@
-"""Instants and archive of timeline layout 1 as those of layout 2, and back.
+"""Convert instants and archive between timeline layout 1 and layout 2.
 
     instant file            layout 1                          layout 2
     name when completed     `t.commit`, time: the file's      `t_c.commit`
@@ -6,8 +6,8 @@
     pending clustering      `t.replacecommit.requested`       `t.clustering.requested`
     archive                 log files                         a history of Parquet files
 
-Completion times that layout 2 gets are the modification times of the files, one millisecond apart at least; layout 1 gets files
-with the completion times as theirs, where the store lets it.
+Completion times in layout 2 are the modification times of the layout 1 files, at least one millisecond apart. Files of
+layout 1 get the completion times as modification times, if the store supports that.
 
 Source: docs/formats/timeline.md, "Version 6".
 """
@@ -47,7 +47,7 @@ _V1, _V2 = TimelineLayout.V1, TimelineLayout.V2
 
 
 def store_layout_2(context: TableContext, folder: str, files: Sequence[Instant]) -> int:
-    """Write the files of layout 2 that stand for those of layout 1; returns how many instants that were."""
+    """Write the layout 2 files for instants of layout 1; return the number of instants."""
     times = _completion_times(files, context)
     for instant in files:
         data = context.storage.read(f"{META_FOLDER}/{instant.file_name(_V1)}") or b""
@@ -61,7 +61,7 @@ def store_layout_2(context: TableContext, folder: str, files: Sequence[Instant])
 
 
 def store_layout_1(context: TableContext, files: Sequence[Instant]) -> int:
-    """Write the files of layout 1 that stand for those of layout 2, completed ones last, in the order of completion."""
+    """Write the layout 1 files for instants of layout 2, completed ones last, in the order of completion."""
     storage, zone = context.storage, context.config.zone
     ordered = sorted(files, key=lambda i: (i.is_completed, i.completion_time or i.request_time, i.state))
     for instant in ordered:
@@ -73,7 +73,7 @@ def store_layout_1(context: TableContext, files: Sequence[Instant]) -> int:
             if instant.is_completed or (data and instant.state is State.INFLIGHT):
                 data = _commit(context, instant, data).encode_json()
             elif instant.action is not Action.REPLACECOMMIT:
-                # An upgrade by real Hudi leaves documents in requested files, which are empty in version 6.
+                # An upgrade by Hudi leaves content in requested files that are empty in version 6.
                 data = b""
         path = f"{META_FOLDER}/{moved.file_name(_V1)}"
         storage.put(path, data)
@@ -93,7 +93,7 @@ def _commit(context: TableContext, instant: Instant, data: bytes) -> CommitMetad
 
 
 def _completion_times(files: Iterable[Instant], context: TableContext) -> dict[tuple[str, Action], str]:
-    """Completion times of layout 2 by step: the files' times, later than the request and each larger than the one before."""
+    """Return layout 2 completion times by step: the files' times, later than the request, and strictly increasing."""
     completed = sorted((i for i in files if i.is_completed), key=lambda i: (i.completion_time or "", i.request_time))
     times: dict[tuple[str, Action], str] = {}
     last = ""
@@ -106,7 +106,7 @@ def _completion_times(files: Iterable[Instant], context: TableContext) -> dict[t
 
 
 def _plans_clustering(context: TableContext, instant: Instant, files: Iterable[Instant]) -> bool:
-    """Whether a replace commit of layout 1 is a clustering."""
+    """Return True if a replacecommit of layout 1 is a clustering."""
     requested = Instant(instant.request_time, Action.REPLACECOMMIT, State.REQUESTED)
     if requested not in set(files):
         return False
@@ -115,7 +115,7 @@ def _plans_clustering(context: TableContext, instant: Instant, files: Iterable[I
 
 
 def is_pending(instant: Instant, files: Iterable[Instant]) -> bool:
-    """Whether no file of the instant's step says that it completed."""
+    """Return True if the instant has no completed file."""
     return not any(other.is_completed for other in files if other.step == instant.step)
 
 
@@ -127,7 +127,7 @@ def remove_instants(storage: Storage, folder: str, layout: TimelineLayout) -> No
 
 
 def archive_to_history(context: TableContext, history: HistoryStore, files: Iterable[Instant], compression: str) -> int:
-    """Write the archive into a history, but for instants that are active; returns how many that were."""
+    """Convert the archive to a history, without active instants; return the number of instants."""
     active = {instant.step for instant in files}
     rows: dict[tuple[str, str], HistoryRow] = {}
     for row in rows_from_entries(_archived_entries(context)):
@@ -147,7 +147,7 @@ def _archived_entries(context: TableContext) -> Iterator[ArchivedEntry]:
         read = partial(context.storage.read_range, info.path)
         try:
             for block in scan_blocks(read, info.size_bytes):
-                # What a writer was at when it died it wrote again: the instants were still active.
+                # A writer that died while archiving wrote its instants again later, since they were still active.
                 if isinstance(block, LogBlock):
                     yield from decode_archive_block(block, block.read_content(read))
         except CorruptData as error:
@@ -155,7 +155,7 @@ def _archived_entries(context: TableContext) -> Iterator[ArchivedEntry]:
 
 
 def history_to_archive(context: TableContext) -> int:
-    """Write the history into an archive, but for instants that are active; returns how many that were."""
+    """Convert the history to an archive, without active instants; return the number of instants."""
     store, count = context.timeline, 0
     active = {i.step for i in store.load().completed()}
     rows = sorted(store.history.rows(documents=True), key=lambda row: (row.instant_time, row.action))

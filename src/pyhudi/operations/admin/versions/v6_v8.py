@@ -1,16 +1,16 @@
-"""Table versions 6 and 8.
+"""Conversion between table versions 6 and 8.
 
-    6 -> 8   1. failed writes are taken back; the metadata table is dropped, as the next write builds it anew
-             2. the archive becomes a history, the instant files of `.hoodie` those of `.hoodie/timeline`; as long as the
-                properties say version 6, nobody looks there
-             3. the properties say version 8: from this write on the table is one of version 8
-             4. the instant files of `.hoodie` are removed
-             5. a merge-on-read table is compacted, so that log files named after their base file fall out of use
-    8 -> 6   1. failed writes are rolled back; a merge-on-read table is compacted until no slice has a log file
-             2. - 4. as above, the other way round
+    6 -> 8   1. roll failed writes back; drop the metadata table, which the next write rebuilds 2. convert the archive
+             to a history, and the instant files in `.hoodie` to those in `.hoodie/timeline`; no process reads them as
+             long as the properties have version 6 3. set version 8 in the properties: from this write on the table has
+             version 8 4. remove the instant files from `.hoodie` 5. compact a merge-on-read table, so that log files
+             named after their base file are not used any more
+    8 -> 6   1. roll failed writes back; compact a merge-on-read table until no file slice has a log file 2. - 4. as
+             above, in reverse
 
-A crash before 3 leaves the table of the version that it had, and the next attempt begins anew; after it, one of the new version,
-and the next attempt removes what is left.  Instants that stand where their version does not look do no harm.
+A crash before 3 leaves the table with its old version, and the next attempt starts from scratch. A crash after it
+leaves a table of the new version, and the next attempt removes the remains. Instants in the folder of the other version
+have no effect.
 
 Source: docs/formats/timeline.md, "Version 6".
 """
@@ -83,7 +83,10 @@ from pyhudi.tasks.log_scan import read_headers
 
 
 class V6V8(VersionStep):
-    """6: what releases before 1.0 write.  Nobody else may write meanwhile: writers of version 6 know no lock of ours."""
+    """Step between version 6, which releases before 1.0 write, and version 8.
+
+    No other process may write concurrently: writers of version 6 do not use PyHudi's locks.
+    """
 
     lower = TableVersion.SIX
     upper = TableVersion.EIGHT
@@ -91,12 +94,10 @@ class V6V8(VersionStep):
     def check_up(self, context: TableContext) -> None:
         config = context.config
         if len(config.ordering_fields) > 1:
-            raise Unsupported(
-                f"the table orders records by several fields ({', '.join(config.ordering_fields)}); it is not upgraded"
-            )
+            raise Unsupported(f"a table with several ordering fields ({', '.join(config.ordering_fields)}) cannot be upgraded")
         if any(field.kind is PartitionFieldType.UNKNOWN for field in config.keys.partition_fields):
             raise Unsupported(
-                "the table has a custom key generator and does not say how its partition fields become paths; set "
+                "the table has a custom key generator, and does not record how its partition fields form paths; set "
                 "hoodie.table.partition.fields to field:TYPE first"
             )
 
@@ -136,7 +137,7 @@ class V6V8(VersionStep):
         check_index_builds(context)
         merge = context.config.merge
         if merge.mode is MergeMode.CUSTOM and merge.strategy_id != PAYLOAD_STRATEGY:
-            raise Unsupported(f"version 6 knows no record merger ({merge.strategy_id}); only payload classes")
+            raise Unsupported(f"version 6 does not support record mergers ({merge.strategy_id}), only payload classes")
 
     def down(self, context: TableContext, step_context: StepContext) -> VersionChange:
         rolled_back, compaction = prepare_version_change(context, step_context)
@@ -163,14 +164,15 @@ class V6V8(VersionStep):
 
 
 def _take_back_failed_writes(context: TableContext, settings: CommitSettings, timeline: Timeline) -> frozenset[str]:
-    """Take back what pending writes of version 6 left: base files are deleted, a rollback block follows their blocks in logs.
+    """Roll back pending writes of version 6: delete base files, and append a rollback block after their blocks in log
+    files.
 
-    Their instants are then not taken over.  Returns the request times.
+    Their instants are not converted. Returns the request times.
     """
     failed = {i.request_time for i in timeline.pending(*WRITE_ACTIONS) if not _has_plan(context, i)}
     for request_time in failed:
         if liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats):
-            raise TableState(f"the writer of {request_time} lives; stop it before the table is upgraded")
+            raise TableState(f"the writer of {request_time} is alive; stop it before upgrading the table")
     if not failed:
         return frozenset()
     now = format_instant_time(context.env.now_ms(), context.config.zone)
@@ -212,7 +214,7 @@ def _append_rollbacks(
 
 
 def _has_plan(context: TableContext, instant: Instant) -> bool:
-    """Whether a pending replace commit of layout 1 is a clustering, which is carried out later."""
+    """Return True if a pending replacecommit of layout 1 is a clustering, which runs later."""
     if instant.action is not Action.REPLACECOMMIT:
         return False
     data = context.timeline.read_state(instant.request_time, Action.REPLACECOMMIT, State.REQUESTED)
@@ -230,7 +232,7 @@ def _properties_of_8(context: TableContext) -> Mapping[str, str | None]:
         "hoodie.timeline.path": "timeline",
         "hoodie.timeline.history.path": "history",
         GENERATOR_TYPE: generator,
-        # Releases with version 8 of their own look for this name alone, under which later ones do not write it.
+        # The releases with version 8 read only this property name, which later releases do not write.
         PRECOMBINE_FIELD: config.ordering_field,
         **merge_properties(config.merge),
     }
@@ -241,7 +243,7 @@ def _properties_of_6(context: TableContext) -> Mapping[str, str | None]:
     fields = config.property("hoodie.table.partition.fields")
     generator = config.property(GENERATOR_CLASS) or _GENERATOR_CLASSES.get(config.property(GENERATOR_TYPE).upper())
     if generator is None:
-        raise InvalidRequest(f"no key generator class of version 6 stands for {config.property(GENERATOR_TYPE)!r}")
+        raise InvalidRequest(f"version 6 has no key generator class for {config.property(GENERATOR_TYPE)!r}")
     return {
         "hoodie.table.version": "6",
         "hoodie.timeline.layout.version": "1",

@@ -1,28 +1,27 @@
-"""Table versions 8 and 9, which releases 1.1 and 1.2 write.
+"""Conversion between table versions 8 and 9, which releases 1.1 and 1.2 write.
 
-    8 -> 9   1. failed writes are rolled back; a merge-on-read table is compacted until no slice has a log file: what a payload
-                class would have made of the logs is not what a merge mode makes of them
-             2. index definitions without a version get "V1", which stays the layout of their records
-             3. the properties say version 9, a merge mode in place of the payload class, and the ordering fields under their
-                newer name
-             4. the metadata table's own properties say version 9
-    9 -> 8   1. indexes with a later layout are dropped, the statistics of partitions along with those of columns
-             2. as 1. above: deletes of version 9 may have ordering values that readers of version 8 cannot decode
-             3. the metadata table's own properties say version 8
-             4. the properties say version 8, and the payload class that stood for the merge mode
+    8 -> 9   1. roll failed writes back; compact a merge-on-read table until no file slice has a log file: a payload
+             class and a merge mode would merge the logs differently 2. set version "V1" in index definitions without a
+             version: it remains the layout of their records 3. set in the properties version 9, a merge mode in place
+             of the payload class, and the ordering fields under their newer name 4. set version 9 in the metadata
+             table's own properties
+    9 -> 8   1. drop indexes with a later layout, partition statistics along with column statistics 2. as 1. above:
+             deletes of version 9 may have ordering values that readers of version 8 cannot decode 3. set version 8 in
+             the metadata table's own properties 4. set in the properties version 8, and the payload class that is
+             equivalent to the merge mode
 
     payload class                   mode         update mode       delete field             ordering fields
     OverwriteWithLatest             commit time
-    Default, EventTime              event time                     what the options give
+    Default, EventTime              event time                     from the options
     OverwriteNonDefaults...         commit time  IGNORE_DEFAULTS
     PartialUpdate                   event time   IGNORE_DEFAULTS
     AWSDms                          commit time                    Op = D
     debezium.PostgresDebezium       event time   FILL_UNAVAILABLE  _change_operation_type   _event_lsn
     debezium.MySqlDebezium          event time                     _change_operation_type   _event_bin_file, _event_pos
-    beside a merger of its own      as it is, and its strategy id
+    with a custom merger            unchanged, and its strategy id
 
-Instants, data files and the records of the metadata table stay as they are.  A crash leaves a table of the one version or the
-other; one of version 9 may then have a metadata table that says version 8, which readers and writers of version 9 take as it is.
+Instants, data files and the records of the metadata table do not change. A crash leaves a table of either version; one
+of version 9 may then have a metadata table with version 8, which readers and writers of version 9 accept.
 
 Source: docs/formats/timeline.md, "Version 9".
 """
@@ -89,11 +88,11 @@ from pyhudi.table.table_context import TableContext
 _VERSION = "hoodie.table.version"
 
 _BESIDE_MODES = (OVERWRITE_PAYLOAD, DEFAULT_PAYLOAD, EVENT_TIME_PAYLOAD)
-"""Payload classes that stand beside their mode in version 8; all others are CUSTOM there."""
+"""Payload classes that version 8 stores together with their merge mode; all others are CUSTOM there."""
 
 
 class V8V9(VersionStep):
-    """9: what releases 1.1 and 1.2 write."""
+    """Step between version 8 and version 9, which releases 1.1 and 1.2 write."""
 
     lower = TableVersion.EIGHT
     upper = TableVersion.NINE
@@ -103,7 +102,7 @@ class V8V9(VersionStep):
         _check_keys(context, self.upper)
         if _payload_of(config) == FIRST_VALUE_PAYLOAD:
             raise Unsupported(
-                f"the table at {uri} merges by {FIRST_VALUE_PAYLOAD}, which releases with table version 9 do not have"
+                f"the table at {uri} merges by {FIRST_VALUE_PAYLOAD}, which releases with table version 9 do not support"
             )
         if config.version.is_writable:
             check_writable(context, retains_indexes=False)
@@ -112,7 +111,7 @@ class V8V9(VersionStep):
         if translation is not None:
             _check_columns(context, translation.ordering, f"{_payload_of(config)} orders records by it in version 9")
         for definition in load_index_definitions(context).values():
-            # Asked for what it raises: a layout that is not known is none to go on with.
+            # Accessed for its error: an unknown layout cannot be converted.
             _ = definition.layout
 
     def up(self, context: TableContext, step_context: StepContext) -> VersionChange:
@@ -138,7 +137,7 @@ class V8V9(VersionStep):
         ordering = _ordering_of_8(config)
         if len(ordering) > 1:
             raise Unsupported(
-                f"the table at {uri} orders records by several fields ({', '.join(ordering)}), and a table of version 8 has one"
+                f"the table at {uri} has several ordering fields ({', '.join(ordering)}), and version 8 supports one"
             )
         if payload == MYSQL_PAYLOAD:
             _check_columns(context, ordering, f"{payload} orders records by it in version 8")
@@ -150,18 +149,18 @@ class V8V9(VersionStep):
             else config.merge.update_mode is not None
         ):
             raise Unsupported(
-                f"the table at {uri} merges by {config.merge.mode} with {UPDATE_MODE}={config.merge.update_mode}, for which no "
-                f"payload class of version 8 stands ({LEGACY_PAYLOAD}={payload or ''})"
+                f"the table at {uri} merges by {config.merge.mode} with {UPDATE_MODE}={config.merge.update_mode}, for "
+                f"which version 8 has no payload class ({LEGACY_PAYLOAD}={payload or ''})"
             )
         index = load_index_definitions(context).get(RECORD_INDEX)
         if index is not None and index.by_partition:
             raise Unsupported(
-                f"the record index of the table at {uri} is partitioned, which readers of version 8 take for one of the whole "
-                f"table; drop it first: Table.index.drop({RECORD_INDEX!r})"
+                f"the record index of the table at {uri} is partitioned, which readers of version 8 would treat as "
+                f"global; drop it first: Table.index.drop({RECORD_INDEX!r})"
             )
         check_writable(context, retains_indexes=False)
         check_index_builds(context)
-        # Columns of types that came with release 1.2 are refused as the schema is read.
+        # Reading the schema refuses columns of types that release 1.2 introduced.
         load_snapshot(context)
 
     def down(self, context: TableContext, step_context: StepContext) -> VersionChange:
@@ -177,7 +176,7 @@ class V8V9(VersionStep):
             check_version(held, self.upper)
             self.check_down(held)
             check_prepared(held)
-            # Whoever wrote meanwhile may have built them anew.
+            # A concurrent writer may have rebuilt them.
             dropped |= _drop_later_layouts(held)
             held = held.reloaded()
             _set_metadata_version(held, self.lower)
@@ -185,17 +184,18 @@ class V8V9(VersionStep):
         return VersionChange(9, 8, rolled_back=rolled_back, compaction=compaction, dropped_indexes=tuple(sorted(dropped)))
 
     def finish_down(self, locked_context: TableContext) -> None:
-        """The properties change last: nothing is left."""
+        """Nothing remains: the properties change last."""
 
 
 def _check_keys(context: TableContext, target: TableVersion) -> None:
-    """Raises Unsupported for keys that writers of the other version would write in another way."""
+    """Raise Unsupported for keys that writers of the other version would write differently."""
     keys = context.config.keys
     if keys.generator is KeyGenerator.COMPLEX and len(keys.record_fields) == 1:
         raise Unsupported(
-            f"the table at {context.storage.uri} has a COMPLEX key generator with one key field, {keys.record_fields[0]}: "
-            f"writers of version 8 store its bare value as key, those of version 9 `{keys.record_fields[0]}:value`, so that none "
-            f"would find the records of the other; write the rows into a new table of version {int(target)}"
+            f"the table at {context.storage.uri} has a COMPLEX key generator with one key field, "
+            f"{keys.record_fields[0]}: writers of version 8 store its bare value as key, those of version 9 "
+            f"`{keys.record_fields[0]}:value`, so neither would find records of the other; write the rows into a "
+            f"new table of version {int(target)}"
         )
 
 
@@ -211,7 +211,7 @@ def _check_columns(context: TableContext, names: tuple[str, ...], reason: str) -
 
 
 def _name_layouts(locked_context: TableContext) -> None:
-    """Definitions without a version get that of the layout that they mean."""
+    """Set the layout version in index definitions without one."""
     definitions = load_index_definitions(locked_context)
     if not all(definition.names_layout for definition in definitions.values()):
         named = [definition.with_declared_layout() for definition in definitions.values()]
@@ -219,14 +219,14 @@ def _name_layouts(locked_context: TableContext) -> None:
 
 
 def _drop_later_layouts(locked_context: TableContext) -> set[str]:
-    """Drop the indexes that readers of version 8 cannot decode; returns their partitions.
+    """Drop the indexes that readers of version 8 cannot decode; return their partitions.
 
-    The definitions go last, so that an attempt which died on the way is gone on with.
+    The definitions are removed last, so that a later attempt can complete this one.
     """
     definitions = load_index_definitions(locked_context)
     later = {name for name, definition in definitions.items() if definition.layout > 1}
     there = {*locked_context.config.metadata_partitions, *locked_context.config.metadata_partitions_inflight}
-    # Statistics have the layout that the definition of those of columns names; without one nothing says what it is.
+    # Statistics have the layout in the definition of column statistics; without a definition the layout is unknown.
     later |= {COLUMN_STATS} & there - definitions.keys()
     if COLUMN_STATS in later or COLUMN_STATS not in definitions:
         later |= {PARTITION_STATS} & there
@@ -240,7 +240,7 @@ def _drop_later_layouts(locked_context: TableContext) -> set[str]:
 
 
 def _set_metadata_version(locked_context: TableContext, version: TableVersion) -> None:
-    """The version in the metadata table's own properties, where there is one."""
+    """Set the version in the metadata table's own properties, if there is one."""
     child = locked_context.storage.child(METADATA_FOLDER)
     try:
         config = load_table_config(child)
@@ -254,7 +254,7 @@ def _set_metadata_version(locked_context: TableContext, version: TableVersion) -
 
 
 def _payload_of(config: TableConfig) -> str:
-    """The payload class by which the table merges, or for which its mode stands; '' when nothing names one."""
+    """Return the payload class by which the table merges, or that is equivalent to its merge mode; '' if there is none."""
     name = modern_payload_name(config.property(LEGACY_PAYLOAD) or config.property(PAYLOAD_PROPERTY))
     return PAYLOAD_ALIASES.get(name, name)
 
@@ -264,12 +264,12 @@ def _translation(config: TableConfig) -> Translation | None:
 
 
 def _has_merger(config: TableConfig) -> bool:
-    """Whether a merger of its own decides: the payload class beside it, which every table of version 8 names, has no say."""
+    """Return True for a custom merger: it overrides the payload class that every table of version 8 has."""
     return config.merge.mode is MergeMode.CUSTOM and not config.merge.by_payload
 
 
 def _properties_of_9(config: TableConfig, marker: DeleteMarker | None) -> Mapping[str, str | None]:
-    """marker: what writers of the table give as options in version 8."""
+    """Return the properties of version 9; ``marker`` is the delete marker in the options of version 8 writers."""
     changes: dict[str, str | None] = {_VERSION: "9", PRECOMBINE_FIELD: None}
     translation = _translation(config)
     if config.merge.mode is not MergeMode.CUSTOM:
@@ -310,6 +310,6 @@ def _properties_of_8(config: TableConfig) -> Mapping[str, str | None]:
         changes |= {STRATEGY_PROPERTY: strategy, STRATEGY_ALIAS: strategy}
     elif _has_merger(config):
         changes |= {PAYLOAD_PROPERTY: payload or DEFAULT_PAYLOAD, LEGACY_PAYLOAD: None}
-    # The payload class says these itself; a delete marker of the table's own stays, though writers look for it in options alone.
+    # The payload class implies these; a delete marker of the table stays, although writers read it from options only.
     said = translation.properties if translation is not None else ()
     return {**changes, **{MERGE_PROPERTY + name: None for name, _ in said}}

@@ -1,4 +1,4 @@
-"""What a step between two table versions is, and what all of them need: a table without failed writes and without log files."""
+"""Interface of a step between two table versions, and its common preparation: no failed writes and no log files."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ from pyhudi.table.snapshot import load_snapshot
 from pyhudi.table.table_context import TableContext
 from pyhudi.tasks.engine_protocol import Engine
 
-CHANGING = "its version is changed"
-"""What has to wait for a restore, which ends in the version in which it began."""
+CHANGING = "changing its version"
+"""Completes "run it again before ..." for an unfinished restore, which must complete in the version in which it began.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionChange(HtmlRepr):
-    """What an upgrade or downgrade did.
+    """The outcome of an upgrade or downgrade.
 
-    instants, archived: how many were taken over into another layout; rolled_back: failed writes that were taken back; compaction:
-    its instant, None without one; dropped_indexes: those that the version cannot hold, by their partitions.
+    Attributes:
+        before: Version before.
+        after: Version after.
+        instants: Number of converted active instants.
+        archived: Number of converted archived instants.
+        rolled_back: Failed writes that were rolled back.
+        compaction: Instant of the compaction, None if there was none.
+        dropped_indexes: Indexes that the version does not support, by their partitions.
     """
 
     before: int
@@ -39,7 +46,7 @@ class VersionChange(HtmlRepr):
     dropped_indexes: tuple[str, ...] = ()
 
     def combine(self, later: VersionChange) -> VersionChange:
-        """This change and the one after it, as one."""
+        """Return this change and the next one as one change."""
         return VersionChange(
             self.before,
             later.after,
@@ -52,7 +59,7 @@ class VersionChange(HtmlRepr):
 
     def __str__(self) -> str:
         if self.before == self.after:
-            return f"the table has version {self.after} already"
+            return f"the table already has version {self.after}"
         done = []
         if TableVersion(self.before).layout is not TableVersion(self.after).layout:
             done.append(f"{self.instants} instants, {self.archived} archived ones")
@@ -67,7 +74,13 @@ class VersionChange(HtmlRepr):
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What a step works with.  compression: of files of the history, as Arrow calls it."""
+    """Inputs of a step.
+
+    Attributes:
+        engine: The engine.
+        settings: Settings of compactions.
+        compression: Compression codec of history files, by its Arrow name.
+    """
 
     engine: Engine
     settings: CompactSettings
@@ -75,13 +88,20 @@ class StepContext:
 
     @property
     def lock_wait_ms(self) -> int:
-        """How long to wait for the table's lock."""
+        """How long to wait for the table lock."""
         return self.settings.commit.lock_wait_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """A step in one of its directions.  end: the version of the table after it; the rest as of `VersionStep`."""
+    """A step in one of its directions.
+
+    Attributes:
+        end: Version of the table after it.
+        check: See `VersionStep.check_up`.
+        run: See `VersionStep.up`.
+        finish: See `VersionStep.finish_up`.
+    """
 
     end: TableVersion
     check: Callable[[TableContext], None]
@@ -90,11 +110,12 @@ class Direction:
 
 
 class VersionStep(ABC):
-    """The way from a table version to the next one, and back.
+    """The conversion between two adjacent table versions, in both directions.
 
-    Each way changes the table's version by one change of its properties, after all that readers of the new version need is there:
-    a process that dies before it leaves a table of the old version, and one that dies after it a table of the new one, with
-    remains that `finish_up` or `finish_down` removes.  Each may be repeated.
+    Each direction changes the version with one write of the properties, after it has created everything that readers of
+    the new version need. A process that dies before that write leaves a table of the old version; one that dies after
+    it leaves a table of the new version, with remains that `finish_up` or `finish_down` removes. Each direction may be
+    repeated.
     """
 
     lower: ClassVar[TableVersion]
@@ -102,47 +123,50 @@ class VersionStep(ABC):
 
     @property
     def upward(self) -> Direction:
-        """The way up."""
+        """The upgrade direction."""
         return Direction(self.upper, self.check_up, self.up, self.finish_up)
 
     @property
     def downward(self) -> Direction:
-        """The way down."""
+        """The downgrade direction."""
         return Direction(self.lower, self.check_down, self.down, self.finish_down)
 
     @abstractmethod
     def check_up(self, context: TableContext) -> None:
-        """Raises Unsupported or TableState for a table that the way up cannot take, before anything of it is changed.
+        """Raise Unsupported or TableState if the table cannot be upgraded, before any change.
 
-        The table may have a version below `lower` still.
+        The table may still have a version below `lower`.
         """
 
     @abstractmethod
     def check_down(self, context: TableContext) -> None:
-        """As `check_up`, for the way down; the table may have a version above `upper` still."""
+        """Raise Unsupported or TableState if the table cannot be downgraded; it may still have a version above `upper`."""
 
     @abstractmethod
     def up(self, context: TableContext, step_context: StepContext) -> VersionChange:
-        """Make a table of `lower` one of `upper`."""
+        """Upgrade a table from `lower` to `upper`."""
 
     @abstractmethod
     def down(self, context: TableContext, step_context: StepContext) -> VersionChange:
-        """Make a table of `upper` one of `lower`."""
+        """Downgrade a table from `upper` to `lower`."""
 
     @abstractmethod
     def finish_up(self, locked_context: TableContext) -> None:
-        """Remove what a way up left that died after the table had version `upper`.  The lock is held."""
+        """Remove the remains of an upgrade that died after the table had version `upper`. The lock is held."""
 
     @abstractmethod
     def finish_down(self, locked_context: TableContext) -> None:
-        """As `finish_up`, of a table that has version `lower`."""
+        """Remove the remains of a downgrade that died after the table had version `lower`. The lock is held."""
 
 
 def prepare_version_change(context: TableContext, step_context: StepContext) -> tuple[tuple[str, ...], str | None]:
-    """Roll failed writes back, and compact a merge-on-read table until no slice has a log file.
+    """Roll failed writes back, and compact a merge-on-read table until no file slice has a log file.
 
-    Returns the writes that were rolled back, and the last compaction.  Raises TableState while a restore is pending,
-    or a clustering of a merge-on-read table.
+    Returns:
+        The writes that were rolled back, and the last compaction.
+
+    Raises:
+        TableState: A restore is pending, or a clustering of a merge-on-read table.
     """
     check_can_prepare(context)
     eager = replace(step_context.settings.commit, failed_writes="EAGER")
@@ -151,7 +175,7 @@ def prepare_version_change(context: TableContext, step_context: StepContext) -> 
 
 
 def check_can_prepare(context: TableContext) -> None:
-    """Raises TableState for what has to be carried out or dropped before."""
+    """Raise TableState if something has to be run or dropped first."""
     timeline, uri = context.timeline.load(), context.storage.uri
     check_no_pending_restore(context, timeline, CHANGING)
     clusterings = timeline.pending(Action.CLUSTERING)
@@ -163,46 +187,46 @@ def check_can_prepare(context: TableContext) -> None:
 
 
 def check_prepared(locked_context: TableContext) -> None:
-    """Raises TableState where a table is not, or not any more, as `prepare_version_change` left it.  The lock is held."""
+    """Raise TableState if the table is not in the state that `prepare_version_change` creates. The lock is held."""
     timeline, uri = locked_context.timeline.load(), locked_context.storage.uri
     check_no_pending_restore(locked_context, timeline, CHANGING)
     writing = timeline.pending_writes()
     if writing:
-        raise TableState(f"{writing[0].action} {writing[0].request_time} of {uri} is under way; let it end first")
+        raise TableState(f"{writing[0].action} {writing[0].request_time} of {uri} is pending; let it complete first")
     if locked_context.config.is_cow:
         return
     count = _slices_with_logs(locked_context)
     if count or timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
-        raise TableState(f"{count} file slices of {uri} have log files again; stop its writers and try again")
+        raise TableState(f"{count} file slices of {uri} have new log files; stop its writers and try again")
 
 
 def check_version(locked_context: TableContext, version: TableVersion) -> None:
-    """Raises TableState where a table is of another version by now: what one calls its leftovers is the timeline of another.  The
-    lock is held.
+    """Raise TableState if the version changed: files that are remains in one version may be the timeline of another.
+    The lock is held.
     """
     now = locked_context.config.version
     if now is not version:
         raise TableState(
-            f"another process has made the table at {locked_context.storage.uri} one of version {int(now)} meanwhile"
+            f"table {locked_context.storage.uri} was upgraded or downgraded to version {int(now)} by another process; try again"
         )
 
 
 def check_index_builds(context: TableContext) -> None:
-    """Raises TableState while an index is to be built: its plan holds a definition of the version that the table has."""
+    """Raise TableState while an index build is pending: its plan contains a definition of the current version."""
     pending = context.timeline.load().pending(Action.INDEXING)
     if pending:
         raise TableState(
-            f"index build {pending[0].request_time} of {context.storage.uri} is pending; run it to its end or abort it first"
+            f"index build {pending[0].request_time} of {context.storage.uri} is pending; complete it or abort it first"
         )
 
 
 def unlimited(settings: CompactSettings) -> CompactSettings:
-    """The same settings for a compaction of every slice that has log files."""
+    """Return the settings of a compaction of every file slice with log files."""
     return replace(settings, compaction=replace(settings.compaction, strategies=(), incremental=False))
 
 
 def _merge_all_logs(context: TableContext, step_context: StepContext) -> str | None:
-    """Compact until no slice has a log file; the instant of the last compaction."""
+    """Compact until no file slice has a log file; return the instant of the last compaction."""
     if context.config.is_cow:
         return None
     for pending in context.timeline.load().pending(Action.LOGCOMPACTION):
@@ -215,7 +239,7 @@ def _merge_all_logs(context: TableContext, step_context: StepContext) -> str | N
         result = run_compaction(context, step_context.engine, everything)
         if result.remaining:
             raise TableState(
-                f"compaction {min(result.remaining)} of {context.storage.uri} is not run: {min(result.remaining.values())}"
+                f"compaction {min(result.remaining)} of {context.storage.uri} was not run: {min(result.remaining.values())}"
             )
         last = result.instant or last
     return last

@@ -60,7 +60,7 @@ def test_a_table_that_another_writer_uses_stays_and_the_error_says_so(tmp_path: 
 
 def test_an_empty_table_of_a_stopped_process_is_named(tmp_path: Path) -> None:
     hp.Table.create(tmp_path / "t", record_key="id")
-    with pytest.raises(hp.TableExists, match=r"without any commit.*delete the folder \.hoodie"):
+    with pytest.raises(hp.TableExists, match=r"without any commit.*delete its folder \.hoodie"):
         create_as(tmp_path / "t", "SELECT 1 AS id")
     hp.Table(tmp_path / "t").upsert([{"id": 1}])
     with pytest.raises(hp.TableExists, match="already; INSERT INTO adds to it"):
