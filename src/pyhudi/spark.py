@@ -98,7 +98,7 @@ def read(
     for argument, option in ((columns, COLUMNS), (filter, FILTER)):
         if argument is not None and parsed.text(option) is not None:
             raise InvalidRequest(f"option {option}={parsed.text(option)} duplicates an argument; pass only one of them")
-    _at_home(spark)
+    _configure_session(spark)
     context = Table(path, storage_options, options).context
     if keys is not None:
         return matching_dataframe(spark, context, parsed, columns, filter, keys)
@@ -136,7 +136,7 @@ def write(
         InvalidRequest: Options or columns do not fit the table.
         WriteConflict: Other writers won.
     """
-    _at_home(df.sparkSession)
+    _configure_session(df.sparkSession)
     engine = SparkEngine(df.sparkSession)
     options = with_schema_mode(options, schema_mode)
     save = Save.planned(path, mode, parse_options(options), storage_options, engine.input_schema(df))
@@ -380,7 +380,7 @@ def save_as_table(
         TableExists: A table exists, under errorifexists, or a table of another format has the name.
     """
     spark = df.sparkSession
-    _at_home(spark)
+    _configure_session(spark)
     entry = CatalogEntry.of(spark, name, path)
     if not Table.exists(entry.path, storage_options):
         options = {NAME.key: entry.parts[-1], **(options or {})}
@@ -416,7 +416,7 @@ def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
     register_source(spark, alias)
 
 
-def _at_home(spark: SparkSession) -> None:
+def _configure_session(spark: SparkSession) -> None:
     """Make workers of a local session run this interpreter, and register `format("pyhudi")`, which Spark looked up with
     another one.
     """

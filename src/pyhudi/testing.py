@@ -88,7 +88,7 @@ def check_merger(merger: RecordMerger, first: pa.Table, second: pa.Table, third:
         InvalidRequest: A requirement is violated.
     """
     for name, older, newer in (("first and second", first, second), ("second and third", second, third)):
-        _check_answer(merger, name, older, newer)
+        _check_merge(merger, name, older, newer)
     left, left_alive = _merged(merger, first, second)
     right, right_alive = _merged(merger, second, third)
     if left_alive.all() and right_alive.all():
@@ -101,8 +101,8 @@ def check_merger(merger: RecordMerger, first: pa.Table, second: pa.Table, third:
                 f"{step_by_step.to_pylist()}, but {at_once.to_pylist()} if the last two are merged first"
             )
     if isinstance(merger, PartialMerger):
-        whole, alive = _answer(merger.partial_merge(first, second))
-        expected, expected_alive = _answer(merger.merge(first, second))
+        whole, alive = _rows_and_flags(merger.partial_merge(first, second))
+        expected, expected_alive = _rows_and_flags(merger.merge(first, second))
         if not whole.select(expected.column_names).equals(expected) or not np.array_equal(alive, expected_alive):
             raise InvalidRequest(f"merger {merger.strategy_id} merges whole records differently by partial_merge and by merge")
     if isinstance(merger, DeleteMerger):
@@ -141,7 +141,7 @@ def _slice(number: int) -> FileSlice:
     return FileSlice("2026/01/01", name.file_id, _DAY, BaseFile(f"2026/01/01/{name}", name, (number + 1) << 20))
 
 
-def _check_answer(merger: RecordMerger, name: str, older: pa.Table, newer: pa.Table) -> None:
+def _check_merge(merger: RecordMerger, name: str, older: pa.Table, newer: pa.Table) -> None:
     subject = f"merger {merger.strategy_id}, merging the {name} state,"
     originals = (_copy(older), _copy(newer))
     rows, alive = _merged(merger, older, newer)
@@ -176,10 +176,10 @@ def _check_deletes(merger: DeleteMerger, older: pa.Table, newer: pa.Table) -> No
 def _merged(
     merger: RecordMerger, older: pa.Table, newer: pa.Table
 ) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    return _answer(merger.merge(older, newer))
+    return _rows_and_flags(merger.merge(older, newer))
 
 
-def _answer(result: tuple[pa.Table, object]) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _rows_and_flags(result: tuple[pa.Table, object]) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     rows, alive = result
     marks = np.ones(rows.num_rows, dtype=np.bool_) if alive is None else np.asarray(alive, dtype=np.bool_)
     return rows, marks

@@ -194,8 +194,7 @@ def _interleaved(
     position = 0
     for batch in base.scan() if base is not None else ():
         last = batch.column("key")[-1].as_py()
-        remaining = keys.slice(position)
-        end = position + bisect_right(range(len(remaining)), last, key=lambda offset, keys=remaining: keys[offset].as_py())  # type: ignore[misc]
+        end = bisect_right(range(len(keys)), last, lo=position, key=lambda index: keys[index].as_py())
         unchanged = (
             batch.filter(pc.invert(pc.is_in(batch.column("key"), value_set=affected_keys))) if len(affected_keys) else batch
         )
@@ -221,12 +220,12 @@ def _newest(values: Callable[[Cells], pa.BinaryArray], group: GroupCells) -> Ite
         yield cells.keys, values(cells)
 
 
-def _united_lists(group: GroupCells) -> Iterator[Entries]:
+def _merge_file_lists(group: GroupCells) -> Iterator[Entries]:
     keys, values = encode_files(merge_files(group), _listed(group))
     yield keys.cast(pa.binary()), values
 
 
-def _recoded_lists(cells: Cells) -> pa.BinaryArray:
+def _recode_file_lists(cells: Cells) -> pa.BinaryArray:
     keys, values = encode_files(decode_files(cells.keys, cells.values, cells.schema), cells.keys.cast(pa.string()).to_pylist())
     return values.take(pc.index_in(cells.keys, value_set=keys.cast(pa.binary())))
 
@@ -282,7 +281,7 @@ def _of_both(keys: pa.BinaryArray, stats: pa.RecordBatch, *, typed: bool) -> pa.
 
 _ALL = ALL_PARTITIONS.encode()
 
-FILE_LISTS = CellMergeRule(_united_lists, partial(_values, _recoded_lists, RECORD_SCHEMA))
+FILE_LISTS = CellMergeRule(_merge_file_lists, partial(_values, _recode_file_lists, RECORD_SCHEMA))
 """File lists are merged per file."""
 
 FILE_STATISTICS = _statistics_rule(_of_files)

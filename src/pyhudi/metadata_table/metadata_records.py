@@ -146,14 +146,14 @@ def files_records(
         flags.append(is_deleted)
 
     for partition, files in added.items():
-        append(ALL_PARTITIONS, _listed(partition), 0, is_deleted=False)
+        append(ALL_PARTITIONS, _listed_name(partition), 0, is_deleted=False)
         for name, size_bytes in files.items():
-            append(_listed(partition), name, size_bytes, is_deleted=False)
+            append(_listed_name(partition), name, size_bytes, is_deleted=False)
     for partition, deleted_names in (deleted or {}).items():
         for name in deleted_names:
-            append(_listed(partition), name, 0, is_deleted=True)
+            append(_listed_name(partition), name, 0, is_deleted=True)
     for partition in deleted_partitions:
-        append(ALL_PARTITIONS, _listed(partition), 0, is_deleted=True)
+        append(ALL_PARTITIONS, _listed_name(partition), 0, is_deleted=True)
     rows = pa.RecordBatch.from_arrays(
         [
             pa.array(partitions, pa.string()),
@@ -267,7 +267,7 @@ def expression_records(
     of_files = _StatsRows(pa.schema([]), typed=typed)
     keys = np.empty(len(files), dtype=object)
     hashes = file_hashes([name for _, name, _ in files])
-    for partition, indices in _places([partition for partition, _, _ in files]).items():
+    for partition, indices in _indices_by_name([partition for partition, _, _ in files]).items():
         keys[indices] = column_stats_keys(column, partition, hashes.take(pa.array(indices))).to_pylist()
     of_files.add(column, keys.tolist(), [name for _, name, _ in files], [_without_nulls(range_) for _, _, range_ in files], kind)
     of_partitions = _StatsRows(pa.schema([]), typed=typed)
@@ -334,7 +334,7 @@ def _without_nulls(found: ColumnRange) -> ColumnRange:
     return replace(found, value_count=found.value_count - found.null_count)
 
 
-def _listed(partition: str) -> str:
+def _listed_name(partition: str) -> str:
     return partition or ROOT
 
 
@@ -344,7 +344,7 @@ def _file_keys(files: Iterable[tuple[str, str]]) -> pa.StringArray:
     return pa.concat_arrays(parts)
 
 
-def _places(names: Sequence[str]) -> dict[str, list[int]]:
+def _indices_by_name(names: Sequence[str]) -> dict[str, list[int]]:
     indices_by_name: dict[str, list[int]] = {}
     for index, name in enumerate(names):
         indices_by_name.setdefault(name, []).append(index)

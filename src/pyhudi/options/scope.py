@@ -112,7 +112,7 @@ def check_call_options(verb: TableOperation, options: Options) -> None:
         if option in verb.implied:
             _check_meaning(verb, option, value)
         elif not verb.accepts(option):
-            raise InvalidRequest(f"option {assignment} has no effect on {verb.name}; {_places(option)}")
+            raise InvalidRequest(f"option {assignment} has no effect on {verb.name}; {_describe_users(option)}")
 
 
 def check_table_options(verb: TableOperation, options: Options) -> None:
@@ -129,27 +129,27 @@ def check_table_options(verb: TableOperation, options: Options) -> None:
         elif not verb.accepts(option):
             raise InvalidRequest(
                 f"option {assignment} chooses what a {option.chooses} does, but {verb.name} does not support it; "
-                f"{_places(option)}"
+                f"{_describe_users(option)}"
             )
 
 
 def _check_meaning(verb: TableOperation, option: Option, value: str) -> None:
     if verb.implied[option] != value:
         others = [other.name for other in VERBS.values() if other.implied.get(option) == value]
-        hint = f"; call {' or '.join(others)}" if others else f"; {_places(option)}"
+        hint = f"; call {' or '.join(others)}" if others else f"; {_describe_users(option)}"
         raise InvalidRequest(
             f"option {option}={value} contradicts {verb.name}, which requires {option}={verb.implied[option]}{hint}"
         )
 
 
-_NAMED = 6
+_MAX_LISTED = 6
 
 
-def _places(option: Option) -> str:
+def _describe_users(option: Option) -> str:
     """The operations that use an option, as half a sentence."""
     names = [verb.name for verb in VERBS.values() if option in verb.accepted]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"it is used by {', '.join(names[:_NAMED])}{more}"
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return f"it is used by {', '.join(names[:_MAX_LISTED])}{more}"
 
 
 def _verb(

@@ -9,7 +9,7 @@ Expression indexes store both types, for the results of a function. Value counts
 indexes.
 
 Records of layout 2 store the type of their column (`valueType`) and plain numbers and bytes as bounds. The decoder
-returns them in the form of layout 1, with additional kinds where layout 1 has none (see `value_wrappers.py`).
+returns them in the form of layout 1, with additional wrappers where layout 1 has none (see `value_wrappers.py`).
 
 Merge of two records of one key: the newer one wins if it is a deletion, follows a deletion, or is tight. Otherwise
 bounds widen and counts add up.
@@ -82,14 +82,14 @@ def decode_column_stats(values: pa.BinaryArray, schema: str) -> tuple[pa.RecordB
         raise CorruptData("a column statistics record of the metadata table has no payload")
     columns = [payload_field(payloads, name, kind, default) for name, kind, default in _FIELDS]
     if payloads.type.get_field_index(_VALUE_TYPE) >= 0:
-        columns = _typed(columns, payloads.field(payloads.type.get_field_index(_VALUE_TYPE)))
+        columns = _apply_value_types(columns, payloads.field(payloads.type.get_field_index(_VALUE_TYPE)))
     else:
         columns += [pa.nulls(len(payloads), pa.int32()), pa.nulls(len(payloads), pa.string())]
     return pa.RecordBatch.from_arrays(columns, schema=COLUMN_STATS_SCHEMA), types
 
 
-def _typed(columns: list[pa.Array], value_types: pa.StructArray) -> list[pa.Array]:
-    """Set the kinds of the bounds according to their value types."""
+def _apply_value_types(columns: list[pa.Array], value_types: pa.StructArray) -> list[pa.Array]:
+    """Set the wrappers of the bounds according to their value types."""
     fields = [value_types.field(name) for name in ("typeOrdinal", "additionalInfo")]
     ordinals, infos = (pc.if_else(value_types.is_valid(), column, None) for column in fields)
     if value_types.null_count == len(value_types):
@@ -134,11 +134,11 @@ def encode_column_stats(stats: pa.RecordBatch, kind: MetadataRecordType, *, type
     payload = payload_type(Payload.COLUMN_STATS, schema)
     columns = stats.columns[: len(_FIELDS)]
     if typed:
-        columns = _stored(columns, stats.column("value_type"), stats.column("type_info"), payload)
+        columns = _to_stored_form(columns, stats.column("value_type"), stats.column("type_info"), payload)
     return encode_payload(kind, pa.StructArray.from_arrays(columns, fields=list(payload)), schema)
 
 
-def _stored(columns: list[pa.Array], ordinals: pa.Array, infos: pa.Array, payload: pa.StructType) -> list[pa.Array]:
+def _to_stored_form(columns: list[pa.Array], ordinals: pa.Array, infos: pa.Array, payload: pa.StructType) -> list[pa.Array]:
     """Return the columns with bounds on the union branches that store them, and the value types."""
     positions = {field[0]: position for position, field in enumerate(_FIELDS)}
     for name in ("minValue", "maxValue"):
@@ -188,12 +188,12 @@ def merge_column_stats(older: ColumnStatsRecord, newer: ColumnStatsRecord) -> Co
         newer.column_name,
         min((bound for bound in (older.min, newer.min) if bound is not None), default=None),
         max((bound for bound in (older.max, newer.max) if bound is not None), default=None),
-        _added(older.value_count, newer.value_count),
-        _added(older.null_count, newer.null_count),
-        _added(older.total_size_bytes, newer.total_size_bytes),
-        _added(older.total_uncompressed_size_bytes, newer.total_uncompressed_size_bytes),
+        _sum_or_none(older.value_count, newer.value_count),
+        _sum_or_none(older.null_count, newer.null_count),
+        _sum_or_none(older.total_size_bytes, newer.total_size_bytes),
+        _sum_or_none(older.total_uncompressed_size_bytes, newer.total_uncompressed_size_bytes),
     )
 
 
-def _added(first: int | None, second: int | None) -> int | None:
+def _sum_or_none(first: int | None, second: int | None) -> int | None:
     return None if first is None and second is None else (first or 0) + (second or 0)

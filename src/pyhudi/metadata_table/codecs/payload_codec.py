@@ -87,7 +87,7 @@ def decode_distinct(
     layout = _layout(schema, payload)
     dictionary = values.dictionary_encode()
     distinct: pa.BinaryArray = dictionary.dictionary
-    pieces = [layout.decode(piece) for piece in _pieces(distinct)] or [layout.decode(distinct)]
+    pieces = [layout.decode(piece) for piece in _chunks(distinct)] or [layout.decode(distinct)]
     types = pa.concat_arrays([piece[0] for piece in pieces])
     payloads = pa.concat_arrays([piece[1] for piece in pieces])
     return types, payloads, None if len(distinct) == len(values) else dictionary.indices
@@ -326,7 +326,7 @@ def _repeated(data: bytes, count: int) -> pa.BinaryArray:
     return pa.repeat(pa.scalar(data, pa.binary()), count)
 
 
-def _pieces(values: pa.BinaryArray) -> Iterator[pa.BinaryArray]:
+def _chunks(values: pa.BinaryArray) -> Iterator[pa.BinaryArray]:
     """Split the values into chunks of bounded size."""
     bounds, _ = binary_parts(values)
     start = 0

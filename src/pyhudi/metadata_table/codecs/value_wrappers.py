@@ -12,10 +12,10 @@ docs/formats/metadata-table.md.
     timestamp, time                  LONG        the stored number: microseconds
     decimal                          DECIMAL     zig-zag length, big-endian two's complement of the value at 15 decimals
 
-TIME_MICROS, TIMESTAMP_MICROS and LOCAL_DATE are read but not written: Hudi's readers expect the kinds above.
+TIME_MICROS, TIMESTAMP_MICROS and LOCAL_DATE are read but not written: Hudi's readers expect the wrappers above.
 
-Layout 2 of the statistics stores the column's type (ValueType) and other bytes for some types. Kinds beyond those of
-wrappers represent them (only other writers produce timestamps in milliseconds):
+Layout 2 of the statistics stores the column's type (ValueType) and other bytes for some types. Additional `kind` values
+represent them (only other writers produce timestamps in milliseconds):
 
     timestamps in milliseconds             MILLIS            zig-zag varint
     decimal                                DECIMAL_V2 + scale    zig-zag length, big-endian two's complement at its own
@@ -98,18 +98,18 @@ DECIMAL_V2 = 128
 MOST_DIGITS = 38
 
 
-def wrappers_for_types(kinds: pa.Array, ordinals: pa.Int32Array, infos: pa.StringArray) -> pa.Array:
-    """Return the kinds of layout 2 bounds, given the stored kinds and the value types of their columns.
+def wrappers_for_types(wrappers: pa.Array, ordinals: pa.Int32Array, infos: pa.StringArray) -> pa.Array:
+    """Return the wrappers of layout 2 bounds, given the stored wrappers and the value types of their columns.
 
     Args:
-        kinds: The stored kinds.
+        wrappers: The stored wrappers, of WRAPPED's field `kind`.
         ordinals: Of ValueType; null and 0 mean layout 1.
         infos: "precision,scale" for decimals.
 
     Raises:
         CorruptData: A decimal without valid precision and scale.
     """
-    result = kinds.to_numpy().copy()
+    result = wrappers.to_numpy().copy()
     types = ordinals.fill_null(0).to_numpy()
     non_null = result != Wrapper.NULL
     longs = result == Wrapper.LONG
@@ -128,9 +128,9 @@ def wrappers_for_types(kinds: pa.Array, ordinals: pa.Int32Array, infos: pa.Strin
     return pa.array(result, pa.uint8())
 
 
-def wrappers_for_storage(kinds: pa.Array) -> pa.Array:
-    """Return kinds in the stored form of layout 2: the inverse of `wrappers_for_types`."""
-    result = kinds.to_numpy().copy()
+def wrappers_for_storage(wrappers: pa.Array) -> pa.Array:
+    """Return wrappers in the stored form of layout 2: the inverse of `wrappers_for_types`."""
+    result = wrappers.to_numpy().copy()
     result[result == UNKNOWN_WRAPPER] = Wrapper.NULL
     result[result >= DECIMAL_V2] = Wrapper.BYTES
     result[result == MILLIS] = Wrapper.LONG
@@ -193,7 +193,7 @@ def wrapper_for_type(column: pa.DataType) -> Wrapper | None:
 
 
 def wrappers_for_bounds(column: pa.DataType, *, typed: bool) -> tuple[int, ...]:
-    """Return the possible kinds of bounds of a column of this type. typed: in layout 2."""
+    """Return the possible wrappers of bounds of a column of this type. typed: in layout 2."""
     kind = wrapper_for_type(column)
     if typed and pa.types.is_decimal128(column):
         return (DECIMAL_V2 + column.scale,)

@@ -201,10 +201,7 @@ class ColumnStatsIndex(ColumnStatsBase):
         findings = IndexFindings()
         definition = table.definition(COLUMN_STATS)
         if definition is None:
-            findings.add_error(
-                "the index definitions have no entry column_stats, so filters fail in Hudi",
-                "the index definitions have no entry column_stats, so the real Hudi fails on filters",
-            )
+            findings.add_error("", "the index definitions have no entry column_stats, so filters fail in Hudi")
             return findings
         columns = existing_columns(definition, table.schema)
         slices = {slice_.base.path: slice_ for slice_ in table.slices if slice_.base is not None}
@@ -224,10 +221,7 @@ class ColumnStatsIndex(ColumnStatsBase):
                 elif stored_columns:
                     findings.add_error(path, f"has statistics, but none for {name}: Hudi skips this file")
         if without_stats:
-            findings.add_warning(
-                f"{without_stats} of {len(table.chosen)} base files have no statistics and are never pruned",
-                f"{without_stats} of {len(table.chosen)} base files have no statistics, and are never passed over",
-            )
+            findings.add_warning("", f"{without_stats} of {len(table.chosen)} base files have no statistics and are never pruned")
         findings.checked = f"{len(columns)} columns of {len(table.chosen):,} files"
         return findings
 
@@ -252,14 +246,14 @@ class CommitStatistics:
             return
         self._has_begun = True
         requested = commit.requirements.columns
-        if self._columns_join(requested) or self._types_change() or self._columns_leave():
+        if self._adds_existing_columns(requested) or self._changes_types() or self._removes_columns():
             commit.drop({COLUMN_STATS, PARTITION_STATS}.intersection(commit.partitions))
         defined = defined_columns(commit.context)
         self.removed_columns = tuple(name for name in defined if name not in requested)
         self._joining = tuple(name for name in requested if name not in defined)
         store_definition(commit.context, requested)
 
-    def _columns_join(self, requested_columns: Sequence[str]) -> bool:
+    def _adds_existing_columns(self, requested_columns: Sequence[str]) -> bool:
         context = self._commit.context
         defined = load_index_definitions(context).get(COLUMN_STATS)
         if defined is None or set(requested_columns) <= set(defined.source_fields):
@@ -275,7 +269,7 @@ class CommitStatistics:
             )
         return bool(added)
 
-    def _types_change(self) -> bool:
+    def _changes_types(self) -> bool:
         """Return True if a column with statistics gets bounds of another type.
 
         Hudi's queries that filter by a column fail on bounds of its former type, even of a narrower number, and it
@@ -297,7 +291,7 @@ class CommitStatistics:
             )
         return bool(changed)
 
-    def _columns_leave(self) -> bool:
+    def _removes_columns(self) -> bool:
         """Return True if a column with statistics is dropped or renamed by its id: a later column of the same name
         would inherit them.
         """
@@ -348,7 +342,7 @@ class CommitStatistics:
         ranges of older files that are missing in the file statistics.
         """
         commit = self._commit
-        readded = self._partitions_to_join()
+        readded = self._partitions_with_readded_columns()
         touched = tuple(commit.file_groups())
         if not (touched or readded) or not self.columns or commit.data_schema is None:
             return {}, []
@@ -373,7 +367,7 @@ class CommitStatistics:
             result[partition] = {c: merge_ranges(r[c] for r in file_ranges) for c in self.columns} if file_ranges else None
         return result, missing_ranges
 
-    def _partitions_to_join(self) -> tuple[str, ...]:
+    def _partitions_with_readded_columns(self) -> tuple[str, ...]:
         """The partitions whose files have statistics of re-added columns.
 
         A write without the column ended its statistics: file statistics stay, partition statistics are deleted. A new

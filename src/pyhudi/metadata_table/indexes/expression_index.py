@@ -223,7 +223,7 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
 
     @classmethod
     def pruned_partitions(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> frozenset[str] | None:
-        column_and_call = _asked_of(metadata, partition, COLUMN_STATS, row_filter)
+        column_and_call = _find_call(metadata, partition, COLUMN_STATS, row_filter)
         # Floating-point bounds may omit NaN.
         if column_and_call is None or pa.types.is_floating(column_and_call[1].result_type):
             return None
@@ -241,12 +241,12 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
         partitions: Sequence[str],
         indexed_files: Collection[str],
     ) -> PrunedFiles | None:
-        results = _asked_of(metadata, partition, COLUMN_STATS, row_filter)
+        results = _find_call(metadata, partition, COLUMN_STATS, row_filter)
         if results is not None:
             column, call = results
             stats = with_nulls_counted(find_column_stats(metadata, [column], partitions, index=partition))
             return PrunedFiles((), excluded_by_results(row_filter.condition, call, column, stats, statistics_units(stats)))
-        identity_column = _own_column(metadata, partition, COLUMN_STATS)
+        identity_column = _identity_column(metadata, partition, COLUMN_STATS)
         if (
             identity_column is None
             or identity_column in indexed_files
@@ -262,8 +262,8 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
 
     @classmethod
     def prune_base_files(cls, partition: str, metadata: MetadataTable, row_filter: Filter) -> BaseFilePruner | None:
-        results = _asked_of(metadata, partition, BLOOM_FILTERS, row_filter)
-        column = _own_column(metadata, partition, BLOOM_FILTERS)
+        results = _find_call(metadata, partition, BLOOM_FILTERS, row_filter)
+        column = _identity_column(metadata, partition, BLOOM_FILTERS)
         texts = None
         if results is not None:
             texts = result_texts(row_filter.condition, results[1])
@@ -298,26 +298,23 @@ class ExpressionStatsIndex(Index, HasPartitionRanges):
             if stored_range is None:
                 without_range += 1
             elif not covers(stored_range, file_result.range):
-                result.add_error(path, self._differs(file_result.range, stored_range))
+                result.add_error(path, self._describe_mismatch(file_result.range, stored_range))
         if without_range:
-            result.add_warning(
-                f"{self.partition} has no ranges of {without_range} files, which are never pruned",
-                f"{self.partition} says nothing of {without_range} files, which are never passed over",
-            )
+            result.add_warning("", f"{self.partition} has no ranges of {without_range} files, which are never pruned")
         if table.context.config.keys.partition_fields:
             stored_partitions = self.partition_ranges(table.metadata, self.index.column, type_)
             for partition, parts in sorted(by_partition.items()):
                 compare_partition(result, partition, self.partition, stored_partitions.get(partition), parts)
         return result
 
-    def _differs(self, computed: ColumnRange, stored_range: ColumnRange) -> str:
+    def _describe_mismatch(self, computed: ColumnRange, stored_range: ColumnRange) -> str:
         return (
             f"{self.index.expression.function}({self.index.column}) is {computed.min!r} to {computed.max!r}, "
             f"but {stored_range.min!r} to {stored_range.max!r} in {self.partition}"
         )
 
 
-def _asked_of(metadata: MetadataTable, partition: str, form: str, row_filter: Filter) -> tuple[str, FunctionCall] | None:
+def _find_call(metadata: MetadataTable, partition: str, form: str, row_filter: Filter) -> tuple[str, FunctionCall] | None:
     """The column of an index of a type and the filter's call of its function; None for another type and without a call."""
     definition = metadata.definitions.get(partition)
     if definition is None or definition.kind != form or len(definition.source_fields) != 1:
@@ -331,7 +328,7 @@ def _asked_of(metadata: MetadataTable, partition: str, form: str, row_filter: Fi
     return None if call is None else (index.column, call)
 
 
-def _own_column(metadata: MetadataTable, partition: str, form: str) -> str | None:
+def _identity_column(metadata: MetadataTable, partition: str, form: str) -> str | None:
     """The column whose own values an index of a type holds; None for another type and for functions other than
     `identity`.
     """

@@ -223,10 +223,7 @@ def compare_filters(
             elif not is_equal(stored[key].decode("ascii", "replace"), bloom[1]):
                 found.add_error(path, f"its Bloom filter in {index} differs from that of the file")
     if without_filter:
-        found.add_warning(
-            f"{without_filter} of {len(files)} files have no Bloom filter in {index} and are never pruned",
-            f"{without_filter} of {len(files)} files have no Bloom filter in {index}, and are never passed over",
-        )
+        found.add_warning("", f"{without_filter} of {len(files)} files have no Bloom filter in {index} and are never pruned")
 
 
 def filter_covers(stored: str, filter_type: str) -> bool:

@@ -51,10 +51,10 @@ def incremental_ranges(
     since = commit.sole_writer.since
     if since is None or not {COLUMN_STATS, PARTITION_STATS} <= set(commit.reader.partitions):
         return {}
-    exchanged = _exchanged(commit, partitions, since)
-    stored = _stored_of_partitions(commit.reader, tuple(exchanged), types)
+    exchanged = _changed_files(commit, partitions, since)
+    stored = _stored_partition_ranges(commit.reader, tuple(exchanged), types)
     exchanged = {p: changes for p, changes in exchanged.items() if have_all(stored.get(p), types)}
-    file_ranges = _stored_of_files(commit.reader, {p: leaving_names for p, (leaving_names, _) in exchanged.items()}, types)
+    file_ranges = _stored_file_ranges(commit.reader, {p: leaving_names for p, (leaving_names, _) in exchanged.items()}, types)
     result: dict[str, Ranges] = {}
     for partition, (leaving_names, arriving_names) in exchanged.items():
         leaving = [file_ranges.get((partition, name)) for name in leaving_names]
@@ -62,13 +62,13 @@ def incremental_ranges(
         # detectable.
         arriving = [current.get((partition, name)) for name in arriving_names]
         arriving = [ranges for ranges in arriving if ranges is None or ranges]
-        updated = _carried(stored[partition], leaving, arriving, types)
+        updated = _update_ranges(stored[partition], leaving, arriving, types)
         if updated is not None:
             result[partition] = updated
     return result
 
 
-def _carried(
+def _update_ranges(
     stored: Ranges, leaving: Sequence[Ranges | None], arriving: Sequence[Ranges | None], columns: Iterable[str]
 ) -> Ranges | None:
     result: dict[str, ColumnRange] = {}
@@ -82,7 +82,7 @@ def _carried(
     return result
 
 
-def _exchanged(commit: CommitPublishing, partitions: Sequence[str], since: str) -> dict[str, tuple[list[str], list[str]]]:
+def _changed_files(commit: CommitPublishing, partitions: Sequence[str], since: str) -> dict[str, tuple[list[str], list[str]]]:
     """Partition -> names of leaving and arriving files, for partitions whose ranges PyHudi wrote as the sole writer."""
     touched = commit.file_groups()
     rows = commit.listed(partitions)
@@ -110,7 +110,7 @@ def _exchanged(commit: CommitPublishing, partitions: Sequence[str], since: str) 
     return result
 
 
-def _stored_of_partitions(
+def _stored_partition_ranges(
     reader: MetadataTable, partitions: Sequence[str], types: Mapping[str, pa.DataType]
 ) -> dict[str, Ranges]:
     """The stored tight ranges: partition -> column -> range."""
@@ -120,7 +120,7 @@ def _stored_of_partitions(
     return {partition: ranges for (partition, _), ranges in tight_ranges.items()}
 
 
-def _stored_of_files(
+def _stored_file_ranges(
     reader: MetadataTable, files: Mapping[str, Sequence[str]], types: Mapping[str, pa.DataType]
 ) -> dict[tuple[str, str], dict[str, ColumnRange]]:
     parts = [pa.array([], pa.string())]

@@ -206,10 +206,7 @@ class RecordIndex(Index):
                 )
         indexed = sum(batch.num_rows for batch in scan_records(table.metadata))
         if indexed > row_count:
-            result.add_error(
-                f"has {indexed} keys, but the table has {row_count}: writers would treat new records as updates",
-                f"has {indexed} keys, and the table {row_count}: writers take new records for old ones",
-            )
+            result.add_error("", f"has {indexed} keys, but the table has {row_count}: writers would treat new records as updates")
         result.checked = f"{indexed:,} keys, {row_count:,} rows"
         return result
 

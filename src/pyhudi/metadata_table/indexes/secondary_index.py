@@ -160,10 +160,7 @@ class SecondaryKeyIndex(Index):
                 findings.add_error(slice_.partition, message)
         stored = sum(len(keys) for _, keys in find_secondary_values(table.metadata, self.partition))
         if stored > total:
-            findings.add_warning(
-                f"has {stored} pairs, but the rows have {total}: lookups read more than necessary",
-                f"has {stored} pairs, and the rows {total}: lookups read more than they need",
-            )
+            findings.add_warning("", f"has {stored} pairs, but the rows have {total}: lookups read more than necessary")
         findings.checked = f"{stored:,} pairs, {total:,} values"
         return findings
 

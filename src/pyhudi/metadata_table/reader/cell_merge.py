@@ -122,7 +122,7 @@ def merge_files(group: GroupCells) -> pa.RecordBatch:
         elif len(layer.keys):
             removals.append((rank, layer.keys.cast(pa.string())))
     for schema, ranked in cells_by_schema.items():
-        cells = _together([cells for _, cells in ranked], schema)
+        cells = _concatenate([cells for _, cells in ranked], schema)
         files, records = decode_files_by_record(cells.keys, cells.values, schema)
         parts.append(files)
         ranks.append(np.repeat([rank for rank, _ in ranked], [len(c.keys) for _, c in ranked])[records])
@@ -142,7 +142,7 @@ def merge_files(group: GroupCells) -> pa.RecordBatch:
 def merge_column_stats_cells(group: GroupCells) -> Iterator[pa.RecordBatch]:
     """Yield STATS_SCHEMA, one row for each key that has statistics, in no specific order.
 
-    Statistics of one key that are not comparable (bounds of two kinds, NaN among several) are omitted, which is safe: a
+    Statistics of one key that are not comparable (bounds of two types, NaN among several) are omitted, which is safe: a
     file without statistics is never pruned.
     """
     if not group.newer:
@@ -168,14 +168,14 @@ def merge_column_stats_cells(group: GroupCells) -> Iterator[pa.RecordBatch]:
         else:
             cells_by_schema.setdefault(layer.schema, []).append((rank, layer))
     for schema, ranked in cells_by_schema.items():
-        parts.append(_decoded(_together([cells for _, cells in ranked], schema)))
+        parts.append(_decoded(_concatenate([cells for _, cells in ranked], schema)))
         ranks.append(np.repeat([rank for rank, _ in ranked], [len(cells.keys) for _, cells in ranked]))
     if parts:
         removals = (pa.concat_arrays(removed_keys), np.concatenate(removed_ranks)) if removed_keys else None
-        yield from _merged(pa.Table.from_batches(parts, STATS_SCHEMA).combine_chunks(), np.concatenate(ranks), removals)
+        yield from _merge_rows(pa.Table.from_batches(parts, STATS_SCHEMA).combine_chunks(), np.concatenate(ranks), removals)
 
 
-def _together(cells: Sequence[Cells], schema: str) -> Cells:
+def _concatenate(cells: Sequence[Cells], schema: str) -> Cells:
     """Concatenate cells of one schema: blocks are many and small, and decoding costs more per piece than per cell."""
     if len(cells) == 1:
         return cells[0]
@@ -193,7 +193,7 @@ def _live(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield live
 
 
-def _merged(
+def _merge_rows(
     rows: pa.Table, ranks: npt.NDArray[np.int64], removals: tuple[pa.BinaryArray, npt.NDArray[np.int64]] | None
 ) -> Iterator[pa.RecordBatch]:
     """Merge rows of several layers, and the keys each layer removes, into one row per key."""
@@ -218,10 +218,10 @@ def _merged(
     yield from rows.filter(pa.array(single)).combine_chunks().to_batches()
     several = alive & (live_count[codes] > 1)
     if several.any():
-        yield from _widened(rows.filter(pa.array(several)), ranks[several])
+        yield from _merge_ranges(rows.filter(pa.array(several)), ranks[several])
 
 
-def _widened(rows: pa.Table, ranks: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+def _merge_ranges(rows: pa.Table, ranks: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
     """Merge rows without a deletion or tight row: one row per key with the widest bounds and the sums of the counts."""
     rows = rows.append_column("rank", pa.array(ranks)).sort_by([("key", "ascending"), ("rank", "ascending")]).combine_chunks()
     names = rows.group_by("key").aggregate([("column_name", "count_distinct")])
@@ -234,14 +234,14 @@ def _widened(rows: pa.Table, ranks: npt.NDArray[np.int64]) -> Iterator[pa.Record
         of_kind = pc.unique(keys.filter(pc.equal(kinds, kind)))
         part = rows.filter(pc.is_in(keys, value_set=of_kind))
         if part.num_rows:
-            yield from _widened_of_type(part, kind_type, typed=kind >= DECIMAL_V2)
+            yield from _merge_ranges_of_type(part, kind_type, typed=kind >= DECIMAL_V2)
     typed = keys.filter(pc.not_equal(kinds, int(Wrapper.NULL)))
     all_null = rows.filter(pc.invert(pc.is_in(keys, value_set=typed)))
     if all_null.num_rows:
-        yield from _widened_of_type(all_null, pa.null())
+        yield from _merge_ranges_of_type(all_null, pa.null())
 
 
-def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = False) -> Iterator[pa.RecordBatch]:
+def _merge_ranges_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = False) -> Iterator[pa.RecordBatch]:
     bounds: dict[str, pa.Array] = {}
     usable = np.ones(part.num_rows, dtype=np.bool_)
     for name in ("min", "max"):
@@ -254,7 +254,7 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
         if pa.types.is_floating(kind_type):
             usable &= ~np.asarray(pc.fill_null(pc.is_nan(values), False), dtype=np.bool_)
         bounds[name] = values
-    zeros = _zeros(bounds) if pa.types.is_floating(kind_type) else {}
+    zeros = _flag_signed_zeros(bounds) if pa.types.is_floating(kind_type) else {}
     sums = ("value_count", "null_count", "total_size_bytes", "total_uncompressed_size_bytes")
     prepared = pa.table(
         {
@@ -280,23 +280,23 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = Fa
     count = grouped.num_rows
     false = pa.array(np.zeros(count, dtype=np.bool_))
     if zeros:
-        grouped = _with_zeros(grouped)
+        grouped = _restore_signed_zeros(grouped)
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
         "key": grouped.column("key"),
         "file_name": grouped.column("file_name_last"),
         "column_name": grouped.column("column_name_last"),
-        "min": wrap_values(_one(grouped.column("min_min")), typed=typed),
-        "max": wrap_values(_one(grouped.column("max_max")), typed=typed),
+        "min": wrap_values(_to_array(grouped.column("min_min")), typed=typed),
+        "max": wrap_values(_to_array(grouped.column("max_max")), typed=typed),
         **{name: grouped.column(f"{name}_sum") for name in sums},
         "is_deleted": false,
         "is_tight": false,
         "value_type": grouped.column("value_type_last"),
         "type_info": grouped.column("type_info_last"),
     }
-    yield pa.RecordBatch.from_arrays([_one(columns[name]) for name in STATS_SCHEMA.names], schema=STATS_SCHEMA)
+    yield pa.RecordBatch.from_arrays([_to_array(columns[name]) for name in STATS_SCHEMA.names], schema=STATS_SCHEMA)
 
 
-def _zeros(bounds: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+def _flag_signed_zeros(bounds: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """Flag bounds that are the outermost zero (-0.0 as min, 0.0 as max), which Arrow's min and max do not distinguish."""
     is_negative = {name: np.signbit(values.fill_null(1.0).to_numpy()) for name, values in bounds.items()}
     is_zero = {name: np.asarray(pc.fill_null(pc.equal(values, 0.0), False), dtype=np.bool_) for name, values in bounds.items()}
@@ -306,17 +306,17 @@ def _zeros(bounds: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     }
 
 
-def _with_zeros(grouped: pa.Table) -> pa.Table:
+def _restore_signed_zeros(grouped: pa.Table) -> pa.Table:
     """Order -0.0 below 0.0 in the groups, as Java does."""
     for name, flag, flagged, otherwise in (("min_min", "negative_zero", -0.0, 0.0), ("max_max", "positive_zero", 0.0, -0.0)):
-        values = _one(grouped.column(name))
+        values = _to_array(grouped.column(name))
         zero = pc.if_else(grouped.column(f"{flag}_any"), pa.scalar(flagged, values.type), pa.scalar(otherwise, values.type))
         index = grouped.schema.get_field_index(name)
         grouped = grouped.set_column(index, name, pc.if_else(pc.equal(values, 0.0), zero, values))
     return grouped
 
 
-def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _to_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 

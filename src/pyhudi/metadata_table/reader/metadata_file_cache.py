@@ -29,9 +29,9 @@ from pyhudi.table.file_slices import BaseFile, LogFile
 FULL_READ_BYTES = 1 << 20
 """Files up to this size are fetched whole."""
 
-_HELD_BYTES = 64 << 20
-_HELD_HFILES = 256
-_HELD_LOGS = 4096
+_CACHE_BYTES = 64 << 20
+_CACHED_HFILES = 256
+_CACHED_LOGS = 4096
 _FETCH_THREADS = 16
 _WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "memory:")
 
@@ -53,11 +53,11 @@ class MetadataFiles:
 
     def __init__(self, storage: Storage, check_not_stale: Callable[[], None] = _no_check) -> None:
         self._storage = storage
-        self._check_whole = check_not_stale
+        self._check_not_stale = check_not_stale
         self._trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
-        self._contents: LruCache[str, bytes] = LruCache(_HELD_BYTES)
-        self._hfiles: LruCache[tuple[str, int], HFile] = LruCache(_HELD_HFILES)
-        self._headers: LruCache[str, tuple[LogBlock | CorruptBlock, ...]] = LruCache(_HELD_LOGS)
+        self._contents: LruCache[str, bytes] = LruCache(_CACHE_BYTES)
+        self._hfiles: LruCache[tuple[str, int], HFile] = LruCache(_CACHED_HFILES)
+        self._headers: LruCache[str, tuple[LogBlock | CorruptBlock, ...]] = LruCache(_CACHED_LOGS)
         self._schemas: dict[str, str] = {}
 
     def of_instants(self, instants: Container[str | None], check_not_stale: Callable[[], None]) -> MetadataFiles:
@@ -149,7 +149,7 @@ class MetadataFiles:
         try:
             return self._storage.read_range(file.path, offset, length)
         except TableState:
-            self._check_whole()
+            self._check_not_stale()
             raise
 
 

@@ -43,7 +43,7 @@ class MetadataListing:
         self._directories = DirectoryListing(metadata.data_context.storage)
         self._partitions: tuple[str, ...] | None = None
         self._files: dict[str, pa.RecordBatch] = {}
-        self._together: tuple[list[str], pa.Table] | None = None
+        self._concatenated: tuple[list[str], pa.Table] | None = None
 
     @property
     def metadata(self) -> MetadataTable | None:
@@ -53,13 +53,13 @@ class MetadataListing:
     @property
     def memory_bytes(self) -> int:
         """Approximate memory of the cached results."""
-        concatenated = self._together
+        concatenated = self._concatenated
         return sum(part.nbytes for part in tuple(self._files.values())) + (0 if concatenated is None else concatenated[1].nbytes)
 
     def partitions(self) -> tuple[str, ...]:
         """Return all partition paths, sorted."""
         if self._partitions is None:
-            self._partitions = self._asked(find_partitions, self._directories.partitions)
+            self._partitions = self._lookup_or_fall_back(find_partitions, self._directories.partitions)
         return self._partitions
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
@@ -120,7 +120,7 @@ class MetadataListing:
         return rows.filter(pc.is_in(keys, value_set=group_keys))
 
     def _rows_of(self, partitions: list[str]) -> pa.Table:
-        cached_rows = self._together
+        cached_rows = self._concatenated
         if cached_rows is None or cached_rows[0] != partitions:
             parts = [self._files[partition] for partition in partitions]
             counts = [part.num_rows for part in parts]
@@ -130,18 +130,18 @@ class MetadataListing:
                 pa.array(np.repeat(np.arange(len(partitions)), counts), pa.int64())
             )
             rows = pa.table({"partition": partition_column, "name": names, "file_id": file_ids(names), "size_bytes": sizes})
-            cached_rows = self._together = (partitions, rows)
+            cached_rows = self._concatenated = (partitions, rows)
         return cached_rows[1]
 
     def _look_up(self, partitions: list[str]) -> bool:
         missing = [partition for partition in partitions if partition not in self._files]
         if missing and self._metadata is not None:
-            listed = self._asked(lambda metadata: find_files(metadata, missing), lambda: None)
+            listed = self._lookup_or_fall_back(lambda metadata: find_files(metadata, missing), lambda: None)
             if listed is not None:
                 self._files.update(_by_partition(listed, missing))
         return self._metadata is not None
 
-    def _asked(self, lookup: Callable[[MetadataTable], T], otherwise: Callable[[], T]) -> T:
+    def _lookup_or_fall_back(self, lookup: Callable[[MetadataTable], T], otherwise: Callable[[], T]) -> T:
         metadata = self._metadata
         if metadata is not None:
             try:

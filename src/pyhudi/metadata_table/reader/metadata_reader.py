@@ -106,7 +106,7 @@ class BlockValidity:
 
 
 _REMEMBERED_BYTES = 16 << 20
-# Overhead of a cached result beside its buffers; bounds the number of small results.
+# Overhead of a cached result in addition to its buffers; bounds the number of small results.
 _ANSWER_BYTES = 4 << 10
 
 

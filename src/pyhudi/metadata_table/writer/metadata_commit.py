@@ -114,8 +114,8 @@ def prepare_metadata_commit(
         replaced: Replaced file groups by partition.
         retains_keys: The caller removes the side files.
     """
-    earlier = _earlier(snapshot, statuses)
-    sole_writer = None if earlier is None else _trust_of(earlier, snapshot.timeline)
+    earlier = _prefetch_planned(snapshot, statuses)
+    sole_writer = None if earlier is None else _load_sole_writer(earlier, snapshot.timeline)
     metadata_commit = MetadataCommit(
         engine,
         indexing,
@@ -132,7 +132,7 @@ def prepare_metadata_commit(
     )
 
 
-def _earlier(snapshot: Snapshot, statuses: Sequence[WriteStatus]) -> MetadataTable | None:
+def _prefetch_planned(snapshot: Snapshot, statuses: Sequence[WriteStatus]) -> MetadataTable | None:
     """The metadata table that a write was planned with, after prefetching what its commit reads under the lock."""
     listing = snapshot.listing
     earlier = listing.metadata if isinstance(listing, MetadataListing) else None
@@ -148,7 +148,7 @@ def _earlier(snapshot: Snapshot, statuses: Sequence[WriteStatus]) -> MetadataTab
     return earlier
 
 
-def _trust_of(earlier: MetadataTable, timeline: Timeline) -> SoleWriter | None:
+def _load_sole_writer(earlier: MetadataTable, timeline: Timeline) -> SoleWriter | None:
     """The sole-writer state in a metadata table, if readable without the lock: archival may remove files between two
     reads.
     """
@@ -200,10 +200,10 @@ class MetadataCommit:
         partitions = maintained_partitions(context.config)
         if FILES not in partitions:
             return None
-        commit = self._told(context, partitions, metadata, current_timeline, time)
+        commit = self._build_publishing(context, partitions, metadata, current_timeline, time)
         commit.read, commit.earlier = transaction.read, self.earlier
         indexes = open_indexes(context)
-        _check_asked(indexes, commit)
+        _check_requirements(indexes, commit)
         attempt = commit.store.begin(time)
         commit.begins_on(attempt.timeline)
         if PARTITION_STATS in partitions:
@@ -223,7 +223,7 @@ class MetadataCommit:
         updates = {index: index.updates_for_commit(commit) for index in indexes if index.partition in commit.partitions}
         return self._write(commit, replace(attempt, store=store), updates)
 
-    def _told(
+    def _build_publishing(
         self, context: TableContext, partitions: Sequence[str], metadata: CommitMetadata, current_timeline: Timeline, time: str
     ) -> CommitPublishing:
         return CommitPublishing(
@@ -260,7 +260,7 @@ class MetadataCommit:
                     parts.append(update.partitions.records(schema, is_tight=not overlap.has_older_pending))
                 if parts:
                     records[index.partition] = parts[0] if len(parts) == 1 else join_tables(*parts)
-        is_sole_writer = not dropped and not overlap.has_newer_completed and _says_all_ranges(commit, updates)
+        is_sole_writer = not dropped and not overlap.has_newer_completed and _covers_touched_partitions(commit, updates)
         since = (commit.sole_writer.since or commit.completed_instant.completion_time) if is_sole_writer else None
         timeline = attempt.write(self.engine, commit.timeline, records, keys, since)
         if not self.retains_keys and (keys or (self.indexing is not None and self.indexing.key_shards)):
@@ -274,7 +274,7 @@ class MetadataCommit:
         return None if overlap.has_newer_completed else timeline
 
 
-def _says_all_ranges(commit: CommitPublishing, updates: Mapping[Index, IndexUpdate]) -> bool:
+def _covers_touched_partitions(commit: CommitPublishing, updates: Mapping[Index, IndexUpdate]) -> bool:
     """Whether the partition statistics cover all partitions that the commit touches."""
     ranges = [
         update.partitions.ranges for index, update in updates.items() if index.partition == PARTITION_STATS and update.partitions
@@ -282,7 +282,7 @@ def _says_all_ranges(commit: CommitPublishing, updates: Mapping[Index, IndexUpda
     return bool(ranges) and set(commit.file_groups()) <= set(ranges[0])
 
 
-def _check_asked(indexes: Iterable[Index], commit: CommitPublishing) -> None:
+def _check_requirements(indexes: Iterable[Index], commit: CommitPublishing) -> None:
     missing = [index.partition for index in indexes if not index.requirements_met(commit)]
     if missing:
         raise IndexStarted(
@@ -346,7 +346,7 @@ def apply_rollback_to_metadata(
         return
     built_later = _built_after(store, timeline, completed) if completed is not None else frozenset()
     remaining = (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight, *built_later)
-    dropped = {partition for partition in remaining if not _stays(partition, built_since=partition in built_later)}
+    dropped = {partition for partition in remaining if not _survives_rollback(partition, built_since=partition in built_later)}
     if dropped:
         _LOG.warning(
             "rollback of %s drops %s of the metadata table: they were built while it existed", target, ", ".join(sorted(dropped))
@@ -379,7 +379,7 @@ def _built_after(store: MetadataStore, timeline: Timeline, completed: str) -> fr
     return frozenset(parent_folder(path) for time in init_instants for path in store.files_of_instant(time))
 
 
-def _stays(partition: str, *, built_since: bool) -> bool:
+def _survives_rollback(partition: str, *, built_since: bool) -> bool:
     """Whether an index is still correct after a rollback; an unknown index is correct if it is older."""
     kind = index_for_partition(partition)
     return not built_since if kind is None else kind.survives_rollback(built_since=built_since)
