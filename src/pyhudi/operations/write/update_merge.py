@@ -120,7 +120,7 @@ def run_update(
         with raise_stale_on_missing_file(query.snapshot):
             found = _read(engine, query, _every)
             check_identity(context.config, found)
-            _refuse_repeated(context.config.keys, found, "the table has two matching rows of record {key!r}")
+            _refuse_repeated(context.config.keys, found, "the table has two rows of record {key!r} that match the filter")
             rows = found.select(table.names)
             changed = pa.Table.from_batches([assign(assignments, rows, rows, after)], after)
             return run_write(context, engine, changed, settings, base_snapshot=query.snapshot)
