@@ -62,7 +62,7 @@ def test_it_follows_writes(census: Census) -> None:
     off = table.upsert(pa.table({"id": ["b"]}), options={"hoodie.clean.automatic": False}).services
     assert off["clean"] == "off: hoodie.clean.automatic=false" and list(off)[-1] == "census"
     census.fails = True
-    with pytest.raises(ServiceFailed, match="the census that followed it failed: nobody counts here"):
+    with pytest.raises(ServiceFailed, match="the census service that followed it failed: nobody counts here"):
         write(table)
     assert len(table.timeline().completed_writes()) == 4
 

@@ -224,7 +224,7 @@ def test_unpartitioned_tables_have_nothing_to_omit(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "merge on read": ({"partition_by": ["day"], "table_type": "mor"}, "only in copy-on-write tables"),
+    "merge on read": ({"partition_by": ["day"], "table_type": "mor"}, "only copy-on-write tables"),
     "no meta columns": ({"partition_by": ["day"], "options": {"hoodie.populate.meta.fields": False}}, "without meta columns"),
     "the ordering field": ({"partition_by": ["ts"]}, "orders records by ts"),
     "a part of a column": ({"partition_by": ["place.city"]}, "a part of another column"),

@@ -85,8 +85,8 @@ def test_a_table_under_another_name_is_read_written_and_serviced(table_type: str
         ("hoodie.table.metadata.partitions", "Table.index"),
         ("hoodie.clean.commits.retained", "options="),
         ("pyhudi.schema.mode", "options="),
-        ("", "no name"),
-        (" owner", "no name"),
+        ("", "not a valid property name"),
+        (" owner", "not a valid property name"),
     ],
 )
 def test_what_defines_the_table_or_its_writes_is_refused(key: str, said: str) -> None:

@@ -458,7 +458,7 @@ def test_options_of_one_operation_are_refused_by_others(table: Table) -> None:
     ):
         with pytest.raises(InvalidRequest, match=re.escape(option)):
             calls(table)[verb](options={option: value})
-    with pytest.raises(InvalidRequest, match=r"insert\.drop\.duplicates turns the upsert an insert"):
+    with pytest.raises(InvalidRequest, match=r"insert\.drop\.duplicates turns the upsert into an insert"):
         table.upsert(rows(), partial=True, options={"hoodie.datasource.write.insert.drop.duplicates": True})
 
 

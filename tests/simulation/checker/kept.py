@@ -112,7 +112,7 @@ KEPT: dict[str, Kept] = {
             {"A": "upsert a2", "C": "delete_where v >= 3000; insert_overwrite a7"},
             ["A 1: put .hoodie/timeline/history/manifest_1 1: freeze 400000"],
         ),
-        "the archive that followed it failed: .*no such file",
+        "the archive service that followed it failed: .*no such file",
     ),
     "a writer that was rolled back while it slept": Kept(
         Schedule(

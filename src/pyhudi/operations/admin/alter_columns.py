@@ -111,7 +111,7 @@ def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings)
         instant=done.request_time,
         completion_time=done.completion_time,
         rolled_back=rolled_back,
-        schema_changes=(_told(change),),
+        schema_changes=(_describe_change(change),),
         seconds=phases.seconds,
     )
 
@@ -142,15 +142,15 @@ def _planned(snapshot: Snapshot, change: ColumnChange, instant_time: str) -> _Al
             "with the option: write anything first, then change columns"
         )
     if history.is_new:
-        _check_words(before.arrow)
-    held = history.numbered(instant_time, before.arrow)
-    changed = changed_columns(held, with_meta_fields(before.arrow), change, int(instant_time))
+        _check_types_with_ids(before.arrow)
+    history_with_ids = history.numbered(instant_time, before.arrow)
+    changed = changed_columns(history_with_ids, with_meta_fields(before.arrow), change, int(instant_time))
     columns = without_meta_fields(changed.arrow)
     after = TableSchema(columns, arrow_to_avro(columns, context.config.name, before.avro))
     return _AlterPlan(before, after, history.changed(instant_time, changed.schema))
 
 
-def _told(change: ColumnChange) -> str:
+def _describe_change(change: ColumnChange) -> str:
     match change:
         case Add():
             return f"{change.path} added as {change.type}"
@@ -211,7 +211,7 @@ def _check_free_to_change(config: TableConfig, schema: TableSchema, change: Colu
         )
 
 
-def _check_words(schema: pa.Schema) -> None:
+def _check_types_with_ids(schema: pa.Schema) -> None:
     """Refuse types that a schema with ids cannot represent: it stores no unit of a timestamp, and no lack of a time
     zone.
     """

@@ -54,9 +54,9 @@ def run_set_properties(
     for key, value in changes.items():
         _check(key, value)
     check_writable(context, retains_indexes=False)
-    with context.locked(settings.lock_wait_ms) as held:
-        check_same_version(held)
-        now = dict(held.reloaded().config.properties)
+    with context.locked(settings.lock_wait_ms) as locked:
+        check_same_version(locked)
+        now = dict(locked.reloaded().config.properties)
         changed = {key: value for key, value in changes.items() if now.get(key) != value}
         if NAME_PROPERTY in changed and lock.uses_table_name:
             raise InvalidRequest(
@@ -64,7 +64,7 @@ def run_set_properties(
                 "name would use another lock. First set an explicit lock key in the options of every writer."
             )
         if changed:
-            store_table_config(held.storage, changed, context.env)
+            store_table_config(locked.storage, changed, context.env)
     return changed
 
 
@@ -78,15 +78,15 @@ def _check(key: str, value: str | None) -> None:
     option = next((option for option in SUPPORTED.values() if key in option.all_names), None)
     if option is None and not key.startswith(_TABLES_OWN):
         return
-    said = key if value is None else f"{key}={redact_secret(key, value)}"
+    assignment = key if value is None else f"{key}={redact_secret(key, value)}"
     if key in _VERBS:
-        raise InvalidRequest(f"property {said} cannot be set: {_VERBS[key]}")
+        raise InvalidRequest(f"property {assignment} cannot be set: {_VERBS[key]}")
     why = (
         "it defines the content or layout of the table's files, which is fixed at creation; write the rows to another table"
         if option is None or option.stored_as is not None
         else "it configures writes, reads or services, and is not stored in tables; pass it with options="
     )
     raise InvalidRequest(
-        f"property {said} cannot be set: {why}. Allowed are {NAME_PROPERTY}, {_DATABASE}, and keys that do "
+        f"property {assignment} cannot be set: {why}. Allowed are {NAME_PROPERTY}, {_DATABASE}, and keys that do "
         f"not begin with {' or '.join(_TABLES_OWN)}."
     )

@@ -81,25 +81,25 @@ def discard_new_table(context: TableContext, wait_ms: int) -> bool:
     Returns:
         True if the table was removed.
     """
-    with context.locked(wait_ms) as held:
-        if any(instant.action is not Action.ROLLBACK or instant.is_pending for instant in held.timeline.load().instants):
+    with context.locked(wait_ms) as locked:
+        if any(instant.action is not Action.ROLLBACK or instant.is_pending for instant in locked.timeline.load().instants):
             return False
-        held.storage.delete([PROPERTIES_FILE, PROPERTIES_BACKUP])
-        for folder in held.storage.list(META_FOLDER).folders:
+        locked.storage.delete([PROPERTIES_FILE, PROPERTIES_BACKUP])
+        for folder in locked.storage.list(META_FOLDER).folders:
             if folder not in (LOCK_FOLDER, STAGED_FOLDER):
-                held.storage.delete_folder(folder)
+                locked.storage.delete_folder(folder)
     return True
 
 
 def discard_after_error(context: TableContext, wait_ms: int, error: Exception) -> None:
     """Remove a table that this process has just created for a failed write; if the table stays, ``error`` gets a note."""
-    where = f"the table at {context.storage.uri} that was created for this write"
+    description = f"the table at {context.storage.uri} that was created for this write"
     try:
         if not discard_new_table(context, wait_ms):
-            error.add_note(f"{where} stays: another writer has begun to use it")
+            error.add_note(f"{description} stays: another writer has begun to use it")
     except HudiError as failure:
         error.add_note(
-            f"{where} exists without rows, because its removal failed ({failure}). Delete its folder .hoodie "
+            f"{description} exists without rows, because its removal failed ({failure}). Delete its folder .hoodie "
             "before the next attempt."
         )
 
@@ -148,10 +148,12 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         check_columns(settings.keys, settings.merge.ordering.fields, columns)
         values["hoodie.table.create.schema"] = arrow_to_avro(columns, name)
     check_base_format(settings.base_file_format)
-    for key, given in settings.fixed:
-        made = values.get(key, REGISTRY[key].default or "")
-        if comparison_value(key, given) != comparison_value(key, made):
-            raise Unsupported(f"option {key}={given} is not supported: PyHudi creates tables whose {key} is {made or 'not set'}")
+    for key, value in settings.fixed:
+        default = values.get(key, REGISTRY[key].default or "")
+        if comparison_value(key, value) != comparison_value(key, default):
+            raise Unsupported(
+                f"option {key}={value} is not supported: PyHudi creates tables whose {key} is {default or 'not set'}"
+            )
     if settings.omits_partition_columns:
         if settings.table_type is not TableType.COPY_ON_WRITE:
             raise Unsupported(
@@ -202,12 +204,12 @@ def _text(flag: bool) -> str:
 
 
 def _has_column(schema: pa.Schema, name: str) -> bool:
-    head, *rest = name.split(".")
+    head, *nested_names = name.split(".")
     position = schema.get_field_index(head)
     if position < 0:
         return False
     kind = schema.field(position).type
-    for part in rest:
+    for part in nested_names:
         if not pa.types.is_struct(kind) or kind.get_field_index(part) < 0:
             return False
         kind = kind.field(part).type

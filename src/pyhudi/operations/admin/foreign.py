@@ -27,15 +27,15 @@ def describe_foreign(storage: Storage) -> tuple[str, str] | None:
     Detects a Delta log, Iceberg metadata, and Parquet or ORC files whose names are not those of Hudi base files, among
     the first 200 files.
     """
-    found = _find_foreign(storage)
-    return None if found is None else (found, _REMEDIES[found])
+    foreign_file = _find_foreign(storage)
+    return None if foreign_file is None else (foreign_file, _REMEDIES[foreign_file])
 
 
 def check_no_foreign(storage: Storage) -> None:
     """Raise InvalidRequest if a folder for a new table contains foreign files."""
-    found = describe_foreign(storage)
-    if found is not None:
-        kind, remedy = found
+    foreign_content = describe_foreign(storage)
+    if foreign_content is not None:
+        kind, remedy = foreign_content
         raise InvalidRequest(
             f"cannot create a Hudi table at {storage.uri}: the folder holds {kind}. {remedy}; or create it with {FORCE}=true"
         )

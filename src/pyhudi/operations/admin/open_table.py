@@ -48,10 +48,10 @@ def load_found(storage: Storage, env: Environment) -> TableConfig:
     try:
         return load_table_config(storage, env)
     except TableNotFound as error:
-        found = describe_foreign(storage)
-        if found is None:
+        foreign_content = describe_foreign(storage)
+        if foreign_content is None:
             raise
-        kind, remedy = found
+        kind, remedy = foreign_content
         raise TableNotFound(f"there is no Hudi table at {storage.uri}: the folder holds {kind}. {remedy}") from error
 
 
@@ -103,10 +103,10 @@ def refusal_of_existing(
     storage, env = open_storage(uri, storage_options), SystemEnvironment()
     config = load_table_config(storage, env)
     context = TableContext(storage, env, config, open_lock(LockSettings.of(options, config.name), storage, env))
-    said = f"there is a Hudi table at {storage.uri} already"
+    message = f"there is a Hudi table at {storage.uri} already"
     if any(instant.action is not Action.ROLLBACK for instant in context.timeline.load().instants):
-        return TableExists(f"{said}; {instead}")
+        return TableExists(f"{message}; {instead}")
     return TableExists(
-        f"{said}, without any commit: another process is about to write to it, or the process that created it "
+        f"{message}, without any commit: another process is about to write to it, or the process that created it "
         f"was stopped. If none is running, delete its folder .hoodie and call again; or, {instead}"
     )

@@ -53,18 +53,18 @@ _TIME_PARTS = {
 
 def check_against_table(options: Options, config: TableConfig) -> None:
     """Raise InvalidRequest for each option that contradicts the table's properties."""
-    stored = {**_in_effect(config), **dict(config.properties), **_said_by_other_keys(config)}
+    stored = {**_implied_settings(config), **dict(config.properties), **_settings_under_other_keys(config)}
     for option, key in COMPARED.items():
-        given, present = options.explicit(option), stored.get(key, "")
-        if given is None or comparison_value(option, given) == comparison_value(option, present):
+        value, stored_value = options.explicit(option), stored.get(key, "")
+        if value is None or comparison_value(option, value) == comparison_value(option, stored_value):
             continue
         if (
             option == PARTITION_FIELDS.key
-            and ":" not in given
-            and comparison_value(option, given) == _without_kinds(comparison_value(option, present))
+            and ":" not in value
+            and comparison_value(option, value) == _without_kinds(comparison_value(option, stored_value))
         ):
             continue
-        raise InvalidRequest(f"option {option}={given} contradicts the table, whose {key} is {present or 'not set'}")
+        raise InvalidRequest(f"option {option}={value} contradicts the table, whose {key} is {stored_value or 'not set'}")
     for generator in (GENERATOR_CLASS, GENERATOR_TYPE):
         named = options.explicit(generator)
         if named and parse_key_generator(named) not in (None, config.keys.generator):
@@ -88,10 +88,10 @@ def _check_time_rule(user_options: Mapping[str, str], config: TableConfig) -> No
     """Check that timestamp key-generator options equal the stored rule, which writes follow."""
     if not user_options:
         return
-    said = ", ".join(f"{key}={redact_secret(key, value)}" for key, value in sorted(user_options.items()))
+    assignments = ", ".join(f"{key}={redact_secret(key, value)}" for key, value in sorted(user_options.items()))
     rule = config.keys.time
     if rule is None:
-        raise InvalidRequest(f"option {said} contradicts the table, whose key generator has no timestamp rule")
+        raise InvalidRequest(f"option {assignments} contradicts the table, whose key generator has no timestamp rule")
     # Hudi's old and new prefix are equivalent.
     bare = {key.removeprefix(TIME_PREFIXES[1]).removeprefix(TIME_PREFIXES[0]): value for key, value in user_options.items()}
     stored = rule.to_properties()
@@ -101,10 +101,10 @@ def _check_time_rule(user_options: Mapping[str, str], config: TableConfig) -> No
                 stored.pop(TIME_PREFIXES[0] + name, None)
     whole = TimeRule.from_properties({**stored, **{TIME_PREFIXES[0] + name: value for name, value in bare.items()}})
     if whole is None or whole.to_properties() != rule.to_properties():
-        raise InvalidRequest(f"option {said} contradicts the table, whose timestamp rule is {rule.to_properties()}")
+        raise InvalidRequest(f"option {assignments} contradicts the table, whose timestamp rule is {rule.to_properties()}")
 
 
-def _in_effect(config: TableConfig) -> dict[str, str]:
+def _implied_settings(config: TableConfig) -> dict[str, str]:
     """Return settings that apply to a table without being stored in it."""
     return {
         "hoodie.table.type": str(config.table_type),
@@ -131,14 +131,14 @@ def _in_effect(config: TableConfig) -> dict[str, str]:
     }
 
 
-def _said_by_other_keys(config: TableConfig) -> dict[str, str]:
+def _settings_under_other_keys(config: TableConfig) -> dict[str, str]:
     """Return settings that are stored under other properties than the compared ones, or that make those irrelevant."""
-    said = {PRECOMBINE_FIELD: ",".join(config.ordering_fields)} if config.ordering_fields else {}
+    settings = {PRECOMBINE_FIELD: ",".join(config.ordering_fields)} if config.ordering_fields else {}
     if config.version.merges_by_modes:
-        said |= merge_properties(config.merge)
+        settings |= merge_properties(config.merge)
         if config.merge.translated:
-            said[PAYLOAD_PROPERTY] = config.merge.translated
-    return said
+            settings[PAYLOAD_PROPERTY] = config.merge.translated
+    return settings
 
 
 def comparison_value(option: str, value: str) -> str:
@@ -164,8 +164,8 @@ def check_same_table(explicit: Options, requested: TableConfig, existing: TableC
         uri: Its location.
     """
     differing = [
-        f"its {what} is {found}, not {wanted}"
-        for what, found, wanted in (
+        f"its {name} is {existing_value}, not {requested_value}"
+        for name, existing_value, requested_value in (
             (
                 "type",
                 str(existing.table_type),
@@ -176,7 +176,7 @@ def check_same_table(explicit: Options, requested: TableConfig, existing: TableC
             ("version", int(existing.version), int(requested.version) if explicit.explicit(VERSION) else int(existing.version)),
             ("name", existing.name, requested.name if explicit.explicit(NAME) else existing.name),
         )
-        if found != wanted
+        if existing_value != requested_value
     ]
     if not differing:
         try:
@@ -191,9 +191,11 @@ def check_same_columns(requested: pa.Schema, existing: pa.Schema, uri: str) -> N
     """Raise TableExists if a table lacks a requested column, or has it with another type."""
     for column in requested:
         index = existing.get_field_index(column.name)
-        found = "not there" if index < 0 else str(existing.field(index).type)
-        if found != str(column.type):
-            raise TableExists(f"there is another Hudi table at {uri}: its column {column.name!r} is {found}, not {column.type}")
+        existing_type = "not there" if index < 0 else str(existing.field(index).type)
+        if existing_type != str(column.type):
+            raise TableExists(
+                f"there is another Hudi table at {uri}: its column {column.name!r} is {existing_type}, not {column.type}"
+            )
 
 
 def _fields_of(config: TableConfig) -> list[str]:

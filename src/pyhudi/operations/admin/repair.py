@@ -155,18 +155,18 @@ def run_repair(context: TableContext, engine: Engine, settings: RepairSettings, 
         if kind is RepairKind.ORPHANS and any(step.kind is RepairKind.TIMELINE for step in steps):
             # Files that the rebuilt timeline does not cover are reported by a dry run before they are deleted.
             continue
-        found = _found(kind, context, engine, settings)
-        if dry_run or not (found or kind is RepairKind.PENDING):
-            steps += found
+        detected = _detect(kind, context, engine, settings)
+        if dry_run or not (detected or kind is RepairKind.PENDING):
+            steps += detected
             continue
         done = list(_REPAIRS[kind](context.reloaded(), engine, settings, dry_run=False))
         # Each possibly dead instant is checked again under the lock before it is repaired.
-        steps += found if kind is RepairKind.PENDING else done
+        steps += detected if kind is RepairKind.PENDING else done
         context = context.reloaded()
     return RepairResult(context.storage.uri, dry_run, tuple(steps))
 
 
-def _found(kind: RepairKind, context: TableContext, engine: Engine, settings: RepairSettings) -> list[RepairStep]:
+def _detect(kind: RepairKind, context: TableContext, engine: Engine, settings: RepairSettings) -> list[RepairStep]:
     """Return the defects of one kind."""
 
     def look(context: TableContext) -> list[RepairStep]:
@@ -188,13 +188,13 @@ def _repair_properties(context: TableContext, engine: Engine, settings: RepairSe
         if backup:
             yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_BACKUP, "an interrupted change left it", "it is deleted")
             if not dry_run:
-                with context.locked(settings.commit.lock_wait_ms) as held:
-                    held.storage.delete([PROPERTIES_BACKUP])
+                with context.locked(settings.commit.lock_wait_ms) as locked:
+                    locked.storage.delete([PROPERTIES_BACKUP])
         return
     yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_FILE, damage, "it is restored from its backup")
     if not dry_run:
-        with context.locked(settings.commit.lock_wait_ms) as held:
-            store_table_config(held.storage, {}, context.env)
+        with context.locked(settings.commit.lock_wait_ms) as locked:
+            store_table_config(locked.storage, {}, context.env)
 
 
 def _damage(data: bytes, *, backed_up: bool) -> str | None:
@@ -265,9 +265,9 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
         if is_service_dead(context, instant, settings.commit):
             return RepairStep(RepairKind.PENDING, path, "a restore died", "it is completed")
         # It has no heartbeat.
-        found = "a restore is running, or died recently"
+        finding = "a restore is running, or died recently"
         return RepairStep(
-            RepairKind.PENDING, path, found, "if it died, run `restore` again: the table cannot be written until then"
+            RepairKind.PENDING, path, finding, "if it died, run `restore` again: the table cannot be written until then"
         )
     if instant.action is Action.ROLLBACK:
         return RepairStep(RepairKind.PENDING, path, "a rollback died", "it is completed")
@@ -313,12 +313,12 @@ def find_unmarked_partitions(context: TableContext) -> dict[str, str]:
     files = tuple(_data_files(context))
     timeline = context.timeline.load()
     marked = {parent_folder(info.path) for info in files if info.name in PARTITION_METADATA_FILES}
-    found: dict[str, str] = {}
+    oldest_instants: dict[str, str] = {}
     for info in files:
         base, folder = parse_base_file(info.name), parent_folder(info.path)
         if base is not None and folder not in marked and timeline.is_completed(base.instant_time):
-            found[folder] = min(found.get(folder, base.instant_time), base.instant_time)
-    return found
+            oldest_instants[folder] = min(oldest_instants.get(folder, base.instant_time), base.instant_time)
+    return oldest_instants
 
 
 def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
@@ -331,21 +331,21 @@ def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSetti
     doomed = []
     for info in files:
         named = parse_base_file(info.name) or parse_log_file(info.name)
-        if named is None or named.instant_time in known or not _is_gone(timeline, named.instant_time):
+        if named is None or named.instant_time in known or not _is_on_no_timeline(timeline, named.instant_time):
             continue
         doomed.append((info.path, named.instant_time))
         finding = f"{info.size_bytes:,} bytes of instant {named.instant_time}, which is on no timeline"
         yield RepairStep(RepairKind.ORPHANS, info.path, finding, "it is deleted")
     if doomed and not dry_run:
-        with context.locked(settings.commit.lock_wait_ms) as held:
-            check_same_version(held)
+        with context.locked(settings.commit.lock_wait_ms) as locked:
+            check_same_version(locked)
             # A file whose instant was added to the timeline since, by a recovery or a copy, is not an orphan.
-            timeline = held.timeline.load()
+            timeline = locked.timeline.load()
             known = {instant.request_time for instant in timeline.instants}
-            held.storage.delete(path for path, time in doomed if time not in known and _is_gone(timeline, time))
+            locked.storage.delete(path for path, time in doomed if time not in known and _is_on_no_timeline(timeline, time))
 
 
-def _is_gone(timeline: Timeline, instant_time: str) -> bool:
+def _is_on_no_timeline(timeline: Timeline, instant_time: str) -> bool:
     """Return True if an instant is neither on the active nor the archived timeline, so that readers ignore its files."""
     return timeline.start is not None and not timeline.is_completed(instant_time) and not timeline.completion_time(instant_time)
 
@@ -381,12 +381,12 @@ def _metadata_damage(context: TableContext) -> str | None:
     groups = directories.files(directories.partitions()).values()
     # Files that a pending write double-writes for a resize carry the instant time of the resize, which may have
     # completed.
-    made = files_being_written(context.storage, (i.request_time for i in timeline.pending_writes()))
-    found = (info for infos in groups for info in infos if info.path not in made)
-    there = {info.path: info.size_bytes for info in found if _counts(timeline, info.name)}
-    if listed == there:
+    pending_files = files_being_written(context.storage, (i.request_time for i in timeline.pending_writes()))
+    infos_on_storage = (info for infos in groups for info in infos if info.path not in pending_files)
+    sizes_on_storage = {info.path: info.size_bytes for info in infos_on_storage if _counts(timeline, info.name)}
+    if listed == sizes_on_storage:
         return None
-    wrong = sorted(path for path in {*listed, *there} if listed.get(path) != there.get(path))
+    wrong = sorted(path for path in {*listed, *sizes_on_storage} if listed.get(path) != sizes_on_storage.get(path))
     return f"its file listing differs from the directories in {len(wrong):,} files, such as {wrong[0]}"
 
 

@@ -69,10 +69,10 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
     """
     check_writable(context)
     instant = resolve_tag(context, instant)
-    with context.locked(settings.lock_wait_ms) as held:
-        store = held.timeline
+    with context.locked(settings.lock_wait_ms) as locked:
+        store = locked.timeline
         timeline = store.load()
-        check_same_version(held)
+        check_same_version(locked)
         pending = timeline.pending(Action.RESTORE)
         if pending:
             restoring, plan = pending[0], _load_plan(context, pending[0])
@@ -106,9 +106,9 @@ def finish_restore(context: TableContext, settings: CommitSettings, restoring: I
     """
     plan = _load_plan(context, restoring)
     if plan is None:
-        with context.locked(settings.lock_wait_ms) as held:
-            if restoring in held.timeline.load().instants:
-                held.timeline.remove_pending(restoring.request_time, Action.RESTORE)
+        with context.locked(settings.lock_wait_ms) as locked:
+            if restoring in locked.timeline.load().instants:
+                locked.timeline.remove_pending(restoring.request_time, Action.RESTORE)
         return True
     if not plan.savepoint_to_restore_timestamp:
         return False
@@ -124,43 +124,43 @@ def _execute(
     target: str,
 ) -> RestoreResult:
     begun_ms = context.env.now_ms()
-    gone = tuple(info.commit_time for info in plan.instants_to_rollback)
-    with context.locked(settings.lock_wait_ms) as held:
-        apply_restore_to_metadata(held)
-        files = held.timeline.load_files()
-        times = frozenset(gone)
-        now = held.timeline.build_timeline(files)
+    removed_instants = tuple(info.commit_time for info in plan.instants_to_rollback)
+    with context.locked(settings.lock_wait_ms) as locked:
+        apply_restore_to_metadata(locked)
+        files = locked.timeline.load_files()
+        times = frozenset(removed_instants)
+        now = locked.timeline.build_timeline(files)
         for instant in files:
             if instant.is_completed and instant.request_time in times:
                 # Readers count these files until the commit is removed, which alone records them; from then on a marker
                 # records them.
-                for path in sorted(double_written_logs(held.timeline, now, instant)):
-                    Markers(held.storage, instant.request_time).create(path, MarkerType.CREATE)
+                for path in sorted(double_written_logs(locked.timeline, now, instant)):
+                    Markers(locked.storage, instant.request_time).create(path, MarkerType.CREATE)
         for info in plan.instants_to_rollback:
-            _remove_instant(held, info, files)
+            _remove_instant(locked, info, files)
         # Rings that writes have marked are valid whatever the timeline contains.
-        remove_rings(held, times)
-        remove_counts(held, times)
-    for time in gone:
+        remove_rings(locked, times)
+        remove_counts(locked, times)
+    for time in removed_instants:
         # A task that ends later removes its files itself (`tasks.task_attempts`); the others have written theirs.
         liveness.remove_heartbeat(context.storage, time)
-    deleted = _delete_files(context, gone)
-    sync_rollback(context, settings, gone)
-    for time in gone:
+    deleted = _delete_files(context, removed_instants)
+    sync_rollback(context, settings, removed_instants)
+    for time in removed_instants:
         markers = Markers(context.storage, time)
         # A file name may contain another instant than the one that wrote it; only its marker records the writer.
         context.storage.delete([path for path, _ in markers.list()])
         markers.delete()
         # Its writer may have been alive, and renewed the heartbeat once more.
         liveness.remove_heartbeat(context.storage, time)
-    with context.locked(settings.lock_wait_ms) as held:
-        store = held.timeline
+    with context.locked(settings.lock_wait_ms) as locked:
+        store = locked.timeline
         timeline = store.load()
         taken_ms = max(0, context.env.now_ms() - begun_ms)
         metadata = RestoreMetadata(
             start_restore_time=restoring.request_time,
             time_taken_in_millis=taken_ms,
-            instants_to_rollback=gone,
+            instants_to_rollback=removed_instants,
             hoodie_restore_metadata={
                 info.commit_time: (_rollback_metadata(context, restoring, info, deleted.get(info.commit_time, {}), taken_ms),)
                 for info in plan.instants_to_rollback
@@ -171,12 +171,12 @@ def _execute(
         inflight = Instant(restoring.request_time, Action.RESTORE, State.INFLIGHT)
         store.complete(inflight, Action.RESTORE, completion_time, metadata.encode(context.env.token_bytes(16)))
         rollbacks = [i for i in store.load_files() if i.action is Action.ROLLBACK and i.request_time > target]
-        held.storage.delete([store.path(i) for i in sorted(rollbacks, key=lambda i: (i.request_time, -i.state))])
+        locked.storage.delete([store.path(i) for i in sorted(rollbacks, key=lambda i: (i.request_time, -i.state))])
     return RestoreResult(
         instant=restoring.request_time,
         completion_time=completion_time,
         restored_to=target,
-        rolled_back=gone,
+        rolled_back=removed_instants,
         files_deleted=sum(len(paths) for by_partition in deleted.values() for paths in by_partition.values()),
     )
 
@@ -225,30 +225,30 @@ def _load_plan(context: TableContext, restoring: Instant) -> RestorePlan | None:
 def _remove_instant(context: TableContext, info: InstantInfo, files: Sequence[Instant]) -> None:
     """Remove an instant from the timeline: its completed file, then its pending files under any name of its action."""
     step = (info.commit_time, comparable_action(Action(info.action)))
-    own = [i for i in files if i.step == step]
-    for one in sorted(own, key=lambda i: -i.state):
-        context.storage.delete([context.timeline.path(one)])
+    instant_files = [i for i in files if i.step == step]
+    for file in sorted(instant_files, key=lambda i: -i.state):
+        context.storage.delete([context.timeline.path(file)])
 
 
 def _delete_files(context: TableContext, instants: Iterable[str]) -> dict[str, dict[str, tuple[str, ...]]]:
     """Delete the data files of instants; return the deleted paths, relative to the table, by instant and partition."""
-    wanted = set(instants)
-    if not wanted:
+    instant_times = set(instants)
+    if not instant_times:
         return {}
     listing = DirectoryListing(context.storage)
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    deleted: dict[str, dict[str, tuple[str, ...]]] = {}
     by_partition = listing.files(listing.partitions())
     for partition, infos in by_partition.items():
         for info in infos:
             instant = parse_data_file_instant(info.name)
-            if instant is not None and instant in wanted:
-                there = found.setdefault(instant, {})
+            if instant is not None and instant in instant_times:
+                there = deleted.setdefault(instant, {})
                 there[partition] = (*there.get(partition, ()), info.path)
-    batches = [paths for partitions in found.values() for paths in partitions.values()]
+    batches = [paths for partitions in deleted.values() for paths in partitions.values()]
     if batches:
         with ThreadPoolExecutor(min(_DELETING_THREADS, len(batches))) as pool:
             list(pool.map(context.storage.delete, batches))
-    return found
+    return deleted
 
 
 def _rollback_metadata(

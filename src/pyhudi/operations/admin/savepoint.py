@@ -61,10 +61,10 @@ def run_savepoint(
     if tag is not None:
         comments = with_tag(tag, comments)
     check_writable(context, retains_indexes=False)
-    with context.locked(settings.lock_wait_ms) as held:
-        check_same_version(held)
-        store = held.timeline
-        snapshot = load_snapshot(held)
+    with context.locked(settings.lock_wait_ms) as locked:
+        check_same_version(locked)
+        store = locked.timeline
+        snapshot = load_snapshot(locked)
         timeline = snapshot.timeline
         check_no_pending_restore(context, timeline, "creating a savepoint")
         write = completed_write(context, timeline, instant)
@@ -77,7 +77,7 @@ def run_savepoint(
             )
         check_retained(context, timeline, time)
         slices = snapshot.slices(as_of=time)
-        names = {partition: tuple(sorted(_names(found))) for partition, found in slices.items()}
+        names = {partition: tuple(sorted(_names(file_slices))) for partition, file_slices in slices.items()}
         _refuse_files_of_pending_cleans(context, timeline, {name for group in names.values() for name in group}, time)
         inflight = Instant(time, Action.SAVEPOINT, State.INFLIGHT)
         if inflight not in timeline.instants:
@@ -86,7 +86,9 @@ def run_savepoint(
             savepointed_by=user,
             savepointed_at=context.env.now_ms(),
             comments=comments,
-            partition_metadata={partition: SavepointPartitionMetadata(partition, found) for partition, found in names.items()},
+            partition_metadata={
+                partition: SavepointPartitionMetadata(partition, file_slices) for partition, file_slices in names.items()
+            },
         )
         completion_time = new_instant_time(context, timeline, settings)
         done = store.complete(inflight, Action.SAVEPOINT, completion_time, metadata.encode(context.env.token_bytes(16)))
@@ -96,8 +98,8 @@ def run_savepoint(
         user=user,
         comments=comments,
         partitions=len(names),
-        files=sum(len(found) for found in names.values()),
-        size_bytes=sum(slice_.size_bytes for found in slices.values() for slice_ in found),
+        files=sum(len(file_slices) for file_slices in names.values()),
+        size_bytes=sum(slice_.size_bytes for file_slices in slices.values() for slice_ in file_slices),
     )
 
 
@@ -115,24 +117,24 @@ def run_delete_savepoint(context: TableContext, settings: CommitSettings, instan
     """
     instant = resolve_tag(context, instant)
     check_writable(context, retains_indexes=False)
-    with context.locked(settings.lock_wait_ms) as held:
-        check_same_version(held)
-        store = held.timeline
-        found = [i for i in store.load_files() if i.request_time == instant and i.action is Action.SAVEPOINT]
-        if not found:
+    with context.locked(settings.lock_wait_ms) as locked:
+        check_same_version(locked)
+        store = locked.timeline
+        savepoints = [i for i in store.load_files() if i.request_time == instant and i.action is Action.SAVEPOINT]
+        if not savepoints:
             raise InstantNotFound(f"the timeline of {context.storage.uri} has no savepoint of instant {instant}")
-        for one in sorted(found, key=lambda i: -i.state):
-            held.storage.delete([store.path(one)])
+        for savepoint in sorted(savepoints, key=lambda i: -i.state):
+            locked.storage.delete([store.path(savepoint)])
 
 
 def completed_write(context: TableContext, timeline: Timeline, instant: str | None) -> Instant:
     """Return the completed write with a request time, or the newest. Raises InstantNotFound."""
     writes = timeline.completed_writes()
-    found = [i for i in writes if instant is None or i.request_time == instant]
-    if not found:
-        what = "no completed write" if instant is None else f"no completed write requested at {instant}"
-        raise InstantNotFound(f"the active timeline of {context.storage.uri} has {what}")
-    return found[-1]
+    candidates = [i for i in writes if instant is None or i.request_time == instant]
+    if not candidates:
+        missing = "no completed write" if instant is None else f"no completed write requested at {instant}"
+        raise InstantNotFound(f"the active timeline of {context.storage.uri} has {missing}")
+    return candidates[-1]
 
 
 def check_retained(context: TableContext, timeline: Timeline, time: str) -> None:

@@ -30,9 +30,9 @@ def _state_of(context: TableContext) -> tuple[object, ...]:
     report.
     """
     storage = context.storage
-    beside = storage.list(join_path(METADATA_FOLDER, TIMELINE_FOLDER)).files
+    metadata_instants = storage.list(join_path(METADATA_FOLDER, TIMELINE_FOLDER)).files
     changing = storage.stat(PROPERTIES_BACKUP) is not None
-    return context.config, changing, context.timeline.load().instants, {file_name(info.path) for info in beside}
+    return context.config, changing, context.timeline.load().instants, {file_name(info.path) for info in metadata_instants}
 
 
 def repeat_until_stable(

@@ -276,7 +276,7 @@ class TableSettings:
                 f"merge mode {MergeMode.EVENT_TIME_ORDERING} requires an ordering column: set ordering= or "
                 f"{ORDERING}, or use {MergeMode.COMMIT_TIME_ORDERING}"
             )
-        given = ((option.key, options.explicit(option)) for option in _FIXED)
+        explicit = ((option.key, options.explicit(option)) for option in _FIXED)
         return read_settings(
             cls,
             options,
@@ -285,7 +285,7 @@ class TableSettings:
             keys=_key_spec(options),
             merge=merge,
             base_file_format=_base_format(options),
-            fixed=tuple((key, value) for key, value in given if value is not None),
+            fixed=tuple((key, value) for key, value in explicit if value is not None),
         )
 
 
@@ -375,8 +375,8 @@ def with_table_settings(options: Options, values: Mapping[Option, str | None]) -
     for option, value in values.items():
         if value is None:
             continue
-        given = options.explicit(option)
-        if given is not None and given.replace(" ", "") != value.replace(" ", ""):
-            raise InvalidRequest(f"option {option}={given} contradicts the equivalent argument ({value})")
+        explicit = options.explicit(option)
+        if explicit is not None and explicit.replace(" ", "") != value.replace(" ", ""):
+            raise InvalidRequest(f"option {option}={explicit} contradicts the equivalent argument ({value})")
         added[option.key] = value
     return options.merged(added)

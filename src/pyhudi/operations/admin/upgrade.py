@@ -49,8 +49,8 @@ def run_upgrade(
     check_open(context)
     check_no_schema_on_read(context)
     check_not_bootstrapped(context)
-    taken = [step.upward for step in steps_between(version, target)]
-    return _go(context, StepContext(engine, settings, compression), taken, [step.upward for step in STEPS])
+    directions = [step.upward for step in steps_between(version, target)]
+    return _run_steps(context, StepContext(engine, settings, compression), directions, [step.upward for step in STEPS])
 
 
 @observed("downgrade")
@@ -78,10 +78,10 @@ def run_downgrade(
         raise InvalidRequest(
             f"the table at {context.storage.uri} has version {int(version)}; use an upgrade for version {int(target)}"
         )
-    taken = [step.downward for step in reversed(steps_between(version, target))]
-    if taken:
+    directions = [step.downward for step in reversed(steps_between(version, target))]
+    if directions:
         check_no_schema_on_read(context)
-    return _go(context, StepContext(engine, settings, ""), taken, [step.downward for step in STEPS])
+    return _run_steps(context, StepContext(engine, settings, ""), directions, [step.downward for step in STEPS])
 
 
 def lower_version(version: TableVersion) -> TableVersion:
@@ -89,7 +89,7 @@ def lower_version(version: TableVersion) -> TableVersion:
     return max((known for known in versions() if known < version), default=version)
 
 
-def _go(
+def _run_steps(
     context: TableContext, step_context: StepContext, taken: Sequence[Direction], every: Iterable[Direction]
 ) -> VersionChange:
     """Run some steps in order, after all of them have checked the table.
@@ -100,17 +100,17 @@ def _go(
         taken: The steps to run.
         every: All steps in this direction. The one that ends in the table's version may have died before its cleanup.
     """
-    for way in taken:
-        way.check(context)
-    with context.locked(step_context.lock_wait_ms) as held:
-        held = held.reloaded()
-        for way in every:
-            if way.end is held.config.version:
-                way.finish(held)
+    for direction in taken:
+        direction.check(context)
+    with context.locked(step_context.lock_wait_ms) as locked:
+        locked = locked.reloaded()
+        for direction in every:
+            if direction.end is locked.config.version:
+                direction.finish(locked)
     version = int(context.config.version)
     done = VersionChange(version, version)
-    for way in taken:
-        done = done.combine(way.run(context.reloaded(), step_context))
+    for direction in taken:
+        done = done.combine(direction.run(context.reloaded(), step_context))
     return done
 
 

@@ -156,7 +156,7 @@ class ValidationResult(HtmlRepr):
         ]
         if counts[ValidationSeverity.UNCHECKED]:
             lines[0] += f", {counts[ValidationSeverity.UNCHECKED]} not checked"
-        lines += [f"  {name:<16}{what}" for name, what in self.checks]
+        lines += [f"  {name:<16}{amount}" for name, amount in self.checks]
         lines += [f"  {name:<16}none" for name in self.skipped]
         lines += [f"  {f.severity.value:<10}{f.check}: {f.path or 'table'}: {f.detail}" for f in self.found]
         lines += [f"  remedy  {remedy}" for remedy in self.remedies]
@@ -181,7 +181,8 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
     look = partial(_validated, engine=engine, sample=sample, keys=keys)
     result, lasting = repeat_until_stable(context, look, _more_than_warnings)
     return replace(
-        result, found=tuple(one for one in result.found if one.severity is ValidationSeverity.WARNING or one in lasting)
+        result,
+        found=tuple(finding for finding in result.found if finding.severity is ValidationSeverity.WARNING or finding in lasting),
     )
 
 
@@ -256,7 +257,7 @@ class _Validation:
         """Check for committed files that are missing or have another size, and files that no completed instant wrote."""
         pending = {instant.request_time for instant in self._timeline.pending()}
         copies = self._snapshot.copies
-        present = {file.info.path: file for file in self._files}
+        files_by_path = {file.info.path: file for file in self._files}
         for file in self._files:
             if self._timeline.is_completed(file.instant_time) or file.info.path in copies:
                 continue
@@ -266,12 +267,15 @@ class _Validation:
                 self._error("timeline", file.info.path, f"no instant {file.instant_time} is on the timeline to remove it", _STRAY)
         commits = {i.request_time: read_commit(self._context.timeline, i) for i in self._timeline.completed_writes()}
         for path, (instant, size_bytes) in self._expected(commits).items():
-            found = present.get(path)
-            if found is None:
+            file_found = files_by_path.get(path)
+            if file_found is None:
                 self._error("timeline", path, f"committed by {instant}, and missing", MISSING_ROWS)
-            elif size_bytes and found.info.size_bytes != size_bytes:
+            elif size_bytes and file_found.info.size_bytes != size_bytes:
                 self._error(
-                    "timeline", path, f"has {found.info.size_bytes} bytes, and {instant} committed {size_bytes}", MISSING_ROWS
+                    "timeline",
+                    path,
+                    f"has {file_found.info.size_bytes} bytes, and {instant} committed {size_bytes}",
+                    MISSING_ROWS,
                 )
         for plan in self._timeline.pending(Action.CLUSTERING):
             never = never_runnable_reason(self._context, self._timeline, plan)
@@ -295,8 +299,8 @@ class _Validation:
             logs = partial(check_logs, self._context, self._engine, self._timeline, self._slices, commits)
             self._made("logs", logs, MISSING_ROWS)
         if self._timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
-            present = frozenset(file.info.path for file in self._files)
-            self._made("plans", partial(check_plans, self._snapshot, present), "")
+            paths = frozenset(file.info.path for file in self._files)
+            self._made("plans", partial(check_plans, self._snapshot, paths), "")
 
     def check_buckets(self) -> None:
         """Check bucket counts of partitions, and rings, against file groups."""
@@ -329,13 +333,13 @@ class _Validation:
             self.guarded(name, partial(self._made, name, check))
 
     def _made(self, name: str, check: Check, remedy: str = WRONG_PRUNING) -> None:
-        found = check()
-        for path, detail, own in found.errors:
-            self._error(name, path, detail, remedy if own is None else own)
-        for path, detail in found.warnings:
+        findings = check()
+        for path, detail, own_remedy in findings.errors:
+            self._error(name, path, detail, remedy if own_remedy is None else own_remedy)
+        for path, detail in findings.warnings:
             self._warn(name, path, detail)
-        if found.checked:
-            self.checks.append((name, found.checked))
+        if findings.checked:
+            self.checks.append((name, findings.checked))
 
     def _data_files(self) -> Iterator[_DataFile]:
         listed = self._snapshot.listing.files(self._partitions)

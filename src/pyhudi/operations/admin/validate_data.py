@@ -74,15 +74,15 @@ def count_log(task: LogCount) -> LogContents:
     storage, log = open_storage(task.storage), task.log
     records = deletes = 0
     instants: set[str] = set()
-    for found in find_blocks(storage, [log], task.validity, skip_compacted=False)[0]:
-        instants.add(found.block.instant_time)
+    for located in find_blocks(storage, [log], task.validity, skip_compacted=False)[0]:
+        instants.add(located.block.instant_time)
         try:
-            content = found.block.read_content(partial(storage.read_range, log.path))
-            if found.block.kind is BlockType.DELETE:
+            content = located.block.read_content(partial(storage.read_range, log.path))
+            if located.block.kind is BlockType.DELETE:
                 deletes += sum(batch.num_rows for batch in decode_deletes(content))
             else:
-                text = found.block.required(HeaderKey.SCHEMA)
-                batches = decode_content(found.block.kind, text, content, avro_to_arrow(text).names, hfile_entries, RECORD_KEY)
+                text = located.block.required(HeaderKey.SCHEMA)
+                batches = decode_content(located.block.kind, text, content, avro_to_arrow(text).names, hfile_entries, RECORD_KEY)
                 records += sum(batch.num_rows for batch in batches)
         except CorruptData as error:
             raise error.with_path(storage.absolute(log.path)) from error
@@ -113,41 +113,41 @@ def check_logs(
         slices: Current file slices.
         commits: Commits of the active timeline, by request time.
     """
-    found = IndexFindings()
+    findings = IndexFindings()
     validity, spec = InstantValidity.of(timeline), context.storage.spec()
     logs = [log for slice_ in slices for log in slice_.logs]
     counted = engine.map(run_log_count, [LogCount(spec, log, validity) for log in logs])
-    said: dict[str, WriteStat] = {}
+    write_stats: dict[str, WriteStat] = {}
     # Log files of older versions have blocks of several commits.
     for metadata in commits.values() if context.config.version.has_one_log_file_per_commit else ():
         if metadata.operation is not Operation.LOG_COMPACT:
-            said.update((stat.path or "", stat) for stats in metadata.partition_to_write_stats.values() for stat in stats)
+            write_stats.update((stat.path or "", stat) for stats in metadata.partition_to_write_stats.values() for stat in stats)
     for log, count in zip(logs, counted, strict=True):
-        stat = said.get(log.path)
+        stat = write_stats.get(log.path)
         if isinstance(count, str):
-            found.add_error(log.path, count)
+            findings.add_error(log.path, count)
         elif stat is not None and (count.record_count < stat.num_writes or count.delete_count < stat.num_deletes):
             inside = f"{count.record_count} records and {count.delete_count} deletes"
             expected = f"{stat.num_writes} records and {stat.num_deletes} deletes"
-            found.add_error(log.path, f"contains {inside}, and its commit records {expected}")
-    found.checked = f"{len(logs):,} read"
-    return found
+            findings.add_error(log.path, f"contains {inside}, and its commit records {expected}")
+    findings.checked = f"{len(logs):,} read"
+    return findings
 
 
 def check_plans(snapshot: Snapshot, is_present: frozenset[str]) -> IndexFindings:
     """Check the inputs of pending compactions, replaced file groups excepted. ``is_present`` are the paths of all data
     files.
     """
-    context, found = snapshot.context, IndexFindings()
+    context, findings = snapshot.context, IndexFindings()
     pending = snapshot.timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
     for instant in pending:
         plan = without_groups(load_compaction_plan(context.timeline, instant), snapshot.slicing.replaced)
-        gone = compaction_files(plan) - is_present
-        if gone:
-            what = f"can never run, as {min(gone)} is missing: restore the file, or call unschedule_compaction"
-            found.add_error(context.timeline.path(instant), what)
-    found.checked = f"{len(pending):,} pending"
-    return found
+        missing = compaction_files(plan) - is_present
+        if missing:
+            detail = f"can never run, as {min(missing)} is missing: restore the file, or call unschedule_compaction"
+            findings.add_error(context.timeline.path(instant), detail)
+    findings.checked = f"{len(pending):,} pending"
+    return findings
 
 
 def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> IndexFindings:
@@ -158,13 +158,13 @@ def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> I
         spec: How all key columns are read.
         slices: Current file slices.
     """
-    found = IndexFindings()
+    findings = IndexFindings()
     by_partition: dict[str, list[FileSlice]] = {}
     for slice_ in slices:
         by_partition.setdefault(slice_.partition, []).append(slice_)
     total = 0
-    for partition, there in sorted(by_partition.items()):
-        parts = engine.map(_SliceKeys(spec), there)
+    for partition, partition_slices in sorted(by_partition.items()):
+        parts = engine.map(_SliceKeys(spec), partition_slices)
         keys = pa.concat_arrays([pa.array([], pa.string()), *parts])
         total += len(keys)
         if len(keys) == pc.count_distinct(keys).as_py():
@@ -172,9 +172,9 @@ def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> I
         counted = keys.value_counts()
         twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
         named = ", ".join(map(repr, twice.take(pc.array_sort_indices(twice))[:_NAMED_KEYS].to_pylist()))
-        found.add_error(partition, f"{len(twice)} keys occur more than once, such as {named}")
-    found.checked = f"{total:,} keys"
-    return found
+        findings.add_error(partition, f"{len(twice)} keys occur more than once, such as {named}")
+    findings.checked = f"{total:,} keys"
+    return findings
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ def catalog_views(config: TableConfig, settings: SyncSettings) -> tuple[View, ..
     if settings.skip_ro_suffix:
         # The table's name refers to one view, and this option selects the read-optimized one.
         return optimized, View(f"{name}_rt", merges_logs=True)
-    found = (View(f"{name}_ro", read_optimized=True), View(f"{name}_rt", merges_logs=True))
-    return (*found, real_time) if settings.snapshot_by_name else found
+    views = (View(f"{name}_ro", read_optimized=True), View(f"{name}_rt", merges_logs=True))
+    return (*views, real_time) if settings.snapshot_by_name else views
 
 
 def catalog_database(config: TableConfig, settings: SyncSettings) -> str:
@@ -137,16 +137,16 @@ def _column(field: pa.Field, settings: SyncSettings) -> CatalogColumn:
 
 
 def _of_spark(fields: list[pa.Field], partitioned: tuple[str, ...], settings: SyncSettings) -> Mapping[str, str]:
-    found = {PROVIDER: "hudi"}
+    parameters = {PROVIDER: "hudi"}
     if settings.spark_version is not None:
-        found["spark.sql.create.version"] = settings.spark_version
+        parameters["spark.sql.create.version"] = settings.spark_version
     parts = list(_cut(spark_schema(fields), settings.schema_part_length))
-    found[f"{_SCHEMA}numParts"] = str(len(parts))
-    found.update((f"{_SCHEMA}part.{number}", part) for number, part in enumerate(parts))
+    parameters[f"{_SCHEMA}numParts"] = str(len(parts))
+    parameters.update((f"{_SCHEMA}part.{number}", part) for number, part in enumerate(parts))
     if partitioned:
-        found[f"{_SCHEMA}numPartCols"] = str(len(partitioned))
-        found.update((f"{_SCHEMA}partCol.{number}", name) for number, name in enumerate(partitioned))
-    return found
+        parameters[f"{_SCHEMA}numPartCols"] = str(len(partitioned))
+        parameters.update((f"{_SCHEMA}partCol.{number}", name) for number, name in enumerate(partitioned))
+    return parameters
 
 
 def _cut(text: str, length: int) -> Iterator[str]:

@@ -262,11 +262,11 @@ def with_names(
 ) -> Mapping[str, object] | None:
     """Merge the arguments of a call into its options. Raises InvalidRequest for contradictory values."""
     named = {METASTORE_URIS: metastore, DATABASE: database, TABLE: table}
-    found = dict(options or {})
+    merged = dict(options or {})
     for option, value in named.items():
-        if value is not None and str(found.setdefault(option.key, value)) != value:
-            raise InvalidRequest(f"the argument {value!r} contradicts option {option}={found[option.key]}")
-    return found
+        if value is not None and str(merged.setdefault(option.key, value)) != value:
+            raise InvalidRequest(f"the argument {value!r} contradicts option {option}={merged[option.key]}")
+    return merged
 
 
 def _kinds(options: Options) -> tuple[CatalogKind, ...]:
@@ -276,10 +276,10 @@ def _kinds(options: Options) -> tuple[CatalogKind, ...]:
             f"{MODE}={mode} is not supported: HiveServer2 is not available; use hms, with the metastore in "
             f"{METASTORE_URIS}, or glue"
         )
-    found = [HIVE_TOOL] if options.flag(HIVE_SYNC) else []
-    found += options.names(TOOLS) if options.explicit(TOOLS) is not None or not found else ()
+    tools = [HIVE_TOOL] if options.flag(HIVE_SYNC) else []
+    tools += options.names(TOOLS) if options.explicit(TOOLS) is not None or not tools else ()
     kinds = []
-    for name in found:
+    for name in tools:
         if name not in _OF_TOOL:
             raise InvalidRequest(f"{TOOLS}={name} is not supported; use one of {', '.join(_OF_TOOL)}")
         kind = CatalogKind.GLUE if mode == "glue" else _OF_TOOL[name]

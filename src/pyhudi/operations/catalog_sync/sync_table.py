@@ -81,7 +81,7 @@ class SyncedTable:
 
     def __str__(self) -> str:
         parts = ((self.added, "added"), (self.moved, "moved"), (self.dropped, "dropped"))
-        changes = ", ".join(f"{count:,} {what}" for count, what in parts if count)
+        changes = ", ".join(f"{count:,} {change}" for count, change in parts if count)
         return f"{self.name} {self.action}" + (f", partitions {changes}" if changes else "")
 
 
@@ -108,14 +108,14 @@ def run_sync(context: TableContext, settings: SyncSettings) -> SyncResult:
         StorageUnavailable: The catalog does not respond.
         InvalidRequest: The catalog does not accept the request.
     """
-    told = []
+    tables = []
     for kind in settings.kinds:
         catalog = open_catalog(kind, settings)
         try:
-            told += _sync_with(catalog, context, settings)
+            tables += _sync_with(catalog, context, settings)
         finally:
             catalog.close()
-    return SyncResult(tuple(told))
+    return SyncResult(tuple(tables))
 
 
 def with_sync(context: TableContext, settings: SyncSettings | None, result: WriteResult) -> WriteResult:
@@ -187,25 +187,25 @@ class _Sync:
     view: View
 
     def run(self) -> SyncedTable:
-        wanted = self._wanted()
-        known = self.catalog.table(wanted.database, wanted.name)
+        target = self._target_table()
+        known = self.catalog.table(target.database, target.name)
         if known is None:
-            return self._make(wanted, "created")
+            return self._make(target, "created")
         if not is_hudi_entry(known):
             raise TableState(
                 f"{self.catalog.name}: {known.full_name} is not a Hudi table, so it was not changed; drop it there, "
                 "or register this table under another name"
             )
-        if without_scheme(known.location) != without_scheme(wanted.location):
-            return self._make_anew(wanted)
+        if without_scheme(known.location) != without_scheme(target.location):
+            return self._make_anew(target)
         try:
-            return self._bring_up_to_date(known, wanted)
+            return self._bring_up_to_date(known, target)
         except ChangeRefused:
             if not self.settings.recreate:
                 raise
-            return self._make_anew(wanted)
+            return self._make_anew(target)
 
-    def _wanted(self) -> CatalogTable:
+    def _target_table(self) -> CatalogTable:
         # Hudi writes local files into catalogs by their path alone.
         location = self.catalog.format_location(self.snapshot.context.storage.uri.removeprefix("file:"))
         table = catalog_table(self.snapshot, self.settings, self.view, location)
@@ -217,29 +217,29 @@ class _Sync:
 
     def _make(self, target: CatalogTable, action: str) -> SyncedTable:
         self.catalog.create_table(target)
-        changes = self._partitions_told(target, SyncedInstant())
+        changes = self._catalog_partitions(target, SyncedInstant())
         return self._finish(target, action, changes, SyncedInstant(), always=True)
 
     def _bring_up_to_date(self, catalog_table: CatalogTable, target: CatalogTable) -> SyncedTable:
-        told = SyncedInstant.by(catalog_table.parameters) if self.settings.incremental else SyncedInstant()
-        keys, there = ([column.name for column in table.partition_columns] for table in (target, catalog_table))
-        if keys != there:
+        synced = SyncedInstant.by(catalog_table.parameters) if self.settings.incremental else SyncedInstant()
+        keys, existing_keys = ([column.name for column in table.partition_columns] for table in (target, catalog_table))
+        if keys != existing_keys:
             raise ChangeRefused(
                 f"{self.catalog.name}: {catalog_table.full_name} is partitioned there by "
-                f"{', '.join(there) or 'nothing'}, and the table by {', '.join(keys) or 'nothing'}, which a catalog "
+                f"{', '.join(existing_keys) or 'nothing'}, and the table by {', '.join(keys) or 'nothing'}, which a catalog "
                 f"cannot change; drop it there, or set {RECREATE}"
             )
         changed = _merged(catalog_table, target)
         differs = changed != catalog_table
         if differs:
             self.catalog.change_table(changed)
-        changes = self._partitions_told(target, told)
+        changes = self._catalog_partitions(target, synced)
         done = "changed" if differs else "unchanged"
         return self._finish(
             target, done, changes, SyncedInstant.by(catalog_table.parameters), always=not self.settings.conditional or differs
         )
 
-    def _partitions_told(self, table: CatalogTable, synced: SyncedInstant) -> PartitionChanges:
+    def _catalog_partitions(self, table: CatalogTable, synced: SyncedInstant) -> PartitionChanges:
         settings, columns = self.settings, synced_partition_columns(self.snapshot.config, self.settings)
         if not columns or settings.without_partitions:
             return PartitionChanges({}, {}, ())
@@ -252,9 +252,9 @@ class _Sync:
         extract = find_extractor(settings.extractor or extractor_class(len(columns), hive_style=hive_style))
 
         def values(path: str) -> Values:
-            found = extract(path)
-            check_width(columns, path, found)
-            return found
+            values_of_path = extract(path)
+            check_width(columns, path, values_of_path)
+            return values_of_path
 
         stored = {values(path): join_path(table.location, path) for path in sorted(paths)}
         known = {partition.values: partition.location for partition in self.catalog.partitions(table)}
@@ -277,7 +277,7 @@ class _Sync:
             known = self.catalog.table(target.database, target.name)
             if known is None:
                 raise TableState(f"{self.catalog.name}: {target.full_name} was dropped concurrently; synchronize again")
-            now = _the_older(SyncedInstant.of(self.snapshot.timeline), SyncedInstant.by(known.parameters), before)
+            now = _older_sync_state(SyncedInstant.of(self.snapshot.timeline), SyncedInstant.by(known.parameters), before)
             parameters = {**known.parameters, **now.parameters()}
             if parameters != known.parameters:
                 self.catalog.change_table(replace(known, parameters=parameters))
@@ -313,7 +313,7 @@ def _merged(catalog_table: CatalogTable, target: CatalogTable) -> CatalogTable:
     )
 
 
-def _the_older(current: SyncedInstant, existing: SyncedInstant, before: SyncedInstant) -> SyncedInstant:
+def _older_sync_state(current: SyncedInstant, existing: SyncedInstant, before: SyncedInstant) -> SyncedInstant:
     """Return the state to record: that of this sync, unless a concurrent sync recorded an older one."""
     if existing in (before, SyncedInstant()) or existing.commit is None or current.commit is None:
         return current

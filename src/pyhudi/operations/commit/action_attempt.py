@@ -87,7 +87,7 @@ class rollback_on_error:
         transaction.stop_heartbeat(error)
         if not transaction.can_roll_back(error):
             return
-        conflict = _overtaken(transaction, error)
+        conflict = _conflict_if_rolled_back(transaction, error)
         try:
             rollback_own_attempt(transaction)
         except Exception as failure:
@@ -98,7 +98,7 @@ class rollback_on_error:
             raise conflict from error
 
 
-def _overtaken(transaction: Transaction, error: BaseException) -> WriteConflict | None:
+def _conflict_if_rolled_back(transaction: Transaction, error: BaseException) -> WriteConflict | None:
     """Return a WriteConflict if another writer has rolled the attempt back, else None."""
     if isinstance(error, WriteConflict) or not isinstance(error, Exception):
         return None
@@ -150,22 +150,22 @@ def _remove_late_files(transaction: Transaction) -> None:
 
     The other process creates a marker before each of its files, and reports each file in its commit.
     """
-    with transaction.context.locked(transaction.settings.lock_wait_ms) as held:
+    with transaction.context.locked(transaction.settings.lock_wait_ms) as locked:
         time, action = transaction.instant_time, completed_action(transaction.action)
-        instants = [i for i in held.timeline.load().instants if i.request_time == time]
+        instants = [i for i in locked.timeline.load().instants if i.request_time == time]
         if not instants:
             # The instant completed and was archived: only its commit metadata could tell which process owns these
             # files.
             return
         # If the plan stays on the timeline, log files with its instant time are double writes of other commits.
-        written = _written_files(held, time, logs=not transaction.action.retains_plan)
-        markers = Markers(held.storage, time)
+        written = _written_files(locked, time, logs=not transaction.action.retains_plan)
+        markers = Markers(locked.storage, time)
         theirs: set[str | None] = {path for path, _ in markers.list()}
         done = [i for i in instants if i.action is action and i.is_completed]
         if done:
-            theirs = {s.path for stats in read_commit(held.timeline, done[0]).partition_to_write_stats.values() for s in stats}
+            theirs = {s.path for stats in read_commit(locked.timeline, done[0]).partition_to_write_stats.values() for s in stats}
             markers.delete()
-        held.storage.delete([path for path in written if path not in theirs])
+        locked.storage.delete([path for path in written if path not in theirs])
 
 
 def _remove_written(context: TableContext, instant_time: str) -> None:
@@ -180,8 +180,8 @@ def _written_files(context: TableContext, instant_time: str, *, logs: bool = Tru
     """
     listing = DirectoryListing(context.storage)
     names = (info for files in listing.files(listing.partitions()).values() for info in files)
-    own = (info for info in names if parse_data_file_instant(info.name) == instant_time)
-    return [info.path for info in own if logs or parse_log_file(info.name) is None]
+    files_of_instant = (info for info in names if parse_data_file_instant(info.name) == instant_time)
+    return [info.path for info in files_of_instant if logs or parse_log_file(info.name) is None]
 
 
 _LAST_DOUBLING = 6

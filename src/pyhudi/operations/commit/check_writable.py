@@ -37,7 +37,7 @@ def check_writable(context: TableContext, *, retains_indexes: bool = True) -> No
             "automatically."
         )
     check_open(context)
-    _check_ids_kept(context, retains_indexes=retains_indexes)
+    _check_ids_supported(context, retains_indexes=retains_indexes)
     if len(config.ordering_fields) > 1 and not config.version.has_ordering_fields:
         raise Unsupported(
             f"cannot write the table at {uri}: it has version {int(config.version)} and several ordering fields "
@@ -74,7 +74,7 @@ def check_no_schema_on_read(context: TableContext) -> None:
 
 def check_schema_on_read_supported(context: TableContext) -> None:
     """Raise Unsupported if the table could not be written after its columns were assigned ids (schema on read)."""
-    without = _lacking_for_ids(context.config, retains_indexes=True)
+    without = _reason_against_ids(context.config, retains_indexes=True)
     if without is not None:
         raise Unsupported(
             f"cannot change columns of the table at {context.storage.uri} by id (ALTER TABLE): {without}. "
@@ -82,9 +82,9 @@ def check_schema_on_read_supported(context: TableContext) -> None:
         )
 
 
-def _check_ids_kept(context: TableContext, *, retains_indexes: bool) -> None:
+def _check_ids_supported(context: TableContext, *, retains_indexes: bool) -> None:
     """Raise Unsupported for a schema-on-read table that PyHudi could write by column name only."""
-    without = _lacking_for_ids(context.config, retains_indexes=retains_indexes)
+    without = _reason_against_ids(context.config, retains_indexes=retains_indexes)
     if without is not None and load_column_history(context, None, read_commit) is not None:
         raise Unsupported(
             f"cannot write the table at {context.storage.uri}: it uses schema on read "
@@ -93,7 +93,7 @@ def _check_ids_kept(context: TableContext, *, retains_indexes: bool) -> None:
         )
 
 
-def _lacking_for_ids(config: TableConfig, *, retains_indexes: bool) -> str | None:
+def _reason_against_ids(config: TableConfig, *, retains_indexes: bool) -> str | None:
     """Return why a table cannot be written with columns resolved by id, or None if it can."""
     partitions = (*config.metadata_partitions, *config.metadata_partitions_inflight)
     by_name = [name for name in partitions if name.startswith((SECONDARY_INDEX_PREFIX, EXPRESSION_INDEX_PREFIX))]

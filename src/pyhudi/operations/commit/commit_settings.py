@@ -125,17 +125,17 @@ class CommitSettings:
             Unsupported: The time generator is not registered.
         """
         find_time_generator(options.value_or_default(TIME_GENERATOR))
-        mode, given = options.value_or_default(CONCURRENCY), options.text(FAILED_WRITES)
-        if mode == NON_BLOCKING and given not in (None, "LAZY"):
+        mode, policy = options.value_or_default(CONCURRENCY), options.text(FAILED_WRITES)
+        if mode == NON_BLOCKING and policy not in (None, "LAZY"):
             raise InvalidRequest(
-                f"{CONCURRENCY}={mode} requires {FAILED_WRITES}=LAZY, not {given}: writers must not roll back each "
+                f"{CONCURRENCY}={mode} requires {FAILED_WRITES}=LAZY, not {policy}: writers must not roll back each "
                 "other's pending "
                 "writes, so a clean has to roll back those of dead writers"
             )
         return read_settings(
             cls,
             options,
-            failed_writes=given or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY"),
+            failed_writes=policy or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY"),
             is_non_blocking=mode == NON_BLOCKING,
             clock_skew_ms=int(options.text(CLOCK_SKEW) or 0),
             marker_lists=options.value_or_default(markers.TYPE) != "DIRECT",

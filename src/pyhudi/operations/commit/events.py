@@ -74,7 +74,7 @@ def add_listener(listener: Listener) -> Callable[[], None]:
     def remove() -> None:
         global _listeners
         with _mutex:
-            _listeners = tuple(one for one in _listeners if one is not listener)
+            _listeners = tuple(other for other in _listeners if other is not listener)
 
     return remove
 
@@ -93,9 +93,9 @@ def observed(name: str) -> Callable[[Callable[Concatenate[TableContext, P], R]],
             try:
                 result = function(context, *args, **kwargs)
             except Exception as error:
-                _tell(context, name, started, error=type(error).__name__)
+                _notify_listeners(context, name, started, error=type(error).__name__)
                 raise
-            _tell(context, str(getattr(result, "operation", name)).lower(), started, result=result)
+            _notify_listeners(context, str(getattr(result, "operation", name)).lower(), started, result=result)
             return result
 
         return run
@@ -103,7 +103,9 @@ def observed(name: str) -> Callable[[Callable[Concatenate[TableContext, P], R]],
     return wrap
 
 
-def _tell(context: TableContext, operation: str, started: float, *, error: str | None = None, result: object = None) -> None:
+def _notify_listeners(
+    context: TableContext, operation: str, started: float, *, error: str | None = None, result: object = None
+) -> None:
     seconds = time.perf_counter() - started
     instant: Any = getattr(result, "instant", None)
     if error is None:

@@ -112,4 +112,6 @@ def _may_share(context: TableContext, instant: Instant, groups: Set[FileGroupId]
         stats = CommitMetadata.decode(data).partition_to_write_stats
     except CorruptData:
         return True
-    return any((partition, stat.file_id or "") in groups for partition, found in stats.items() for stat in found)
+    return any(
+        (partition, stat.file_id or "") in groups for partition, partition_stats in stats.items() for stat in partition_stats
+    )

@@ -53,15 +53,15 @@ def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
     pending = {instant.request_time for instant in timeline.pending()}
     orphaned = [request_time for request_time in marked if request_time not in pending]
     if orphaned:
-        with context.locked(settings.lock_wait_ms) as held:
+        with context.locked(settings.lock_wait_ms) as locked:
             # Under the lock no commit is archived while it is looked up, and no restore begins.
-            now = held.timeline.load()
+            now = locked.timeline.load()
             pending = {instant.request_time for instant in now.pending()}
             if now.pending(Action.RESTORE):
                 return False
             for request_time in orphaned:
                 if request_time not in pending:
-                    remove_marked(held, now, request_time, strict=False)
+                    remove_marked(locked, now, request_time, strict=False)
     silent = [
         request_time
         for request_time in beating
@@ -101,16 +101,16 @@ def _reported_files(context: TableContext, timeline: Timeline, request_time: str
     store = context.timeline
     active = [i for i in timeline.completed_writes() if i.request_time == request_time]
     if active:
-        where, action, data = store.path(active[0]), active[0].action, store.read(active[0])
+        path, action, data = store.path(active[0]), active[0].action, store.read(active[0])
     else:
         row = store.history.find(request_time, *COMMIT_LIKE)
         if row is None:
             return frozenset()
-        where, action, data = store.history.folder, parse_action(row.action), row.metadata or b""
+        path, action, data = store.history.folder, parse_action(row.action), row.metadata or b""
     try:
         metadata = decode_completed(action, data)
     except CorruptData as error:
-        raise error.with_path(context.storage.absolute(where)) from error
+        raise error.with_path(context.storage.absolute(path)) from error
     if not isinstance(metadata, CommitMetadata):
         return frozenset()
     paths = {stat.path for stat in metadata.write_stats if stat.path}

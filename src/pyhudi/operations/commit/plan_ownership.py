@@ -82,12 +82,12 @@ def claim(
         TableState: A restore is pending.
     """
     heartbeat = WriterHeartbeat(context.storage, context.env, request_time, settings.heartbeats)
-    with context.locked(settings.lock_wait_ms) as held:
-        timeline = held.timeline.load()
+    with context.locked(settings.lock_wait_ms) as locked:
+        timeline = locked.timeline.load()
         check_may_begin(context, timeline, f"running {action} {request_time}")
         pending = [i for i in timeline.pending(action) if i.request_time == request_time]
         reason = None
-        if request_time in load_rollback_targets(held.timeline, timeline):
+        if request_time in load_rollback_targets(locked.timeline, timeline):
             # That rollback would not know files written from here on.
             reason = "its last attempt is being rolled back"
         elif not pending:
@@ -98,9 +98,9 @@ def claim(
             reason = "another process is running it"
         if reason is not None:
             raise PlanTaken.of(context, action, request_time, reason)
-        with started(held, heartbeat):
-            held.timeline.start_or_join(pending[0], content)
-            inflight_ms = _proven(held, request_time, action)
+        with started(locked, heartbeat):
+            locked.timeline.start_or_join(pending[0], content)
+            inflight_ms = _verified_inflight_ms(locked, request_time, action)
             Markers(context.storage, request_time, in_lists=settings.marker_lists).begin()
     return Transaction(context, settings, request_time, action, heartbeat, inflight_ms=inflight_ms)
 
@@ -131,16 +131,16 @@ def plan_and_claim(
     heartbeat = WriterHeartbeat(context.storage, context.env, request_time, settings.heartbeats)
     with started(locked_context, heartbeat):
         locked_context.timeline.start(locked_context.timeline.request(request_time, action, plan), content)
-        inflight_ms = _proven(locked_context, request_time, action)
+        inflight_ms = _verified_inflight_ms(locked_context, request_time, action)
         Markers(context.storage, request_time, in_lists=settings.marker_lists).begin()
     return Transaction(context, settings, request_time, action, heartbeat, inflight_ms=inflight_ms)
 
 
-def _proven(locked_context: TableContext, request_time: str, action: Action) -> int | None:
+def _verified_inflight_ms(locked_context: TableContext, request_time: str, action: Action) -> int | None:
     """Return the modification time of the new inflight file, after verifying that this process still holds the lock."""
-    found = stored_ms(locked_context, request_time, action)
+    inflight_ms = stored_ms(locked_context, request_time, action)
     locked_context.lock.check()
-    return found
+    return inflight_ms
 
 
 def is_plan_orphaned(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
@@ -179,23 +179,25 @@ def drop_plan(context: TableContext, settings: CommitSettings, request_time: str
         TableState: The table has been upgraded or downgraded since it was opened.
     """
     rollback_failed_attempt(context, request_time, action, settings)
-    with context.locked(settings.lock_wait_ms) as held:
-        timeline = held.timeline.load()
-        found = [i for i in timeline.pending(action) if i.request_time == request_time]
-        if not found:
+    with context.locked(settings.lock_wait_ms) as locked:
+        timeline = locked.timeline.load()
+        pending = [i for i in timeline.pending(action) if i.request_time == request_time]
+        if not pending:
             return False
-        check_same_version(held)
-        if found[0].state is State.INFLIGHT or liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats):
+        check_same_version(locked)
+        if pending[0].state is State.INFLIGHT or liveness.is_alive(
+            context.storage, context.env, request_time, settings.heartbeats
+        ):
             raise PlanTaken(
                 f"{action} {request_time} of {context.storage.uri} is being run by another process; stop that process first",
                 "another process is running it",
             )
-        if action is not Action.CLUSTERING or not partitions_with_consistent_hashing(held):
-            held.timeline.remove_pending(request_time, action, State.REQUESTED)
-            liveness.remove_heartbeat(held.storage, request_time)
+        if action is not Action.CLUSTERING or not partitions_with_consistent_hashing(locked):
+            locked.timeline.remove_pending(request_time, action, State.REQUESTED)
+            liveness.remove_heartbeat(locked.storage, request_time)
             return True
         # Under the lock no write completes that has double-written files for the resize.
-        begin_drop(held, timeline, found[0], settings)
+        begin_drop(locked, timeline, pending[0], settings)
     finish_pending_rollbacks(context, settings, context.timeline.load())
     return True
 

@@ -135,10 +135,10 @@ def finish_pending_rollbacks(context: TableContext, settings: CommitSettings, ti
     A live writer completes the rollback of its own write. Otherwise every writer that begins would queue for the lock
     to do it too.
     """
-    own = load_rollback_targets(context.timeline, timeline)
+    targets = load_rollback_targets(context.timeline, timeline)
     busy = {
         r.request_time
-        for target, r in own.items()
+        for target, r in targets.items()
         if liveness.is_alive(context.storage, context.env, target, settings.heartbeats)
     }
     pending = (instant for instant in timeline.pending(Action.ROLLBACK) if instant.request_time not in busy)
@@ -178,15 +178,15 @@ def rollback_own_write(context: TableContext, instant: Instant, settings: Commit
     marked = sorted({path for path, _ in Markers(context.storage, instant.request_time).list()})
     context.storage.delete(marked)
     sync_rollback(context, settings, [instant.request_time])
-    with context.locked(settings.lock_wait_ms) as held:
-        planned = _request_under_lock(held, instant, settings, failed_only=False)
+    with context.locked(settings.lock_wait_ms) as locked:
+        planned = _request_under_lock(locked, instant, settings, failed_only=False)
         assert planned is not None, "only a rollback of failed writes finds nothing to do"
         requested, plan = planned
         files = _files_by_partition(plan.rollback_requests or ())
-        named = {_path(context, partition, file) for partition, found in files.items() for file in found}
+        named = {_path(context, partition, file) for partition, partition_files in files.items() for file in partition_files}
         # A running task may have written another file, and rings are removed only once the rollback is on the timeline.
         if named <= set(marked) and instant.action is not Action.REPLACECOMMIT:
-            return _publish(held, settings, requested, plan, files, begun_ms)
+            return _publish(locked, settings, requested, plan, files, begun_ms)
     return _execute(context, settings, requested, plan)
 
 
@@ -200,14 +200,14 @@ def withdraw_write(context: TableContext, requested: Instant, settings: CommitSe
     """
     # See `rollback_own_write`.
     _refuse_alive(context, settings, requested)
-    with context.locked(settings.lock_wait_ms) as held:
-        check_same_version(held)
-        if requested.request_time in load_rollback_targets(held.timeline, held.timeline.load()):
+    with context.locked(settings.lock_wait_ms) as locked:
+        check_same_version(locked)
+        if requested.request_time in load_rollback_targets(locked.timeline, locked.timeline.load()):
             return False
-        Markers(held.storage, requested.request_time).delete()
+        Markers(locked.storage, requested.request_time).delete()
         # The order matters: the next writer rolls back a requested instant without a heartbeat.
-        liveness.remove_heartbeat(held.storage, requested.request_time)
-        held.timeline.remove_pending(requested.request_time, requested.action, State.REQUESTED)
+        liveness.remove_heartbeat(locked.storage, requested.request_time)
+        locked.timeline.remove_pending(requested.request_time, requested.action, State.REQUESTED)
     return True
 
 
@@ -261,8 +261,8 @@ def _request(
     The write is looked up again under the lock, since it may have completed or been removed since the caller saw it.
     With ``failed_only`` the result is None in that case, and if its writer is alive.
     """
-    with context.locked(settings.lock_wait_ms) as held:
-        return _request_under_lock(held, instant, settings, failed_only=failed_only)
+    with context.locked(settings.lock_wait_ms) as locked:
+        return _request_under_lock(locked, instant, settings, failed_only=failed_only)
 
 
 def _request_under_lock(
@@ -280,22 +280,22 @@ def _request_under_lock(
         plan = _read_plan(locked_context, pending)
         _begin(locked_context, timeline, pending, plan)
         return pending, plan
-    present = next((i for i in timeline.instants if i.step == instant.step), None)
-    if failed_only and (present is None or present.is_completed or _is_alive(locked_context, settings, present)):
+    current = next((i for i in timeline.instants if i.step == instant.step), None)
+    if failed_only and (current is None or current.is_completed or _is_alive(locked_context, settings, current)):
         return None
-    if failed_only and present is not None and present.state is State.REQUESTED and present.action is Action.COMPACTION:
+    if failed_only and current is not None and current.state is State.REQUESTED and current.action is Action.COMPACTION:
         return None
-    if present is None:
+    if current is None:
         raise InstantNotFound(
             f"instant {instant.request_time} of {locked_context.storage.uri} does not exist: it was rolled back already"
         )
     check_same_version(locked_context)
-    if present.is_completed:
-        check_can_roll_back(locked_context, timeline, present)
+    if current.is_completed:
+        check_can_roll_back(locked_context, timeline, current)
     else:
-        _refuse_alive(locked_context, settings, present)
+        _refuse_alive(locked_context, settings, current)
     plan = RollbackPlan(
-        InstantInfo(present.request_time, present.action.value), _plan_requests(locked_context, timeline, present)
+        InstantInfo(current.request_time, current.action.value), _plan_requests(locked_context, timeline, current)
     )
     time = new_instant_time(locked_context, timeline, settings)
     requested = store.request(time, Action.ROLLBACK, plan.encode(locked_context.env.token_bytes(16)))
@@ -305,22 +305,22 @@ def _request_under_lock(
 
 def _finish_pending_rollback(context: TableContext, settings: CommitSettings, instant: Instant) -> RollbackResult | None:
     """Complete the rollback of a dead process. A rollback with an unreadable plan that has deleted nothing is dropped."""
-    with context.locked(settings.lock_wait_ms) as held:
+    with context.locked(settings.lock_wait_ms) as locked:
         # Under the lock no plan is half-written, and no process restarts a rollback that another process has completed.
-        timeline = held.timeline.load()
-        own = [i for i in timeline.pending(Action.ROLLBACK) if i.request_time == instant.request_time]
-        if not own:
+        timeline = locked.timeline.load()
+        rollbacks = [i for i in timeline.pending(Action.ROLLBACK) if i.request_time == instant.request_time]
+        if not rollbacks:
             return None
-        check_same_version(held)
+        check_same_version(locked)
         try:
-            plan = _read_plan(held, own[0])
+            plan = _read_plan(locked, rollbacks[0])
         except CorruptData:
-            if own[0].state is State.REQUESTED:
-                held.timeline.remove_pending(instant.request_time, Action.ROLLBACK)
+            if rollbacks[0].state is State.REQUESTED:
+                locked.timeline.remove_pending(instant.request_time, Action.ROLLBACK)
                 return None
             raise
-        _begin(held, timeline, own[0], plan)
-    return _execute(context, settings, own[0], plan)
+        _begin(locked, timeline, rollbacks[0], plan)
+    return _execute(context, settings, rollbacks[0], plan)
 
 
 def _begin(locked_context: TableContext, timeline: Timeline, requested: Instant, plan: RollbackPlan) -> None:
@@ -339,8 +339,8 @@ def _begin(locked_context: TableContext, timeline: Timeline, requested: Instant,
 def _target_of(context: TableContext, requested: Instant, plan: RollbackPlan) -> tuple[str, Action]:
     """Return the request time and action of the instant that a rollback removes."""
     if plan.instant_to_rollback is None:
-        where = context.storage.absolute(context.timeline.path(requested))
-        raise CorruptData("the rollback plan names no instant to roll back").with_path(where)
+        path = context.storage.absolute(context.timeline.path(requested))
+        raise CorruptData("the rollback plan names no instant to roll back").with_path(path)
     return plan.instant_to_rollback.commit_time, Action(plan.instant_to_rollback.action)
 
 
@@ -359,12 +359,12 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
     target, _ = _target_of(context, requested, plan)
     sync_rollback(context, settings, [target])
     files = _files_by_partition(plan.rollback_requests or ())
-    for partition, found in files.items():
-        storage.delete([_path(context, partition, file) for file in found])
+    for partition, partition_files in files.items():
+        storage.delete([_path(context, partition, file) for file in partition_files])
         # A file that was being written when the writer died has only a temporary name.
         storage.sweep_unfinished(partition, begun_ms - max(_SLOWEST_FILE_MS, settings.heartbeats.expiry_ms))
-    with context.locked(settings.lock_wait_ms) as held:
-        return _publish(held, settings, requested, plan, files, begun_ms)
+    with context.locked(settings.lock_wait_ms) as locked:
+        return _publish(locked, settings, requested, plan, files, begun_ms)
 
 
 def _publish(
@@ -387,16 +387,21 @@ def _publish(
     """
     store, storage = locked_context.timeline, locked_context.storage
     target, action = _target_of(locked_context, requested, plan)
-    gone = {partition: tuple(_path(locked_context, partition, file) for file in found) for partition, found in files.items()}
-    deleted = tuple(path for paths in gone.values() for path in paths)
+    deleted_by_partition = {
+        partition: tuple(_path(locked_context, partition, file) for file in partition_files)
+        for partition, partition_files in files.items()
+    }
+    deleted = tuple(path for paths in deleted_by_partition.values() for path in paths)
     timeline = store.load()
-    own = [i for i in timeline.instants if i.request_time == requested.request_time and i.action is Action.ROLLBACK]
-    if not own or own[0].state is State.COMPLETED:
+    rollbacks = [i for i in timeline.instants if i.request_time == requested.request_time and i.action is Action.ROLLBACK]
+    if not rollbacks or rollbacks[0].state is State.COMPLETED:
         # The target may be running again by now, so its files must not be removed.
         return RollbackResult(requested.request_time, target, deleted)
     partitions = {
-        partition: RollbackPartitionMetadata(partition_path=partition, success_delete_files=tuple(found), failed_delete_files=())
-        for partition, found in files.items()
+        partition: RollbackPartitionMetadata(
+            partition_path=partition, success_delete_files=tuple(partition_files), failed_delete_files=()
+        )
+        for partition, partition_files in files.items()
     }
     metadata = RollbackMetadata(
         start_rollback_time=requested.request_time,
@@ -408,7 +413,9 @@ def _publish(
     )
     # Once the pending files are removed, the metadata table's records of the target would become valid.
     # If the plan stays on the timeline, log files with its instant time are double writes of other commits.
-    apply_rollback_to_metadata(locked_context, requested.request_time, target, gone, timeline, logs=not action.retains_plan)
+    apply_rollback_to_metadata(
+        locked_context, requested.request_time, target, deleted_by_partition, timeline, logs=not action.retains_plan
+    )
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
         # While the rollback is pending no process runs the plan again, and no new ring can get the same name.
         remove_rings(locked_context, (target,))
@@ -479,25 +486,25 @@ def _list_requests(context: TableContext, timeline: Timeline, instant: Instant) 
     copies = double_written_logs(context.timeline, timeline, instant)
     requests = []
     for partition, files in listing.files(listing.partitions()).items():
-        own = tuple(
+        paths = tuple(
             context.storage.absolute(info.path)
             for info in files
             if parse_data_file_instant(info.name) == instant.request_time or info.path in copies
         )
-        if own:
+        if paths:
             requests.append(
-                RollbackRequest(partition_path=partition, file_id="", latest_base_instant="", files_to_be_deleted=own)
+                RollbackRequest(partition_path=partition, file_id="", latest_base_instant="", files_to_be_deleted=paths)
             )
     return tuple(requests)
 
 
 def _files_by_partition(requests: Iterable[RollbackRequest]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_partition: dict[str, list[str]] = {}
     for request in requests:
-        found.setdefault(request.partition_path, []).extend(request.files_to_be_deleted)
+        by_partition.setdefault(request.partition_path, []).extend(request.files_to_be_deleted)
         if request.log_blocks_to_be_deleted:
             raise Unsupported("the rollback plan requests rollback blocks in log files, which tables of version 8 do not have")
-    return found
+    return by_partition
 
 
 def _path(context: TableContext, partition: str, file: str) -> str:

@@ -80,16 +80,16 @@ def _check_predecessors_remain(context: TableContext, timeline: Timeline, instan
     partitions = {partition for partition, _ in (*needed, *previous)}
     if not partitions:
         return
-    going = _files_of_pending_cleans(context, timeline)
-    present = {
+    files_to_delete = _files_of_pending_cleans(context, timeline)
+    existing = {
         (partition, file_id_from_name(info.path), parse_data_file_instant(info.name))
         for partition, infos in DirectoryListing(context.storage).files(sorted(partitions)).items()
         for info in infos
-        if info.name not in going
+        if info.name not in files_to_delete
     }
-    groups = {(partition, file_id) for partition, file_id, _ in present}
+    groups = {(partition, file_id) for partition, file_id, _ in existing}
     lost = [group for group in needed if group not in groups]
-    lost += [group for group, time in previous.items() if (*group, time) not in present]
+    lost += [group for group, time in previous.items() if (*group, time) not in existing]
     if lost:
         partition, file_id = min(lost)
         raise TableState(

@@ -139,7 +139,7 @@ def run_planned(service: ScheduledAction[Run], request_time: str) -> Run:
     if finish_pending_rollbacks(service.context, service.commit, timeline):
         timeline = service.context.timeline.load()
     timeline.find(request_time, service.action)
-    return service.run(_take_up(service, request_time))
+    return service.run(_claim_pending(service, request_time))
 
 
 def run_all(
@@ -162,72 +162,72 @@ def run_all(
     if finish_pending_rollbacks(context, service.commit, timeline):
         timeline = context.timeline.load()
     runs: list[Run] = []
-    left: dict[str, str] = {}
+    remaining: dict[str, str] = {}
 
     def attempt(request_time: str, own: Transaction | None) -> None:
         try:
-            runs.append(service.run(own or _take_up(service, request_time)))
+            runs.append(service.run(own or _claim_pending(service, request_time)))
         except PlanTaken as taken:
-            left[request_time] = taken.reason
+            remaining[request_time] = taken.reason
         except PlanSuperseded as overtaken:
-            left[request_time] = f"dropped: {overtaken}" if _dropped(service, request_time) else str(overtaken)
+            remaining[request_time] = f"dropped: {overtaken}" if _try_drop(service, request_time) else str(overtaken)
         except WriteConflict as conflict:
-            left[request_time] = str(conflict)
+            remaining[request_time] = str(conflict)
 
     for pending in timeline.pending(service.action):
         if should_continue():
             attempt(pending.request_time, None)
     phases.end("pending plans")
     if not schedule or not should_continue():
-        return RunSummary(tuple(runs), left, None, "no plan was scheduled", phases.seconds)
+        return RunSummary(tuple(runs), remaining, None, "no plan was scheduled", phases.seconds)
     planned = _plan(service, if_due=if_due, claims=True)
     phases.end("plan")
     if isinstance(planned, NotDue):
-        return RunSummary(tuple(runs), left, None, planned.reason, phases.seconds)
+        return RunSummary(tuple(runs), remaining, None, planned.reason, phases.seconds)
     attempt(*planned)
     phases.end("run")
-    return RunSummary(tuple(runs), left, planned[0], "", phases.seconds)
+    return RunSummary(tuple(runs), remaining, planned[0], "", phases.seconds)
 
 
 def _plan(service: ScheduledAction[Any], *, if_due: bool, claims: bool) -> tuple[str, Transaction | None] | NotDue:
     """Schedule a plan: return its request time, and its transaction if ``claims`` is True."""
     context, commit = service.context, service.commit
-    early = retry_on_stale_files(service.prepare)(if_due=if_due)
-    if early is not None:
-        return early
-    with context.locked(commit.lock_wait_ms) as held:
-        snapshot = service.load_context(held)
+    not_due = retry_on_stale_files(service.prepare)(if_due=if_due)
+    if not_due is not None:
+        return not_due
+    with context.locked(commit.lock_wait_ms) as locked:
+        snapshot = service.load_context(locked)
         check_may_begin(context, snapshot.timeline, service.description)
         time = new_instant_time(context, snapshot.timeline, commit)
         content = service.plan(snapshot, time, if_due=if_due)
         if isinstance(content, NotDue):
             return content
-        taken = _taken_by_clean(held, snapshot.timeline, plan_files(service.action, content))
-        if taken is not None:
-            return taken
+        blocked = _blocked_by_clean(locked, snapshot.timeline, plan_files(service.action, content))
+        if blocked is not None:
+            return blocked
         if claims:
-            return time, plan_and_claim(context, held, time, service.action, content, commit)
-        held.timeline.request(time, service.action, content)
+            return time, plan_and_claim(context, locked, time, service.action, content, commit)
+        locked.timeline.request(time, service.action, content)
     return time, None
 
 
-def _taken_by_clean(locked_context: TableContext, timeline: Timeline, files: frozenset[str]) -> NotDue | None:
+def _blocked_by_clean(locked_context: TableContext, timeline: Timeline, files: frozenset[str]) -> NotDue | None:
     """Return NotDue if a pending clean is about to delete one of ``files``. A clean that is planned later sees the
     plan.
     """
     for clean in timeline.pending(Action.CLEAN):
         try:
-            going = load_deleted_files(locked_context, clean).items()
+            files_to_delete = load_deleted_files(locked_context, clean).items()
         except CorruptData:
             # No process can continue a clean without its plan, so it deletes nothing more.  The clean service reports the damage.
             continue
-        lost = files.intersection(join_path(partition, name) for partition, names in going for name in names)
+        lost = files.intersection(join_path(partition, name) for partition, names in files_to_delete for name in names)
         if lost:
             return NotDue(f"clean {clean.request_time} is about to delete {min(lost)}, which the plan would read")
     return None
 
 
-def _take_up(service: ScheduledAction[Any], request_time: str) -> Transaction:
+def _claim_pending(service: ScheduledAction[Any], request_time: str) -> Transaction:
     """Claim a pending plan, after rolling back a dead attempt. Raises PlanTaken."""
     context, action = service.context, service.action
     if not service.resumes:
@@ -238,7 +238,7 @@ def _take_up(service: ScheduledAction[Any], request_time: str) -> Transaction:
     return claim(context, request_time, action, service.commit, resumes=service.resumes)
 
 
-def _dropped(service: ScheduledAction[Any], request_time: str) -> bool:
+def _try_drop(service: ScheduledAction[Any], request_time: str) -> bool:
     try:
         return drop_plan(service.context, service.commit, request_time, service.action)
     except PlanTaken:
@@ -316,13 +316,13 @@ class RewriteAction(ScheduledAction[Run], Generic[Run, GroupT]):
             replaced = rewrite.replaced
             merges = self.operation is not Operation.CLUSTER
             metadata = commit_metadata(self.operation, statuses, snapshot.schema.avro, {}, replaced, compacted=merges)
-            asked, schema = rewrite.indexing, snapshot.schema.arrow
+            indexing, schema = rewrite.indexing, snapshot.schema.arrow
             # Records that stay in their file group keep their entry in the HBase index.
             hbase = self.commit.hbase if self.operation.moves_keys else None
             mirror = prepare_metadata_commit(
                 context,
                 self.engine,
-                asked,
+                indexing,
                 schema,
                 statuses,
                 snapshot,

@@ -33,7 +33,7 @@ class Executed:
     remaining: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return _with_left(f"run: {self.description}", self.remaining)
+        return _with_remaining(f"run: {self.description}", self.remaining)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Scheduled:
     remaining: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return _with_left(f"planned: {self.instant}", self.remaining)
+        return _with_remaining(f"planned: {self.instant}", self.remaining)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class NotDue:
     remaining: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return _with_left(f"not due: {self.reason}", self.remaining)
+        return _with_remaining(f"not due: {self.reason}", self.remaining)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,5 +140,5 @@ class RunSummary(Generic[Run]):
         return NotDue(self.reason, self.remaining)
 
 
-def _with_left(text: str, remaining: Mapping[str, str]) -> str:
+def _with_remaining(text: str, remaining: Mapping[str, str]) -> str:
     return "; ".join([text, *(f"{instant} not run, {why}" for instant, why in remaining.items())])

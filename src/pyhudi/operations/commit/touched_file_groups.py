@@ -55,8 +55,8 @@ def file_groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = Fa
         }
         groups.update(map(new_keys, added), (NEW_KEYS_IN_ANY_GROUP,) if added else ())
         for partition, stats in metadata.partition_to_write_stats.items():
-            made = (s.file_id or "" for s in stats if _is_new(s) or is_shared_file_id(s.file_id or ""))
-            groups.update(group for file_id in made for group in new_bucket(partition, file_id))
+            new_file_ids = (s.file_id or "" for s in stats if _is_new(s) or is_shared_file_id(s.file_id or ""))
+            groups.update(group for file_id in new_file_ids for group in new_bucket(partition, file_id))
     return groups | load_replaced_groups(metadata)
 
 

@@ -109,8 +109,8 @@ def _time_after(context: TableContext, after: str, settings: CommitSettings) -> 
 
 def stored_ms(context: TableContext, request_time: str, action: Action) -> int | None:
     """Return the modification time of an action's inflight file, by the store's clock, or None if there is none."""
-    found = context.storage.stat(context.timeline.path(Instant(request_time, action, State.INFLIGHT)))
-    return None if found is None else found.modified_ms
+    inflight = context.storage.stat(context.timeline.path(Instant(request_time, action, State.INFLIGHT)))
+    return None if inflight is None else inflight.modified_ms
 
 
 def check_may_begin(context: TableContext, timeline: Timeline, doing: str) -> None:
@@ -217,7 +217,7 @@ class Transaction:
         """
         heartbeat: WriterHeartbeat | None = None
         try:
-            with context.locked(settings.lock_wait_ms) as held:
+            with context.locked(settings.lock_wait_ms) as locked:
                 # The writer plans on this timeline after the lock is released.
                 timeline = context.timeline.load()
                 check_may_begin(context, timeline, "writing")
@@ -226,7 +226,7 @@ class Transaction:
                 time = new_instant_time(context, timeline, settings) if at is None else at
                 heartbeat = WriterHeartbeat(context.storage, context.env, time, settings.heartbeats)
                 heartbeat.start()
-                held.timeline.request(time, action, requested)
+                locked.timeline.request(time, action, requested)
                 Markers(context.storage, time, in_lists=settings.marker_lists).begin()
         except BaseException as error:
             if heartbeat is not None:
@@ -286,39 +286,39 @@ class Transaction:
             CommitUnknown: The store did not confirm whether the completed file was written.
         """
         groups = written_groups(metadata).union(read_set)
-        met = None if shares_groups else self.requested_on
+        base_timeline = None if shares_groups else self.requested_on
         # A concurrent writer of another kind writes the previous columns, whichever file groups it changes.
         waited_for = None if self.columns is not None and self.columns.changes else groups
-        if start is not None and met is not None and not self.context.holds_lock:
-            wait_for_foreign_writers(self.context, self.settings, met, self.instant_time, waited_for)
+        if start is not None and base_timeline is not None and not self.context.holds_lock:
+            wait_for_foreign_writers(self.context, self.settings, base_timeline, self.instant_time, waited_for)
         if start is not None and not shares_groups:
             self._fail_fast_on_conflict(start, groups, ignored_instants)
         ahead = prefetch_concurrent_commits(self.context, self.instant_time, start, self._commit_of)
-        with ahead as end_reading, self.context.locked(self.settings.lock_wait_ms) as held:
+        with ahead as end_reading, self.context.locked(self.settings.lock_wait_ms) as locked:
             end_reading()
             self.heartbeat.check()
-            files = held.timeline.load_files()
+            files = locked.timeline.load_files()
             self.check_ownership(files, State.INFLIGHT)
-            now = held.timeline.build_timeline(files, self._planned_on)
+            now = locked.timeline.build_timeline(files, self._planned_on)
             if verify is not None:
                 verify(now)
             if start is not None:
-                if met is not None:
-                    reject_late_foreign_writers(self.context, self.settings, met, now, self.instant_time, waited_for)
+                if base_timeline is not None:
+                    reject_late_foreign_writers(self.context, self.settings, base_timeline, now, self.instant_time, waited_for)
                 self._check_conflicts(now, start, groups, shares_groups=shares_groups, ignored_instants=ignored_instants)
             metadata, history = self._with_ids(metadata, now)
             if history is None and start is not None and start.schema is not None:
                 metadata = self._with_schema(metadata, start.schema, now)
-            self._delete_unreported_files(held.storage, metadata)
+            self._delete_unreported_files(locked.storage, metadata)
             if metadata_commit is not None:
-                self.metadata_timeline = metadata_commit(replace(self, context=held), metadata, now)
+                self.metadata_timeline = metadata_commit(replace(self, context=locked), metadata, now)
             elif self.context.config.metadata_partitions:
                 raise Internal(
                     f"{self.action} {self.instant_time} would leave the metadata table of {self.context.storage.uri} out of date"
                 )
             completion_time = new_instant_time(self.context, now, self.settings)
             if history:
-                store_history(held, self.instant_time, completion_time, history)
+                store_history(locked, self.instant_time, completion_time, history)
                 completion_time = _time_after(self.context, completion_time, self.settings)
             done = Instant(self.instant_time, completed_action(self.action), State.COMPLETED, completion_time)
             self.context.lock.check()
@@ -340,11 +340,11 @@ class Transaction:
 
         A write that is planned on an older snapshot detects the conflict this way before it writes any file.
         """
-        found, planned_on = self.requested_on, self._planned_on
-        if found is None or (planned_on is not None and found.instants == planned_on.instants):
+        requested_on, planned_on = self.requested_on, self._planned_on
+        if requested_on is None or (planned_on is not None and requested_on.instants == planned_on.instants):
             return
         try:
-            self._check_conflicts(found, start, set(read_set), shares_groups=False)
+            self._check_conflicts(requested_on, start, set(read_set), shares_groups=False)
         except WriteConflict:
             raise
         except HudiError:
@@ -376,9 +376,9 @@ class Transaction:
                 exists
                 without the files of the earlier states.
         """
-        mine = {Instant(self.instant_time, self.action, step) for step in State if step <= state}
+        own_files = {Instant(self.instant_time, self.action, step) for step in State if step <= state}
         now = self.context.timeline.build_timeline(files)
-        if not mine.issubset(files) or self.instant_time in load_rollback_targets(self.context.timeline, now):
+        if not own_files.issubset(files) or self.instant_time in load_rollback_targets(self.context.timeline, now):
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer "
                 "while "
@@ -448,8 +448,8 @@ class Transaction:
         columns, history = self.columns, self._column_history(current_timeline)
         if history is None and columns is not None and columns.assigns_ids:
             history = self._first_history(current_timeline)
-        present = None if history is None else history.at(self.instant_time)
-        if history is None or present is None:
+        current = None if history is None else history.at(self.instant_time)
+        if history is None or current is None:
             if columns is not None:
                 raise self._columns_conflict(
                     current_timeline,
@@ -458,13 +458,13 @@ class Transaction:
             return metadata, None
         extra = dict(metadata.extra_metadata)
         if not metadata.operation.sets_schema:
-            return replace(metadata, extra_metadata={**extra, LATEST_SCHEMA_KEY: encode_schema(present)}), ()
-        if columns is None and present.version_id == 0:
+            return replace(metadata, extra_metadata={**extra, LATEST_SCHEMA_KEY: encode_schema(current)}), ()
+        if columns is None and current.version_id == 0:
             # The write began before the first change and uses the column names of version 0.
-            if not _has_columns(metadata, present):
+            if not _has_columns(metadata, current):
                 raise self._columns_conflict(current_timeline, "were changed concurrently, and assigned ids")
             return metadata, ()
-        if columns is None or columns.basis != present:
+        if columns is None or columns.basis != current:
             raise self._columns_conflict(current_timeline, "were changed concurrently")
         if columns.changes and any(i.request_time > self.instant_time for i in self._setting_columns(current_timeline)):
             raise self._columns_conflict(current_timeline, "would be changed by a write older than one that has already set them")
@@ -505,8 +505,8 @@ class Transaction:
     def _with_schema(self, metadata: CommitMetadata, start: str, current_timeline: Timeline) -> CommitMetadata:
         """Return the metadata with the table's current schema, if another write changed it and this one did not."""
         extra = dict(metadata.extra_metadata)
-        present = load_schema(self.context.timeline, current_timeline, self.context.config, read=self.read)
-        schema = schema_to_commit(extra.get(SCHEMA_KEY, ""), start, present.avro if present else "")
+        current = load_schema(self.context.timeline, current_timeline, self.context.config, read=self.read)
+        schema = schema_to_commit(extra.get(SCHEMA_KEY, ""), start, current.avro if current else "")
         if schema is None:
             last = current_timeline.last_completed_write()
             raise WriteConflict(
@@ -535,15 +535,17 @@ class Transaction:
         others: dict[Instant, Collection[FileGroupId]] = {}
         compactions: set[str] = set()
         compacted: set[FileGroupId] = set()
-        met = [i for i in instants_to_check(self.instant_time, start, current_timeline) if i.request_time not in ignored_instants]
-        for instant in met:
+        concurrent_instants = [
+            i for i in instants_to_check(self.instant_time, start, current_timeline) if i.request_time not in ignored_instants
+        ]
+        for instant in concurrent_instants:
             if instant.action is Action.COMPACTION and instant.is_pending:
                 compactions.add(instant.request_time)
                 if shares_groups:
                     continue
             if instant.is_pending:
                 others[instant] = touched_file_groups(self.context, instant)
-        commits = [(i, self._commit_of(i)) for i in met if i.is_completed]
+        commits = [(i, self._commit_of(i)) for i in concurrent_instants if i.is_completed]
         for instant, metadata in (*commits, *self._archived_since(current_timeline, start)):
             if shares_groups:
                 others[instant] = replaced_under_us(read_set, written_groups(metadata), load_replaced_groups(metadata))

@@ -160,11 +160,11 @@ def _with_rows(context: TableContext, sources: tuple[ChangeSource, ...]) -> tupl
 
 def _before_replaced(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> dict[Instant, CommitMetadata]:
     """Return the last write before each commit that replaces files; its rows are the before images."""
-    writes, found = snapshot.timeline.completed_writes(), {}
+    writes, previous = snapshot.timeline.completed_writes(), {}
     for replacing in (instant for instant, metadata in commits.items() if metadata.partition_to_replace_file_ids):
         earlier = [instant for instant in writes if instant.request_time < replacing.request_time]
-        found.update({instant: read_commit(snapshot.context.timeline, instant) for instant in earlier[-1:]})
-    return found
+        previous.update({instant: read_commit(snapshot.context.timeline, instant) for instant in earlier[-1:]})
+    return previous
 
 
 def chosen_change_columns(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

@@ -64,7 +64,7 @@ def check_checkpoint_not_restored(snapshot: Snapshot, range_: CompletionRange | 
             return
         taking += [i for i in store.history.instants(Bounds(position)) if i.action in actions and i.state is State.COMPLETED]
     for instant in taking:
-        if any(time < position for time in _taken_back(store, instant)):
+        if any(time < position for time in _rolled_back_times(store, instant)):
             raise TableState(
                 f"no instant of the table at {snapshot.context.storage.uri} completed at {position}, and "
                 f"{instant.action.value} {instant.request_time} has since rolled back instants requested before it: a "
@@ -73,7 +73,7 @@ def check_checkpoint_not_restored(snapshot: Snapshot, range_: CompletionRange | 
             )
 
 
-def _taken_back(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
+def _rolled_back_times(store: TimelineStore, instant: Instant) -> tuple[str, ...]:
     """Return the request times that an instant rolled back, or is about to. For a restore they include its target:
     rollbacks requested after the target, which would report further instants, are removed as well.
     """

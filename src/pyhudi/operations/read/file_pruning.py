@@ -208,9 +208,9 @@ class _Request:
                 partitions = indexes.prune_partitions(partitions)
                 groups = indexes.key_file_groups(partitions)
                 by_keys = groups is not None
-            found = None if by_keys else self._groups_with_candidates(indexes, listing, partitions)
-            if found is not None:
-                groups, excluded = found
+            candidates = None if by_keys else self._groups_with_candidates(indexes, listing, partitions)
+            if candidates is not None:
+                groups, excluded = candidates
         slices = self.snapshot.slices(partitions, self.as_of, groups)
         kept = [slice_ for partition in sorted(slices) for slice_ in slices[partition]]
         if self.base_files_only:
@@ -313,9 +313,9 @@ class _Indexes:
         for kind, index in self._readable:
             if not partitions or partitions == ("",):
                 break
-            gone = kind.pruned_partitions(index, self._metadata, self._filter)
-            if gone is not None:
-                kept = tuple(partition for partition in partitions if partition not in gone)
+            pruned = kind.pruned_partitions(index, self._metadata, self._filter)
+            if pruned is not None:
+                kept = tuple(partition for partition in partitions if partition not in pruned)
                 self._prunings.append(PruningStep(kind.step(index), "partitions", len(kept), len(partitions)))
                 partitions = kept
         return partitions
@@ -338,11 +338,11 @@ class _Indexes:
             step = f"{step} of those keys"
         places = find(with_alternative_key_forms(keys, self._filter.keys))
         self._prunings.append(PruningStep(step, "record keys", places.num_rows, len(keys)))
-        wanted = frozenset(partitions)
+        partition_set = frozenset(partitions)
         chosen = places.group_by(["partition", "file_id"]).aggregate([])
         groups: dict[str, list[str]] = {}
         for partition, file_id in zip(chosen["partition"].to_pylist(), chosen["file_id"].to_pylist(), strict=True):
-            if partition in wanted:
+            if partition in partition_set:
                 groups.setdefault(partition, []).append(file_id)
         return groups
 
@@ -351,16 +351,16 @@ class _Indexes:
         if none did.
         """
         known: set[str] = set()
-        found: list[pa.StringArray] = []
+        pruned: list[pa.StringArray] = []
         steps = dict.fromkeys(["statistics of files"])
         for kind, index in self._readable:
             answer = kind.pruned_files(index, self._metadata, self._filter, partitions, known)
             if answer is not None:
                 known.update(answer.columns)
-                found.append(answer.units)
+                pruned.append(answer.units)
                 if kind.is_defined:
                     steps[kind.step(index)] = None
-        return (", ".join(steps), pa.concat_arrays(found)) if found else None
+        return (", ".join(steps), pa.concat_arrays(pruned)) if pruned else None
 
     def by_key_filters(self, slices: list[FileSlice]) -> list[FileSlice]:
         """Remove slices whose only file is a base file without matching rows."""
@@ -374,11 +374,11 @@ class _Indexes:
         single = [(slice_.partition, slice_.base) for slice_ in slices if slice_.base is not None and not slice_.logs]
         if not single or len(single) > MAX_FILTERED_FILES:
             return slices
-        gone: set[str] = set()
+        pruned: set[str] = set()
         remaining = iter(single)
         while chunk := list(islice(remaining, _FILTERS_AT_ONCE)):
-            gone |= find(chunk)
-        kept = [slice_ for slice_ in slices if slice_.logs or slice_.base is None or slice_.base.path not in gone]
+            pruned |= find(chunk)
+        kept = [slice_ for slice_ in slices if slice_.logs or slice_.base is None or slice_.base.path not in pruned]
         self._prunings.append(PruningStep(step, "file slices", len(kept), len(slices)))
         return kept
 

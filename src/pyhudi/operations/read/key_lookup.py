@@ -115,10 +115,10 @@ def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: pa.Schema, *, has_
     if len(places) < len(partition_columns(spec)) or any("." in name for name in (*fields, *places)):
         places = []
     heads = list(dict.fromkeys(name.split(".")[0] for name in (*fields, *places)))
-    wanted = pa.schema([schema.field(name).with_nullable(True) for name in heads])
-    for field in wanted:
+    key_schema = pa.schema([schema.field(name).with_nullable(True) for name in heads])
+    for field in key_schema:
         check_key_argument(field.name, rows.schema.field(field.name).type, field.type)
-    batches = [conform(batch, wanted) for batch in rows.select(heads).combine_chunks().to_batches()]
+    batches = [conform(batch, key_schema) for batch in rows.select(heads).combine_chunks().to_batches()]
     parts: list[Expr] = []
     for batch in batches:
         texts = record_keys(spec, batch)

@@ -162,8 +162,8 @@ class SnapshotQuery:
             columns: Output columns, None for all.
             condition: Predicate, bound to the columns of this query; slices without matching rows are pruned.
         """
-        found = replace(self, spec=narrowed(self.spec, columns, condition), is_latest=False)
-        return found if condition is None else replace(found, plan=found._without_excluded())
+        query = replace(self, spec=narrowed(self.spec, columns, condition), is_latest=False)
+        return query if condition is None else replace(query, plan=query._without_excluded())
 
     def _without_excluded(self) -> ReadPlan:
         """Return the plan without slices that the predicate prunes. Files that were cleaned concurrently are not
@@ -172,9 +172,9 @@ class SnapshotQuery:
         slices, spec = self.plan.slices, self.spec
         if self.found_by is not None:
             with suppress(SnapshotOutdated):
-                again = self.found_by.plan(self.snapshot, spec)
-                kept = {(slice_.partition, slice_.file_id) for slice_ in again.slices}
-                return ReadPlan(tuple(s for s in slices if (s.partition, s.file_id) in kept), again.prunings)
+                plan = self.found_by.plan(self.snapshot, spec)
+                kept = {(slice_.partition, slice_.file_id) for slice_ in plan.slices}
+                return ReadPlan(tuple(s for s in slices if (s.partition, s.file_id) in kept), plan.prunings)
         told = {slice_.partition for slice_ in slices}
         partitions, pruning = prune_partitions(told, spec.keys, spec.table_schema, spec.condition, spec.path_columns)
         steps = (*self.plan.prunings, *((pruning,) if pruning else ()))
@@ -256,8 +256,8 @@ def incremental_range(options: Options, version: TableVersion, start: str, end: 
     Bounds are completion times (see `completion_range`). Before table version 8, which stores none, they are request
     times with the start excluded. `hoodie.datasource.read.incr.table.version` selects one of the two by version.
     """
-    asked = options.text(RANGE_VERSION)
-    layout = version.layout if asked is None else parse_table_version(asked).layout
+    range_version = options.text(RANGE_VERSION)
+    layout = version.layout if range_version is None else parse_table_version(range_version).layout
     return completion_range(version, start, end) if layout.has_completion_time_in_names else RequestRange.parse(start, end)
 
 
@@ -308,10 +308,10 @@ def plan_incremental_query(
     archived = archived_instants(snapshot, range_)
     instants = (*archived, *active)
     commits = {} if archived else {instant: read_commit(context.timeline, instant) for instant in active}
-    found = with_latest_columns(snapshot, commits)
-    if found is not snapshot and not historical_columns:
+    snapshot_then = with_latest_columns(snapshot, commits)
+    if snapshot_then is not snapshot and not historical_columns:
         check_columns_compatible(snapshot, commits)
-    snapshot = found
+    snapshot = snapshot_then
     spec = _read_spec(snapshot, columns, condition, _validity(snapshot), values_from_path=values_from_path, settings=settings)
     in_range = bind(In(COMMIT_TIME, tuple(i.request_time for i in instants)), spec.table_schema)
     spec = replace(spec, condition=in_range if spec.condition is None else And((in_range, spec.condition)))
@@ -455,18 +455,18 @@ def archived_instants(snapshot: Snapshot, range_: CompletionRange | RequestRange
         requested, completed = Bounds(earliest_request(range_.start, store), range_.end), Bounds(range_.start, range_.end)
     # A reader between the two steps of an archival sees an instant in both places.
     active = {instant.request_time for instant in snapshot.timeline.completed_writes()}
-    found = store.history.instants(requested, completed)
-    return tuple(i for i in found if i.action in COMMIT_LIKE and i.request_time not in active and range_.contains_instant(i))
+    archived = store.history.instants(requested, completed)
+    return tuple(i for i in archived if i.action in COMMIT_LIKE and i.request_time not in active and range_.contains_instant(i))
 
 
 def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata]) -> dict[str, tuple[FileSlice, ...]] | None:
     """Build file slices from the files that the commits wrote; None if one of those files is missing."""
     version = snapshot.config.version
-    wanted = changed_files(commits, snapshot.timeline, one_log_per_commit=version.has_one_log_file_per_commit)
-    present = snapshot.listing.files(list(wanted))
+    changed = changed_files(commits, snapshot.timeline, one_log_per_commit=version.has_one_log_file_per_commit)
+    existing = snapshot.listing.files(list(changed))
     files: dict[str, list[FileInfo]] = {}
-    for partition, paths in wanted.items():
-        by_path = {info.path: info for info in present.get(partition, ())}
+    for partition, paths in changed.items():
+        by_path = {info.path: info for info in existing.get(partition, ())}
         if any(path not in by_path for path in paths):
             return None
         for metadata in commits.values():
@@ -481,7 +481,7 @@ def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata])
     state = SlicingState(timeline, replaced, snapshot.slicing.pending_compactions, snapshot.slicing.by_completion_time)
     last = max(instant.request_time for instant in commits if instant.state is State.COMPLETED)
     chosen = {p: visible_slices(build_file_groups(p, infos, state), state, last) for p, infos in files.items()}
-    return {p: _within_their_slices(snapshot, found, present.get(p, ())) for p, found in chosen.items()}
+    return {p: _within_their_slices(snapshot, found, existing.get(p, ())) for p, found in chosen.items()}
 
 
 def _within_their_slices(snapshot: Snapshot, parts: tuple[FileSlice, ...], files: Iterable[FileInfo]) -> tuple[FileSlice, ...]:

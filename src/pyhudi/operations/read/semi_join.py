@@ -47,9 +47,9 @@ def semi_join_filter(query: SnapshotQuery, rows: pa.Table, *, exactly: bool = Fa
         InvalidRequest: The table lacks a column, or a column cannot have a value.
         Unsupported: ``exactly`` would require a join.
     """
-    wanted = matched_rows(rows, query.spec.table_schema)
+    keys = matched_rows(rows, query.spec.table_schema)
     has_keys = query.spec.populate_meta_fields
-    condition = (_exact if exactly else _loose)(wanted, query.spec.keys, has_keys=has_keys)
+    condition = (_exact if exactly else _loose)(keys, query.spec.keys, has_keys=has_keys)
     return query.narrowed(None, bind(condition, query.spec.table_schema))
 
 
@@ -78,12 +78,12 @@ def matched_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             raise InvalidRequest(f"rows can only be matched by primitive columns of the table, and {name!r} is not one")
         check_key_argument(name, rows.schema.field(name).type, field.type)
         fields.append(field.with_nullable(True))
-    wanted = pa.schema(fields)
+    key_schema = pa.schema(fields)
     batches = []
     for batch in rows.combine_chunks().to_batches():
-        refuse_rounding(batch, wanted)
-        batches.append(conform(batch, wanted))
-    table = pa.Table.from_batches(batches, wanted).drop_null()
+        refuse_rounding(batch, key_schema)
+        batches.append(conform(batch, key_schema))
+    table = pa.Table.from_batches(batches, key_schema).drop_null()
     return table.group_by(table.column_names, use_threads=False).aggregate([])
 
 
@@ -94,11 +94,11 @@ def anti_join(rows: pa.Table, found: pa.Table) -> pa.Table:
         [conform(batch, found.schema) for batch in rows.select(names).combine_chunks().to_batches()], found.schema
     )
     numbered = fitted.append_column(_NUMBER, pa.array(np.arange(rows.num_rows)))
-    left = numbered.join(found, names, join_type="left anti", use_threads=False)
-    return _taken(rows, pa.array(np.sort(left.column(_NUMBER).to_numpy())))
+    remaining = numbered.join(found, names, join_type="left anti", use_threads=False)
+    return _take_rows(rows, pa.array(np.sort(remaining.column(_NUMBER).to_numpy())))
 
 
-def _taken(rows: pa.Table, positions: pa.Array) -> pa.Table:
+def _take_rows(rows: pa.Table, positions: pa.Array) -> pa.Table:
     """Return the rows at these positions in the caller's types. Arrow cannot take rows of string views, which Polars
     exports.
     """

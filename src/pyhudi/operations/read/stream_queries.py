@@ -56,10 +56,10 @@ def check_stream_options(options: Options) -> None:
 
 def reads_changes(options: Options) -> bool:
     """Return True if the options select change data. Raises InvalidRequest for an incomplete selection."""
-    wanted = options.value_or_default(INCREMENTAL_FORMAT) == "cdc"
-    if wanted and options.value_or_default(QUERY_TYPE) != "incremental":
+    is_cdc = options.value_or_default(INCREMENTAL_FORMAT) == "cdc"
+    if is_cdc and options.value_or_default(QUERY_TYPE) != "incremental":
         raise InvalidRequest(f"{INCREMENTAL_FORMAT}=cdc requires {QUERY_TYPE}=incremental")
-    return wanted
+    return is_cdc
 
 
 def initial_position(context: TableContext, options: Options) -> str:

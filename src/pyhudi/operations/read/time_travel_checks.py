@@ -44,10 +44,10 @@ def check_not_before_first(snapshot: Snapshot, time: str) -> None:
     if any(write <= time for write in archived):
         return
     first = min((*writes, *archived), default=None)
-    where = f"the table at {snapshot.context.storage.uri} cannot be read as of {time}"
+    message = f"the table at {snapshot.context.storage.uri} cannot be read as of {time}"
     if first is None:
-        raise InvalidRequest(f"{where}: it has no commits. Read it without as_of.")
-    raise InvalidRequest(f"{where}: its first commit is {first}. Use that time or a later one.")
+        raise InvalidRequest(f"{message}: it has no commits. Read it without as_of.")
+    raise InvalidRequest(f"{message}: its first commit is {first}. Use that time or a later one.")
 
 
 def _reason(snapshot: Snapshot, time: str) -> str | None:
@@ -63,9 +63,9 @@ def _reason(snapshot: Snapshot, time: str) -> str | None:
 def _cleans_since(snapshot: Snapshot, time: str) -> Iterator[LastClean]:
     store, timeline = snapshot.context.timeline, snapshot.timeline
     for clean in timeline.completed(Action.CLEAN):
-        found = load_clean(store, clean) if clean.request_time > time else None
-        if found is not None:
-            yield found
+        last_clean = load_clean(store, clean) if clean.request_time > time else None
+        if last_clean is not None:
+            yield last_clean
     # Archived writes matter only for times before the active timeline: an older write is archived with or before each
     # clean.
     if timeline.is_before_start(time):
@@ -88,24 +88,24 @@ def _file_missed(snapshot: Snapshot, time: str) -> str | None:
         if clean.action is not Action.CLEAN or clean.request_time <= time or load_earliest_retained(store, clean) != "":
             continue
         files = load_deleted_files(snapshot.context, clean)
-        older = {path: set(_older(names, time)) for path, names in files.items()}
-        asked = {path: {group for group, _, _ in names} for path, names in older.items() if names}
-        if not asked:
+        older = {path: set(_older_files(names, time)) for path, names in files.items()}
+        file_ids = {path: {group for group, _, _ in names} for path, names in older.items() if names}
+        if not file_ids:
             continue
-        then = _base_instants(snapshot, asked, time)
-        now = _base_instants(snapshot, asked, None)
+        then = _base_instants(snapshot, file_ids, time)
+        now = _base_instants(snapshot, file_ids, None)
         for path, names in older.items():
             for group, instant, name in sorted(names, reverse=True):
                 place = (path, group)
                 seen = then.get(place)
                 # A group that was replaced by that time needs none of its files.
-                lives = place in now or snapshot.slicing.replaced.get(place, "") > time
-                if (seen is None and lives) or (seen is not None and seen < instant):
+                is_current = place in now or snapshot.slicing.replaced.get(place, "") > time
+                if (seen is None and is_current) or (seen is not None and seen < instant):
                     return f"clean {clean.request_time}, which counts file versions, deleted {join_path(path, name)}"
     return None
 
 
-def _older(names: tuple[str, ...], time: str) -> Iterator[tuple[str, str, str]]:
+def _older_files(names: tuple[str, ...], time: str) -> Iterator[tuple[str, str, str]]:
     """Return file id, instant and name of the data files that existed at the time."""
     for name in names:
         group, instant = parse_data_file_group(name), parse_data_file_instant(name)

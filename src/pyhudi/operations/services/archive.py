@@ -99,8 +99,8 @@ def run_archive(
     reason = None if timeline is None else reason_not_to_archive(timeline, settings.archival)
     if reason is not None:
         return ArchiveResult(reason=reason)
-    with context.locked(settings.commit.lock_wait_ms) as held:
-        store = held.timeline
+    with context.locked(settings.commit.lock_wait_ms) as locked:
+        store = locked.timeline
         files = store.load_files()
         now = store.build_timeline(files)
         if now.pending(Action.RESTORE):
@@ -108,19 +108,19 @@ def run_archive(
         reason = reason_not_to_archive(now, settings.archival)
         if reason is not None:
             return ArchiveResult(reason=reason)
-        check_same_version(held)
-        bounds = _load_bounds(held.reloaded(), now, data_table)
+        check_same_version(locked)
+        bounds = _load_bounds(locked.reloaded(), now, data_table)
         plan = plan_archival(now, settings.archival, bounds, is_cow=context.config.is_cow, zone=context.config.zone)
         if not plan.instants:
             return ArchiveResult(reason=plan.reason)
-        _check_version_file(held, now)
-        leftovers = _remove_leftovers(held, plan.start) if data_table is None else sweep_side_files(held, data_table)
-        rows = [_to_row(held, instant, files) for instant in plan.instants]
+        _check_version_file(locked, now)
+        leftovers = _remove_leftovers(locked, plan.start) if data_table is None else sweep_side_files(locked, data_table)
+        rows = [_to_row(locked, instant, files) for instant in plan.instants]
         store.history.append(rows, settings.compression)
-        _remove_instants(held, plan.instants, files)
-        merges = _merge_history(held, settings)
+        _remove_instants(locked, plan.instants, files)
+        merges = _merge_history(locked, settings)
         if data_table is None:
-            sweep_unfinished_documents(held, settings.commit)
+            sweep_unfinished_documents(locked, settings.commit)
     return ArchiveResult(
         instants=tuple(i.request_time for i in plan.instants),
         start=plan.start,
@@ -132,9 +132,9 @@ def run_archive(
 def _check_version_file(context: TableContext, timeline: Timeline) -> None:
     """Raise TableState if the version file of the history is outdated: archiving on its manifest would lose instants."""
     history = context.timeline.history
-    found = history.unknown_newer({i.step for i in timeline.completed()})
-    if found is not None:
-        number, lost = found
+    newer = history.unknown_newer({i.step for i in timeline.completed()})
+    if newer is not None:
+        number, lost = newer
         raise TableState(
             f"the version file of {context.storage.absolute(history.folder)} names manifest "
             f"{history.load_manifest().number}, but manifest {number} contains instants that are stored nowhere "

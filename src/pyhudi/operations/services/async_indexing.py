@@ -145,17 +145,17 @@ class Indexing(ScheduledAction[Instant]):
         return load_snapshot(locked_context.reloaded(), directory_listing)
 
     def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
-        context, wanted = snapshot.context, {request.partition: request for request in self.requests}
-        assert wanted, "an action that plans indexes has requests"
+        context, requests = snapshot.context, {request.partition: request for request in self.requests}
+        assert requests, "an action that plans indexes has requests"
         schema = table_columns(snapshot)
-        _check_goes_by_names(context, wanted)
+        _check_goes_by_names(context, requests)
         if not context.config.has_metadata_table:
             context = build_partitions(context, self.engine, self.settings.metadata, (FILES,), schema, schema)
         upto = _last_contiguous(snapshot.timeline)
         infos = []
-        for partition in in_build_order(wanted):
-            _check(context, schema, wanted[partition], wanted)
-            definition = _definition_of(context, wanted[partition])
+        for partition in in_build_order(requests):
+            _check(context, schema, requests[partition], requests)
+            definition = _definition_of(context, requests[partition])
             extra = {} if definition is None else {_DEFINITION_KEY: format_index_definitions([definition]).decode()}
             infos.append(IndexPartitionInfo(1, partition, upto, extra))
         return IndexPlan(1, tuple(infos)).encode(context.env.token_bytes(16))
@@ -180,20 +180,20 @@ class Indexing(ScheduledAction[Instant]):
 def abort_index(context: TableContext, settings: IndexSettings, instant_time: str, *, missing_ok: bool = False) -> None:
     """Abort a pending indexing action: remove what it has built, its definitions and its instant."""
     check_writable(context, retains_indexes=False)
-    with context.locked(settings.commit.lock_wait_ms) as held:
-        held = held.reloaded()
-        pending = [i for i in held.timeline.load().pending(Action.INDEXING) if i.request_time == instant_time]
+    with context.locked(settings.commit.lock_wait_ms) as locked:
+        locked = locked.reloaded()
+        pending = [i for i in locked.timeline.load().pending(Action.INDEXING) if i.request_time == instant_time]
         if not pending:
             if missing_ok:
                 return
-            raise TableState(f"indexing {instant_time} of {held.storage.uri} is not pending: it is complete, or was aborted")
-        for info in index_plan(held, instant_time).index_partition_infos or ():
+            raise TableState(f"indexing {instant_time} of {locked.storage.uri} is not pending: it is complete, or was aborted")
+        for info in index_plan(locked, instant_time).index_partition_infos or ():
             partition = info.metadata_partition_path or ""
-            if partition in held.config.metadata_partitions:
+            if partition in locked.config.metadata_partitions:
                 continue
-            remove_definition(held, partition)
-            held = drop_partitions(held, (partition,))
-        held.timeline.remove_pending(instant_time, Action.INDEXING)
+            remove_definition(locked, partition)
+            locked = drop_partitions(locked, (partition,))
+        locked.timeline.remove_pending(instant_time, Action.INDEXING)
     liveness.remove_heartbeat(context.storage, instant_time)
 
 
@@ -243,11 +243,11 @@ class _Build:
 
     @contextmanager
     def _locked(self) -> Iterator[TableContext]:
-        with self._context.locked(self._settings.commit.lock_wait_ms) as held:
-            context = held.reloaded()
+        with self._context.locked(self._settings.commit.lock_wait_ms) as locked:
+            context = locked.reloaded()
             pending = {i.request_time for i in context.timeline.load().pending(Action.INDEXING)}
             if self._time not in pending:
-                raise _taken_back(context, self._time)
+                raise _aborted_error(context, self._time)
             if not context.config.has_metadata_table:
                 raise TableState(
                     f"the metadata table of {context.storage.uri} was dropped by another process while indexing "
@@ -352,8 +352,8 @@ def _check_goes_by_names(context: TableContext, partitions: Iterable[str]) -> No
 def _check(context: TableContext, schema: pa.Schema, request: IndexRequest, concurrent_partitions: Collection[str]) -> None:
     """Raise InvalidRequest for an index that exists or is not possible. ``concurrent_partitions`` are built with it."""
     config, partition = context.config, request.partition
-    there = (*config.metadata_partitions, *config.metadata_partitions_inflight, *planned_partitions(context))
-    if partition in there:
+    existing = (*config.metadata_partitions, *config.metadata_partitions_inflight, *planned_partitions(context))
+    if partition in existing:
         raise InvalidRequest(f"the table at {context.storage.uri} has the index {partition} already, or it is being built")
     kind = index_for_partition(partition)
     if kind is None:
@@ -390,11 +390,11 @@ def index_plan(context: TableContext, instant_time: str) -> IndexPlan:
     """Load the plan of an indexing action."""
     data = context.timeline.read_state(instant_time, Action.INDEXING, State.REQUESTED)
     if data is None:
-        raise _taken_back(context, instant_time)
+        raise _aborted_error(context, instant_time)
     return IndexPlan.decode(data)
 
 
-def _taken_back(context: TableContext, instant_time: str) -> TableState:
+def _aborted_error(context: TableContext, instant_time: str) -> TableState:
     return TableState(f"indexing {instant_time} of {context.storage.uri} was aborted by another process")
 
 

@@ -202,7 +202,7 @@ def plan_clean(
         partitions = sorted(set().union(*(partitions_with_garbage(read_commit(store, i)) for i in inspected)))
     savepoints = savepointed_times(timeline)
     sizes: dict[str, int] = {}
-    found: dict[str, PartitionClean] = {}
+    partition_cleans: dict[str, PartitionClean] = {}
     if partitions:
         state, needed_from = _load_slicing(context, timeline)
         planned = load_planned_files(store, timeline.pending())
@@ -221,13 +221,13 @@ def plan_clean(
                 planned=planned,
                 needed_from=needed_from,
             )
-            found[partition] = choice
+            partition_cleans[partition] = choice
             wanted = set(choice.files)
             sizes.update((info.path, info.size_bytes) for info in infos if info.path in wanted)
-    files = {partition: choice.files for partition, choice in found.items() if choice.files}
+    files = {partition: choice.files for partition, choice in partition_cleans.items() if choice.files}
     if not files:
         return PlannedClean(None, "nothing to delete", earliest, {}, {}, ())
-    emptied = tuple(partition for partition, choice in found.items() if choice.delete_partition)
+    emptied = tuple(partition for partition, choice in partition_cleans.items() if choice.delete_partition)
     completed = timeline.completed_writes()
     plan = CleanerPlan(
         earliest_instant_to_retain=None
@@ -299,19 +299,19 @@ def finish_clean(context: TableContext, settings: CommitSettings, pending: Insta
         return False
     content = plan.encode(context.env.token_bytes(16))
     try:
-        taken = claim(context, pending.request_time, Action.CLEAN, settings, resumes=True, content=content)
+        claimed = claim(context, pending.request_time, Action.CLEAN, settings, resumes=True, content=content)
     except PlanTaken:
         return False
-    with _beating(taken.heartbeat):
+    with _beating(claimed.heartbeat):
         _execute(context, settings, pending.request_time, plan, engine)
     return True
 
 
 def _drop_unreadable(context: TableContext, settings: CommitSettings, pending: Instant) -> None:
     """Drop a requested clean whose plan is unreadable: it has deleted nothing."""
-    with context.locked(settings.lock_wait_ms) as held:
-        if pending in held.timeline.load().instants and load_pending_plan(held, pending) is None:
-            held.timeline.remove_pending(pending.request_time, Action.CLEAN, State.REQUESTED)
+    with context.locked(settings.lock_wait_ms) as locked:
+        if pending in locked.timeline.load().instants and load_pending_plan(locked, pending) is None:
+            locked.timeline.remove_pending(pending.request_time, Action.CLEAN, State.REQUESTED)
 
 
 @contextmanager
@@ -329,8 +329,8 @@ def _beating(heartbeat: WriterHeartbeat) -> Iterator[None]:
 
 def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, planned_on: Timeline) -> Transaction | None:
     """Claim the plan on the timeline; return None if a clean, a savepoint or another plan came first."""
-    with context.locked(settings.commit.lock_wait_ms) as held:
-        timeline = held.timeline.load()
+    with context.locked(settings.commit.lock_wait_ms) as locked:
+        timeline = locked.timeline.load()
         check_may_begin(context, timeline, "cleaning")
         if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
             return None
@@ -341,13 +341,13 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, 
             # A savepoint created after planning may retain files that the plan deletes.
             return None
         known = {instant.step for instant in planned_on.pending()}
-        needed = load_planned_files(held.timeline, (i for i in timeline.pending() if i.step not in known))
+        needed = load_planned_files(locked.timeline, (i for i in timeline.pending() if i.step not in known))
         if any(needed.intersection(paths) for paths in _paths_by_partition(context, plan).values()):
             # A service planned since may read them too; a service planned later sees this clean.
             return None
         time = new_instant_time(context, timeline, settings.commit)
         content = plan.encode(context.env.token_bytes(16))
-        return plan_and_claim(context, held, time, Action.CLEAN, content, settings.commit, content=content)
+        return plan_and_claim(context, locked, time, Action.CLEAN, content, settings.commit, content=content)
 
 
 def _execute(
@@ -364,12 +364,12 @@ def _execute(
     # If another process runs the same plan, repeated deletions are harmless, and one of the two completes it.
     deleted = _delete_files(context.storage, _paths_by_partition(context, plan), engine)
     missing = sum(len(metadata.failed_delete_files) for metadata in deleted.values())
-    with context.locked(settings.lock_wait_ms) as held:
-        timeline = held.timeline.load()
+    with context.locked(settings.lock_wait_ms) as locked:
+        timeline = locked.timeline.load()
         current = [i for i in timeline.instants if i.request_time == request_time and i.action is Action.CLEAN]
         if not current or current[0].state is State.COMPLETED:
             return None, missing, ()
-        gone = _delete_partitions(held, timeline, plan.partitions_to_be_deleted or ())
+        deleted_partitions = _delete_partitions(locked, timeline, plan.partitions_to_be_deleted or ())
         # Without this value the next clean would search from the time of the first clean.
         earliest = plan.earliest_instant_to_retain
         metadata = CleanMetadata(
@@ -385,17 +385,20 @@ def _execute(
                     entry.delete_path_patterns,
                     entry.success_delete_files,
                     entry.failed_delete_files,
-                    partition in gone,
+                    partition in deleted_partitions,
                 )
-                for partition, entry in {**{p: CleanPartitionMetadata(p, plan.policy) for p in gone}, **deleted}.items()
+                for partition, entry in {
+                    **{p: CleanPartitionMetadata(p, plan.policy) for p in deleted_partitions},
+                    **deleted,
+                }.items()
             },
             extra_metadata=dict(plan.extra_metadata or {}),
         )
-        apply_clean_to_metadata(held, request_time, metadata, timeline)
+        apply_clean_to_metadata(locked, request_time, metadata, timeline)
         time = new_instant_time(context, timeline, settings)
         inflight = Instant(request_time, Action.CLEAN, State.INFLIGHT)
-        done = held.timeline.complete(inflight, Action.CLEAN, time, metadata.encode(context.env.token_bytes(16)))
-    return done, missing, gone
+        done = locked.timeline.complete(inflight, Action.CLEAN, time, metadata.encode(context.env.token_bytes(16)))
+    return done, missing, deleted_partitions
 
 
 def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, tuple[str, ...]]:
@@ -409,7 +412,7 @@ def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, t
         named.setdefault(partition, []).extend(name if "/" in name else f"{prefix}/{name}" for name in files)
     paths = {}
     for partition, uris in named.items():
-        found = []
+        planned_paths = []
         for uri in uris:
             path = planned_path(partition, uri)
             if path is None:
@@ -417,8 +420,8 @@ def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, t
                     f"the clean plan names {uri}, which is not a file of partition {partition!r} of "
                     f"{context.storage.uri}; no file of the plan was deleted"
                 )
-            found.append(path)
-        paths[partition] = tuple(found)
+            planned_paths.append(path)
+        paths[partition] = tuple(planned_paths)
     return paths
 
 
@@ -429,7 +432,7 @@ def _delete_files(
     if not paths:
         return {}
     if engine is not None:
-        worth = [len(wanted) * _DELETE_BYTES for wanted in paths.values()]
+        worth = [len(partition_paths) * _DELETE_BYTES for partition_paths in paths.values()]
         done = engine.run_tasks(partial(_delete_on_worker, storage.spec()), list(paths.items()), worth)
         return {metadata.partition_path: metadata for metadata in done}
     with ThreadPoolExecutor(min(_DELETING_THREADS, len(paths))) as pool:
@@ -441,16 +444,16 @@ def _delete_on_worker(spec: StorageSpec, entry: tuple[str, tuple[str, ...]]) -> 
 
 
 def _delete_in_partition(storage: Storage, entry: tuple[str, tuple[str, ...]]) -> CleanPartitionMetadata:
-    partition, wanted = entry
-    there = {info.path for folder in {parent_folder(path) for path in wanted} for info in storage.list(folder).files}
-    found = [path for path in wanted if path in there]
-    storage.delete(found)
+    partition, planned = entry
+    existing = {info.path for folder in {parent_folder(path) for path in planned} for info in storage.list(folder).files}
+    present_paths = [path for path in planned if path in existing]
+    storage.delete(present_paths)
     return CleanPartitionMetadata(
         partition_path=partition,
         policy="",
-        delete_path_patterns=_names(wanted),
-        success_delete_files=_names(found),
-        failed_delete_files=_names(path for path in wanted if path not in there),
+        delete_path_patterns=_names(planned),
+        success_delete_files=_names(present_paths),
+        failed_delete_files=_names(path for path in planned if path not in existing),
     )
 
 
@@ -459,15 +462,15 @@ def _delete_partitions(context: TableContext, timeline: Timeline, partitions: It
 
     Under the lock no write can begin. A pending write may be about to add files, so in that case every folder stays.
     """
-    wanted = [partition for partition in partitions if partition]
-    if not wanted or timeline.pending(*WRITE_ACTIONS, Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING):
+    candidates = [partition for partition in partitions if partition]
+    if not candidates or timeline.pending(*WRITE_ACTIONS, Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING):
         return ()
-    gone = []
-    for partition in wanted:
+    deleted = []
+    for partition in candidates:
         if all(_is_partition_metadata(info) for info in context.storage.walk(partition)):
             context.storage.delete_folder(partition)
-            gone.append(partition)
-    return tuple(gone)
+            deleted.append(partition)
+    return tuple(deleted)
 
 
 def _is_partition_metadata(info: FileInfo) -> bool:

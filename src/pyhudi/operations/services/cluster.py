@@ -451,14 +451,16 @@ def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings)
     if options.resize is not None:
         return choose_resizes(snapshot, partitions, options.resize)
     busy = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
-    candidates = {p: eligible_slices(found, busy, settings) for p, found in snapshot.slices(partitions).items()}
+    candidates = {
+        p: eligible_slices(partition_slices, busy, settings) for p, partition_slices in snapshot.slices(partitions).items()
+    }
     ranges: dict[tuple[str, str], SliceRange] = {}
     if settings.needs_ranges:
-        slices = [s for found in candidates.values() for s in found]
+        slices = [s for partition_slices in candidates.values() for s in partition_slices]
         columns = settings.sort_columns or (RECORD_KEY,)
         spec = context.storage.spec()
         known = [snapshot.columns_under_current_names(s.base.path, columns) if s.base is not None else () for s in slices]
-        tasks = [RangeTask(spec, s, schema, columns, own) for s, own in zip(slices, known, strict=True)]
+        tasks = [RangeTask(spec, s, schema, columns, known_ranges) for s, known_ranges in zip(slices, known, strict=True)]
         found_ranges = engine.map(run_range, tasks)
         ranges = {(s.partition, s.file_id): r for s, r in zip(slices, found_ranges, strict=True)}
     groups = plan_groups(candidates, ranges, settings)
@@ -556,36 +558,36 @@ _UNLIMITED_BYTES = 1 << 62
 
 def _plan_strategy(options: Options, *, resizes: bool) -> tuple[str, str]:
     """Return the grouping and partition filter mode that the options name."""
-    _check_goes_with_rings(options, PLAN_STRATEGY, _RESIZE_PLAN_STRATEGIES, resizes=resizes)
+    _check_strategy_for_rings(options, PLAN_STRATEGY, _RESIZE_PLAN_STRATEGIES, resizes=resizes)
     if resizes:
         return "size", options.value_or_default(FILTER_MODE)
     name = options.value_or_default(PLAN_STRATEGY)
-    found = _PLAN_STRATEGIES.get(name.rsplit(".", 1)[-1])
-    if found is None and is_registered_strategy(name):
+    strategy = _PLAN_STRATEGIES.get(name.rsplit(".", 1)[-1])
+    if strategy is None and is_registered_strategy(name):
         return name, options.value_or_default(FILTER_MODE)
-    if found is None:
+    if strategy is None:
         raise Unsupported(
             f"option {PLAN_STRATEGY}={name} is not supported; use one of {', '.join(_PLAN_STRATEGIES)}, or one "
             "registered with pyhudi.register_clustering_strategy"
         )
-    return found[0], found[1] or options.value_or_default(FILTER_MODE)
+    return strategy[0], strategy[1] or options.value_or_default(FILTER_MODE)
 
 
-def _check_goes_with_rings(options: Options, option: Option, names: tuple[str, ...], *, resizes: bool) -> None:
+def _check_strategy_for_rings(options: Options, option: Option, names: tuple[str, ...], *, resizes: bool) -> None:
     """Raise InvalidRequest for a resize strategy without rings, or another strategy with rings."""
-    given = options.explicit(option)
-    if given is not None and (given.rsplit(".", 1)[-1] in names) != resizes:
+    value = options.explicit(option)
+    if value is not None and (value.rsplit(".", 1)[-1] in names) != resizes:
         engine = f"{INDEX_TYPE}=BUCKET and {BUCKET_ENGINE}=CONSISTENT_HASHING"
         raise InvalidRequest(
-            f"option {option}={given} is incompatible with {engine}, where clustering resizes rings: use {' or '.join(names)}"
+            f"option {option}={value} is incompatible with {engine}, where clustering resizes rings: use {' or '.join(names)}"
             if resizes
-            else f"option {option}={given} resizes rings, and requires {engine}"
+            else f"option {option}={value} resizes rings, and requires {engine}"
         )
 
 
 def _file_limit(options: Options, target: int, *, resizes: bool) -> int:
     """Return the maximum file size, by the execution strategy that the options name."""
-    _check_goes_with_rings(options, _EXECUTION_STRATEGY, _RESIZE_EXECUTION_STRATEGIES, resizes=resizes)
+    _check_strategy_for_rings(options, _EXECUTION_STRATEGY, _RESIZE_EXECUTION_STRATEGIES, resizes=resizes)
     if resizes:
         return _UNLIMITED_BYTES
     name = options.value_or_default(_EXECUTION_STRATEGY)

@@ -61,11 +61,11 @@ class ClusteringWork:
     @property
     def changes(self) -> dict[str, tuple[NodeChange, ...]]:
         """Changes of ring nodes by partition; empty for a plan that is not a resize."""
-        found: dict[str, tuple[NodeChange, ...]] = {}
+        changes: dict[str, tuple[NodeChange, ...]] = {}
         for group in self.groups:
             if group.change is not None:
-                found[group.partition] = (*found.get(group.partition, ()), group.change)
-        return found
+                changes[group.partition] = (*changes.get(group.partition, ()), group.change)
+        return changes
 
 
 def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringRules) -> ClusteringPlan:
@@ -86,7 +86,7 @@ def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], s
             ),
             metrics=group_metrics(group, settings),
             num_output_file_groups=group.output_count,
-            extra_metadata=_said_of_nodes(group),
+            extra_metadata=_node_metadata(group),
         )
         for group in chosen
     )
@@ -118,21 +118,21 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
         slices = with_sources(context, (_slice_of(context, piece, written) for piece in document.slices or ()))
         # A file group belongs to one partition, whichever groups a custom strategy combines.
         for partition in dict.fromkeys(slice_.partition for slice_ in slices):
-            own = tuple(slice_ for slice_ in slices if slice_.partition == partition)
-            outputs = -(-(document.num_output_file_groups or 1) * len(own) // len(slices))
-            groups.append(ClusterGroup(partition, own, outputs, _change_of(document)))
+            partition_slices = tuple(slice_ for slice_ in slices if slice_.partition == partition)
+            outputs = -(-(document.num_output_file_groups or 1) * len(partition_slices) // len(slices))
+            groups.append(ClusterGroup(partition, partition_slices, outputs, _change_of(document)))
     return ClusteringWork(tuple(groups), columns, parameters.get(LAYOUT.key, "LINEAR").upper())
 
 
 def load_node_changes(context: TableContext, request_time: str) -> dict[str, tuple[NodeChange, ...]]:
     """Return the changes of ring nodes in the plan of an instant, by partition. Raises the errors of `load_clustering`."""
-    found: dict[str, tuple[NodeChange, ...]] = {}
+    changes: dict[str, tuple[NodeChange, ...]] = {}
     for document in _load_plan(context, request_time).input_groups or ():
         change, pieces = _change_of(document), document.slices or ()
         if change is not None and pieces:
             partition = pieces[0].partition_path or ""
-            found[partition] = (*found.get(partition, ()), change)
-    return found
+            changes[partition] = (*changes.get(partition, ()), change)
+    return changes
 
 
 def never_runnable_reason(context: TableContext, timeline: Timeline, instant: Instant) -> str | None:
@@ -168,15 +168,15 @@ def check_not_superseded(
     for group in groups:
         coming = [node.file_id for node in group.change.new_nodes] if group.change else []
         copies.update({(group.partition, slice_.file_id): coming for slice_ in group.slices})
-    mine = set(copies)
+    own_copies = set(copies)
     others: dict[Instant, set[FileGroupId]] = {}
     for instant in instants_to_check(planned, start, timeline):
         if instant.state is State.COMPLETED:
             metadata = read_commit(context.timeline, instant)
             copied = _copied_groups(metadata, instant, planned)
-            followed = {group for group in mine if any((group[0], file_id) in copied for file_id in copies[group])}
+            followed = {group for group in own_copies if any((group[0], file_id) in copied for file_id in copies[group])}
             others[instant] = file_groups_of_commit(metadata) - (followed - load_replaced_groups(metadata))
-    conflicts = find_conflicts(planned, mine, others, frozenset())
+    conflicts = find_conflicts(planned, own_copies, others, frozenset())
     if conflicts:
         raise PlanSuperseded(
             f"file groups of clustering {planned} of {context.storage.uri} were changed since it was planned, by "
@@ -185,7 +185,7 @@ def check_not_superseded(
         )
 
 
-def _said_of_nodes(group: ClusterGroup) -> dict[str, str]:
+def _node_metadata(group: ClusterGroup) -> dict[str, str]:
     if group.change is None:
         return {}
     return {
@@ -196,24 +196,24 @@ def _said_of_nodes(group: ClusterGroup) -> dict[str, str]:
 
 
 def _change_of(document: ClusteringGroup) -> NodeChange | None:
-    said = document.extra_metadata or {}
-    if GROUP_NODES_KEY not in said:
+    metadata = document.extra_metadata or {}
+    if GROUP_NODES_KEY not in metadata:
         return None
-    sequence = said.get(GROUP_SEQUENCE_KEY, "")
+    sequence = metadata.get(GROUP_SEQUENCE_KEY, "")
     if not (sequence.isascii() and sequence.isdigit()):
         raise CorruptData(f"the plan of a resize has no sequence number of its ring ({GROUP_SEQUENCE_KEY}={sequence!r})")
-    return NodeChange(decode_nodes(said[GROUP_NODES_KEY]), int(sequence))
+    return NodeChange(decode_nodes(metadata[GROUP_NODES_KEY]), int(sequence))
 
 
 def _copied_groups(metadata: CommitMetadata, instant: Instant, planned: str) -> set[FileGroupId]:
     """Return the file groups into which a write has double-written rows for a resize."""
-    found = set()
+    copied = set()
     for partition, stats in metadata.partition_to_write_stats.items():
         for stat in stats:
             path = stat.path or ""
             if is_copy(path, instant.request_time) and parse_data_file_instant(file_name(path)) == planned:
-                found.add((partition, stat.file_id or ""))
-    return found
+                copied.add((partition, stat.file_id or ""))
+    return copied
 
 
 def _load_plan(context: TableContext, request_time: str) -> ClusteringPlan:
@@ -253,9 +253,9 @@ def _below(context: TableContext, group: SliceInfo, uri: str) -> str:
 
 
 def _size(context: TableContext, path: str) -> int:
-    found = context.storage.stat(path)
-    if found is None:
+    info = context.storage.stat(path)
+    if info is None:
         raise TableState(
             f"{context.storage.absolute(path)}, which the clustering plan reads, is missing; roll the clustering back"
         )
-    return found.size_bytes
+    return info.size_bytes

@@ -312,14 +312,14 @@ class LogCompaction(_MergeLogsAction):
 
     def _slices(self, snapshot: Snapshot, time: str) -> tuple[list[FileSlice], set[str]]:
         partitions = _candidate_partitions(self.context, snapshot, self.settings.compaction)
-        return _find_slices(snapshot, partitions, time, _held_groups(self.context, snapshot))
+        return _find_slices(snapshot, partitions, time, _excluded_groups(self.context, snapshot))
 
     def _read_headers(self, snapshot: Snapshot, slices: Iterable[FileSlice]) -> None:
         """Read headers that are not cached: under the lock, only those of log files written since."""
         unread = [log for slice_ in slices for log in slice_.logs if log.path not in self.headers]
         task = partial(run_log_headers, self.context.storage.spec(), InstantValidity.of(snapshot.timeline))
-        for found in self.workers.map(task, unread):
-            self.headers[found.path] = found.blocks
+        for headers in self.workers.map(task, unread):
+            self.headers[headers.path] = headers.blocks
 
 
 def _one(operation: str, run: CompactionRun) -> CompactionResult:
@@ -355,8 +355,8 @@ def _candidate_partitions(context: TableContext, snapshot: Snapshot, settings: C
     missing = load_compaction_plan(context.timeline, requested).missing_schedule_partitions
     since = [i for i in snapshot.timeline.completed_writes() if (i.completion_time or "") >= last.request_time]
     written = (tuple(read_commit(context.timeline, i).partition_to_write_stats) for i in since)
-    found = partitions_to_plan(written, missing, existing)
-    return existing if found is None else found
+    candidates = partitions_to_plan(written, missing, existing)
+    return existing if candidates is None else candidates
 
 
 def _find_slices(
@@ -372,12 +372,12 @@ def _find_slices(
     return slices, passed_over
 
 
-def _held_groups(context: TableContext, snapshot: Snapshot) -> frozenset[FileGroupId]:
+def _excluded_groups(context: TableContext, snapshot: Snapshot) -> frozenset[FileGroupId]:
     """Return the file groups that a log compaction must not touch."""
-    held = set(snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions))
+    excluded = set(snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions))
     for pending in snapshot.timeline.pending(Action.LOGCOMPACTION):
-        held |= planned_groups(load_compaction_plan(context.timeline, pending))
-    return frozenset(held)
+        excluded |= planned_groups(load_compaction_plan(context.timeline, pending))
+    return frozenset(excluded)
 
 
 def _block_count(
@@ -390,8 +390,8 @@ def _block_count(
     """Count the valid blocks that no log compaction merged; all blocks of one log compaction count as one."""
     files = ((log.path, headers[log.path]) for log in slice_.logs)
     blocks, _, _ = choose_blocks(files, validity, only_marked=only_marked)
-    merged = {found.block.instant_time for found in blocks if found.block.compacted_block_times}
-    return len(merged) + sum(1 for found in blocks if not found.block.compacted_block_times)
+    merged = {located.block.instant_time for located in blocks if located.block.compacted_block_times}
+    return len(merged) + sum(1 for located in blocks if not located.block.compacted_block_times)
 
 
 def _last_log_compaction(context: TableContext, timeline: Timeline) -> str:
@@ -446,7 +446,7 @@ def _tasks(context: TableContext, plan: CompactionPlan, timeline: Timeline) -> l
     written = load_written_sizes(context.timeline, timeline, chain.from_iterable(logs))
     partitions = [operation.partition_path or "" for operation in plan.operations or ()]
     names = [_name(operation.data_file_path or "") for operation in plan.operations or ()]
-    bases = [join_path(*one) for one in zip(partitions, names, strict=True)]
+    bases = [join_path(*pair) for pair in zip(partitions, names, strict=True)]
     sources = load_sources(context, zip(partitions, bases, strict=True))
     return [
         CompactionTask(

@@ -120,7 +120,11 @@ def index_request(
         return IndexRequest(kind, column_stats_definition(columns) if columns else None)
     if columns:
         raise InvalidRequest(f"an index of kind {kind!r} does not accept columns")
-    kinds = [one.partition_type.rstrip("_") for one in INDEX_TYPES if one is not FilesIndex and one is not ExpressionStatsIndex]
+    kinds = [
+        index_type.partition_type.rstrip("_")
+        for index_type in INDEX_TYPES
+        if index_type is not FilesIndex and index_type is not ExpressionStatsIndex
+    ]
     if kind not in kinds:
         raise InvalidRequest(f"index kind {kind!r} does not exist; use one of {', '.join(kinds)}")
     return IndexRequest(kind)
@@ -174,38 +178,40 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
         InvalidRequest: The table has no such index, or another index depends on it.
     """
     check_writable(context, retains_indexes=False)
-    with context.locked(lock_wait_ms) as held:
-        context = held.reloaded()
+    with context.locked(lock_wait_ms) as locked:
+        context = locked.reloaded()
         config = context.config
-        there = (*config.metadata_partitions, *config.metadata_partitions_inflight)
+        existing = (*config.metadata_partitions, *config.metadata_partitions_inflight)
         definitions = load_index_definitions(context)
         if name == FILES:
             raise InvalidRequest(
                 "'files' is the file listing of the metadata table, not an index; Table.drop_metadata_table() "
                 "removes the whole metadata table"
             )
-        if name not in there and name not in definitions:
-            raise InvalidRequest(f"the table at {context.storage.uri} has no index {name!r}; it has {', '.join(sorted(there))}")
-        dependent = dependent_partitions(name, there)
+        if name not in existing and name not in definitions:
+            raise InvalidRequest(
+                f"the table at {context.storage.uri} has no index {name!r}; it has {', '.join(sorted(existing))}"
+            )
+        dependent = dependent_partitions(name, existing)
         defined = [p for p in dependent if p in definitions]
         if defined:
             raise InvalidRequest(f"{', '.join(defined)} depends on the {name.replace('_', ' ')}: drop that first")
-        gone = {name, *(p for p in dependent if not is_defined(p))}
+        dropped = {name, *(p for p in dependent if not is_defined(p))}
         over = []
         for instant in context.timeline.load().pending(Action.INDEXING):
             infos = index_plan(context, instant.request_time).index_partition_infos or ()
             planned = {info.metadata_partition_path for info in infos}
-            if planned <= gone:
+            if planned <= dropped:
                 over.append(instant)
-            elif planned & gone:
-                others = ", ".join(sorted(one or "" for one in planned - gone))
+            elif planned & dropped:
+                others = ", ".join(sorted(one or "" for one in planned - dropped))
                 raise InvalidRequest(
                     f"indexing {instant.request_time} of {context.storage.uri} builds {name!r} together with {others}: "
                     "abort the indexing (Table.index.abort), or drop the index once it is built"
                 )
         if name != COLUMN_STATS:
             remove_definition(context, name)
-        drop_partitions(context, gone.intersection(there))
+        drop_partitions(context, dropped.intersection(existing))
         for instant in over:
             context.timeline.remove_pending(instant.request_time, Action.INDEXING)
 
@@ -216,8 +222,8 @@ def drop_metadata_table(context: TableContext, lock_wait_ms: int) -> None:
     The next write rebuilds it, defined indexes included, unless its options set hoodie.metadata.enable=false.
     """
     check_writable(context, retains_indexes=False)
-    with context.locked(lock_wait_ms) as held:
-        drop_store(held.reloaded())
+    with context.locked(lock_wait_ms) as locked:
+        drop_store(locked.reloaded())
 
 
 def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings, name: str | None) -> tuple[str, ...]:
@@ -233,24 +239,28 @@ def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings
         InvalidRequest: The table has no such index.
     """
     check_writable(context)
-    with context.locked(settings.commit.lock_wait_ms) as held:
-        context = held.reloaded()
+    with context.locked(settings.commit.lock_wait_ms) as locked:
+        context = locked.reloaded()
         snapshot = load_snapshot(context, directory_listing)
         schema = table_columns(snapshot)
-        there = context.config.metadata_partitions
+        existing = context.config.metadata_partitions
         if name is None or name == FILES:
-            if not there:
+            if not existing:
                 raise InvalidRequest(
                     f"the table at {context.storage.uri} has no metadata table; Table.index.create() creates one"
                 )
-            wanted = {FILES, *there, *(d for d in load_index_definitions(context) if is_defined(d))}
-        elif name in there:
-            wanted = {COLUMN_STATS, PARTITION_STATS}.intersection(there) if name in (COLUMN_STATS, PARTITION_STATS) else {name}
+            requested = {FILES, *existing, *(d for d in load_index_definitions(context) if is_defined(d))}
+        elif name in existing:
+            requested = (
+                {COLUMN_STATS, PARTITION_STATS}.intersection(existing) if name in (COLUMN_STATS, PARTITION_STATS) else {name}
+            )
         else:
-            raise InvalidRequest(f"the table at {context.storage.uri} has no index {name!r}; it has {', '.join(sorted(there))}")
-        ordered = in_build_order(sorted(wanted))
-        if FILES not in wanted:
-            context = set_partitions(context, [p for p in there if p not in wanted])
+            raise InvalidRequest(
+                f"the table at {context.storage.uri} has no index {name!r}; it has {', '.join(sorted(existing))}"
+            )
+        ordered = in_build_order(sorted(requested))
+        if FILES not in requested:
+            context = set_partitions(context, [p for p in existing if p not in requested])
         build_partitions(context, engine, settings.metadata, ordered, schema, schema)
     return ordered
 
@@ -268,14 +278,14 @@ def list_indexes(context: TableContext) -> tuple[IndexInfo, ...]:
             definition = planned_definition(info)
             if definition is not None:
                 planned[partition] = definition
-    found = []
+    indexes = []
     for name in sorted({*config.metadata_partitions, *config.metadata_partitions_inflight, *instants} - {FILES}):
         ready = name in config.metadata_partitions
         state = "ready" if ready else "building" if name in config.metadata_partitions_inflight else "planned"
         kind = index_for_partition(name)
         known = definitions.get(name) or planned.get(name)
         is_expression = kind is ExpressionStatsIndex
-        found.append(
+        indexes.append(
             IndexInfo(
                 name,
                 kind.partition_type.rstrip("_") if kind is not None else "unknown",
@@ -286,7 +296,7 @@ def list_indexes(context: TableContext) -> tuple[IndexInfo, ...]:
                 None if ready else instants.get(name),
             )
         )
-    return tuple(found)
+    return tuple(indexes)
 
 
 def _one(columns: Sequence[str], description: str) -> str:

@@ -152,11 +152,11 @@ class ServiceRunSettings:
         unknown = set(names or ()) - set(known)
         if unknown:
             raise InvalidRequest(f"no table service is named {', '.join(sorted(unknown))}; use {', '.join(known)}")
-        settings, asked = ServiceSettings.of(options), Trigger.BY_NAME if names else Trigger.IN_RUN
+        settings, trigger = ServiceSettings.of(options), Trigger.BY_NAME if names else Trigger.IN_RUN
         chosen = {
-            s.name for s in service_registry.SERVICES if not names or s.name in names if s.part(settings, asked) is not None
+            s.name for s in service_registry.SERVICES if not names or s.name in names if s.part(settings, trigger) is not None
         }
-        return read_settings(cls, options, services=settings, names=frozenset(chosen), trigger=asked, plan=plan)
+        return read_settings(cls, options, services=settings, names=frozenset(chosen), trigger=trigger, plan=plan)
 
 
 def run_services_once(

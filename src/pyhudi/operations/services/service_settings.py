@@ -105,9 +105,9 @@ class ServiceSettings:
         writers do the same: a table that is never compacted gets slower with every write.
         """
         enabled = options.flag(SERVICES_SWITCH)
-        inline, beside = options.explicit(COMPACT_INLINE), options.explicit(COMPACT_ASYNC)
-        left_to_others = beside is not None
-        scheduled = options.flag(COMPACT_SCHEDULE) or beside == "true"
+        inline, asynchronous = options.explicit(COMPACT_INLINE), options.explicit(COMPACT_ASYNC)
+        left_to_others = asynchronous is not None
+        scheduled = options.flag(COMPACT_SCHEDULE) or asynchronous == "true"
         clusters = options.flag(CLUSTER_INLINE)
         cluster_scheduled = options.flag(CLUSTER_SCHEDULE) or options.flag(CLUSTER_ASYNC)
         if inline == "true" and options.flag(COMPACT_SCHEDULE):

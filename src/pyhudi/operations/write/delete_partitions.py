@@ -78,7 +78,11 @@ def file_group_pairs(file_ids: Mapping[str, Iterable[str]] | None) -> list[FileG
 def live_file_ids(snapshot: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the file groups of partitions that a snapshot query reads, without empty partitions."""
     slices = snapshot.slices(list(partitions))
-    return {partition: tuple(s.file_id for s in found) for partition, found in slices.items() if found}
+    return {
+        partition: tuple(s.file_id for s in partition_slices)
+        for partition, partition_slices in slices.items()
+        if partition_slices
+    }
 
 
 def count_replaced_rows(snapshot: Snapshot, replaced: Mapping[str, Iterable[str]] | None) -> int | None:
@@ -92,8 +96,13 @@ def count_replaced_rows(snapshot: Snapshot, replaced: Mapping[str, Iterable[str]
     if not replaced:
         return 0
     groups = {partition: set(ids) for partition, ids in replaced.items()}
-    slices = [one for part, found in snapshot.slices(list(groups)).items() for one in found if one.file_id in groups[part]]
-    if any(one.logs for one in slices) or len(slices) > _COUNTED_FILES:
+    slices = [
+        slice_
+        for part, partition_slices in snapshot.slices(list(groups)).items()
+        for slice_ in partition_slices
+        if slice_.file_id in groups[part]
+    ]
+    if any(slice_.logs for slice_ in slices) or len(slices) > _COUNTED_FILES:
         return None
     storage = snapshot.context.storage
 
@@ -102,7 +111,7 @@ def count_replaced_rows(snapshot: Snapshot, replaced: Mapping[str, Iterable[str]
             return int(file.metadata.num_rows)
 
     try:
-        return sum(in_threads(count_rows, [one.base.path for one in slices if one.base is not None]))
+        return sum(in_threads(count_rows, [slice_.base.path for slice_ in slices if slice_.base is not None]))
     except HudiError:
         # The write is committed; a file that a concurrent clean has deleted must not make it fail.
         return None
@@ -139,8 +148,8 @@ def _delete_partitions(
     with rollback_on_error(transaction):
         snapshot = load_snapshot(context, timeline=transaction.requested_on)
         transaction.planned_on(snapshot)
-        there = snapshot.listing.partitions()
-        replaced = live_file_ids(snapshot, [path for path in there if any(form.fullmatch(path) for form in forms)])
+        existing = snapshot.listing.partitions()
+        replaced = live_file_ids(snapshot, [path for path in existing if any(form.fullmatch(path) for form in forms)])
         groups = file_group_pairs(replaced)
         resolve_pending_services(snapshot, groups, settings)
         ringed = partitions_with_consistent_hashing(context).intersection(replaced)
@@ -176,7 +185,7 @@ def _delete_partitions(
         file_groups_replaced=sum(len(ids) for ids in replaced.values()),
         rolled_back=rolled_back,
         not_found=tuple(
-            pattern for pattern, form in zip(patterns, forms, strict=True) if not any(form.fullmatch(path) for path in there)
+            pattern for pattern, form in zip(patterns, forms, strict=True) if not any(form.fullmatch(path) for path in existing)
         ),
         seconds=phases.seconds,
     )

@@ -48,8 +48,8 @@ def run_delete_where(
     names = columns_to_read(context.config) if all_columns else key_names(context.config)
 
     def into_memory(query: SnapshotQuery) -> pa.Table:
-        found = engine.map(partial(_read_all, query.spec), query.plan.slices)
-        return pa.concat_tables([query.spec.output.empty_table(), *found])
+        tables = engine.map(partial(_read_all, query.spec), query.plan.slices)
+        return pa.concat_tables([query.spec.output.empty_table(), *tables])
 
     def attempt(context: TableContext) -> WriteResult:
         query = plan_snapshot_query(context.reloaded(), names, where)

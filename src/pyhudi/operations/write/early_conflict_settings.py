@@ -69,7 +69,7 @@ def early_conflicts(transaction: Transaction, settings: EarlySettings, *, by_buc
     """
     if not settings.enabled or transaction.requested_on is None:
         return None
-    context, own, heartbeats = transaction.context, transaction.instant_time, transaction.settings.heartbeats
-    older = [i.request_time for i in transaction.requested_on.pending_writes() if i.request_time < own]
+    context, own_time, heartbeats = transaction.context, transaction.instant_time, transaction.settings.heartbeats
+    older = [i.request_time for i in transaction.requested_on.pending_writes() if i.request_time < own_time]
     living = tuple(time for time in older if liveness.is_alive(context.storage, context.env, time, heartbeats))
-    return EarlyConflicts(own, living, heartbeats, by_bucket)
+    return EarlyConflicts(own_time, living, heartbeats, by_bucket)

@@ -160,12 +160,12 @@ class LookupSettings:
     @classmethod
     def of(cls, options: Options) -> LookupSettings:
         """Build the settings from checked options. Raises InvalidRequest for options that exclude the index."""
-        word = options.value_or_default(INDEX_TYPE)
-        kind = IndexType.RECORD_INDEX if word == "GLOBAL_RECORD_LEVEL_INDEX" else IndexType(word)
+        index_name = options.value_or_default(INDEX_TYPE)
+        kind = IndexType.RECORD_INDEX if index_name == "GLOBAL_RECORD_LEVEL_INDEX" else IndexType(index_name)
         if kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
             for switch in (METADATA_TABLE, RECORD_INDEX_SWITCH if kind is IndexType.RECORD_INDEX else PARTITIONED_SWITCH):
                 if options.explicit(switch) == "false":
-                    raise InvalidRequest(f"{INDEX_TYPE}={word} requires the record index, which {switch}=false disables")
+                    raise InvalidRequest(f"{INDEX_TYPE}={index_name} requires the record index, which {switch}=false disables")
         return read_settings(
             cls,
             options,
@@ -215,21 +215,23 @@ def plan_write_lookup(
     Raises:
         TableState: The index cannot serve the table.
     """
-    found = tuple(slices)
+    file_slices = tuple(slices)
     if settings.buckets is not None:
-        return _plan_buckets(context, snapshot, found, settings.buckets, rings, new_file_id, is_checked=is_checked)
+        return _plan_buckets(context, snapshot, file_slices, settings.buckets, rings, new_file_id, is_checked=is_checked)
     if settings.index_type in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
         name, index, by_partition = _record_index(settings, context, snapshot)
-        places = tuple(FileGroupCandidate(s.partition, s.file_id, s) for s in found)
+        places = tuple(FileGroupCandidate(s.partition, s.file_id, s) for s in file_slices)
         return PlannedLookup(places, LookupByRecordIndex(index, by_partition), name)
     if settings.hbase is not None:
-        return PlannedLookup(tuple(_place(snapshot, s) for s in found), by_hbase(settings.hbase, snapshot.timeline), "hbase")
-    _refuse_groups_of_logs(settings.index_type, found)
+        return PlannedLookup(
+            tuple(_candidate(snapshot, s) for s in file_slices), by_hbase(settings.hbase, snapshot.timeline), "hbase"
+        )
+    _refuse_groups_of_logs(settings.index_type, file_slices)
     if settings.index_type in (IndexType.BLOOM, IndexType.GLOBAL_BLOOM):
-        return _plan_filters(settings, context, snapshot, found)
-    places = tuple(_place(snapshot, s) for s in found)
+        return _plan_filters(settings, context, snapshot, file_slices)
+    places = tuple(_candidate(snapshot, s) for s in file_slices)
     if settings.index_type is IndexType.INMEMORY:
-        evict_keys(context.storage, {s.partition for s in found}, (place.base for place in places))
+        evict_keys(context.storage, {s.partition for s in file_slices}, (place.base for place in places))
         return PlannedLookup(places, LookupByKeyColumns(use_cache=True), "key columns in memory")
     return PlannedLookup(places, LookupByKeyColumns(), "key columns")
 
@@ -255,7 +257,7 @@ def check_lookup(settings: LookupSettings, context: TableContext, snapshot: Snap
         stored = load_counts(context, snapshot.timeline)
         layout = settings.buckets if stored is None else settings.buckets.from_table_counts(stored)
         named = tuple(bucket_groups(slices, layout).values())
-        _check_layout(context, snapshot, named, layout, _said_of_counts(layout))
+        _check_layout(context, snapshot, named, layout, _describe_counts(layout))
     elif settings.buckets is None and settings.index_type in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
         _record_index(settings, context, snapshot)
     elif settings.buckets is None and settings.hbase is None:
@@ -270,7 +272,7 @@ def _metadata_of(context: TableContext, snapshot: Snapshot) -> MetadataTable:
     return MetadataTable(context, snapshot.timeline)
 
 
-def _said_of_counts(layout: BucketLayout) -> str:
+def _describe_counts(layout: BucketLayout) -> str:
     return f"{BUCKET_COUNT}={layout.count}" if layout.rules is None else f"{COUNT_RULES}={layout.rules}"
 
 
@@ -339,14 +341,14 @@ def _plan_buckets(
     if isinstance(buckets, BucketLayout):
         layout = by_number = _with_counts(context, snapshot, buckets)
         named = tuple(bucket_groups(slices, by_number).values())
-        said = _said_of_counts(by_number)
+        bucket_options = _describe_counts(by_number)
     else:
         assert rings is not None, "a write with consistent hashing has loaded its rings"
         check_ring_groups(slices, rings)
         layout, named = rings, slices
-        said = f"{HASH_FIELDS}={','.join(rings.hash_fields) or 'all key fields'}"
+        bucket_options = f"{HASH_FIELDS}={','.join(rings.hash_fields) or 'all key fields'}"
     if not (is_checked and isinstance(buckets, BucketLayout)):
-        _check_layout(context, snapshot, named, layout, said)
+        _check_layout(context, snapshot, named, layout, bucket_options)
     places = tuple(FileGroupCandidate(s.partition, s.file_id, s) for s in named)
     return PlannedLookup(places, LookupByBuckets(layout, new_file_id), "hash of the key")
 
@@ -427,11 +429,11 @@ def _check_bucket(
     paths = pa.repeat(pa.scalar(slice_.partition, pa.string()), len(keys))
     cells, rows = np.unique(layout.cells_for_keys(context.config.keys, keys, paths), return_index=True)
     for cell, row in zip(cells.tolist(), rows.tolist(), strict=True):
-        told = layout.bucket_at(slice_.partition, cell)
-        if told != bucket:
+        expected_bucket = layout.bucket_at(slice_.partition, cell)
+        if expected_bucket != bucket:
             raise TableState(
                 f"record {keys[row].as_py()!r} is stored in bucket {bucket} ({context.storage.absolute(path)}), and "
-                f"with {recorded} it belongs to bucket {told}; use the bucket count and the hash fields that the "
+                f"with {recorded} it belongs to bucket {expected_bucket}; use the bucket count and the hash fields that the "
                 "table was created with"
             )
 
@@ -446,7 +448,7 @@ def _refuse_groups_of_logs(kind: IndexType, slices: Iterable[FileSlice]) -> None
         )
 
 
-def _place(snapshot: Snapshot, slice_: FileSlice, key_range: tuple[str, str] | None = None) -> FileGroupCandidate:
+def _candidate(snapshot: Snapshot, slice_: FileSlice, key_range: tuple[str, str] | None = None) -> FileGroupCandidate:
     """Return a file slice as candidate of the lookup."""
     logs = slice_.logs if slice_.base is None else logs_with_uncovered_keys(slice_, snapshot.timeline)
     return FileGroupCandidate(slice_.partition, slice_.file_id, slice_, key_range, logs)
@@ -456,17 +458,17 @@ def _plan_filters(
     settings: LookupSettings, context: TableContext, snapshot: Snapshot, slices: tuple[FileSlice, ...]
 ) -> PlannedLookup:
     metadata = _metadata_of(context, snapshot)
-    asked = settings.use_metadata and context.config.populate_meta_fields
+    use_metadata = settings.use_metadata and context.config.populate_meta_fields
     ranges = filters = None
     sources = []
     if settings.prune_by_ranges:
         partitions = sorted({slice_.partition for slice_ in slices})
-        ranges = first_result(metadata, lambda kind, name: kind.key_ranges(name, metadata, partitions)) if asked else None
+        ranges = first_result(metadata, lambda kind, name: kind.key_ranges(name, metadata, partitions)) if use_metadata else None
         sources.append("footers" if ranges is None else ranges[0])
-    if asked:
+    if use_metadata:
         filters = first_result(metadata, lambda kind, name: kind.key_filters(name, metadata))
     sources.append("footers" if filters is None else filters[0])
     known = {} if ranges is None else ranges[1]
-    places = tuple(_place(snapshot, s, known.get((s.partition, s.base.name.text)) if s.base else None) for s in slices)
+    places = tuple(_candidate(snapshot, s, known.get((s.partition, s.base.name.text)) if s.base else None) for s in slices)
     lookup = LookupByKeyFilters(settings.prune_by_ranges, ranges is not None, None if filters is None else filters[1])
     return PlannedLookup(places, lookup, " and ".join(dict.fromkeys(sources)))

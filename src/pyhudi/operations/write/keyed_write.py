@@ -62,7 +62,7 @@ def write_by_key(
     """
     settings, shape, snapshot = attempt.settings, attempt.shape, attempt.snapshot
     slices = {} if shape.replaces else attempt.loaded_metadata or slices_to_search(shape, attempt.schemas, snapshot, counts)
-    by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
+    by_group = {(s.partition, s.file_id): s for partition_slices in slices.values() for s in partition_slices}
     lookup: PlannedLookup | None = None
     read: tuple[FileGroupId, ...] = ()
     rings = _rings(attempt, counts, slices, replaced)
@@ -83,7 +83,7 @@ def write_by_key(
         tagged = _tagged(attempt, incoming, lookup)
         read = () if shape.is_bucketed else _read_only(attempt, tagged)
     if shape.skips_existing:
-        tagged = _without_known(settings, tagged)
+        tagged = _without_existing_keys(settings, tagged)
     profile = tagged.profile()
     if shape.updates_only:
         # Deletes and partial updates of missing keys are not inserted.
@@ -142,9 +142,9 @@ def _rings(
     if shape.replaces:
         partitions = {*named, *(replaced or {}), *(attempt.settings.partitions_to_overwrite or ())}
         return replace_rings(context, snapshot, partitions, attempt.transaction.instant_time, buckets)
-    held: dict[str, tuple[FileSlice, ...]] = {partition: () for partition in named}
-    held.update((partition, found) for partition, found in slices.items() if found)
-    return load_rings_for_write(context, snapshot, held, buckets, create_missing=not shape.updates_only)
+    existing: dict[str, tuple[FileSlice, ...]] = {partition: () for partition in named}
+    existing.update((partition, partition_slices) for partition, partition_slices in slices.items() if partition_slices)
+    return load_rings_for_write(context, snapshot, existing, buckets, create_missing=not shape.updates_only)
 
 
 def _new_buckets(attempt: Attempt, rings: ConsistentHashingWrite | None) -> Callable[[str, int], str]:
@@ -195,7 +195,7 @@ def _read_only(attempt: Attempt, tagged: Tagged) -> tuple[FileGroupId, ...]:
     return (*map(new_keys, nowhere), *everywhere)
 
 
-def _without_known(settings: WriteSettings, tagged: Tagged) -> Tagged:
+def _without_existing_keys(settings: WriteSettings, tagged: Tagged) -> Tagged:
     """Return the rows with new keys. Raises InvalidRequest if the duplicate policy is to fail and other rows exist."""
     if settings.duplicate_policy == "fail":
         existing = sum(tagged.profile().updates.values())
@@ -214,26 +214,26 @@ def _place_inserts(
     limit = None if is_cow else sizing.merge_candidates_limit
     candidates = {partition: small_files(slices.get(partition, ()), sizing, excluded, limit) for partition in profile.inserts}
     if not is_cow and sizing.growth:
-        candidates = _worth_rewriting(attempt.context, candidates, profile.inserts, sizing)
+        candidates = _small_files_to_rewrite(attempt.context, candidates, profile.inserts, sizing)
     return plan_inserts(profile.inserts, candidates, _record_size(attempt), sizing, lambda: format_file_id(env.uuid4(), 0))
 
 
-def _worth_rewriting(
+def _small_files_to_rewrite(
     context: TableContext,
     candidates: Mapping[str, tuple[FileSlice, ...]],
     inserts: Mapping[str, int],
     sizing: SizingSettings,
 ) -> dict[str, tuple[FileSlice, ...]]:
     """Return the small files that are rewritten to take the inserts of their partitions."""
-    bases = [slice_.base for found in candidates.values() for slice_ in found if slice_.base is not None]
+    bases = [slice_.base for partition_slices in candidates.values() for slice_ in partition_slices if slice_.base is not None]
     row_bytes = _row_bytes(context, [base for base in bases if base.size_bytes > sizing.always_rewritten_bytes])
 
     def is_worth(base: BaseFile | None, row_count: int) -> bool:
         return base is not None and should_rewrite(base.size_bytes, row_count, row_bytes, sizing)
 
     return {
-        partition: tuple(slice_ for slice_ in found if is_worth(slice_.base, inserts[partition]))
-        for partition, found in candidates.items()
+        partition: tuple(slice_ for slice_ in partition_slices if is_worth(slice_.base, inserts[partition]))
+        for partition, partition_slices in candidates.items()
     }
 
 

@@ -127,7 +127,7 @@ def check_not_committed(context: TableContext, batch: StreamBatch, current_timel
 def retried(write: Callable[[], object], settings: SinkSettings, env: Environment, number: int, uri: str) -> None:
     """Write a batch with retries and growing waits. Raises the error of the last attempt."""
     wait_ms = settings.retry_wait_ms
-    for left in reversed(range(settings.retries + 1)):
+    for retries_left in reversed(range(settings.retries + 1)):
         try:
             write()
             return
@@ -138,8 +138,8 @@ def retried(write: Callable[[], object], settings: SinkSettings, env: Environmen
             # The first would fail again. After the second the batch may still land, so only a restart may check again.
             raise
         except HudiError as error:
-            if left:
-                _LOG.warning("batch %d for %s failed, %d retries remain: %s", number, uri, left, error)
+            if retries_left:
+                _LOG.warning("batch %d for %s failed, %d retries remain: %s", number, uri, retries_left, error)
                 env.sleep_ms(wait_ms)
                 wait_ms *= 2
             elif settings.drops_failed:
@@ -153,10 +153,10 @@ def _documents(context: TableContext, timeline: Timeline) -> Iterator[CommitMeta
     for instant in reversed(timeline.completed_writes()):
         yield read_commit(context.timeline, instant)
     history = context.timeline.history
-    for found in sorted(history.instants(), key=lambda i: i.request_time, reverse=True):
-        if not found.action.is_write:
+    for archived in sorted(history.instants(), key=lambda i: i.request_time, reverse=True):
+        if not archived.action.is_write:
             continue
-        row = history.find(found.request_time, found.action)
+        row = history.find(archived.request_time, archived.action)
         if row is not None and row.metadata:
             yield CommitMetadata.decode(row.metadata)
 

@@ -45,15 +45,17 @@ def resolve_pending_services(snapshot: Snapshot, groups: Iterable[tuple[str, str
     Raises:
         TableState: The write must not change groups that a service is about to rewrite.
     """
-    context, timeline, wanted = snapshot.context, snapshot.timeline, frozenset(groups)
-    pending = [i for i in timeline.pending(Action.CLUSTERING) if wanted & touched_file_groups(context, i)] if wanted else []
+    context, timeline, write_groups = snapshot.context, snapshot.timeline, frozenset(groups)
+    pending = (
+        [i for i in timeline.pending(Action.CLUSTERING) if write_groups & touched_file_groups(context, i)] if write_groups else []
+    )
     clustered = [i.request_time for i in pending if not drop_orphaned_clustering(context, settings.commit, i)]
     ringed = partitions_with_consistent_hashing(context) if clustered else frozenset[str]()
-    resized = any(partition in ringed for partition, _ in wanted)
+    resized = any(partition in ringed for partition, _ in write_groups)
     if settings.clustering_updates == "duplicate" and not settings.operation.replaces:
-        clustered = [time for time in clustered if not _takes_copies(context, time, wanted)]
+        clustered = [time for time in clustered if not _is_resize_of(context, time, write_groups)]
     if clustered and (resized or settings.clustering_updates != "allow"):
-        count = len(snapshot.pending_clusterings.intersection(wanted))
+        count = len(snapshot.pending_clusterings.intersection(write_groups))
         raise TableState(
             f"{settings.operation} would change {count} file groups of {context.storage.uri} that pending "
             f"clustering {', '.join(clustered)} is about to replace, and one of the two would be lost; run it "
@@ -87,10 +89,10 @@ def refuse_planned_compactions(snapshot: Snapshot, groups: Iterable[tuple[str, s
         )
 
 
-def _takes_copies(context: TableContext, clustering: str, groups: frozenset[tuple[str, str]]) -> bool:
+def _is_resize_of(context: TableContext, clustering: str, groups: frozenset[tuple[str, str]]) -> bool:
     """Return True if a pending clustering resizes the rings of all groups that it is about to replace."""
-    taken = touched_file_groups(context, Instant(clustering, Action.CLUSTERING, State.REQUESTED)) & groups
-    return {partition for partition, _ in taken} <= load_node_changes(context, clustering).keys() if taken else True
+    replaced = touched_file_groups(context, Instant(clustering, Action.CLUSTERING, State.REQUESTED)) & groups
+    return {partition for partition, _ in replaced} <= load_node_changes(context, clustering).keys() if replaced else True
 
 
 def _remedy(settings: WriteSettings, *, resized: bool) -> str:

@@ -106,24 +106,24 @@ class Save:
             InvalidRequest: Options or columns are invalid for the table.
         """
         mode = _save_mode(mode, options)
-        there: TableConfig | None = None
+        existing: TableConfig | None = None
         with suppress(TableNotFound):
-            there = load_table_config(open_storage(uri, storage_options))
-        if there is not None and mode == "errorifexists":
+            existing = load_table_config(open_storage(uri, storage_options))
+        if existing is not None and mode == "errorifexists":
             raise refusal_of_existing(uri, storage_options, options, "mode append adds to it")
-        operation = _operation(options, columns, there)
+        operation = _operation(options, columns, existing)
         check_table_options(spark_write_verb(operation), options)
         settings = WriteSettings.of(options, operation)
-        if there is not None and mode == "ignore":
+        if existing is not None and mode == "ignore":
             return cls(uri, storage_options, options, None, settings, True)
         check_sync(settings.sync)
         if mode != "append" and operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
             raise InvalidRequest(f"{operation} requires mode append, not {mode}")
-        if there is None:
+        if existing is None:
             check_first_write(os.fspath(uri), options, settings, columns)
             return cls(uri, storage_options, options, None, settings, False)
         if mode == "overwrite" and operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
-            _check_same_table(uri, options, there)
+            _check_same_table(uri, options, existing)
             settings = settings.overwriting()
         return cls(uri, storage_options, options, open_context(uri, storage_options, options), settings, False)
 
@@ -217,8 +217,8 @@ def stream_operation(options: Options, output_mode: str) -> WriteOperation | Non
     mode = output_mode.strip().lower()
     if mode not in ("append", "update", "complete"):
         raise InvalidRequest(f"output mode {output_mode!r} is not supported; use append, update or complete")
-    given = options.explicit(OPERATION)
-    operation = WriteOperation(given) if given is not None else None
+    explicit = options.explicit(OPERATION)
+    operation = WriteOperation(explicit) if explicit is not None else None
     if operation is WriteOperation.DELETE_PARTITION:
         raise InvalidRequest("a stream cannot delete partitions; use Table.delete_partitions")
     if mode == "complete":
@@ -235,13 +235,13 @@ def _discard(context: TableContext, settings: WriteSettings, error: Exception) -
 
 def _save_mode(mode: str, options: Options) -> str:
     """Return the mode of the call, or that of the option if the call has the default of Spark's writers."""
-    found = _MODES.get(mode.strip().lower())
-    if found is None:
+    save_mode = _MODES.get(mode.strip().lower())
+    if save_mode is None:
         raise InvalidRequest(f"save mode {mode!r} is not supported; use append, overwrite, errorifexists or ignore")
     named = options.explicit(SAVE_MODE)
-    if named is None or named == found:
-        return found
-    if found != "append":
+    if named is None or named == save_mode:
+        return save_mode
+    if save_mode != "append":
         raise InvalidRequest(f"save mode {mode} contradicts option {SAVE_MODE}={named}")
     return named
 
@@ -257,9 +257,9 @@ def _check_same_table(uri: str | os.PathLike[str], options: Options, existing: T
 
 
 def _operation(options: Options, columns: pa.Schema, existing: TableConfig | None) -> WriteOperation:
-    given = options.explicit(OPERATION)
-    if given is not None:
-        return WriteOperation(given)
+    explicit = options.explicit(OPERATION)
+    if explicit is not None:
+        return WriteOperation(explicit)
     named = options.text(RECORD_KEY_FIELDS) is not None or RECORD_KEY in columns.names
     if existing is not None:
         named = not existing.keys.generates_keys

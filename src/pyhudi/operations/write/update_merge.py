@@ -119,7 +119,7 @@ def run_update(
         with raise_stale_on_missing_file(query.snapshot):
             found = _read(engine, query, _every)
             check_identity(context.config, found)
-            _refuse_repeated(context.config.keys, found, "the table has two matching rows of record {key!r}")
+            _refuse_repeated(context.config.keys, found, "the table has two rows of record {key!r} that match the filter")
             rows = found.select(table.names)
             changed = pa.Table.from_batches([assign(assignments, rows, rows, after)], after)
             return run_write(context, engine, changed, settings, base_snapshot=query.snapshot)
@@ -152,9 +152,9 @@ def run_merge_statement(
         whole = any(clause.rows is ClauseRows.OF_TARGET for clause in clauses)
         query = _query_for(context.reloaded(), source, on, all_columns=whole)
         table = load_table_columns(query.schema)
-        given = _canonical(source, table, context.config, settings)
-        keys = _join_keys(given, table, on)
-        merge = _MergeRun.of(context.config, table, given, on, clauses, settings)
+        canonical = _canonical(source, table, context.config, settings)
+        keys = _join_keys(canonical, table, on)
+        merge = _MergeRun.of(context.config, table, canonical, on, clauses, settings)
         with raise_stale_on_missing_file(query.snapshot):
             target = _read(engine, query, _every if whole else partial(_matching, keys=keys, on=tuple(on)))
             check_identity(context.config, target)
@@ -240,12 +240,12 @@ class _MergeRun:
         bound: list[_BoundClause] = []
         after = table
         for clause in clauses:
-            one = _bound(config, table, source.schema, on, clause)
-            beside = _sides_of(clause, source.schema, table)
-            after = evolved(after, assigned_columns(one.assignments, beside), settings)
+            bound_clause = _bound(config, table, source.schema, on, clause)
+            sides = _clause_columns(clause, source.schema, table)
+            after = evolved(after, assigned_columns(bound_clause.assignments, sides), settings)
             if clause.where is not None:
-                row_filter(parse_filter(clause.where), beside)
-            bound.append(one)
+                row_filter(parse_filter(clause.where), sides)
+            bound.append(bound_clause)
         return cls(config, table, source, tuple(on), tuple(bound), after)
 
     def changed(self, target: pa.Table, keys: pa.Table) -> tuple[pa.Table, bool]:
@@ -262,29 +262,29 @@ class _MergeRun:
         flags: list[pa.Array] = []
         touched: list[Ints] = []
         inserted: list[pa.RecordBatch] = []
-        for one in self.clauses:
-            outcome = one.clause.outcome
+        for bound_clause in self.clauses:
+            outcome = bound_clause.clause.outcome
             if outcome is ClauseAction.INSERT:
-                beside = _beside(self.source.take(pa.array(alone)), None)
-                chosen = _chosen(beside, one.clause.where)
+                sides = _joined_rows(self.source.take(pa.array(alone)), None)
+                chosen = _rows_where(sides, bound_clause.clause.where)
                 _refuse_nulls(self.source.select(self.on).take(pa.array(alone[chosen])))
-                part = assign(one.assignments, beside.take(pa.array(chosen)), None, self.after)
+                part = assign(bound_clause.assignments, sides.take(pa.array(chosen)), None, self.after)
                 alone = np.delete(alone, chosen)
                 inserted.append(part)
-            elif one.clause.rows is ClauseRows.OF_TARGET:
+            elif bound_clause.clause.rows is ClauseRows.OF_TARGET:
                 theirs = rows.take(pa.array(others))
-                beside = _beside(None, theirs)
-                chosen = _chosen(beside, one.clause.where)
-                part = assign(one.assignments, beside.take(pa.array(chosen)), theirs.take(pa.array(chosen)), self.after)
+                sides = _joined_rows(None, theirs)
+                chosen = _rows_where(sides, bound_clause.clause.where)
+                part = assign(bound_clause.assignments, sides.take(pa.array(chosen)), theirs.take(pa.array(chosen)), self.after)
                 touched.append(others[chosen])
                 others = np.delete(others, chosen)
             else:
                 ours, theirs = self.source.take(pa.array(sources)), rows.take(pa.array(targets))
-                beside = _beside(ours, theirs)
-                chosen = _chosen(beside, one.clause.where)
-                taken = pa.array(chosen)
-                _check_kept(one.unchanged_columns, ours.take(taken), theirs.take(taken))
-                part = assign(one.assignments, beside.take(taken), theirs.take(taken), self.after)
+                sides = _joined_rows(ours, theirs)
+                chosen = _rows_where(sides, bound_clause.clause.where)
+                positions = pa.array(chosen)
+                _check_unchanged(bound_clause.unchanged_columns, ours.take(positions), theirs.take(positions))
+                part = assign(bound_clause.assignments, sides.take(positions), theirs.take(positions), self.after)
                 touched.append(targets[chosen])
                 sources, targets = np.delete(sources, chosen), np.delete(targets, chosen)
             parts.append(part)
@@ -297,7 +297,7 @@ class _MergeRun:
             assigns_location=bool(set(partition_columns(self.config.keys)) & set(self.on)),
         )
         changed = pa.Table.from_batches(parts, self.after)
-        marks = any(one.clause.outcome is ClauseAction.DELETE for one in self.clauses)
+        marks = any(bound_clause.clause.outcome is ClauseAction.DELETE for bound_clause in self.clauses)
         return (changed.append_column(DELETE_COLUMN, pa.chunked_array(flags, pa.bool_())), True) if marks else (changed, False)
 
 
@@ -401,29 +401,29 @@ def _bound(config: TableConfig, table: pa.Schema, source: pa.Schema, on: Sequenc
         return _BoundClause(clause, ())
     inserts = clause.outcome is ClauseAction.INSERT
     if clause.values is None:
-        taken = [name for name in source.names if inserts or name not in identity]
+        assigned_names = [name for name in source.names if inserts or name not in identity]
         keeps = () if inserts else tuple(name for name in identity if name in source.names and name not in on)
-        return _BoundClause(clause, tuple(Assignment(name, ColumnRef(f"source.{name}")) for name in taken), keeps)
-    assignments = parse_assignments(clause.values, table, _sides_of(clause, source, table))
+        return _BoundClause(clause, tuple(Assignment(name, ColumnRef(f"source.{name}")) for name in assigned_names), keeps)
+    assignments = parse_assignments(clause.values, table, _clause_columns(clause, source, table))
     if not inserts:
         _check_assigned(config, assignments)
         return _BoundClause(clause, assignments)
-    given = {assignment.column: assignment.value for assignment in assignments}
+    assigned = {assignment.column: assignment.value for assignment in assignments}
     for name in on:
-        if given.get(name) != ColumnRef(f"source.{name}"):
+        if assigned.get(name) != ColumnRef(f"source.{name}"):
             raise InvalidRequest(f"an inserted row must have the {name!r} that was not matched: assign it 'source.{name}'")
     return _BoundClause(clause, assignments)
 
 
-def _sides_of(clause: Clause, source: pa.Schema, table: pa.Schema) -> pa.Schema:
+def _clause_columns(clause: Clause, source: pa.Schema, table: pa.Schema) -> pa.Schema:
     """Return the columns that a clause may refer to."""
-    return _sides(
+    return _prefixed_columns(
         None if clause.rows is ClauseRows.OF_TARGET else source,
         None if clause.rows is ClauseRows.OF_SOURCE else table,
     )
 
 
-def _sides(source: pa.Schema | None, table: pa.Schema | None) -> pa.Schema:
+def _prefixed_columns(source: pa.Schema | None, table: pa.Schema | None) -> pa.Schema:
     """Return columns `source.x` and `target.x` of the sides that exist."""
     sides = {"source": source, "target": table}
     return pa.schema([pa.field(name, pa.struct(list(side)), False) for name, side in sides.items() if side is not None])
@@ -435,8 +435,8 @@ def _sides(source: pa.Schema | None, table: pa.Schema | None) -> pa.Schema:
 
 def _read(engine: Engine, query: SnapshotQuery, of: Callable[[pa.Table], pa.Table]) -> pa.Table:
     """Read the rows of a query into memory, filtered by ``of``."""
-    found = engine.map(partial(_read_slice, query.spec, of), query.plan.slices)
-    return pa.concat_tables([query.schema.empty_table(), *found]).combine_chunks()
+    tables = engine.map(partial(_read_slice, query.spec, of), query.plan.slices)
+    return pa.concat_tables([query.schema.empty_table(), *tables]).combine_chunks()
 
 
 def _read_slice(spec: ReadSpec, of: Callable[[pa.Table], pa.Table], slice_: FileSlice) -> pa.Table:
@@ -455,8 +455,8 @@ def _matching(rows: pa.Table, *, keys: pa.Table, on: tuple[str, ...]) -> pa.Tabl
 def _pairs(rows: pa.Table, keys: pa.Table, on: tuple[str, ...]) -> pa.Table:
     """Return the row numbers of matching source and table rows, in order. A null matches nothing."""
     numbered = rows.select(on).append_column(_TARGET_ROW, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
-    found = keys.join(numbered, list(on), join_type="inner", use_threads=False).select([_SOURCE_ROW, _TARGET_ROW])
-    return found.sort_by([(_SOURCE_ROW, "ascending"), (_TARGET_ROW, "ascending")]).combine_chunks()
+    matches = keys.join(numbered, list(on), join_type="inner", use_threads=False).select([_SOURCE_ROW, _TARGET_ROW])
+    return matches.sort_by([(_SOURCE_ROW, "ascending"), (_TARGET_ROW, "ascending")]).combine_chunks()
 
 
 def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings: WriteSettings) -> pa.Table:
@@ -464,8 +464,8 @@ def _canonical(source: pa.Table, table: pa.Schema, config: TableConfig, settings
     if not settings.truncates_nanoseconds:
         for batch in source.to_batches():
             check_no_truncated_nanoseconds(batch)
-    taken = typed_nulls(with_zones(source.schema, table, zone_mode(settings.without_zone, config.version)), table)
-    return conform_table(source, normalise(taken)).combine_chunks()
+    typed = typed_nulls(with_zones(source.schema, table, zone_mode(settings.without_zone, config.version)), table)
+    return conform_table(source, normalise(typed)).combine_chunks()
 
 
 def _join_keys(source: pa.Table, table: pa.Schema, on: Sequence[str]) -> pa.Table:
@@ -475,15 +475,15 @@ def _join_keys(source: pa.Table, table: pa.Schema, on: Sequence[str]) -> pa.Tabl
     missing = [name for name in on if name not in table.names]
     if missing:
         raise InvalidRequest(f"on= names {', '.join(missing)}, which the table lacks; its columns are {', '.join(table.names)}")
-    wanted = pa.schema([table.field(name).with_nullable(True) for name in on])
-    evolve(wanted, pa.schema([source.schema.field(name).with_nullable(True) for name in on]), SchemaMode.STRICT)
-    keys = conform_table(source.select(list(on)), wanted)
+    key_schema = pa.schema([table.field(name).with_nullable(True) for name in on])
+    evolve(key_schema, pa.schema([source.schema.field(name).with_nullable(True) for name in on]), SchemaMode.STRICT)
+    keys = conform_table(source.select(list(on)), key_schema)
     return keys.append_column(_SOURCE_ROW, pa.array(np.arange(source.num_rows, dtype=np.int64))).drop_null()
 
 
-def _beside(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
+def _joined_rows(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
     """Return pairs of rows, or rows of one side, with the columns that clauses refer to."""
-    schema = _sides(None if source is None else source.schema, None if target is None else target.schema)
+    schema = _prefixed_columns(None if source is None else source.schema, None if target is None else target.schema)
     return pa.table([_as_struct(side) for side in (source, target) if side is not None], schema=schema)
 
 
@@ -491,7 +491,7 @@ def _as_struct(rows: pa.Table) -> pa.Array:
     return pa.StructArray.from_arrays(as_batch(rows).columns, fields=list(rows.schema))
 
 
-def _chosen(other_rows: pa.Table, where: Filter | None) -> Ints:
+def _rows_where(other_rows: pa.Table, where: Filter | None) -> Ints:
     """Return the row numbers for which a condition is true."""
     every = np.arange(other_rows.num_rows, dtype=np.int64)
     if where is None:
@@ -506,17 +506,17 @@ def check_identity(config: TableConfig, rows: pa.Table) -> None:
     if not config.populate_meta_fields or not rows.num_rows:
         return
     batch = as_batch(rows.drop_columns([RECORD_KEY, PARTITION_PATH]))
-    for name, made in ((RECORD_KEY, record_keys(config.keys, batch)), (PARTITION_PATH, partition_paths(config.keys, batch))):
+    for name, computed in ((RECORD_KEY, record_keys(config.keys, batch)), (PARTITION_PATH, partition_paths(config.keys, batch))):
         stored = pc.cast(rows.column(name), pa.string()).combine_chunks()
-        wrong = pc.index(pc.equal(stored, made), False).as_py()
+        wrong = pc.index(pc.equal(stored, computed), False).as_py()
         if wrong >= 0:
             raise TableState(
                 f"a row is stored with {name} {stored[wrong].as_py()!r}, and its columns produce "
-                f"{made[wrong].as_py()!r}: it cannot be written back"
+                f"{computed[wrong].as_py()!r}: it cannot be written back"
             )
 
 
-def _check_kept(names: Sequence[str], source: pa.Table, target: pa.Table) -> None:
+def _check_unchanged(names: Sequence[str], source: pa.Table, target: pa.Table) -> None:
     """Raise InvalidRequest if a source row has another key or partition than the row that it would update."""
     for name in names:
         ours, theirs = source.column(name), target.column(name)

@@ -96,8 +96,8 @@ def exclusive_write(context: TableContext, settings: CommitSettings, longest_ms:
     """
     if not context.holds_lock:
         wait_for_foreign_writers(context, settings, context.timeline.load(), _LATEST, None)
-    with context.exclusive(settings.lock_wait_ms, longest_ms) as held:
-        yield held
+    with context.exclusive(settings.lock_wait_ms, longest_ms) as locked:
+        yield locked
 
 
 @dataclass(frozen=True, slots=True)

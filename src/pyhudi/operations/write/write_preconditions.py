@@ -59,7 +59,7 @@ def check_preconditions(
         return None
     with raise_stale_on_missing_file(snapshot):
         slices = slices_to_search(shape, schemas, snapshot, counts)
-        check_lookup(settings.index, context, snapshot, (s for found in slices.values() for s in found))
+        check_lookup(settings.index, context, snapshot, (s for partition_slices in slices.values() for s in partition_slices))
     return slices
 
 

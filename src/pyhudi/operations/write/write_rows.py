@@ -222,8 +222,8 @@ def _check_bootstrapped(snapshot: Snapshot) -> None:
     source, timeline = snapshot.config.bootstrap_base_path, snapshot.timeline
     if source is None:
         return
-    told = (i for i in timeline.completed_writes() if i.request_time in BOOTSTRAP_INSTANT_TIMES)
-    extras = (read_commit(snapshot.context.timeline, instant).extra_metadata for instant in told)
+    bootstrap_commits = (i for i in timeline.completed_writes() if i.request_time in BOOTSTRAP_INSTANT_TIMES)
+    extras = (read_commit(snapshot.context.timeline, instant).extra_metadata for instant in bootstrap_commits)
     parts = {time for extra in extras for time in extra.get(BOOTSTRAP_PARTS_KEY, "").split(",") if time}
     if timeline.last_visible is None or not all(map(timeline.is_completed, parts)):
         raise TableState(
@@ -300,22 +300,22 @@ class Write:
                 operation = str(self.shape.operation)
                 return WriteResult(operation, None, None, rolled_back=self.rolled_back, seconds=self.phases.seconds)
             if self.chosen:
-                return self._attempt_beside_indexing(incoming, counts, snapshot, 0)
-            attempts, present = count(), snapshot
+                return self._attempt_during_indexing(incoming, counts, snapshot, 0)
+            attempts, current = count(), snapshot
 
             def look(context: TableContext) -> None:
-                nonlocal present
+                nonlocal current
                 self.context = context
-                present = self._look_again(incoming)
+                current = self._reload_after_conflict(incoming)
 
             def attempt(_: TableContext) -> WriteResult:
-                return self._attempt_beside_indexing(incoming, counts, present, next(attempts))
+                return self._attempt_during_indexing(incoming, counts, current, next(attempts))
 
             return retry_on_conflict(self.context, self.settings.commit, attempt, look)
         finally:
             incoming.release()
 
-    def _attempt_beside_indexing(
+    def _attempt_during_indexing(
         self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, number: int
     ) -> WriteResult:
         """Attempt the write, and repeat it if another process began an index build. That does not count as a retry."""
@@ -324,7 +324,7 @@ class Write:
                 return self._attempt(incoming, counts, snapshot, number)
             except IndexStarted:
                 if not self.chosen:
-                    snapshot = self._look_again(incoming)
+                    snapshot = self._reload_after_conflict(incoming)
                     continue
                 # The rows were read from a snapshot, and the attempt is planned on that snapshot.
                 self.context = self.context.reloaded()
@@ -332,7 +332,7 @@ class Write:
                 snapshot = replace(snapshot, context=self.context, listing=choose_listing(self.context, snapshot.timeline))
         return self._attempt(incoming, counts, snapshot, number)
 
-    def _look_again(self, incoming: Incoming) -> Snapshot:
+    def _reload_after_conflict(self, incoming: Incoming) -> Snapshot:
         """Load the current snapshot after a conflict, and adapt the rows to its columns."""
         self.context = self.context.reloaded()
         check_writable(self.context)
@@ -379,19 +379,19 @@ class Write:
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, number: int) -> WriteResult:
         snapshot = before = self._without_stale_indexes(snapshot)
-        looked = None
+        loaded = None
         if number == 0:
             # A file that a concurrent clean removed tells nothing about options: the snapshot that `begin` loads is
             # checked instead.
             with suppress(SnapshotOutdated):
-                looked = check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
+                loaded = check_preconditions(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if self.shape.replaces else b""
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit, requested)
         transaction.may_have_late_attempts = self.engine.may_leave_attempts
         with rollback_on_error(transaction):
             snapshot, start = self._state_to_plan_on(snapshot, transaction)
             with raise_stale_on_missing_file(snapshot):
-                attempt = self._attempt_on(transaction, snapshot, start, looked if snapshot is before else None)
+                attempt = self._attempt_on(transaction, snapshot, start, loaded if snapshot is before else None)
                 replaced = select_replaced_groups(attempt, counts) if self.shape.replaces else None
                 if self.shape.is_bulk:
                     written = _write_in_bulk(attempt, incoming, counts)
@@ -474,7 +474,7 @@ class Write:
         batch, operation, statuses = self.settings.batch, self.shape.operation.recorded, written.statuses
         extra = dict((*self.settings.extra_metadata, *((batch.metadata,) if batch else ())))
         metadata = commit_metadata(operation, statuses, self.schemas.schema_text, extra, replaced)
-        touched = [*file_group_pairs(replaced), *written.read, *_claims(self.shape, written)]
+        touched = [*file_group_pairs(replaced), *written.read, *_missing_key_claims(self.shape, written)]
         if written.hashing is not None:
             touched += written.hashing.replaced_groups
         mirror = prepare_metadata_commit(
@@ -553,7 +553,7 @@ def _write_in_bulk(attempt: Attempt, incoming: Incoming, counts: Mapping[str, in
     return Written(incoming.write_bulk(BulkPlan(attempt.spec, settings.sort_mode, env.uuid4, settings.bulk_parallelism)))
 
 
-def _claims(shape: OperationTraits, written: Written) -> list[FileGroupId]:
+def _missing_key_claims(shape: OperationTraits, written: Written) -> list[FileGroupId]:
     """Return the read set of keys that were not found: no other file group may get them concurrently.
 
     A write that overwrites partitions returns this for everything that it does not replace.

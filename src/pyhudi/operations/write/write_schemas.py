@@ -79,7 +79,7 @@ class WriteSchemas:
             brought = columns
             if config.omitted_columns:
                 check_columns(config.keys, config.ordering_fields, normalise(brought))
-                placing = _placing(snapshot, columns)
+                placing = _omitted_columns(snapshot, columns)
                 columns = pa.schema([field for field in columns if field.name not in placing.names])
             if settings.partial and current is None:
                 raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to update")
@@ -92,7 +92,7 @@ class WriteSchemas:
                 allow_drop=settings.allow_drop and not settings.partial,
             )
             if settings.replaces_schema and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
-                _check_goes_on(context, snapshot.schema.arrow, data_schema)
+                _check_types_continue(context, snapshot.schema.arrow, data_schema)
             check_columns(config.keys, config.ordering_fields, normalise(brought))
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
             _check_delete_flag(data_schema)
@@ -101,12 +101,12 @@ class WriteSchemas:
             _check_marker(context, settings, data_schema)
         marked = marked_rule(rule, settings.marker, data_schema)
         rule = rule if keys_only else marked
-        given = None
+        input_columns = None
         if settings.partial:
             _check_partial(context, rule, current.arrow if current else None, data_schema)
             brought_names = set(incoming.names)
-            given = pa.schema([field for field in data_schema if field.name in brought_names])
-        some = given is not None and len(given) < len(data_schema)
+            input_columns = pa.schema([field for field in data_schema if field.name in brought_names])
+        some = input_columns is not None and len(input_columns) < len(data_schema)
         unplaced = (
             keys_only and not {RECORD_KEY, PARTITION_PATH} <= set(incoming.names) and not _names_partition(config.keys, incoming)
         )
@@ -116,7 +116,7 @@ class WriteSchemas:
         elif some and not rule.selects_one_side and rule.filling is None:
             among_rows = PartialRows(rule)
         changes = schema_changes(current.arrow, data_schema) if current else ()
-        return cls(data_schema, text, config.keys, among_rows, rule, keys_only, unplaced, given, changes, placing)
+        return cls(data_schema, text, config.keys, among_rows, rule, keys_only, unplaced, input_columns, changes, placing)
 
     @property
     def partial(self) -> bool:
@@ -124,15 +124,17 @@ class WriteSchemas:
         return self.input is not None and len(self.input) < len(self.data_schema)
 
 
-def _placing(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
+def _omitted_columns(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
     """Return the columns that data files omit, with the types from which partition paths are built.
 
     If the table records no type, each batch uses its own: a path is text, and so is the value read from it.
     """
-    given = normalise(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
+    omitted = normalise(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
     stated = [field for field in snapshot.path_fields if not pa.types.is_string(field.type)]
-    typed = pa.schema([next((field for field in stated if field.name == own.name), own) for own in given])
-    return evolve(typed, given, SchemaMode.STRICT, fixed=fixed_columns(snapshot.config))
+    typed = pa.schema(
+        [next((field for field in stated if field.name == field_of_batch.name), field_of_batch) for field_of_batch in omitted]
+    )
+    return evolve(typed, omitted, SchemaMode.STRICT, fixed=fixed_columns(snapshot.config))
 
 
 def fixed_columns(config: TableConfig) -> Mapping[str, str]:
@@ -177,7 +179,7 @@ def _is_decimal(schema: pa.Schema, field: str) -> bool:
     return bool(pa.types.is_decimal(field_at(schema, field).type))
 
 
-def _check_goes_on(context: TableContext, before: pa.Schema, after: pa.Schema) -> None:
+def _check_types_continue(context: TableContext, before: pa.Schema, after: pa.Schema) -> None:
     """Raise InvalidRequest for an overwrite with types that other Hudi writers cannot continue from."""
     if not continues(before, after):
         same = [field for field in after if field.name in before.names]
@@ -211,15 +213,15 @@ def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zone
         if head not in schema.names:
             continue
         column = typed_nulls(with_zones(pa.schema([schema.field(head)]), table, zones), table)
-        given, stored = field_at(normalise(column), name).type, field_at(table, name).type
+        input_type, stored = field_at(normalise(column), name).type, field_at(table, name).type
         if name in keys.record_fields:
-            check_key_argument(name, given, stored)
+            check_key_argument(name, input_type, stored)
         families = (pa.types.is_integer, pa.types.is_floating)
-        alike = given == stored or any(family(given) and family(stored) for family in families)
-        if not alike and not (pa.types.is_string(given) or pa.types.is_string(stored)):
+        alike = input_type == stored or any(family(input_type) and family(stored) for family in families)
+        if not alike and not (pa.types.is_string(input_type) or pa.types.is_string(stored)):
             raise InvalidRequest(
-                f"column {name!r} of the rows to delete is {given}, and the table's is {stored}: cast "
-                f"it{integer_hint(stored, given)}"
+                f"column {name!r} of the rows to delete is {input_type}, and the table's is {stored}: cast "
+                f"it{integer_hint(stored, input_type)}"
             )
 
 

@@ -459,13 +459,13 @@ def with_schema_mode(options: Mapping[str, object] | None, mode: str | None) -> 
 def check_first_write(uri: str, options: Options, settings: WriteSettings, columns: pa.Schema) -> None:
     """Raise InvalidRequest before the table is created if its first write would be refused."""
     if settings.partial or settings.operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
-        wanted = "a partial update" if settings.partial else settings.operation
-        raise InvalidRequest(f"there is no Hudi table at {uri}, which {wanted} requires")
+        operation_name = "a partial update" if settings.partial else settings.operation
+        raise InvalidRequest(f"there is no Hudi table at {uri}, which {operation_name} requires")
     table = TableSettings.of(options)
     if settings.commit.is_non_blocking:
         check_table(uri, table.merge, settings.metadata.enabled_partitions, is_cow=table.table_type is TableType.COPY_ON_WRITE)
-    taken = with_zones(without_meta_fields(columns), None, zone_mode(settings.without_zone, table.version))
-    check_columns(table.keys, table.merge.ordering.fields, normalise(taken))
+    input_columns = with_zones(without_meta_fields(columns), None, zone_mode(settings.without_zone, table.version))
+    check_columns(table.keys, table.merge.ordering.fields, normalise(input_columns))
 
 
 def _update_strategy(options: Options) -> str:
@@ -476,9 +476,9 @@ def _update_strategy(options: Options) -> str:
         "SparkAllowUpdateStrategy": "allow",
         "SparkConsistentBucketDuplicateUpdateStrategy": "duplicate",
     }
-    found = known.get(name.rsplit(".", 1)[-1])
-    if found is None:
+    strategy = known.get(name.rsplit(".", 1)[-1])
+    if strategy is None:
         raise Unsupported(f"option {UPDATE_STRATEGY}={name} is not supported; use one of {', '.join(known)}")
-    if found == "duplicate" and options.value_or_default(BUCKET_ENGINE) != "CONSISTENT_HASHING":
+    if strategy == "duplicate" and options.value_or_default(BUCKET_ENGINE) != "CONSISTENT_HASHING":
         raise InvalidRequest(f"option {UPDATE_STRATEGY}={name} requires {BUCKET_ENGINE}=CONSISTENT_HASHING")
-    return found
+    return strategy

@@ -74,8 +74,8 @@ def writer_spec(
 
 
 def _partial_update(shape: OperationTraits, schemas: WriteSchemas, table_name: str) -> PartialUpdateSpec | None:
-    given = schemas.input
+    input_schema = schemas.input
     # A bucketed write has not looked up which keys exist, so even whole rows of new keys have to be skipped.
-    if given is None or not (schemas.partial or shape.is_bucketed):
+    if input_schema is None or not (schemas.partial or shape.is_bucketed):
         return None
-    return PartialUpdateSpec(given, TableSchema(given, schemas.schema_text).stored_avro(table_name))
+    return PartialUpdateSpec(input_schema, TableSchema(input_schema, schemas.schema_text).stored_avro(table_name))

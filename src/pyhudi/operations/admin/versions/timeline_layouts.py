@@ -84,12 +84,12 @@ def store_layout_1(context: TableContext, files: Sequence[Instant]) -> int:
 
 def _commit(context: TableContext, instant: Instant, data: bytes) -> CommitMetadata:
     try:
-        found = CommitMetadata.decode(data)
+        metadata = CommitMetadata.decode(data)
     except CorruptData as error:
         raise error.with_path(f"{context.storage.uri}, instant {instant}") from error
-    if instant.action is Action.REPLACECOMMIT and instant.is_completed and found.partition_to_replace_file_ids is None:
-        return replace(found, partition_to_replace_file_ids={})
-    return found
+    if instant.action is Action.REPLACECOMMIT and instant.is_completed and metadata.partition_to_replace_file_ids is None:
+        return replace(metadata, partition_to_replace_file_ids={})
+    return metadata
 
 
 def _completion_times(files: Iterable[Instant], context: TableContext) -> dict[tuple[str, Action], str]:
@@ -142,8 +142,10 @@ def archive_to_history(context: TableContext, history: HistoryStore, files: Iter
 
 def _archived_entries(context: TableContext) -> Iterator[ArchivedEntry]:
     folder = context.config.history_path
-    found = [(name.version, info) for info in context.storage.list(folder).files if (name := parse_archive_file(info.name))]
-    for _, info in sorted(found, key=lambda entry: (entry[0], entry[1].path)):
+    archive_files = [
+        (name.version, info) for info in context.storage.list(folder).files if (name := parse_archive_file(info.name))
+    ]
+    for _, info in sorted(archive_files, key=lambda entry: (entry[0], entry[1].path)):
         read = partial(context.storage.read_range, info.path)
         try:
             for block in scan_blocks(read, info.size_bytes):

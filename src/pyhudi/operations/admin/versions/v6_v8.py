@@ -102,27 +102,27 @@ class V6V8(VersionStep):
             )
 
     def up(self, context: TableContext, step_context: StepContext) -> VersionChange:
-        with context.locked(step_context.lock_wait_ms) as held:
-            held = held.reloaded()
-            check_version(held, self.lower)
-            self.check_up(held)
-            timeline = held.timeline.load()
-            check_no_pending_restore(held, timeline, CHANGING)
-            taken_back = _take_back_failed_writes(held, step_context.settings.commit, timeline)
-            if held.config.property("hoodie.table.metadata.partitions") or held.storage.child(METADATA_FOLDER).stat(
+        with context.locked(step_context.lock_wait_ms) as locked:
+            locked = locked.reloaded()
+            check_version(locked, self.lower)
+            self.check_up(locked)
+            timeline = locked.timeline.load()
+            check_no_pending_restore(locked, timeline, CHANGING)
+            taken_back = _rollback_failed_writes(locked, step_context.settings.commit, timeline)
+            if locked.config.property("hoodie.table.metadata.partitions") or locked.storage.child(METADATA_FOLDER).stat(
                 PROPERTIES_FILE
             ):
-                held = drop_store(held)
-            files = [i for i in held.timeline.load_files() if i.request_time not in taken_back]
+                locked = drop_store(locked)
+            files = [i for i in locked.timeline.load_files() if i.request_time not in taken_back]
             files = [i for i in files if not (i.action is Action.ROLLBACK and is_pending(i, files))]
-            held.storage.delete_folder(TIMELINE_FOLDER)
-            held.storage.make_folder(TIMELINE_FOLDER)
-            held.storage.make_folder(f"{TIMELINE_FOLDER}/history")
-            history = HistoryStore(held.storage, f"{TIMELINE_FOLDER}/history")
-            archived = archive_to_history(held, history, files, step_context.compression)
-            count = store_layout_2(held, TIMELINE_FOLDER, files)
-            store_table_config(held.storage, _properties_of_8(held), held.env)
-            remove_instants(held.storage, META_FOLDER, TimelineLayout.V1)
+            locked.storage.delete_folder(TIMELINE_FOLDER)
+            locked.storage.make_folder(TIMELINE_FOLDER)
+            locked.storage.make_folder(f"{TIMELINE_FOLDER}/history")
+            history = HistoryStore(locked.storage, f"{TIMELINE_FOLDER}/history")
+            archived = archive_to_history(locked, history, files, step_context.compression)
+            count = store_layout_2(locked, TIMELINE_FOLDER, files)
+            store_table_config(locked.storage, _properties_of_8(locked), locked.env)
+            remove_instants(locked.storage, META_FOLDER, TimelineLayout.V1)
         compaction = None
         if not context.config.is_cow:
             compaction = run_compaction(context.reloaded(), step_context.engine, unlimited(step_context.settings)).instant
@@ -141,8 +141,8 @@ class V6V8(VersionStep):
 
     def down(self, context: TableContext, step_context: StepContext) -> VersionChange:
         rolled_back, compaction = prepare_version_change(context, step_context)
-        with context.locked(step_context.lock_wait_ms) as held:
-            context = held.reloaded()
+        with context.locked(step_context.lock_wait_ms) as locked:
+            context = locked.reloaded()
             check_version(context, self.upper)
             self.check_down(context)
             check_prepared(context)
@@ -163,7 +163,7 @@ class V6V8(VersionStep):
         locked_context.storage.delete_folder(INDEX_DEFINITIONS_FOLDER)
 
 
-def _take_back_failed_writes(context: TableContext, settings: CommitSettings, timeline: Timeline) -> frozenset[str]:
+def _rollback_failed_writes(context: TableContext, settings: CommitSettings, timeline: Timeline) -> frozenset[str]:
     """Roll back pending writes of version 6: delete base files, and append a rollback block after their blocks in log
     files.
 

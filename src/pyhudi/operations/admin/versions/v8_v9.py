@@ -116,15 +116,15 @@ class V8V9(VersionStep):
 
     def up(self, context: TableContext, step_context: StepContext) -> VersionChange:
         rolled_back, compaction = prepare_version_change(context, step_context)
-        with context.locked(step_context.lock_wait_ms) as held:
-            held = held.reloaded()
-            check_version(held, self.lower)
-            self.check_up(held)
-            check_prepared(held)
-            _name_layouts(held)
-            changes = _properties_of_9(held.config, step_context.settings.marker)
-            held = replace(held, config=store_table_config(held.storage, changes, held.env))
-            self.finish_up(held)
+        with context.locked(step_context.lock_wait_ms) as locked:
+            locked = locked.reloaded()
+            check_version(locked, self.lower)
+            self.check_up(locked)
+            check_prepared(locked)
+            _name_layouts(locked)
+            changes = _properties_of_9(locked.config, step_context.settings.marker)
+            locked = replace(locked, config=store_table_config(locked.storage, changes, locked.env))
+            self.finish_up(locked)
         return VersionChange(8, 9, rolled_back=rolled_back, compaction=compaction)
 
     def finish_up(self, locked_context: TableContext) -> None:
@@ -165,22 +165,22 @@ class V8V9(VersionStep):
 
     def down(self, context: TableContext, step_context: StepContext) -> VersionChange:
         check_can_prepare(context)
-        with context.locked(step_context.lock_wait_ms) as held:
-            held = held.reloaded()
-            check_version(held, self.upper)
-            self.check_down(held)
-            dropped = _drop_later_layouts(held)
+        with context.locked(step_context.lock_wait_ms) as locked:
+            locked = locked.reloaded()
+            check_version(locked, self.upper)
+            self.check_down(locked)
+            dropped = _drop_later_layouts(locked)
         rolled_back, compaction = prepare_version_change(context.reloaded(), step_context)
-        with context.locked(step_context.lock_wait_ms) as held:
-            held = held.reloaded()
-            check_version(held, self.upper)
-            self.check_down(held)
-            check_prepared(held)
+        with context.locked(step_context.lock_wait_ms) as locked:
+            locked = locked.reloaded()
+            check_version(locked, self.upper)
+            self.check_down(locked)
+            check_prepared(locked)
             # A concurrent writer may have rebuilt them.
-            dropped |= _drop_later_layouts(held)
-            held = held.reloaded()
-            _set_metadata_version(held, self.lower)
-            store_table_config(held.storage, _properties_of_8(held.config), held.env)
+            dropped |= _drop_later_layouts(locked)
+            locked = locked.reloaded()
+            _set_metadata_version(locked, self.lower)
+            store_table_config(locked.storage, _properties_of_8(locked.config), locked.env)
         return VersionChange(9, 8, rolled_back=rolled_back, compaction=compaction, dropped_indexes=tuple(sorted(dropped)))
 
     def finish_down(self, locked_context: TableContext) -> None:
@@ -200,9 +200,9 @@ def _check_keys(context: TableContext, target: TableVersion) -> None:
 
 
 def _check_columns(context: TableContext, names: tuple[str, ...], reason: str) -> None:
-    found = load_snapshot(context).schema
-    columns = pa.schema([]) if found is None else found.arrow
-    missing = [name for name in names if found is not None and name not in columns.names]
+    schema = load_snapshot(context).schema
+    columns = pa.schema([]) if schema is None else schema.arrow
+    missing = [name for name in names if schema is not None and name not in columns.names]
     if missing:
         raise Unsupported(f"the table at {context.storage.uri} has no column {missing[0]}; {reason}")
 
@@ -225,11 +225,11 @@ def _drop_later_layouts(locked_context: TableContext) -> set[str]:
     """
     definitions = load_index_definitions(locked_context)
     later = {name for name, definition in definitions.items() if definition.layout > 1}
-    there = {*locked_context.config.metadata_partitions, *locked_context.config.metadata_partitions_inflight}
+    existing = {*locked_context.config.metadata_partitions, *locked_context.config.metadata_partitions_inflight}
     # Statistics have the layout in the definition of column statistics; without a definition the layout is unknown.
-    later |= {COLUMN_STATS} & there - definitions.keys()
+    later |= {COLUMN_STATS} & existing - definitions.keys()
     if COLUMN_STATS in later or COLUMN_STATS not in definitions:
-        later |= {PARTITION_STATS} & there
+        later |= {PARTITION_STATS} & existing
     if not later:
         return later
     drop_partitions(locked_context, later)
@@ -279,17 +279,17 @@ def _properties_of_9(config: TableConfig, marker: DeleteMarker | None) -> Mappin
         changes |= {MODE_PROPERTY: str(translation.mode), STRATEGY_PROPERTY: strategy, STRATEGY_ALIAS: strategy}
     elif _has_merger(config):
         changes |= {LEGACY_PAYLOAD: _payload_of(config) or None, PAYLOAD_PROPERTY: None}
-    own: Mapping[str, str] = {} if marker is None else {MARKER_FIELD: marker.field, MARKER_TEXT: marker.text}
+    marker_properties: Mapping[str, str] = {} if marker is None else {MARKER_FIELD: marker.field, MARKER_TEXT: marker.text}
     ordering = config.ordering_fields
     if translation is not None:
         changes |= {LEGACY_PAYLOAD: _payload_of(config), PAYLOAD_PROPERTY: None}
         if translation.update_mode is not None:
             changes[UPDATE_MODE] = str(translation.update_mode)
-        own = dict(translation.properties) or own
+        marker_properties = dict(translation.properties) or marker_properties
         ordering = translation.ordering or ordering
     if ordering:
         changes[ORDERING_FIELDS] = ",".join(ordering)
-    return {**changes, **{MERGE_PROPERTY + name: text for name, text in own.items()}}
+    return {**changes, **{MERGE_PROPERTY + name: text for name, text in marker_properties.items()}}
 
 
 def _ordering_of_8(config: TableConfig) -> tuple[str, ...]:
@@ -311,5 +311,5 @@ def _properties_of_8(config: TableConfig) -> Mapping[str, str | None]:
     elif _has_merger(config):
         changes |= {PAYLOAD_PROPERTY: payload or DEFAULT_PAYLOAD, LEGACY_PAYLOAD: None}
     # The payload class implies these; a delete marker of the table stays, although writers read it from options only.
-    said = translation.properties if translation is not None else ()
-    return {**changes, **{MERGE_PROPERTY + name: None for name, _ in said}}
+    implied = translation.properties if translation is not None else ()
+    return {**changes, **{MERGE_PROPERTY + name: None for name, _ in implied}}

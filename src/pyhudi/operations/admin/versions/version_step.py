@@ -246,4 +246,4 @@ def _merge_all_logs(context: TableContext, step_context: StepContext) -> str | N
 
 
 def _slices_with_logs(context: TableContext) -> int:
-    return sum(1 for found in load_snapshot(context).slices().values() for slice_ in found if slice_.logs)
+    return sum(1 for partition_slices in load_snapshot(context).slices().values() for slice_ in partition_slices if slice_.logs)
