@@ -105,7 +105,8 @@ class Indexes:
         index_types = (kind,) if isinstance(kind, str) else tuple(dict.fromkeys(kind))
         if len(index_types) != 1 and (not index_types or columns is not None or name or function or function_options):
             raise InvalidRequest(
-                "several indexes in one plan are named by type alone: pass at least one type, and none of columns=, name=, function="
+                "several indexes in one plan are named by type alone: pass one type or more, and none of columns=, name=, "
+                "function=, function_options="
             )
         requests = (self._request(index_type, columns, name, function, function_options) for index_type in index_types)
         return schedule_index(*self._call("schedule", options, spark), *requests)

@@ -64,8 +64,8 @@ def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
     wrong = next((key for key in values if not isinstance(key, tuple) or len(key) != count), None)
     if wrong is not None:
         raise InvalidRequest(
-            f"the record key has {count} fields ({', '.join(spec.record_fields)}), but the key {wrong!r} is not a tuple of {count} "
-            "values; pass tuples, or rows with these columns"
+            f"the record key has {count} fields ({', '.join(spec.record_fields)}), but the key {wrong!r} is not a tuple of "
+            f"{count} values; pass tuples, or rows with these columns"
         )
     return _columns([[key[place] for key in values] for place in range(count)], spec)
 

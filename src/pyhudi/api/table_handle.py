@@ -87,7 +87,8 @@ class TableHandle:
             return context
         if context.holds_lock:
             raise InvalidRequest(
-                f"options of this call name another lock than the one that exclusive() holds on {self.uri}; pass lock options to Table(...)"
+                f"options of this call name another lock than the one that exclusive() holds on {self.uri}; "
+                "pass lock options to Table(...)"
             )
         return replace(context, lock=open_lock(lock_settings, context.storage, context.env))
 
